@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs the suite of several hosts: four network namespaces of this machine, ZooKeeper, then etcd, and all that may die.
+# Runs the tests with several hosts: four network namespaces of this machine, with ZooKeeper and then
+# with etcd, and failures of every component.
 #
 #   scripts/hosts.sh [zookeeper|etcd] [SCENARIO …]
 #
-# SCENARIO is a part of a scenario's name. It needs root; where there can be no namespaces or no server it says SKIPPED, and why,
-# and with ARDEA_SERVICES_REQUIRED=1 it fails. Takes some ten minutes. What was measured by the way is on standard output.
+# SCENARIO is a part of a scenario's name. Requires root. Without namespaces or servers it prints
+# SKIPPED with the reason, or fails with ARDEA_SERVICES_REQUIRED=1. Takes about ten minutes.
+# Measurements are printed to standard output.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every check that is not a test, all of them even if one fails, and says at the end which did.
+# Runs every check that is not a test. A failure does not stop the others; failed checks are listed at
+# the end.
 #
 #   make lint
 set -euo pipefail
@@ -16,8 +17,7 @@ step() {
     "$@" || failed+=("$name")
 }
 
-# Known vulnerabilities. The list of them is fetched; where there is no network that is said, and not held against
-# the code.
+# Checks for known vulnerabilities. Prints SKIPPED if the database cannot be fetched without a network.
 advisories() {
     local log
     log=$(mktemp)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Installs what a make target needs and the machine lacks; quick and silent when nothing is missing.
+# Installs the missing tools of a make target; quick and silent if none is missing.
 #
 #   scripts/setup.sh build|test|bench|lint|docs|loom|miri|ci
 #
-# Taken for granted: rustup (https://rustup.rs) and bash. System packages come from apt-get, and only when this runs
-# as root or can become it; otherwise the script says what to install, and fails.
+# Requires rustup (https://rustup.rs) and bash. System packages are installed with apt-get, which
+# requires root; otherwise the script prints the missing packages and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
-# The version that deny.toml is written for.
+# The version of the format of deny.toml.
 CARGO_DENY_VERSION=0.20.2
 
 say() { echo "setup: $*" >&2; }
@@ -19,7 +19,7 @@ die() {
     exit 1
 }
 
-# Runs a command as root, if that is possible without asking where nobody can answer.
+# Runs a command as root, if possible. Without a terminal sudo must not need a password.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -43,7 +43,7 @@ install() {
         say "this user may not install packages; ask for: apt-get install --no-install-recommends $*"
         return 1
     fi
-    # Package lists may be missing or old, and one broken list must not be in the way of the others.
+    # Package lists may be missing or old, and one broken list must not block the others.
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update >&2 || say "apt-get update failed; going on"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@" >&2
 }
@@ -52,7 +52,7 @@ need_command() {
     command -v "$1" >/dev/null || install "$3" "$2" || die "cannot go on without $1"
 }
 
-# A Rust that is new enough, and a C compiler for the dependency that is written in C (zstd).
+# Installs a sufficient version of Rust, and a C compiler for a dependency written in C (zstd).
 need_rust() {
     local wanted have
     command -v cargo >/dev/null || die "there is no cargo; install rustup first, see https://rustup.rs"
@@ -68,13 +68,13 @@ need_rust() {
         die "Rust $have is too old, $wanted is needed; run: rustup update stable"
     fi
     need_command cc gcc "a C compiler, for zstd"
-    # A compiler without the C library's headers compiles nothing.
+    # The compiler requires the headers of the C library.
     [ -e /usr/include/stdlib.h ] || ! command -v apt-get >/dev/null ||
         install "headers of the C library" libc6-dev || die "cannot go on without them"
 }
 
-# The client of etcd is generated from its interface description when it is built, with protoc and the descriptions
-# that protobuf brings along. What is built goes on without it, and says so (scripts/workspace.sh).
+# Installs protoc and its standard descriptions, with which the client of etcd is generated. Without
+# them the build skips etcd (scripts/workspace.sh).
 need_protoc() {
     local standard
     standard=$(dirname "$(command -v "${PROTOC:-protoc}" || echo none)")/../include/google/protobuf/descriptor.proto
@@ -82,7 +82,8 @@ need_protoc() {
         say "without protoc the client of etcd will be skipped"
 }
 
-# The client of Kafka is compiled with the headers of OpenSSL. What is built goes on without it, and says so (scripts/workspace.sh).
+# Installs the headers of OpenSSL, with which the client of Kafka is compiled. Without them the build
+# skips Kafka (scripts/workspace.sh).
 need_openssl() {
     pkg-config --exists openssl 2>/dev/null || install "for the client of Kafka" libssl-dev pkg-config make ||
         say "without OpenSSL's headers the client of Kafka will be skipped"
@@ -98,7 +99,7 @@ need_component() {
     fi
 }
 
-# The oracle of the NEXMark queries is written in Python. Tests go on without it, and say so.
+# Installs Python for the oracle of the NEXMark queries. Tests skip the oracle without it.
 need_python() {
     local probe='import sys; from importlib.util import find_spec as f; sys.exit(not (f("venv") and f("ensurepip")))'
     if ! command -v python3 >/dev/null || ! python3 -I -S -c "$probe" 2>/dev/null; then
@@ -107,7 +108,7 @@ need_python() {
     fi
 }
 
-# Built without optimisation: that takes a third of the time, and it has little to do.
+# Installs cargo-deny, built without optimisation to save time.
 need_cargo_deny() {
     command -v cargo-deny >/dev/null && return
     say "building cargo-deny $CARGO_DENY_VERSION, once"

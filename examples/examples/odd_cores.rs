@@ -1,4 +1,5 @@
-//! Runs a program in two containers on the odd cores of this machine: `cargo run --example odd_cores -- /bin/sleep 3`.
+//! Runs a program in two containers on the odd cores of this machine:
+//! `cargo run --example odd_cores -- /bin/sleep 3`.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -72,11 +73,15 @@ async fn run(folder: &Path, program: &str, arguments: Vec<String>) -> Result<(),
         required: Resources::ZERO,
         attributes: BTreeMap::new(),
     };
-    let call = SchedulerCall::Have(vec![request(1), request(2)]);
+    let call = SchedulerCall::EnsureContainers(vec![request(1), request(2)]);
     println!("{:?}", scheduler.call(order(1), call).await);
     let mut running = 2;
     while running > 0 {
-        match events.next().await.ok_or("nobody tells what happens")? {
+        match events
+            .next()
+            .await
+            .ok_or("the scheduler reports no more events")?
+        {
             ContainerEvent::Started(container) => {
                 println!("{} runs as {}", container.worker, container.process);
             }

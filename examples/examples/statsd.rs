@@ -1,4 +1,4 @@
-//! Sends what a job counts to a StatsD server: `cargo run --example statsd -- 127.0.0.1:8125`.
+//! Sends the metrics of a job to a StatsD server: `cargo run --example statsd -- 127.0.0.1:8125`.
 
 use std::env;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use std::time::Duration;
 use ardea::core::Clock;
 use ardea::prelude::*;
 use ardea_examples::statsd::Statsd;
-use ardea_metrics::{Batch, InstanceReading, Labels, MetricsManager, MetricsSinks, ProcessReading};
+use ardea_metrics::{
+    Batch, InstanceCounters, Labels, MetricsManager, MetricsSinks, ProcessReading,
+};
 
 fn main() -> Result<()> {
     let server = env::args()
@@ -31,11 +33,11 @@ fn main() -> Result<()> {
         std::thread::sleep(Duration::from_secs(1));
         let mut batch = Batch::new(process.clone(), started, clock.wall());
         for report in job.metrics() {
-            InstanceReading::new(&*report.vertex, report.instance, report.metrics)
+            InstanceCounters::new(&*report.vertex, report.instance, report.metrics)
                 .write(&mut batch);
         }
         ProcessReading::read()?.write(&mut batch);
-        manager.tell(&Arc::new(batch));
+        manager.send(&Arc::new(batch));
     }
     job.cancel();
     for sink in manager.report() {

@@ -1,4 +1,5 @@
-//! Prints where flights from New York were the latest to leave for, by time zone: `cargo run --example zones`.
+//! Prints the destinations with the most delayed departures from New York, by time zone:
+//! `cargo run --example zones`.
 
 use ardea_examples::zones::delays_by_zone;
 

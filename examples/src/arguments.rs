@@ -1,4 +1,4 @@
-//! The command line of a job: options with values, and what is left.
+//! The command line of a job: options with values, and positional arguments.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -10,19 +10,20 @@ use ardea::prelude::{files, stdin};
 use ardea::{Error, Result};
 use serde::de::DeserializeOwned;
 
-/// The arguments of a job that have not been asked for yet.
+/// The arguments of a job that have not been read yet.
 ///
-/// Options are `--name VALUE` or `--name=VALUE`; a job takes those that it knows, then the others by their places, and
-/// [`finish`](Self::finish) complains about what nobody took.
+/// Options are `--name VALUE` or `--name=VALUE`. A job reads its options, then the positional
+/// arguments; [`finish`](Self::finish) rejects the rest.
 pub(crate) struct Arguments {
     job: &'static str,
     rest: Vec<String>,
-    /// The options that the job has asked for, and so has.
-    asked: Vec<String>,
+    /// The options read so far, which are all options that the job has.
+    known_options: Vec<String>,
 }
 
 impl Arguments {
-    /// The arguments of the job of this name. A `--` among them has said that what follows is the job's, and has done its work.
+    /// Creates the arguments of the job of this name. A `--`, which only separates the job's
+    /// arguments from other options, is removed.
     pub(crate) fn new(job: &'static str, args: &[String]) -> Self {
         let mut rest = args.to_vec();
         if let Some(place) = rest.iter().position(|arg| arg == "--") {
@@ -31,13 +32,13 @@ impl Arguments {
         Arguments {
             job,
             rest,
-            asked: Vec::new(),
+            known_options: Vec::new(),
         }
     }
 
-    /// The value of an option as text, if it is there.
+    /// Reads the value of an option as text, if it is present.
     pub(crate) fn text(&mut self, option: &str) -> Result<Option<String>> {
-        self.asked.push(option.to_string());
+        self.known_options.push(option.to_string());
         let with_value = format!("{option}=");
         let found = self.position(option);
         let Some(place) = found else { return Ok(None) };
@@ -55,14 +56,13 @@ impl Arguments {
         }
     }
 
-    /// Where an option stands.
     fn position(&self, option: &str) -> Option<usize> {
         self.rest
             .iter()
             .position(|arg| arg.split('=').next() == Some(option))
     }
 
-    /// Refuses options that mean nothing here, and says why.
+    /// Rejects options that have no meaning here, with the reason.
     pub(crate) fn refuse(&mut self, options: &[&str], why: &str) -> Result<()> {
         match options
             .iter()
@@ -73,7 +73,7 @@ impl Arguments {
         }
     }
 
-    /// The value of an option, read by `parse`.
+    /// Reads the value of an option with `parse`.
     pub(crate) fn parsed<T, E: Display>(
         &mut self,
         option: &str,
@@ -88,7 +88,7 @@ impl Arguments {
             .map_err(|error| self.wrong(format!("{option} {text}: {error}")))
     }
 
-    /// A number of things, at least one.
+    /// Reads a count of at least one.
     pub(crate) fn count(&mut self, option: &str, default: u64) -> Result<u64> {
         let parse = |text: &str| match parse_count(text) {
             Ok(0) | Err(_) => Err("not a whole number of at least 1"),
@@ -97,7 +97,7 @@ impl Arguments {
         Ok(self.parsed(option, parse)?.unwrap_or(default))
     }
 
-    /// A span of time such as `500ms`, `10s` or `1h30m`, more than none.
+    /// Reads a duration such as `500ms`, `10s` or `1h30m`, longer than zero.
     pub(crate) fn duration(&mut self, option: &str, default: Duration) -> Result<Duration> {
         let parse = |text: &str| match parse_duration(text) {
             Ok(Duration::ZERO) => Err("must be more than zero".to_string()),
@@ -107,26 +107,26 @@ impl Arguments {
         Ok(self.parsed(option, parse)?.unwrap_or(default))
     }
 
-    /// What stands at the next place, if anything does.
-    pub(crate) fn place(&mut self) -> Option<String> {
+    /// Reads the next positional argument, if any.
+    pub(crate) fn next_positional(&mut self) -> Option<String> {
         let is_option = |arg: &String| arg.starts_with('-') && arg != "-";
         let place = self.rest.iter().position(|arg| !is_option(arg))?;
         Some(self.rest.remove(place))
     }
 
-    /// The file at the next place, which must be there.
+    /// Reads the next positional argument as a file, which is required.
     pub(crate) fn file(&mut self) -> Result<String> {
-        self.place()
+        self.next_positional()
             .ok_or_else(|| self.wrong("no FILE given".to_string()))
     }
 
-    /// Complains about what nobody took.
+    /// Rejects arguments that have not been read.
     pub(crate) fn finish(self) -> Result<()> {
         let Some(arg) = self.rest.first() else {
             return Ok(());
         };
         let option = arg.split('=').next().unwrap_or_default();
-        let known = self.asked.iter().map(String::as_str);
+        let known = self.known_options.iter().map(String::as_str);
         Err(
             match nearest(option, known).filter(|_| arg.starts_with('-')) {
                 Some(meant) => self.wrong_with(
@@ -138,7 +138,7 @@ impl Arguments {
         )
     }
 
-    /// A mistake on the command line.
+    /// Returns an error about the command line.
     pub(crate) fn wrong(&self, what: String) -> Error {
         self.wrong_with(what, "")
     }
@@ -151,7 +151,7 @@ impl Arguments {
     }
 }
 
-/// Whether a file that grows is read from its end on.
+/// Parses the start position in a growing file, `start` or `end`; returns true for `end`.
 pub(crate) fn from_end(text: &str) -> std::result::Result<bool, &'static str> {
     match text {
         "start" => Ok(false),
@@ -160,7 +160,7 @@ pub(crate) fn from_end(text: &str) -> std::result::Result<bool, &'static str> {
     }
 }
 
-/// How many times faster than it happened; `max` holds nothing back.
+/// Parses the speed of a replay as a multiple of real time; `max` is without a limit.
 pub(crate) fn speed(text: &str) -> std::result::Result<f64, &'static str> {
     match text.parse() {
         _ if text == "max" => Ok(f64::INFINITY),
@@ -169,7 +169,8 @@ pub(crate) fn speed(text: &str) -> std::result::Result<f64, &'static str> {
     }
 }
 
-/// The JSON values of a file, one a line, or of standard input for `-`; lines that are none become dead letters.
+/// Reads the JSON values of a file, one per line, or of standard input for `-`. Lines that are not
+/// JSON become dead letters.
 pub(crate) fn json_of<T: DeserializeOwned + Send + 'static>(file: &str) -> Source<T, Bounded> {
     if file == "-" {
         stdin::json_lines().build()
@@ -178,7 +179,8 @@ pub(crate) fn json_of<T: DeserializeOwned + Send + 'static>(file: &str) -> Sourc
     }
 }
 
-/// The lines of a file, or of standard input for `-`; lines that are no UTF-8 become dead letters.
+/// Reads the lines of a file, or of standard input for `-`. Lines that are not UTF-8 become dead
+/// letters.
 pub(crate) fn lines_of(file: &str) -> Source<String, Bounded> {
     if file == "-" {
         stdin::lines().build()

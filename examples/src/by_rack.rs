@@ -1,23 +1,27 @@
-//! A packing policy of one's own: keeps the instances of each vertex apart by racks, so that losing one takes no more of them than it has to.
+//! A custom packing policy: spreads the instances of each vertex over racks, so that the loss of a
+//! rack affects as few instances of a vertex as possible.
 //!
-//! Each container says which rack it belongs to, by the attribute `rack`, which the scheduler `hosts` obeys.
+//! The policy assigns each container to a rack with the attribute `rack`, which the scheduler
+//! `hosts` supports.
 
 use std::collections::{BTreeMap, HashSet};
 
 use ardea::core::{Error, ErrorCode, Result};
 use ardea_coordination::packing::*;
 
-/// The policy, with the names that hosts have in their attribute `rack`: a container in each, and further ones where those are full.
+/// The policy, with the values of the hosts' attribute `rack`. It uses one container per rack, and
+/// more when these are full.
 #[derive(Clone, Debug)]
 pub struct ByRack(pub Vec<String>);
 
 impl ByRack {
-    /// The rack of a container, by its place in the list: containers take turns, so it never changes.
+    /// Returns the rack of a container, by its position in the list. Containers are assigned
+    /// round-robin, so the rack never changes.
     fn rack(&self, container: ContainerId) -> usize {
         container.0.saturating_sub(1) as usize % self.0.len()
     }
 
-    /// How many instances are in each rack, of those that count.
+    /// Returns the number of instances per rack for which `counts` is true.
     fn count(&self, placed: &Placement, counts: impl Fn(&InstanceId) -> bool) -> Vec<usize> {
         let mut of_racks = vec![0; self.0.len()];
         for (at, here) in placed {
@@ -26,7 +30,7 @@ impl ByRack {
         of_racks
     }
 
-    /// Leaves where they are those of `current` that may stay, and places all others.
+    /// Keeps the instances of `current` that may stay in place, and places all others.
     fn place(
         &self,
         current: Vec<(ContainerId, InstanceId)>,
@@ -37,7 +41,7 @@ impl ByRack {
             let what = "no rack was named: packing by rack needs one or more";
             return Err(Error::new(ErrorCode::InvalidConfig, what));
         }
-        // What fits nowhere is refused with the numbers.
+        // An instance that fits nowhere is rejected with the numbers.
         BinPacking.pack(demand, config)?;
         let (mut placed, mut staying) = (Placement::new(), HashSet::new());
         let mut used: BTreeMap<ContainerId, Resources> = BTreeMap::new();
@@ -81,7 +85,7 @@ impl ByRack {
     }
 }
 
-impl ResourceManager for ByRack {
+impl PackingPolicy for ByRack {
     fn pack(&self, demand: &JobDemand, config: &PackingConfig) -> Result<PackingPlan> {
         self.place(Vec::new(), demand, config)
     }

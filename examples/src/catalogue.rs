@@ -1,8 +1,7 @@
-//! What the command line says of each job.
+//! The descriptions of all jobs for the command line.
 
 use crate::{ExampleJob, flights, orders, payments, rules, sensors, sessions, tail, wordcount};
 
-/// All jobs, the demo first.
 pub(crate) const JOBS: &[ExampleJob] = &[
 ExampleJob {
     name: "flights",
@@ -38,7 +37,7 @@ ardea run rules FILE [--out-of-order T]
 },
 ExampleJob {
     name: "orders",
-    about: "Match orders and payments: paid in time, overdue, paid by the hour; made to survive failures",
+    about: "Match orders and payments: paid in time, overdue, paid by the hour; with exactly-once results",
     usage: "\
 ardea run orders ORDERS PAYMENTS DIR [--within T] [--out-of-order T]
 
@@ -48,7 +47,7 @@ ardea run orders ORDERS PAYMENTS DIR [--within T] [--out-of-order T]
   --within T         how soon an order has to be paid (15m)
   --out-of-order T   how much later than others an order or a payment may come (5s)
 
-With the settings guarantee=exactly-once and snapshots.folder=STATE it goes on where it was when it is
+With the settings guarantee=exactly-once and checkpoints.folder=STATE it goes on where it was when it is
 killed and run again, and each result is there once.",
     build: orders::build,
 },
@@ -69,7 +68,7 @@ ardea run sensors --listen PORT [--window T] [--early T]
 },
 ExampleJob {
     name: "sessions",
-    about: "Print the visits in a web server's log: who came when, for how long, for how many pages",
+    about: "Print the visits in a web server's log: host, time, duration and number of pages",
     usage: "\
 ardea run sessions FILE [--gap T] [--out-of-order T]
 

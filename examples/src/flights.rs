@@ -1,7 +1,8 @@
-//! The demo: all departures from the three airports of New York in 2013, as they happened.
+//! The demo: all departures of 2013 from the three airports of New York, replayed.
 //!
-//! Flights are replayed in the order of schedule; the event "departed" is as much later as the flight was, so events are out
-//! of order by up to 1,301 minutes. Times are UTC; days begin at 05:00 UTC, midnight in a New York winter.
+//! Flights are replayed in the order of schedule. The event time is the actual departure, so events
+//! are out of order by up to 1,301 minutes. Times are UTC; days begin at 05:00 UTC, midnight in a
+//! New York winter.
 
 mod analyses;
 mod data;
@@ -16,13 +17,13 @@ use ardea::{Pipeline, Result};
 pub use analyses::analyse;
 pub use data::{Data, Rows};
 pub use records::{Airline, Airport, Departure, Flight, Plane, Weather};
-pub use tables::{Analyses, Congestion, Day, Delays, OfCarrier, OnRoute};
+pub use tables::{Analyses, CarrierDelays, Congestion, DailyDelays, Delays, RouteCount};
 
 use crate::arguments::{Arguments, speed};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// The job for these arguments; see the catalogue for what they are.
+/// Builds the job for these arguments; see the catalogue for their meaning.
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("flights", args);
     let speed = args.parsed("--speed", speed)?.unwrap_or(525_600.0);

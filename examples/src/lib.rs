@@ -1,32 +1,36 @@
-//! Jobs that a person would want, each in a file that can be read in a few minutes.
+//! Example jobs, each in a file that can be read in a few minutes.
 //!
-//! Each file holds one job: what it computes, as functions from streams to streams, and how it is put together from a command
-//! line. `ardea run JOB` runs them, `ardea demo` is the first of them. They use nothing but the public crate `ardea`, so
-//! every one of them is a start for a job of your own.
+//! Each file contains one job: its computation, as functions from streams to streams, and its
+//! command line. `ardea run JOB` runs a job, `ardea demo` runs the first one. The jobs use only the
+//! public crate `ardea`, so each of them can serve as a template.
 //!
-//! * [`flights`]: a year of departures from New York, replayed: windows, sessions, joins, a live table;
+//! * [`flights`]: a year of departures from New York, replayed: windows, sessions, joins, a live
+//!   table;
 //! * [`wordcount`]: the most frequent words of a text;
 //! * [`rules`]: alerts on card payments, with state and timers for each card;
-//! * [`orders`]: orders and payments, matched; what it writes is seen exactly once, whatever fails;
-//! * [`sensors`]: 70 channels of a drill, summed up every second, with early results;
+//! * [`orders`]: a join of orders and payments, with exactly-once output in spite of failures;
+//! * [`sensors`]: 70 channels of a drill, aggregated every second, with early results;
 //! * [`sessions`]: the visits in a web server's log;
-//! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
-//! * [`topology`]: the words of a file once more, counted by spouts and bolts;
-//! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
-//! * [`odd_cores`]: no job either, but a way to run the containers of jobs: a scheduler of one's own;
-//! * [`by_rack`]: where instances of jobs go: a packing policy of one's own;
-//! * [`unix_sockets`]: how the containers of jobs reach each other: a transport of one's own;
-//! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
-//! * [`word_stream`]: words of a stream without end, by a program that submits itself to a cluster;
-//! * [`page_views`]: what is asked of a web server, second by second, by a program that may run twice;
-//! * `topic_words`, with the feature `kafka`: the words of a Kafka topic, counted every ten seconds;
-//! * `word_table`, with the feature `postgres`: the words of a file in a table of PostgreSQL;
+//! * [`payments`]: a pipeline of 150 stages and its latency;
+//! * [`topology`]: the words of a file, counted by spouts and bolts;
+//! * [`statsd`]: not a job, but a custom metrics sink;
+//! * [`odd_cores`]: not a job, but a custom scheduler for containers;
+//! * [`by_rack`]: not a job, but a custom packing policy for instances;
+//! * [`unix_sockets`]: not a job, but a custom transport between containers;
+//! * [`zones`]: the longest delays by time zone, in a topology with a custom grouping;
+//! * [`word_stream`]: words of an endless stream, as a program that submits itself to a cluster;
+//! * [`page_views`]: the requests to a web server, second by second, as active-active replicas;
+//! * `topic_words`, with the feature `kafka`: the words of a Kafka topic, counted every ten
+//!   seconds;
+//! * `word_table`, with the feature `postgres`: the words of a file in a PostgreSQL table;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
 //!
-//! * Building a job reads and writes nothing; what can't be opened fails when the job starts.
-//! * Wrong arguments are [`ErrorCode::InvalidConfig`](ardea::core::ErrorCode::InvalidConfig), with a hint what to write.
+//! * Building a job reads and writes nothing; a file that cannot be opened fails the job at its
+//!   start.
+//! * Wrong arguments are [`ErrorCode::InvalidConfig`](ardea::core::ErrorCode::InvalidConfig), with
+//!   a hint at a correct form.
 //!
 //! ```
 //! let job = ardea_examples::jobs().iter().find(|job| job.name == "wordcount").unwrap();
@@ -59,24 +63,24 @@ pub mod zones;
 
 mod arguments;
 mod catalogue;
-mod ending;
+mod time_limit;
 
 use ardea::{Pipeline, Result};
 
 /// A job that can be run by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct ExampleJob {
-    /// What it is called on the command line.
+    /// The name of the job on the command line.
     pub name: &'static str,
-    /// What it does, in one sentence without a full stop.
+    /// The description, in one sentence without a full stop.
     pub about: &'static str,
-    /// Its arguments, one a line, as `--help` shows them.
+    /// The arguments, one per line, as shown by `--help`.
     pub usage: &'static str,
-    /// Describes the job that these arguments ask for; nothing runs yet.
+    /// Builds the job for these arguments without running it.
     pub build: fn(&[String]) -> Result<Pipeline>,
 }
 
-/// All jobs, the demo first.
+/// Returns all jobs, the demo first.
 pub fn jobs() -> &'static [ExampleJob] {
     catalogue::JOBS
 }

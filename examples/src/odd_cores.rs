@@ -1,7 +1,8 @@
-//! A scheduler of one's own: containers of this machine, on its odd cores only, so that the even ones are left to others.
+//! A custom scheduler: runs containers on the odd cores of this machine and leaves the even ones to
+//! other programs.
 //!
-//! It leaves everything to the scheduler `local`, and pins each container's process, with all of its threads, when it is told to have
-//! started; processes that it starts inherit that.
+//! The scheduler delegates to the scheduler `local`, and pins the process of each started container
+//! with all its threads; child processes inherit the pinning.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub struct OddCores {
 }
 
 impl OddCores {
-    /// On the odd cores of this machine; on its only one if it has but one.
+    /// Creates a scheduler for the odd cores of this machine, or for its only core.
     pub fn of(local: Local) -> Self {
         let count = std::thread::available_parallelism().map_or(1, |count| count.get());
         let odd = (1..count).step_by(2).map(|core| core.to_string());
@@ -28,7 +29,7 @@ impl OddCores {
         OddCores { local, cores }
     }
 
-    /// Their numbers, as `taskset` reads them.
+    /// Returns the numbers of the cores in the format of `taskset`.
     pub fn cores(&self) -> String {
         match self.cores.is_empty() {
             true => "0".to_string(),
@@ -52,7 +53,8 @@ impl SchedulerKind for OddCores {
     }
 }
 
-/// Passes on what happens, and pins what starts. Ends when the scheduler does, or when nobody listens.
+/// Forwards container events and pins started containers. Ends with the scheduler, or when the
+/// receiver is gone.
 async fn pass_on(mut events: ContainerEvents, feed: EventFeed, cores: String) {
     while let Some(event) = events.next().await {
         let trouble = match &event {
@@ -63,10 +65,10 @@ async fn pass_on(mut events: ContainerEvents, feed: EventFeed, cores: String) {
             ContainerEvent::Started(running) => Some(running.worker.container),
             _ => None,
         };
-        let told = feed.tell(event);
+        let told = feed.send(event);
         if let Some(why) = trouble {
             let text = format!("it is not pinned to the cores {cores}: {why}");
-            feed.tell(ContainerEvent::Notice { container, text });
+            feed.send(ContainerEvent::Notice { container, text });
         }
         if !told {
             return;

@@ -1,5 +1,5 @@
-//! Orders and what is paid for them: which are paid, which are overdue, and what each customer has paid in each hour. A job to keep over
-//! failures: with a guarantee what it writes is seen exactly once.
+//! Orders and their payments: paid orders, overdue orders, and the revenue per customer and hour.
+//! With a processing guarantee the output is exactly-once in spite of failures.
 
 use std::path::Path;
 
@@ -9,69 +9,68 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::{Arguments, json_of};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// A payment that no order has come for is forgotten after a day.
-const FORGOTTEN: Duration = Duration::from_secs(24 * 3_600);
+/// The time after which a payment without an order is dropped.
+const PAYMENT_TTL: Duration = Duration::from_secs(24 * 3_600);
 
-/// Something was ordered.
+/// An order.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Order {
-    /// Its number, given once.
+    /// The number of the order, which is unique.
     pub order: u64,
-    /// Who ordered.
+    /// The customer.
     pub customer: String,
-    /// When, in seconds since 1970.
+    /// The time of the order, in seconds since 1970.
     pub second: i64,
 }
 
-/// An order was paid.
+/// The payment of an order.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Payment {
-    /// Which.
+    /// The number of the order.
     pub order: u64,
-    /// When, in seconds since 1970.
+    /// The time of the payment, in seconds since 1970.
     pub second: i64,
-    /// How much.
+    /// The amount.
     pub cents: u64,
 }
 
-/// An order that was paid in time.
+/// An order paid in time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Paid {
-    /// Which.
+    /// The number of the order.
     pub order: u64,
-    /// By whom.
+    /// The customer.
     pub customer: String,
-    /// How many seconds after it was ordered.
+    /// The seconds from order to payment.
     pub after: i64,
-    /// How much.
+    /// The amount.
     pub cents: u64,
 }
 
-/// An order that was not paid in time.
+/// An order not paid in time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Overdue {
-    /// Which.
+    /// The number of the order.
     pub order: u64,
-    /// By whom.
+    /// The customer.
     pub customer: String,
-    /// Since when, in seconds since 1970.
+    /// The time from which the order is overdue, in seconds since 1970.
     pub since: i64,
 }
 
-/// What a customer has paid in an hour.
+/// The revenue from a customer in an hour.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Revenue {
-    /// Who.
+    /// The customer.
     pub customer: String,
-    /// When the hour began, in seconds since 1970.
+    /// The start of the hour, in seconds since 1970.
     pub hour: i64,
-    /// How many orders.
+    /// The number of orders.
     pub orders: u64,
-    /// How much.
+    /// The amount.
     pub cents: i64,
 }
 
-/// What happens to an order.
 #[derive(Serialize, Deserialize, Debug)]
 enum Event {
     Ordered(Order),
@@ -87,9 +86,9 @@ impl Event {
     }
 }
 
-/// What is remembered of an order: the two streams are not in step, so the payment may come first.
+/// The state of an order. Its payment may arrive first, since the two streams are not synchronized.
 #[derive(Default, Serialize, Deserialize)]
-struct Waiting {
+struct OrderState {
     ordered: Option<Order>,
     paid: Option<Timestamp>,
 }
@@ -98,7 +97,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_secs(second)
 }
 
-/// The orders that were paid in time.
+/// Returns the orders paid in time.
 pub fn paid(
     orders: Stream<Order, Bounded, Timed>,
     payments: Stream<Payment, Bounded, Timed>,
@@ -117,7 +116,7 @@ pub fn paid(
     )
 }
 
-/// The orders that were not paid in time.
+/// Returns the orders not paid in time.
 pub fn overdue(
     orders: Stream<Order, Bounded, Timed>,
     payments: Stream<Payment, Bounded, Timed>,
@@ -129,8 +128,8 @@ pub fn overdue(
         .key_by(Event::order);
     events.process_with_ttl(
         "overdue",
-        FORGOTTEN + within,
-        Waiting::default,
+        PAYMENT_TTL + within,
+        OrderState::default,
         move |waiting, _, event, time, context| {
             match event {
                 Event::Ordered(order) => waiting.ordered = Some(order),
@@ -160,7 +159,7 @@ pub fn overdue(
     )
 }
 
-/// What each customer has paid in each hour.
+/// Returns the revenue of each customer in each hour.
 pub fn revenue(paid: Stream<Paid, Bounded, Timed>) -> Stream<Revenue, Bounded, Timed> {
     paid.key_by(|paid| paid.customer.clone())
         .window(Window::tumbling(HOUR))
@@ -173,7 +172,7 @@ pub fn revenue(paid: Stream<Paid, Bounded, Timed>) -> Stream<Revenue, Bounded, T
         })
 }
 
-/// The job for these arguments; see the catalogue for what they are.
+/// Builds the job for these arguments; see the catalogue for their meaning.
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("orders", args);
     let within = args.duration("--within", Duration::from_secs(900))?;
@@ -199,8 +198,9 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     Ok(p)
 }
 
-/// A file of lines. What belongs to an epoch is seen as soon as that is committed. Its name is its own, as those of the sources are: what it
-/// remembers is found again wherever the folder lies.
+/// Creates a sink to a file of lines. The output of an epoch becomes visible when the epoch is
+/// committed. The sink has its own name, like the sources, so that its state is restored
+/// independently of the folder's path.
 fn lines_in<T: Serialize + Send + 'static>(folder: &str, name: &str) -> Sink<T> {
     let lines = files::write_json_lines(Path::new(folder).join(name));
     lines.rotate_with_epochs().build().named(name)

@@ -1,6 +1,6 @@
-//! A pipeline of 150 stages, as payment processors have them, and the latency from its beginning to its end.
+//! A pipeline of 150 stages, as used by payment processors, and its end-to-end latency.
 //!
-//! `ardea bench stages` measures the same pipeline, with what it takes to trust the figures.
+//! `ardea bench stages` measures the same pipeline under controlled conditions.
 
 use std::time::UNIX_EPOCH;
 
@@ -9,30 +9,30 @@ use ardea::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::Arguments;
-use crate::ending::ended_after;
+use crate::time_limit::with_time_limit;
 
-/// How many stages a payment passes.
+/// The number of stages of a payment.
 pub const STAGES: u64 = 150;
-/// An account may pay so much in all, in cents.
+/// The largest sum of payments of an account, in cents.
 pub const LIMIT: u64 = 100_000;
 
-/// A payment on its way.
+/// A payment in the pipeline.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Payment {
-    /// Its number.
+    /// The number of the payment.
     pub id: u64,
-    /// Who pays.
+    /// The account that pays.
     pub account: u64,
-    /// How much, in cents.
+    /// The amount in cents.
     pub cents: u64,
-    /// How many stages it has passed.
+    /// The number of stages passed.
     pub passed: u64,
-    /// The first stage that refused it, if one has.
+    /// The first stage that refused the payment, if any.
     pub refused_by: Option<u64>,
 }
 
 impl Payment {
-    /// The payment of this number.
+    /// Creates the payment with this number.
     pub fn new(id: u64) -> Payment {
         let (account, cents) = (id * 7 % 1_000, id * 31 % 50_000);
         Payment {
@@ -51,10 +51,10 @@ impl Payment {
     }
 }
 
-/// All stages, one after the other: a pipeline is made by a program, so a loop will do.
+/// Adds all stages to `from`, in a loop.
 pub fn stages<B: Boundedness>(from: Stream<Payment, B, Timed>) -> Stream<Payment, B, Timed> {
     (1..=STAGES).fold(from, |payments, stage| match stage % 30 {
-        // All payments of an account meet, and together have a limit.
+        // All payments of an account share a limit.
         0 => payments.key_by(|payment| payment.account).map_stateful(
             format!("limit {stage}"),
             || 0,
@@ -63,7 +63,7 @@ pub fn stages<B: Boundedness>(from: Stream<Payment, B, Timed>) -> Stream<Payment
                 payment.pass(stage, *spent > LIMIT)
             },
         ),
-        // Each payment is looked at by itself.
+        // Each payment is checked by itself.
         _ => payments.map(move |payment| {
             let is_refused = payment.id % 1_000 == stage;
             payment.pass(stage, is_refused)
@@ -71,7 +71,7 @@ pub fn stages<B: Boundedness>(from: Stream<Payment, B, Timed>) -> Stream<Payment
     })
 }
 
-/// The job for these arguments; see the catalogue for what they are.
+/// Builds the job for these arguments; see the catalogue for their meaning.
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("payments", args);
     let rate = args.count("--rate", 1_000)?;
@@ -80,9 +80,9 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let percentiles = quantiles_relative(|ms: &f64| *ms, [0.5, 0.99, 1.0], 0.01)?;
     let p = Pipeline::new("payments");
     let source = generate::at_rate(rate, Payment::new).limit(rate.saturating_mul(seconds));
-    let source = ended_after(source.build(), Duration::from_secs(seconds));
+    let source = with_time_limit(source.build(), Duration::from_secs(seconds));
     stages(p.read_from(source).with_source_time())
-        // A payment's event time is when it was due: what it waited before its first stage counts.
+        // The event time of a payment is its due time: the wait before the first stage is included.
         .map_timed(|_, due| ms_since(due))
         .window_all(Window::tumbling(Duration::from_secs(1)))
         .aggregate("latencies", (count(), percentiles))

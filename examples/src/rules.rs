@@ -10,7 +10,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const TOO_MANY: &str = "more than three payments in a minute";
 const NOT_SETTLED: &str = "a hold not settled within 15 minutes";
 
-/// What was done with a card.
+/// An action on a card.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -18,45 +18,46 @@ pub enum Action {
     Pay,
     /// Money was put on hold, to be settled within 15 minutes.
     Hold,
-    /// What was on hold was paid.
+    /// The held money was paid.
     Settle,
 }
 
-/// Something happened with a card.
+/// An event of a card.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Event {
-    /// Which card.
+    /// The card.
     pub card: String,
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub second: i64,
-    /// What.
+    /// The action.
     pub action: Action,
 }
 
-/// A rule was broken.
+/// The violation of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Alert {
-    /// When, in seconds since 1970.
+    /// The time, in seconds since 1970.
     pub second: i64,
-    /// By which card.
+    /// The card.
     pub card: String,
-    /// How.
+    /// The violated rule.
     pub rule: &'static str,
 }
 
-/// What is remembered of a card: the payments of the last minute, and until when a hold has to be settled.
+/// The state of a card: the payments of the last minute, and the deadline of a hold.
 #[derive(Default, Serialize, Deserialize)]
-struct Card {
+struct CardState {
     payments: Vec<Timestamp>,
     hold: Option<Timestamp>,
 }
 
-/// Alerts of a fourth payment within a minute, and of a hold that is not settled. A card is forgotten after a day.
+/// Alerts on a fourth payment within a minute, and on a hold that is not settled. The state of a
+/// card expires after a day.
 pub fn alerts<B: Boundedness>(events: Stream<Event, B, Timed>) -> Stream<Alert, B, Timed> {
     events.key_by(|event| event.card.clone()).process_with_ttl(
         "rules",
         24 * 60 * MINUTE,
-        Card::default,
+        CardState::default,
         |card, name, event, time, context| match (event.action, card.hold) {
             (Action::Pay, _) => {
                 card.payments.retain(|paid| time < *paid + MINUTE);
@@ -69,7 +70,8 @@ pub fn alerts<B: Boundedness>(events: Stream<Event, B, Timed>) -> Stream<Alert, 
                 card.hold = Some(time + 15 * MINUTE);
                 context.set_event_timer(time + 15 * MINUTE);
             }
-            // One after the deadline may be here before the timer fires: watermarks follow events.
+            // A settlement after the deadline may arrive before the timer fires, because watermarks
+            // follow events.
             (Action::Settle, Some(deadline)) if time <= deadline => {
                 card.hold = None;
                 context.clear_event_timer(deadline);
@@ -90,7 +92,7 @@ impl Alert {
     }
 }
 
-/// The job for these arguments; see the catalogue for what they are.
+/// Builds the job for these arguments; see the catalogue for their meaning.
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("rules", args);
     let lag = args.duration("--out-of-order", Duration::from_secs(5))?;

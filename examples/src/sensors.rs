@@ -1,4 +1,4 @@
-//! Seventy channels of a drill: each summed up window by window, with a first look before a window is over.
+//! Seventy channels of a drill, aggregated by channel and window, with early results.
 
 use ardea::connect::format::{Csv, Decode};
 use ardea::connect::live_table::{Row, Table};
@@ -7,24 +7,25 @@ use ardea::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::Arguments;
-use crate::ending::ended_after;
+use crate::time_limit::with_time_limit;
 
 const CHANNELS: u64 = 70;
 
-/// What a channel measured.
+/// A measurement of a channel.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize, Debug)]
 pub struct Reading {
-    /// Which channel.
+    /// The channel.
     pub channel: u32,
-    /// What it measured.
+    /// The value.
     pub value: f64,
 }
 
-/// Readings, their mean, the least and the greatest.
+/// The number of readings, their mean, the minimum and the maximum.
 pub type Summary = (u64, Option<f64>, Option<TotalF64>, Option<TotalF64>);
 type Summaries<B> = Stream<WindowResult<u32, Summary>, B, Timed>;
 
-/// Each channel's readings in windows of `length`; `early` says when an open window shows what it has.
+/// Aggregates the readings of each channel in windows of `length`; `early` schedules the early
+/// results of open windows.
 pub fn summaries<B: Boundedness>(
     readings: Stream<Reading, B, Timed>,
     length: Duration,
@@ -58,17 +59,17 @@ fn show<B: Boundedness>(summaries: Summaries<B>) {
     }));
 }
 
-/// Lines of "CHANNEL VALUE", of channels that the drill has and values that something can have.
+/// The decoder of lines "CHANNEL VALUE". Rejects unknown channels and values that are not finite.
 #[derive(Clone)]
-struct Words(Csv);
+struct ReadingDecoder(Csv);
 
-impl Words {
+impl ReadingDecoder {
     fn new() -> Self {
-        Words(Csv::new().delimiter(b' ').without_header())
+        ReadingDecoder(Csv::new().delimiter(b' ').without_header())
     }
 }
 
-impl Decode<Reading> for Words {
+impl Decode<Reading> for ReadingDecoder {
     fn begin(&mut self) {
         Decode::<Reading>::begin(&mut self.0);
     }
@@ -80,14 +81,15 @@ impl Decode<Reading> for Words {
                 CHANNELS - 1
             )),
             Some(Reading { value, .. }) if !value.is_finite() => {
-                Err(format!("{value} is no value that can be summed up"))
+                Err(format!("{value} is not a finite number"))
             }
             reading => Ok(reading),
         }
     }
 }
 
-/// The reading number `i` of a drill that turns: each channel swings at its own pace, some more than others.
+/// Returns reading number `i` of a drill that turns: each channel oscillates with its own period
+/// and amplitude.
 fn reading(i: u64) -> Reading {
     let channel = (i % CHANNELS) as u32;
     let turn = (i / CHANNELS) as f64 / f64::from(channel + 20);
@@ -95,7 +97,7 @@ fn reading(i: u64) -> Reading {
     Reading { channel, value }
 }
 
-/// The job for these arguments; see the catalogue for what they are.
+/// Builds the job for these arguments; see the catalogue for their meaning.
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("sensors", args);
     let length = args.duration("--window", Duration::from_secs(5))?;
@@ -106,7 +108,11 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
         args.refuse(&["--rate", "--seconds"], "readings come from --listen")?;
         args.finish()?;
         let readings = p
-            .read_from(tcp::listen(port).decode::<Reading, _>(Words::new()).build())
+            .read_from(
+                tcp::listen(port)
+                    .decode::<Reading, _>(ReadingDecoder::new())
+                    .build(),
+            )
             .with_arrival_timestamps(Duration::from_millis(100));
         show(summaries(readings, length, early));
     } else {
@@ -114,7 +120,7 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
         let seconds = args.count("--seconds", u64::MAX)?;
         args.finish()?;
         let source = generate::at_rate(rate, reading).limit(rate.saturating_mul(seconds));
-        let source = ended_after(source.build(), Duration::from_secs(seconds));
+        let source = with_time_limit(source.build(), Duration::from_secs(seconds));
         let readings = p.read_from(source).with_source_time();
         show(summaries(readings, length, early));
     }
@@ -168,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_there_is_not_and_a_value_that_is_none_are_bad_records() {
-        let mut words = Words::new();
+        let mut words = ReadingDecoder::new();
         let last = words.decode(b"69 -1.5").unwrap().unwrap();
         assert_eq!((last.channel, last.value), (69, -1.5));
         for line in ["70 1", "7 NaN", "7 inf", "7 -inf", "7", "seven 1"] {

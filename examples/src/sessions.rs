@@ -1,4 +1,5 @@
-//! Visits to a web site, from its server's log: requests of one host without a longer pause between them.
+//! Visits to a web site, from the log of its server: requests of a host without a longer gap
+//! between them.
 
 use ardea::core::Boundedness;
 use ardea::prelude::*;
@@ -9,34 +10,34 @@ use crate::arguments::{Arguments, lines_of};
 /// One line of the log.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Request {
-    /// Who asked.
+    /// The host of the client.
     pub host: String,
-    /// When.
+    /// The time of the request.
     pub time: Timestamp,
-    /// For what.
+    /// The requested path.
     pub path: String,
-    /// How many bytes were sent.
+    /// The number of bytes sent.
     pub bytes: u64,
 }
 
-/// The requests of a host without a longer pause.
+/// The requests of a host without a longer gap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Visit {
     /// The second of the first request, since 1970.
     pub start: i64,
-    /// Who came.
+    /// The host of the client.
     pub host: String,
-    /// From the first request to the last.
+    /// The seconds from the first request to the last.
     pub seconds: u64,
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
-    /// How many bytes were sent.
+    /// The number of bytes sent.
     pub bytes: i128,
-    /// What was asked for first.
+    /// The first requested path.
     pub entry: Option<String>,
 }
 
-/// The visits, each when it is certain that nothing more belongs to it.
+/// Returns the visits, each when the watermark shows that it is complete.
 pub fn visits<B: Boundedness>(
     requests: Stream<Request, B, Timed>,
     gap: Duration,
@@ -59,7 +60,8 @@ pub fn visits<B: Boundedness>(
         })
 }
 
-/// Reads `host ident user [10/Oct/2000:13:55:36 -0700] "GET /path HTTP/1.0" 200 2326`, whatever follows.
+/// Parses `host ident user [10/Oct/2000:13:55:36 -0700] "GET /path HTTP/1.0" 200 2326`; the rest of
+/// the line is ignored.
 fn parse(line: &str) -> std::result::Result<Request, &'static str> {
     let (who, rest) = line.split_once(" [").ok_or("no [ before the time")?;
     let (time, rest) = rest
@@ -67,7 +69,7 @@ fn parse(line: &str) -> std::result::Result<Request, &'static str> {
         .ok_or("no ] and request behind the time")?;
     let (request, rest) = rest.split_once("\" ").ok_or("the request has no end")?;
     let time = jiff::Timestamp::strptime("%d/%b/%Y:%H:%M:%S %z", time);
-    let time = time.map_err(|_| "what is in [] is not a time")?;
+    let time = time.map_err(|_| "the text in [] is not a time")?;
     Ok(Request {
         host: who.split(' ').next().unwrap_or_default().to_string(),
         time: Timestamp::from_micros(time.as_microsecond()),
@@ -80,7 +82,7 @@ fn parse(line: &str) -> std::result::Result<Request, &'static str> {
     })
 }
 
-/// The job for these arguments; see the catalogue for what they are.
+/// Builds the job for these arguments; see the catalogue for their meaning.
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("sessions", args);
     let gap = args.duration("--gap", Duration::from_secs(30 * 60))?;
@@ -146,7 +148,7 @@ h1 - - [10/Oct/2000:21:58:00 +0000] "GET /later HTTP/1.0" 200 1"#;
         assert_eq!(parse("hello"), Err("no [ before the time"));
         assert_eq!(
             parse("h - - [yesterday] \"GET / HTTP/1.0\" 200 1"),
-            Err("what is in [] is not a time")
+            Err("the text in [] is not a time")
         );
     }
 }

@@ -1,7 +1,7 @@
-//! A metrics sink of one's own: sends what processes tell to a StatsD server over UDP.
+//! A custom metrics sink: sends the metrics of a process to a StatsD server over UDP.
 //!
-//! Counters are sent as what they grew by, labels as tags in the way of DogStatsD, as many lines as fit into a datagram.
-//! As with StatsD itself, nobody says whether a datagram has arrived.
+//! Counters are sent as increments, labels as tags in the format of DogStatsD, with as many lines
+//! as fit into a datagram. As usual for StatsD, delivery is not confirmed.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -10,25 +10,28 @@ use ardea::Result;
 use ardea::core::{Error, ErrorCode};
 use ardea_metrics::{Batch, Line, MetricsSink, Sample, SinkSetup};
 
-/// What passes through an Ethernet and its tunnels in one piece.
-const MOST_BYTES: usize = 1_432;
+/// The largest datagram that passes an Ethernet and its tunnels without fragmentation.
+const MAX_DATAGRAM_BYTES: usize = 1_432;
 
-/// The sink `statsd:HOST:PORT`; add it with `MetricsSinks::builtin().with("statsd", |setup| Ok(Box::new(Statsd::new(setup)?)))`.
+/// The sink `statsd:HOST:PORT`; add it with
+/// `MetricsSinks::builtin().with("statsd", |setup| Ok(Box::new(Statsd::new(setup)?)))`.
 #[derive(Debug)]
 pub struct Statsd {
     socket: UdpSocket,
     server: String,
-    /// What each counter said last.
+    /// The last value of each counter.
     counters: HashMap<String, f64>,
 }
 
 impl Statsd {
-    /// Sends to the server that the sink's argument names.
+    /// Creates a sink for the server named by the sink's argument.
     pub fn new(setup: &SinkSetup) -> Result<Self> {
         let server = setup.required("statsd:HOST:PORT")?.to_string();
-        let socket = UdpSocket::bind(("0.0.0.0", 0)).map_err(|error| away(&server, error))?;
+        let socket =
+            UdpSocket::bind(("0.0.0.0", 0)).map_err(|error| unreachable_server(&server, error))?;
         let connected = socket.connect(&server);
-        connected.map_err(|error| away(&server, error).hint("write statsd:HOST:PORT"))?;
+        connected
+            .map_err(|error| unreachable_server(&server, error).hint("write statsd:HOST:PORT"))?;
         Ok(Statsd {
             socket,
             server,
@@ -45,7 +48,7 @@ impl Statsd {
             .collect();
         let (name, tags) = (format!("{}{}", sample.name, line.suffix), tags.join(","));
         if !line.is_counter {
-            // A level with a sign would be taken for a change: it goes by way of zero.
+            // A gauge with a sign would be read as a change: it is set to zero first.
             let zero = format!("{name}:0|g|#{tags}\n");
             let zero = if line.number < 0.0 { &zero } else { "" };
             return format!("{zero}{name}:{}|g|#{tags}\n", line.number);
@@ -74,13 +77,14 @@ impl MetricsSink for Statsd {
         let mut datagram = String::new();
         let mut sent = Ok(0);
         for line in lines.into_iter().chain([String::new()]) {
-            if line.is_empty() || datagram.len() + line.len() > MOST_BYTES {
+            if line.is_empty() || datagram.len() + line.len() > MAX_DATAGRAM_BYTES {
                 sent = sent.and(self.socket.send(datagram.as_bytes()));
                 datagram.clear();
             }
             datagram += &line;
         }
-        sent.map(drop).map_err(|error| away(&self.server, error))
+        sent.map(drop)
+            .map_err(|error| unreachable_server(&self.server, error))
     }
 
     fn place(&self) -> String {
@@ -88,7 +92,7 @@ impl MetricsSink for Statsd {
     }
 }
 
-fn away(server: &str, error: std::io::Error) -> Error {
+fn unreachable_server(server: &str, error: std::io::Error) -> Error {
     Error::new(
         ErrorCode::Network,
         format!("metrics can't be sent to {server}"),

@@ -7,7 +7,7 @@ use ardea::prelude::*;
 
 use crate::arguments::{Arguments, from_end};
 
-/// How many lines had `text` in them, and how many there were, in each span of time that had any.
+/// Counts the lines that contain `text`, and all lines, in each window with any lines.
 pub fn errors<B: Boundedness>(
     lines: Stream<String, B, Timed>,
     text: String,
@@ -25,7 +25,7 @@ pub fn errors<B: Boundedness>(
         )
 }
 
-/// The job for these arguments; see the catalogue for what they are.
+/// Builds the job for these arguments; see the catalogue for their meaning.
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("tail", args);
     let text = args.text("--match")?.unwrap_or_else(|| "ERROR".to_string());

@@ -1,16 +1,17 @@
-//! How often each word comes in a Kafka topic, every ten seconds of its messages' time.
+//! Word counts of a Kafka topic, every ten seconds of the messages' time.
 //!
-//! The program `topic-words` is this job: `topic-words localhost:9092 lines`. It begins with the oldest message, follows the topic until
-//! Ctrl-C, and, with `--until-present` behind, ends when it has read what was there at the start.
+//! The program `topic-words` is this job: `topic-words localhost:9092 lines`. It starts with the
+//! oldest message and follows the topic until Ctrl-C. With a trailing `--until-present` it ends
+//! after the messages present at the start.
 
 use ardea::core::{Boundedness, Error, ErrorCode};
 use ardea::kafka::read;
 use ardea::prelude::*;
 
-/// How long words are counted together.
+/// The window in which words are counted.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// How often each word comes in these lines, window by window.
+/// Counts the words of these lines by window.
 pub fn counted<B: Boundedness>(
     lines: Stream<String, B, Timed>,
 ) -> Stream<WindowResult<String, u64>, B, Timed> {
@@ -31,10 +32,10 @@ fn print<B: Boundedness>(counted: Stream<WindowResult<String, u64>, B, Timed>) {
         .write_to(stdout::lines());
 }
 
-/// The job for these arguments: `BROKERS TOPIC [--until-present]`.
+/// Builds the job for the arguments `BROKERS TOPIC [--until-present]`.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] for others. Brokers are not asked before the job runs.
+/// [`ErrorCode::InvalidConfig`] for other arguments. Brokers are contacted only when the job runs.
 pub fn build(arguments: &[String]) -> Result<Pipeline> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let p = Pipeline::new("topic-words");
@@ -48,7 +49,7 @@ pub fn build(arguments: &[String]) -> Result<Pipeline> {
             print(counted(p.read_from(lines).with_source_time()));
         }
         _ => {
-            let what = "brokers and a topic are wanted, and nothing else but --until-present";
+            let what = "brokers and a topic are required, and optionally --until-present";
             return Err(Error::new(ErrorCode::InvalidConfig, what)
                 .hint("write for example topic-words localhost:9092 lines"));
         }

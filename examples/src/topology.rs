@@ -1,4 +1,5 @@
-//! Word count as a topology: lines that are followed until all their words have been counted, and are emitted again if that fails.
+//! Word count as a topology: lines are tracked until all their words have been counted, and
+//! replayed on failure.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ardea::Result;
 use ardea::topology::*;
 
-/// How often each word came.
+/// The number of occurrences of each word.
 pub type Counts = Arc<Mutex<HashMap<String, u64>>>;
 
-/// Emits lines, and those again that fail: the lines, and the numbers of those to emit.
+/// A spout that emits lines, and replays failed ones. The fields are all lines, and the numbers of
+/// the lines to emit.
 struct Lines(Arc<[String]>, Vec<u64>);
 
 impl Spout for Lines {
@@ -30,7 +32,7 @@ impl Spout for Lines {
     }
 }
 
-/// Splits lines into words in small letters.
+/// Splits lines into lower-case words.
 struct Split;
 
 impl Bolt for Split {
@@ -47,7 +49,7 @@ impl Bolt for Split {
     }
 }
 
-/// Counts the words that come to its instance, and gives them to all at the end.
+/// Counts the words received by its instance, and adds them to the total at the end.
 struct Count(HashMap<String, u64>, Counts);
 
 impl Bolt for Count {
@@ -63,7 +65,7 @@ impl Bolt for Count {
     }
 }
 
-/// The topology that counts the words of `text`.
+/// Returns the topology that counts the words of `text`.
 pub fn word_count(text: &str, counts: &Counts) -> Result<Topology> {
     let (lines, counts): (Arc<[String]>, _) =
         (text.lines().map(String::from).collect(), counts.clone());

@@ -1,7 +1,7 @@
-//! A transport of one's own: containers of one machine reach each other over Unix sockets instead of TCP.
+//! A custom transport: containers of one machine connect over Unix sockets instead of TCP.
 //!
-//! A socket is called by the port that the worker listens at, without a file (Linux calls that abstract): nothing is left behind, however
-//! a process ends. Frames, flow control and the proof of who connects are the same over every transport.
+//! A socket has an abstract name with the worker's port, without a file: nothing is left behind
+//! after a crash. Framing, flow control and authentication are the same for every transport.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -13,7 +13,8 @@ use ardea::core::{Error, ErrorCode, Result};
 use ardea_network::exchange::*;
 use mio::net::{UnixListener, UnixStream};
 
-/// The transport; add it with `Modules::builtin().transport("unix", |_| Ok(Box::new(UnixSockets(Poller::new()?))))`.
+/// The transport; add it with
+/// `Modules::builtin().transport("unix", |_| Ok(Box::new(UnixSockets(Poller::new()?))))`.
 #[derive(Debug)]
 pub struct UnixSockets(pub Poller);
 
@@ -49,7 +50,7 @@ impl Transport for UnixSockets {
         Err(failed(ErrorKind::AddrInUse.into()).hint("choose another port, or 0 for any"))
     }
 
-    fn doorbell(&self) -> Doorbell {
+    fn waker(&self) -> NetworkWaker {
         self.0.doorbell()
     }
 
@@ -58,7 +59,7 @@ impl Transport for UnixSockets {
     }
 }
 
-/// A socket that listens, where those go that it accepts, and its address.
+/// A listening socket, the poller for its accepted connections, and its address.
 struct Listening(Polled<UnixListener>, Sockets, String);
 
 impl Listener for Listening {
@@ -67,7 +68,7 @@ impl Listener for Listening {
     }
 
     fn accept(&mut self) -> Result<Option<Box<dyn Connection>>> {
-        match self.0.take(|listener| listener.accept()) {
+        match self.0.try_read(|listener| listener.accept()) {
             Ok((stream, _)) => Ok(Some(connection(Ok(stream), "a Unix socket", &self.1))),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(failed("take a connection", error)),
@@ -75,11 +76,11 @@ impl Listener for Listening {
     }
 }
 
-/// A connection over a stream; one that there isn't says so when it is used.
+/// Creates a connection over a stream. A failed stream returns its error on first use.
 fn connection(stream: io::Result<UnixStream>, peer: &str, at: &Sockets) -> Box<dyn Connection> {
     let stream = stream.and_then(|stream| at.add(stream));
     let (peer, config) = (peer.to_string(), FramedConfig::default());
-    Box::new(Framed::new(stream, peer, config, MOST_GREETING_BYTES))
+    Box::new(Framed::new(stream, peer, config, MAX_HELLO_BYTES))
 }
 
 fn name(port: u16) -> io::Result<Name> {

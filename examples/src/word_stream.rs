@@ -1,7 +1,7 @@
-//! The most frequent words of a text that is read again and again: a job that does not end, for clusters.
+//! The most frequent words of a text that is read repeatedly: an endless job for clusters.
 //!
-//! The program `word-count` is this job. It runs embedded (`word-count book.txt`), submits itself (`word-count submit --file book.txt --
-//! book.txt`), and is the worker in its containers.
+//! The program `word-count` is this job. It runs embedded (`word-count book.txt`), submits itself
+//! (`word-count submit --file book.txt -- book.txt`), and is the worker in its containers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,16 +14,15 @@ use ardea::topology::*;
 
 use crate::arguments::Arguments;
 
-/// What is read when no file is named.
 const TEXT: &str =
     "to be or not to be that is the question\nwhether tis nobler in the mind to suffer\n";
 
-/// Emits lines over and over, and those again that fail.
+/// Emits lines repeatedly, and replays failed ones.
 struct Lines {
     lines: Arc<[String]>,
     next: u64,
     failed: Vec<u64>,
-    /// How many lines it emits before it is done; without end if not said.
+    /// The number of lines to emit; unlimited if `None`.
     total: Option<u64>,
     pause: Duration,
 }
@@ -62,7 +61,7 @@ impl Spout for Lines {
     }
 }
 
-/// Splits lines into words in small letters.
+/// Splits lines into lower-case words.
 struct Split;
 
 impl Bolt for Split {
@@ -79,7 +78,7 @@ impl Bolt for Split {
     }
 }
 
-/// Counts the words that come to its instance, and prints the most frequent ones every so often.
+/// Counts the words received by its instance, and prints the most frequent ones at an interval.
 struct Count {
     counts: HashMap<String, u64>,
     top: usize,
@@ -120,17 +119,18 @@ impl Bolt for Count {
     }
 }
 
-/// The topology for these arguments: `[FILE] [--total N] [--rate N] [--top N] [--every T]`.
+/// Builds the topology for the arguments `[FILE] [--total N] [--rate N] [--top N] [--every T]`.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] for wrong arguments, [`ErrorCode::ReadFailed`] if the file can't be read.
+/// [`ErrorCode::InvalidConfig`] for wrong arguments, [`ErrorCode::ReadFailed`] if the file cannot
+/// be read.
 pub fn build(args: &[String]) -> Result<Topology> {
     let mut args = Arguments::new("word-count", args);
     let total = args.count("--total", u64::MAX)?;
     let rate = args.count("--rate", u64::MAX)?;
     let top = args.count("--top", 5)? as usize;
     let every = args.duration("--every", Duration::from_secs(10))?;
-    let text = match args.place() {
+    let text = match args.next_positional() {
         Some(file) => read(&file)?,
         None => TEXT.to_string(),
     };

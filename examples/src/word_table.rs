@@ -1,20 +1,22 @@
-//! How often each word comes in a file, in a table of PostgreSQL that is always up to date.
+//! Word counts of a file, in a PostgreSQL table that is always up to date.
 //!
-//! The program `word-table` is this job: `word-table postgres://localhost/shop words FILE`. The table has been made before:
-//! `create table words (word text primary key, count bigint)`. With `--set guarantee=exactly-once --set snapshots.folder=state/words` each count
-//! is right whatever is killed in between.
+//! The program `word-table` is this job: `word-table postgres://localhost/shop words FILE`. The
+//! table must exist: `create table words (word text primary key, count bigint)`. With
+//! `--set guarantee=exactly-once --set checkpoints.folder=state/words` each count is exact in spite
+//! of failures.
 
 use ardea::core::{Error, ErrorCode};
 use ardea::postgres::write;
 use ardea::prelude::*;
 
-/// The job for these arguments: `URL TABLE FILE`.
+/// Builds the job for the arguments `URL TABLE FILE`.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] for others. The server is not asked before the job runs.
+/// [`ErrorCode::InvalidConfig`] for other arguments. The server is contacted only when the job
+/// runs.
 pub fn build(arguments: &[String]) -> Result<Pipeline> {
     let [url, table, file] = arguments else {
-        let what = "the address of a server, a table and a file are wanted, and nothing else";
+        let what = "three arguments are required: the address of a server, a table and a file";
         return Err(Error::new(ErrorCode::InvalidConfig, what)
             .hint("write for example word-table postgres://localhost/shop words book.txt"));
     };

@@ -7,7 +7,7 @@ use ardea::prelude::*;
 
 use crate::arguments::{Arguments, lines_of};
 
-/// The job for these arguments; see the catalogue for what they are.
+/// Builds the job for these arguments; see the catalogue for their meaning.
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("wordcount", args);
     let top = args.count("--top", 20)? as usize;
@@ -20,7 +20,8 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     Ok(p)
 }
 
-/// The `top` most frequent words, the most frequent first; of equally frequent ones the first in the alphabet.
+/// Returns the `top` most frequent words in descending order; equally frequent ones are in
+/// alphabetical order.
 pub fn top_words<E: 'static>(
     lines: Stream<String, Bounded, E>,
     top: usize,
@@ -39,7 +40,7 @@ pub fn top_words<E: 'static>(
         .flat_map(|(_, words)| words)
 }
 
-/// The words of a line in small letters: letters and digits of any script, with apostrophes inside.
+/// Splits a line into lower-case words: letters and digits of any script, with apostrophes inside.
 fn words(line: String) -> Vec<String> {
     line.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
         .map(|word| word.trim_matches(['\'', '’']).to_lowercase())

@@ -1,7 +1,7 @@
-//! Where flights leave for late, by the time zone of the destination: a topology with a grouping of its own.
+//! Delayed flights by the time zone of their destination: a topology with a custom grouping.
 //!
-//! Neither a hash nor taking turns brings the airports of a zone together; a function that looks the airport up does. So each instance
-//! ranks whole zones by itself, and nothing has to be merged behind it.
+//! Neither a hash nor round-robin brings the airports of a zone together; a function that looks up
+//! the airport's zone does. So each instance ranks whole zones alone, and no merge is required.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use ardea::topology::*;
 
 use crate::flights::{Airport, Data, Flight, Rows};
 
-/// The zones by their hours behind Greenwich, from five on; the last is wherever else.
+/// The zones by their hours behind UTC, from five on; the last one is for all other destinations.
 const ZONES: [&str; 5] = ["Eastern", "Central", "Mountain", "Pacific", "beyond"];
 
 /// Emits the destination and the delay of each flight that left.
@@ -33,7 +33,8 @@ impl Spout for Flights {
     }
 }
 
-/// Sums up the delays of the zones that come to it, and prints the worst airports of each, by the mean of at least a flight a day.
+/// Sums the delays of the zones received, and prints the airports with the largest mean delay,
+/// among those with at least one flight a day.
 struct Rank<Z, P>(HashMap<String, (i64, i64)>, Z, P);
 
 impl<Z: Fn(&str) -> usize + Send, P: Fn(&str) + Send> Bolt for Rank<Z, P> {
@@ -62,7 +63,8 @@ impl<Z: Fn(&str) -> usize + Send, P: Fn(&str) + Send> Bolt for Rank<Z, P> {
     }
 }
 
-/// The topology that prints, zone by zone, the destinations that flights from New York leave for the latest.
+/// Returns the topology that prints, zone by zone, the destinations with the most delayed
+/// departures from New York.
 pub fn delays_by_zone(print: impl Fn(&str) + Clone + Send + Sync + 'static) -> Result<Topology> {
     let airports = Data::embedded().rows::<Airport>("airports.csv.gz")?;
     let hours = airports.map(|airport| airport.map(|airport| (airport.faa, airport.tz)));
@@ -77,7 +79,8 @@ pub fn delays_by_zone(print: impl Fn(&str) + Clone + Send + Sync + 'static) -> R
     let ranking = zone_of.clone();
     let rank = move || Rank(HashMap::new(), ranking.clone(), print.clone());
     let rank = topology.bolt("rank", ZONES.len() as u32, rank);
-    // The grouping: any function of a tuple and of how many instances there are; what is beyond them goes round.
+    // The grouping is any function of a tuple and the number of instances; results beyond the
+    // number of instances wrap around.
     rank.custom("flights", move |flight, _| {
         zone_of(flight.str("to").unwrap_or("")) as u32
     });

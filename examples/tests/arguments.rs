@@ -1,4 +1,5 @@
-//! All jobs: what their arguments may be, and that whatever goes from one instance to another can go to another process.
+//! Tests of the arguments of all jobs, and that records between instances can be sent to another
+//! process.
 
 use ardea::core::{ErrorCode, Routing};
 use ardea::engine::{Job, Parallelisms};
@@ -8,7 +9,7 @@ fn args(line: &str) -> Vec<String> {
     line.split_whitespace().map(String::from).collect()
 }
 
-/// A file for each that the job has to be given, by the line that says how to call it.
+/// Returns a file for each one required by the job, by its usage line.
 fn files_of(usage: &str) -> String {
     let line = usage.lines().next().unwrap_or_default();
     let is_file = |word: &&str| word.chars().all(|letter| letter.is_ascii_uppercase());

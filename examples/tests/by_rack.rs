@@ -1,18 +1,19 @@
-//! The packing policy by racks: what it promises of every plan, and what a change of a job disturbs.
+//! Tests of the packing policy by racks: the properties of every plan, and the instances moved by a
+//! change of the job.
 
 use std::num::NonZeroU32;
 
 use ardea::core::ErrorCode;
 use ardea_coordination::packing::{
-    ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingPlan, ResourceManagers,
-    Resources, VertexDemand,
+    ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingPlan, PackingPolicies, Resources,
+    VertexDemand,
 };
 use ardea_examples::by_rack::ByRack;
 
 const RACKS: [&str; 3] = ["cellar", "attic", "shed"];
 
-fn managers() -> ResourceManagers {
-    ResourceManagers::builtin().with("by-rack", ByRack(RACKS.map(String::from).to_vec()))
+fn managers() -> PackingPolicies {
+    PackingPolicies::builtin().with("by-rack", ByRack(RACKS.map(String::from).to_vec()))
 }
 
 ardea_coordination::conformance_suite!(ByRack(RACKS.map(String::from).to_vec()));
@@ -43,7 +44,7 @@ fn config() -> PackingConfig {
     }
 }
 
-/// How many instances of a vertex are in each rack, by what the containers say of themselves.
+/// Returns the number of instances of a vertex in each rack, by the attributes of the containers.
 fn in_racks(plan: &PackingPlan, vertex: &str) -> [usize; 3] {
     RACKS.map(|rack| {
         let of_rack = plan
@@ -108,7 +109,7 @@ fn what_fits_nowhere_is_refused_with_the_numbers_and_no_racks_with_what_to_do() 
     let error = policy.pack(&large, &config()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ResourcesImpossible);
     assert!(error.to_string().contains("3 cpu"), "{error}");
-    let nowhere = ResourceManagers::builtin().with("nowhere", ByRack(Vec::new()));
+    let nowhere = PackingPolicies::builtin().with("nowhere", ByRack(Vec::new()));
     let policy = nowhere.get("nowhere").unwrap();
     let error = policy.pack(&job(1, 1), &config()).unwrap_err();
     assert!(error.to_string().contains("needs one or more"), "{error}");

@@ -1,4 +1,5 @@
-//! The demo over the whole year agrees with plain loops over the same files, read by other code.
+//! Tests that the demo over the whole year agrees with plain loops over the same files, read by
+//! other code.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -15,15 +16,15 @@ use flate2::write::GzEncoder;
 
 const HOUR: i64 = 3600;
 
-/// A departure as the loops know it; times in seconds since 1970.
+/// A departure for the plain loops; times in seconds since 1970.
 struct Departure {
     at: i64,
     delay: i64,
-    /// The row of the file, by the names of its columns.
+    /// The row of the file, by column name.
     row: HashMap<String, String>,
 }
 
-/// A file of the data, row by row.
+/// Reads a file of the data, row by row.
 fn rows(name: &str) -> Vec<HashMap<String, String>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("data")
@@ -39,12 +40,12 @@ fn rows(name: &str) -> Vec<HashMap<String, String>> {
         .collect()
 }
 
-/// `2013-01-01T10:00:00Z` in seconds since 1970.
+/// Converts `2013-01-01T10:00:00Z` to seconds since 1970.
 fn seconds(time_hour: &str) -> i64 {
     time_hour.parse::<jiff::Timestamp>().unwrap().as_second()
 }
 
-/// The departures, and how many flights were cancelled with and without a plane.
+/// Returns the departures, and the number of flights cancelled with and without a plane.
 fn departures() -> (Vec<Departure>, u64, u64) {
     let (mut departures, mut with_plane, mut without) = (Vec::new(), 0, 0);
     for row in rows("flights.csv.zst") {
@@ -64,7 +65,7 @@ fn departures() -> (Vec<Departure>, u64, u64) {
     (departures, with_plane, without)
 }
 
-/// By window's start and carrier: flights, sum of the delays, the worst.
+/// Returns flights, sum of delays and largest delay by the window's start and the carrier.
 fn carrier_windows(departures: &[Departure]) -> BTreeMap<(i64, String), (u64, i64, i64)> {
     let names: HashMap<String, String> = rows("airlines.csv.gz")
         .into_iter()
@@ -84,7 +85,8 @@ fn carrier_windows(departures: &[Departure]) -> BTreeMap<(i64, String), (u64, i6
     windows
 }
 
-/// By origin: start, end of the last flight's gap, flights and the worst of each session.
+/// Returns the sessions of each origin: start, end of the last flight's gap, number of flights and
+/// largest delay.
 fn sessions(departures: &[Departure]) -> Vec<(String, i64, i64, u64, i64)> {
     let mut sessions = Vec::new();
     for origin in ["EWR", "JFK", "LGA"] {
@@ -108,7 +110,7 @@ fn sessions(departures: &[Departure]) -> Vec<(String, i64, i64, u64, i64)> {
 /// Origin and destination.
 type Route = (String, String);
 
-/// By day, which begins at 05:00 UTC: the five busiest routes.
+/// Returns the five busiest routes of each day, which begins at 05:00 UTC.
 fn top_routes(departures: &[Departure]) -> Vec<(i64, Vec<(Route, u64)>)> {
     let mut days: BTreeMap<i64, HashMap<Route, u64>> = BTreeMap::new();
     for departure in departures {
@@ -130,7 +132,7 @@ fn top_routes(departures: &[Departure]) -> Vec<(i64, Vec<(Route, u64)>)> {
         .collect()
 }
 
-/// What the weather is called; `None` if nobody observed it.
+/// Returns the weather class; `None` is a missing observation.
 fn weather_class(row: Option<&HashMap<String, String>>) -> &'static str {
     let Some(row) = row else {
         return "weather unknown";
@@ -149,7 +151,7 @@ fn weather_class(row: Option<&HashMap<String, String>>) -> &'static str {
     }
 }
 
-/// By weather and by maker of the plane: flights and the sum of their delays.
+/// Returns flights and the sum of their delays, by weather and by manufacturer of the plane.
 fn circumstances(departures: &[Departure]) -> BTreeMap<String, (i128, i128)> {
     let weather: HashMap<Route, HashMap<String, String>> = rows("weather.csv.gz")
         .into_iter()
@@ -177,7 +179,7 @@ fn circumstances(departures: &[Departure]) -> BTreeMap<String, (i128, i128)> {
 fn a_year_of_flights_gives_what_plain_loops_give() {
     let p = Pipeline::new("flights");
     let data = Data::embedded();
-    // No flight is a day late, so that with this lag none is too late for its windows.
+    // No flight is a day late, so that with this lag none misses its windows.
     let found = analyse(&p, &data, f64::INFINITY, Duration::from_secs(24 * 3600));
     let carriers = found.carriers.collect();
     let congestion = found.congestion.collect();
@@ -284,7 +286,7 @@ UA,N2,EWR,LAX,2013-01-01T13:00:00Z,0,75
     let circumstances = found.circumstances.collect();
     let routes = found.routes.map(|day| day.value.len()).collect();
     let set_aside = found.set_aside.collect();
-    // With one record a chunk there is a watermark after each.
+    // With one record per chunk there is a watermark after each.
     p.run_with(NodeConfig {
         chunk_records: NonZeroUsize::MIN,
         ..NodeConfig::default()
@@ -302,7 +304,7 @@ UA,N2,EWR,LAX,2013-01-01T13:00:00Z,0,75
         .map(|(_, window)| window.value.0)
         .sum();
     assert_eq!(counted, 2 * 6, "two flights in six windows each");
-    // Windows of a day and sessions have limits of their own.
+    // Windows of a day and sessions have other limits.
     assert_eq!(congestion.take_sorted(), [(1, Some(900))]);
     assert_eq!(routes.take_sorted(), [2]);
     let totals: BTreeMap<_, _> = circumstances.take().into_iter().collect();

@@ -1,16 +1,16 @@
-//! A program that is a job, as its users meet it; a pretended cluster takes it.
+//! Tests of a job program from the command line, with a fake cluster.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use ardea_rest::testing::PretendedCluster;
+use ardea_rest::testing::FakeCluster;
 use ardea_rest::{Server, ServerConfig};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// The program, in a folder of its own.
+/// Runs the program in its own folder.
 fn word_count(folder: &TempDir, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_word-count"));
     for (name, _) in std::env::vars_os() {
@@ -95,7 +95,7 @@ fn its_plan_is_shown_and_too_large_a_job_is_refused_with_the_numbers() {
 #[test]
 fn it_submits_itself_with_its_files_once() {
     let runtime = Runtime::new().unwrap();
-    let cluster = PretendedCluster::new();
+    let cluster = FakeCluster::new();
     let config = ServerConfig::at(SocketAddr::from(([127, 0, 0, 1], 0)));
     let server = Server::bind(Arc::new(cluster.clone()), config);
     let server = runtime.block_on(server).unwrap();

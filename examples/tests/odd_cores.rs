@@ -1,18 +1,19 @@
-//! The scheduler for odd cores: it passes the suite of schedulers, and keeps its containers where they should be.
+//! Tests of the scheduler for odd cores: the conformance suite of schedulers, and the cores of its
+//! containers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_examples::odd_cores::OddCores;
-use ardea_scheduler::conformance::{Skipped, Stage, ThisTest};
+use ardea_scheduler::conformance::{Skipped, TestEnvironment, TestPackage};
 use ardea_scheduler::{Local, Runner, RunnerConfig, SchedulerKind};
 
-fn stage() -> Result<Stage, Skipped> {
+fn stage() -> Result<TestEnvironment, Skipped> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_path_buf();
-    Ok(Stage {
+    Ok(TestEnvironment {
         open: Box::new(move || {
-            let (path, programs) = (path.clone(), Arc::new(ThisTest::packed_in(&path)));
+            let (path, programs) = (path.clone(), Arc::new(TestPackage::packed_in(&path)));
             Box::pin(async move {
                 let runner = Runner::open(RunnerConfig::new(path), programs).await?;
                 Ok(Arc::new(OddCores::of(Local::new(runner))) as Arc<dyn SchedulerKind>)
@@ -24,7 +25,7 @@ fn stage() -> Result<Stage, Skipped> {
 
 ardea_scheduler::conformance_suite!(stage);
 
-/// Which cores a process may use, as the kernel writes it.
+/// Returns the cores allowed to a process, in the format of the kernel.
 fn cores_of(pid: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status

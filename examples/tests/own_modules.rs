@@ -1,4 +1,5 @@
-//! Two jobs beside each other, as processes: one with modules of its own, which settings choose, one with those that come with Ardea.
+//! A test of two jobs running as processes on one machine: one with custom modules selected by
+//! settings, one with the builtin ones.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,15 +15,15 @@ use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A cluster of this machine in a folder of its own. When it is dropped, all processes are ended that were started in it.
-struct Ground {
+/// A cluster of this machine in its own folder. Dropping it ends all processes started in it.
+struct ProcessCluster {
     folder: TempDir,
     runtime: Runtime,
 }
 
-impl Ground {
+impl ProcessCluster {
     fn new() -> Self {
-        Ground {
+        ProcessCluster {
             folder: tempfile::tempdir().unwrap(),
             runtime: Runtime::new().unwrap(),
         }
@@ -56,7 +57,7 @@ impl Ground {
         assert!(output.status.success(), "{line}: {output:?}");
     }
 
-    /// The processes of this cluster: those that work below its folder, or know it by their environment.
+    /// Returns the processes of this cluster: those with its folder in their environment.
     fn processes(&self) -> Vec<u32> {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let pids = fs::read_dir("/proc").unwrap().flatten();
@@ -68,7 +69,7 @@ impl Ground {
         .collect()
     }
 
-    /// A client of the job's own hosts.
+    /// Creates a client of the hosts of a job.
     fn client(&self, job: &str) -> Client {
         let hosts = fs::read_dir(self.cluster().join("run")).unwrap().flatten();
         let mut hosts = hosts.filter_map(|file| {
@@ -84,7 +85,7 @@ impl Ground {
         told.ok()
     }
 
-    /// What the job's containers have written so far, one after the other.
+    /// Returns the output of each container of the job so far.
     fn written(&self, job: &str) -> Vec<String> {
         let mut found = Vec::new();
         find(&self.cluster(), "stdout.log", &mut found);
@@ -95,9 +96,9 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for ProcessCluster {
     fn drop(&mut self) {
-        // Twice: a host that still lives may have started another meanwhile.
+        // Twice, because a live host may have started another process meanwhile.
         for _ in 0..2 {
             for pid in self.processes() {
                 let _ = Command::new("kill").args(["-9", &pid.to_string()]).output();
@@ -124,7 +125,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Which cores a process may use, as the kernel writes it.
+/// Returns the cores allowed to a process, in the format of the kernel.
 fn cores_of(pid: u32) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status
@@ -142,8 +143,8 @@ fn odd_cores() -> String {
     }
 }
 
-/// The processes of a job's workers.
-fn workers(ground: &Ground, job: &str) -> Vec<u32> {
+/// Returns the processes of a job's workers.
+fn workers(ground: &ProcessCluster, job: &str) -> Vec<u32> {
     let mut workers = ground.processes();
     workers.retain(|pid| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -157,7 +158,7 @@ fn workers(ground: &Ground, job: &str) -> Vec<u32> {
 
 #[test]
 fn a_job_with_modules_of_its_own_runs_beside_one_with_those_that_come_with_ardea() {
-    let ground = Ground::new();
+    let ground = ProcessCluster::new();
     let statsd = UdpSocket::bind("127.0.0.1:0").unwrap();
     statsd.set_read_timeout(Some(PATIENCE)).unwrap();
     let sink = format!("metrics.sinks=statsd:{}", statsd.local_addr().unwrap());
@@ -175,7 +176,7 @@ fn a_job_with_modules_of_its_own_runs_beside_one_with_those_that_come_with_ardea
         is_running("own") && is_running("plain")
     });
 
-    // Packing and scheduler, from what is stored and from where the containers are.
+    // Packing and scheduler, from the metadata store and from the running containers.
     let (own, plain) = (ground.describe("own"), ground.describe("plain"));
     let (own, plain) = (own.unwrap(), plain.unwrap());
     assert_eq!((&*own.packing, &*own.scheduler), ("by-rack", "odd-cores"));
@@ -192,7 +193,8 @@ fn a_job_with_modules_of_its_own_runs_beside_one_with_those_that_come_with_ardea
         workers.len() == 2 && workers.iter().all(|pid| cores_of(*pid) == odd_cores())
     });
 
-    // The transport: what is counted came from the other container, over sockets that the kernel lists.
+    // Transport: the counted words came from the other container, over sockets listed by the
+    // kernel.
     for job in ["own", "plain"] {
         until("both containers count", || {
             let written = ground.written(job);
@@ -207,7 +209,7 @@ fn a_job_with_modules_of_its_own_runs_beside_one_with_those_that_come_with_ardea
         assert!(lines.any(|line| line.ends_with(&name)), "{name}: {sockets}");
     }
 
-    // The sink: both containers have told it.
+    // Metrics sink: both containers have sent metrics to it.
     let mut told = BTreeSet::new();
     let mut datagram = [0; 2_048];
     while told.len() < 2 {
@@ -226,7 +228,7 @@ fn a_job_with_modules_of_its_own_runs_beside_one_with_those_that_come_with_ardea
 
 #[test]
 fn a_packing_policy_that_there_is_not_is_refused_with_those_that_there_are() {
-    let ground = Ground::new();
+    let ground = ProcessCluster::new();
     let output = ground.call("--set cluster.packing=by-rock --set cluster.port=0");
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());

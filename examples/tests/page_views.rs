@@ -1,4 +1,4 @@
-//! A program that runs twice, and whose copies are killed one after the other.
+//! Tests of active-active replicas that are killed one after the other.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -7,23 +7,23 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ardea::connect::twins::copies;
+use ardea::connect::active_active::replicas;
 use ardea::core::{ErrorCode, Timestamp};
 use ardea_examples::page_views::build;
 
-/// How long what has to come may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of expected results.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A copy that runs, until this is dropped.
+/// A running replica, killed on drop.
 struct Running(Child);
 
 impl Running {
     fn start(folder: &Path, number: u32) -> Running {
         let state = folder.join(format!("state-{number}"));
-        let state = format!("snapshots.folder={}", state.display());
+        let state = format!("checkpoints.folder={}", state.display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_page-views"));
         command.args(["run", "--set", "guarantee=exactly-once"]);
-        command.args(["--set", "snapshots.every=100ms", "--set", &state, "--"]);
+        command.args(["--set", "checkpoints.every=100ms", "--set", &state, "--"]);
         command.arg(folder.join("log")).arg(folder.join("results"));
         let child = command
             .stdin(Stdio::null())
@@ -41,8 +41,8 @@ impl Drop for Running {
     }
 }
 
-/// Three pages, 20 times a second.
-fn ask(folder: &Path, seconds: Range<u64>) {
+/// Appends requests of three pages to the log, 20 per second.
+fn append_requests(folder: &Path, seconds: Range<u64>) {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -56,7 +56,8 @@ fn ask(folder: &Path, seconds: Range<u64>) {
         .expect("written");
 }
 
-/// All that can be told of a log of so many seconds, whose lines may be a second out of order.
+/// Returns the final results for a log of `seconds` seconds, whose lines may be a second out of
+/// order.
 fn expected(seconds: i64) -> String {
     let told = (0..seconds - 2).flat_map(|second| {
         let start = Timestamp::from_secs(second);
@@ -70,7 +71,7 @@ fn expected(seconds: i64) -> String {
 
 fn wait_for_results(folder: &Path, seconds: i64) {
     let expected = expected(seconds);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let results = fs::read_to_string(folder.join("results")).unwrap_or_default();
         assert!(expected.starts_with(&results), "{results}");
@@ -86,20 +87,20 @@ fn wait_for_results(folder: &Path, seconds: i64) {
 fn a_copy_that_is_killed_is_not_missed_and_may_come_back() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path();
-    ask(folder, 0..10);
+    append_requests(folder, 0..10);
     let first = Running::start(folder, 1);
     let second = Running::start(folder, 2);
     wait_for_results(folder, 10);
     drop(first);
-    ask(folder, 10..20);
+    append_requests(folder, 10..20);
     wait_for_results(folder, 20);
     let first = Running::start(folder, 1);
-    ask(folder, 20..30);
+    append_requests(folder, 20..30);
     wait_for_results(folder, 30);
     drop(second);
-    ask(folder, 30..40);
+    append_requests(folder, 30..40);
     wait_for_results(folder, 40);
-    let alive = copies(folder.join("results")).expect("known");
+    let alive = replicas(folder.join("results")).expect("known");
     let alive = alive.iter().filter(|twin| twin.is_alive);
     assert_eq!(alive.count(), 1);
     drop(first);

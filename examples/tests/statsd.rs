@@ -1,4 +1,4 @@
-//! The metrics sink for StatsD, against a socket.
+//! Tests of the metrics sink for StatsD with a socket.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn a_server_gets_growth_levels_and_tags() {
         MetricsManager::start(&format!("statsd:{address}"), &process, &sinks()).expect("made");
     assert_eq!(manager.report()[0].place, format!("udp {address}"));
 
-    manager.tell(&batch(&process, 10.0));
+    manager.send(&batch(&process, 10.0));
     let lines = receive(&server);
     let tags = "#job:squares,shop:a_b_c";
     assert_eq!(lines[0], format!("made_total:10|c|{tags}"));
@@ -56,10 +56,10 @@ fn a_server_gets_growth_levels_and_tags() {
     assert_eq!(lines[3], "took_bucket:1|c|#job:squares,le:1");
     assert_eq!(lines.len(), 7);
 
-    // What it grew by; and all of it after a restart.
-    manager.tell(&batch(&process, 14.0));
+    // The increment; the whole value after a restart.
+    manager.send(&batch(&process, 14.0));
     assert_eq!(receive(&server)[0], format!("made_total:4|c|{tags}"));
-    manager.tell(&batch(&process, 3.0));
+    manager.send(&batch(&process, 3.0));
     assert_eq!(receive(&server)[0], format!("made_total:3|c|{tags}"));
     assert!(manager.close(Duration::from_secs(60)).is_empty());
 }
@@ -82,7 +82,7 @@ fn a_large_batch_is_sent_in_several_datagrams() {
             Value::Counter(1.0),
         );
     }
-    manager.tell(&Arc::new(batch));
+    manager.send(&Arc::new(batch));
     let mut lines = 0;
     while lines < 200 {
         lines += receive(&server).len();

@@ -1,4 +1,4 @@
-//! Words of a topic of a real Kafka, where there can be one.
+//! Tests of word counts with a real Kafka, if one is available.
 #![cfg(feature = "kafka")]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use ardea::prelude::*;
 use ardea_examples::topic_words::build;
 use ardea_metastore::conformance::{Server, Skipped};
 
-/// A line a second, from a minute's beginning on.
+/// Writes one line per second of event time, from the start of a minute.
 fn fill(brokers: &str, lines: &[&str]) {
     let at = |second: i64| Timestamp::from_secs(1_700_000_040 + second);
     let lines: Vec<(String, Timestamp)> = lines

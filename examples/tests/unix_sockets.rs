@@ -1,4 +1,4 @@
-//! The transport over Unix sockets: what every transport promises.
+//! Tests of the transport over Unix sockets: the guarantees of every transport.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ fn transport() -> UnixSockets {
     UnixSockets(Poller::new().unwrap())
 }
 
-/// Steps until `done`; fails after a minute.
+/// Runs steps until `done`; fails after a minute.
 fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -21,7 +21,7 @@ fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Two connected ends; the second has accepted.
+/// Returns two connected ends; the second has accepted.
 fn connections(
     first: &mut UnixSockets,
     second: &mut UnixSockets,
@@ -58,9 +58,9 @@ fn an_edge_between_two_workers_carries_records_until_it_is_done() {
     let (mut here, mut there) = (transport(), transport());
     let (connection, accepted) = connections(&mut here, &mut there);
     let (clock, config) = (Clock::system(), LinkConfig::default());
-    let (side, bell) = (Side::Connected(None), here.doorbell());
+    let (side, bell) = (Side::Connected(None), here.waker());
     let mut ours = Link::new(connection, side, identity(1), bell, config, clock.now());
-    let (side, bell) = (Side::Accepted, there.doorbell());
+    let (side, bell) = (Side::Accepted, there.waker());
     let mut theirs = Link::new(accepted, side, identity(2), bell, config, clock.now());
 
     let (stream, codec) = (StreamId::new(1, 0), Arc::new(RowsCodec::<u64>::wire()));
@@ -107,7 +107,7 @@ fn what_was_sent_before_the_end_arrives_before_the_end() {
     let (mut first, mut second) = (transport(), transport());
     let (mut a, mut b) = connections(&mut first, &mut second);
     for at in 0..10 {
-        a.send(Parcel::Frame(frame(at, 100))).unwrap();
+        a.send(SendBuffer::Frame(frame(at, 100))).unwrap();
     }
     until(|| {
         first.wait(Duration::ZERO).unwrap();
@@ -125,14 +125,14 @@ fn what_was_sent_before_the_end_arrives_before_the_end() {
         end.is_some()
     });
     assert_eq!(received, 10);
-    assert!(matches!(end.unwrap().why, Why::Closed));
+    assert!(matches!(end.unwrap().reason, DisconnectReason::Closed));
 }
 
 #[test]
 fn a_stranger_is_allowed_a_greeting_and_nothing_larger() {
     let (mut first, mut second) = (transport(), transport());
     let (mut a, mut b) = connections(&mut first, &mut second);
-    a.send(Parcel::Frame(frame(1, MOST_GREETING_BYTES + 1)))
+    a.send(SendBuffer::Frame(frame(1, MAX_HELLO_BYTES + 1)))
         .unwrap();
     let mut end = None;
     until(|| {
@@ -142,7 +142,10 @@ fn a_stranger_is_allowed_a_greeting_and_nothing_larger() {
         end = b.receive().err();
         end.is_some()
     });
-    assert!(matches!(end.unwrap().why, Why::NotFrames(_)));
+    assert!(matches!(
+        end.unwrap().reason,
+        DisconnectReason::InvalidFrame(_)
+    ));
 }
 
 #[test]
@@ -154,7 +157,7 @@ fn a_sender_that_is_not_read_is_given_its_parcels_back() {
         first.wait(Duration::ZERO).unwrap();
         a.flush().unwrap();
         sent += 1;
-        a.send(Parcel::Frame(frame(sent, 100_000))).is_err()
+        a.send(SendBuffer::Frame(frame(sent, 100_000))).is_err()
     });
     assert!(sent < 1000, "{sent}");
 }
@@ -171,7 +174,10 @@ fn nobody_at_an_address_is_told_by_the_connection() {
         told.is_some()
     });
     let told = told.unwrap();
-    assert!(matches!(told.why, Why::Unreachable(_)), "{told}");
+    assert!(
+        matches!(told.reason, DisconnectReason::Unreachable(_)),
+        "{told}"
+    );
     assert!(told.to_string().contains(&free), "{told}");
 }
 
@@ -182,7 +188,7 @@ fn an_address_is_listened_at_once_and_free_again_afterwards() {
     let address = listener.address().to_string();
     let error = second.listen(&address).err().unwrap();
     assert!(error.to_string().contains(&address), "{error}");
-    assert!(error.what_next().is_some());
+    assert!(error.hint_text().is_some());
     drop(listener);
     second.listen(&address).unwrap();
     let error = second.listen("harbour").err().unwrap();
@@ -192,8 +198,8 @@ fn an_address_is_listened_at_once_and_free_again_afterwards() {
 #[test]
 fn a_ring_of_the_bell_ends_the_wait_from_another_thread() {
     let mut sockets = transport();
-    let bell = sockets.doorbell();
-    let ringing = std::thread::spawn(move || bell.ring());
+    let bell = sockets.waker();
+    let ringing = std::thread::spawn(move || bell.notify());
     sockets.wait(Duration::from_secs(3600)).unwrap();
     ringing.join().unwrap();
 }

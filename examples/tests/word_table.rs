@@ -1,4 +1,4 @@
-//! Words of a file in a table of a real PostgreSQL, where there can be one.
+//! Tests of word counts in a table of a real PostgreSQL, if one is available.
 #![cfg(feature = "postgres")]
 
 use std::io::Write;
@@ -46,7 +46,10 @@ fn the_table_has_how_often_each_word_came() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("book.txt");
     std::fs::write(&file, "To be, or not to be\n".repeat(500)).expect("written");
-    let state = format!("snapshots.folder={}", folder.path().join("state").display());
+    let state = format!(
+        "checkpoints.folder={}",
+        folder.path().join("state").display()
+    );
     let output = Command::new(env!("CARGO_BIN_EXE_word-table"))
         .args([
             "run",

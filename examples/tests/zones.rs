@@ -1,4 +1,5 @@
-//! What the topology with a grouping of its own prints, as a program in another language computed it from the same files.
+//! A test of the output of the topology with a custom grouping, against results computed from the
+//! same files by a program in another language.
 
 use std::sync::{Arc, Mutex};
 

@@ -5,8 +5,8 @@
 # A program runs on host I by `ip netns exec PREFIX-I PROGRAM`. Lines of standard input are commands, each answered by a line
 # `ok`; at its end all is removed, with whatever still runs there:
 #
-#   cut I        host I reaches nobody any more       heal I       it does again
-#   cut I J      only host J                          heal I J
+#   cut I        disconnects host I          heal I       connects it again
+#   cut I J      from host J only            heal I J
 #
 # shellcheck source-path=SCRIPTDIR source=service.sh
 . "$(dirname "$0")/service.sh"

@@ -1,28 +1,27 @@
-//! The trait: an aggregate's accumulator and the steps it goes through.
+//! The [`Aggregate`] trait: an accumulator and the operations on it.
 
 use std::sync::Arc;
 
-/// A way to turn many records of type `T` into one result, a part at a time.
+/// A function from many records of type `T` to one result that is computed incrementally.
 ///
-/// The value itself is only the recipe; what is remembered of the records is in its accumulators,
-/// of which the engine keeps one for each key, window or slice. An implementation therefore does
-/// not change: `&self` everywhere, and one value serves all threads.
+/// An aggregate is only a set of functions. The state is in accumulators, of which the engine has
+/// one per key, window or slice. All methods take `&self`, and one value serves all threads.
 ///
 /// # Laws
 ///
-/// As seen by [`finish`](Self::finish), for any accumulators `a`, `b`, `c`:
+/// As observed through [`finish`](Self::finish), for any accumulators `a`, `b`, `c`:
 ///
 /// * `create()` is the identity: combining it with `a`, from either side, gives `a`;
-/// * `combine` is associative: `(a + b) + c` gives what `a + (b + c)` gives;
-/// * accumulating records into one accumulator gives the same as accumulating parts of them apart
-///   and combining;
+/// * `combine` is associative: `(a + b) + c` gives the same as `a + (b + c)`;
+/// * accumulating records into one accumulator gives the same as accumulating parts of them
+///   separately and combining;
 /// * `combine` is commutative, and the order of records does not matter, unless the aggregate's
-///   documentation says that it keeps an order: records of one key may come over several threads;
-/// * where [`DEDUCTS`](Self::DEDUCTS), `(a + b) - b` gives `a`, and goes on behaving as `a`;
-/// * `finish` only looks: it may be called several times, with more records in between (early
-///   results of a window).
+///   documentation says that it keeps an order: records of a key may arrive over several threads;
+/// * if [`DEDUCTS`](Self::DEDUCTS), `(a + b) - b` gives `a`, and continues to behave as `a`;
+/// * `finish` does not change the accumulator: it may be called several times, with more records in
+///   between (early results of a window).
 ///
-/// [`laws::check`](crate::laws::check) tries them on records of your choice.
+/// [`laws::check`](crate::laws::check) tests these laws with given records.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, laws};
@@ -44,38 +43,39 @@ use std::sync::Arc;
 /// # Ok::<(), laws::BrokenLaw>(())
 /// ```
 pub trait Aggregate<T: ?Sized>: Send + Sync + 'static {
-    /// What is remembered of the records so far. It moves between threads; `clone` must be a copy
-    /// that stands alone. Pipelines also ask that serde knows it: where a job runs on several
-    /// cores or hosts, accumulators travel.
+    /// The accumulator type. Accumulators are moved between threads, and `clone` must return an
+    /// independent copy. Pipelines also require that the type implements serde's traits, as
+    /// accumulators are exchanged between cores and hosts.
     type Acc: Clone + Send + 'static;
 
     /// The result.
     type Out: Send + 'static;
 
-    /// Whether [`deduct`](Self::deduct) undoes [`combine`](Self::combine). A sliding window then
-    /// costs one combine and one deduct a slide; without it, the window keeps partial combinations
-    /// and combines a few times a slide.
+    /// True if [`deduct`](Self::deduct) is the inverse of [`combine`](Self::combine). A sliding
+    /// window then costs one combine and one deduct per slide. Otherwise the window stores partial
+    /// combinations and combines a few times per slide.
     const DEDUCTS: bool = false;
 
-    /// An empty accumulator: the identity of [`combine`](Self::combine).
+    /// Creates an empty accumulator: the identity of [`combine`](Self::combine).
     fn create(&self) -> Self::Acc;
 
-    /// Takes one record in. The hot path: called once a record, so it should not allocate each
-    /// time.
+    /// Adds one record to `acc`. The hot path: called once per record, so it should not allocate
+    /// each time.
     fn accumulate(&self, acc: &mut Self::Acc, record: &T);
 
-    /// Takes in all that `other` holds. Called once a slice or chunk and key, not once a record.
+    /// Adds the contents of `other` to `acc`. Called once per slice or chunk and key, not per
+    /// record.
     fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc);
 
-    /// Takes out all that `other` holds, which was combined into `acc` before. Called only where
-    /// [`DEDUCTS`](Self::DEDUCTS); otherwise it does nothing.
+    /// Removes from `acc` the contents of `other`, which was combined into it before. Called only
+    /// if [`DEDUCTS`](Self::DEDUCTS) is true; the default does nothing.
     #[inline]
     fn deduct(&self, _acc: &mut Self::Acc, _other: &Self::Acc) {}
 
-    /// The result of all records taken in so far. Leaves the accumulator as it is.
+    /// Returns the result of all records added so far. Does not change the accumulator.
     fn finish(&self, acc: &Self::Acc) -> Self::Out;
 
-    /// The result over all of `records`, in one call: for tests, and for data at hand.
+    /// Returns the result over all of `records` in one call, for tests and data in memory.
     ///
     /// ```
     /// use ardea_aggregate::{Aggregate, count};
@@ -95,7 +95,7 @@ pub trait Aggregate<T: ?Sized>: Send + Sync + 'static {
     }
 }
 
-/// A shared aggregate is one: for recipes that cannot be cloned but serve several instances.
+/// A shared aggregate, for aggregates that cannot be cloned but serve several instances.
 impl<T: ?Sized, A: Aggregate<T>> Aggregate<T> for Arc<A> {
     type Acc = A::Acc;
     type Out = A::Out;

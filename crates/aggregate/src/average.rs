@@ -2,17 +2,18 @@
 
 use crate::{Aggregate, Summand};
 
-/// Averages a number in every record. Made by [`average`].
+/// An aggregate that averages a number in every record. Created by [`average`].
 #[derive(Clone, Copy, Debug)]
 pub struct Average<F> {
     number: F,
 }
 
-/// The arithmetic mean of `number` over all records; `None` if there are none. Deducts.
+/// Returns an aggregate for the arithmetic mean of `number` over all records; `None` if there are
+/// no records. Supports deduction.
 ///
-/// The sum is exact, as [`sum`](crate::sum)'s, so the mean does not depend on order, chunks or
-/// threads either; a NaN among the numbers makes it NaN. Of finite numbers it is finite, also where
-/// their sum is beyond `f64::MAX`.
+/// The sum is exact, as that of [`sum`](crate::sum), so the mean does not depend on order, chunks
+/// or threads. A NaN among the numbers makes the mean NaN. The mean of finite numbers is finite,
+/// even if their sum exceeds `f64::MAX`.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, average};

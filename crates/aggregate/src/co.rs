@@ -1,83 +1,82 @@
-//! Two or three inputs aggregated side by side: what a co-group or a windowed join remembers of a
-//! key.
+//! Aggregates over two or three inputs, for co-groups and windowed joins.
 
 use crate::Aggregate;
 
 /// An aggregate over two inputs of different types, with one accumulator for both.
 ///
-/// The laws are those of [`Aggregate`], and records of the two inputs may come in any order among
-/// each other. [`laws::check_co2`](crate::laws::check_co2) tries them out. Usually made of two
-/// aggregates by [`co_aggregate`].
+/// The laws are those of [`Aggregate`], and records of the two inputs may arrive in any order
+/// relative to each other. [`laws::check_co2`](crate::laws::check_co2) tests these laws. Usually
+/// created from two aggregates by [`co_aggregate`].
 pub trait CoAggregate2<T0: ?Sized, T1: ?Sized>: Send + Sync + 'static {
-    /// What is remembered of both inputs' records so far.
+    /// The accumulator type for both inputs.
     type Acc: Clone + Send + 'static;
     /// The result.
     type Out: Send + 'static;
 
-    /// Whether [`deduct`](Self::deduct) undoes [`combine`](Self::combine).
+    /// True if [`deduct`](Self::deduct) is the inverse of [`combine`](Self::combine).
     const DEDUCTS: bool = false;
 
-    /// An empty accumulator: the identity of [`combine`](Self::combine).
+    /// Creates an empty accumulator: the identity of [`combine`](Self::combine).
     fn create(&self) -> Self::Acc;
 
-    /// Takes in one record of the first input.
+    /// Adds one record of the first input.
     fn accumulate0(&self, acc: &mut Self::Acc, record: &T0);
 
-    /// Takes in one record of the second input.
+    /// Adds one record of the second input.
     fn accumulate1(&self, acc: &mut Self::Acc, record: &T1);
 
-    /// Takes in all that `other` holds.
+    /// Adds the contents of `other` to `acc`.
     fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc);
 
-    /// Takes out all that `other` holds, which was combined into `acc` before. Called only where
-    /// [`DEDUCTS`](Self::DEDUCTS).
+    /// Removes from `acc` the contents of `other`, which was combined into it before. Called only
+    /// if [`DEDUCTS`](Self::DEDUCTS) is true.
     #[inline]
     fn deduct(&self, _acc: &mut Self::Acc, _other: &Self::Acc) {}
 
-    /// The result of all records taken in so far. Leaves the accumulator as it is.
+    /// Returns the result of all records added so far. Does not change the accumulator.
     fn finish(&self, acc: &Self::Acc) -> Self::Out;
 }
 
-/// An aggregate over three inputs; otherwise as [`CoAggregate2`].
+/// An aggregate over three inputs; otherwise like [`CoAggregate2`].
 pub trait CoAggregate3<T0: ?Sized, T1: ?Sized, T2: ?Sized>: Send + Sync + 'static {
-    /// What is remembered of all three inputs' records so far.
+    /// The accumulator type for all three inputs.
     type Acc: Clone + Send + 'static;
     /// The result.
     type Out: Send + 'static;
 
-    /// Whether [`deduct`](Self::deduct) undoes [`combine`](Self::combine).
+    /// True if [`deduct`](Self::deduct) is the inverse of [`combine`](Self::combine).
     const DEDUCTS: bool = false;
 
-    /// An empty accumulator: the identity of [`combine`](Self::combine).
+    /// Creates an empty accumulator: the identity of [`combine`](Self::combine).
     fn create(&self) -> Self::Acc;
 
-    /// Takes in one record of the first input.
+    /// Adds one record of the first input.
     fn accumulate0(&self, acc: &mut Self::Acc, record: &T0);
 
-    /// Takes in one record of the second input.
+    /// Adds one record of the second input.
     fn accumulate1(&self, acc: &mut Self::Acc, record: &T1);
 
-    /// Takes in one record of the third input.
+    /// Adds one record of the third input.
     fn accumulate2(&self, acc: &mut Self::Acc, record: &T2);
 
-    /// Takes in all that `other` holds.
+    /// Adds the contents of `other` to `acc`.
     fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc);
 
-    /// Takes out all that `other` holds, which was combined into `acc` before. Called only where
-    /// [`DEDUCTS`](Self::DEDUCTS).
+    /// Removes from `acc` the contents of `other`, which was combined into it before. Called only
+    /// if [`DEDUCTS`](Self::DEDUCTS) is true.
     #[inline]
     fn deduct(&self, _acc: &mut Self::Acc, _other: &Self::Acc) {}
 
-    /// The result of all records taken in so far. Leaves the accumulator as it is.
+    /// Returns the result of all records added so far. Does not change the accumulator.
     fn finish(&self, acc: &Self::Acc) -> Self::Out;
 }
 
-/// One aggregate for each input, given as a tuple. Made by [`co_aggregate`] and [`co_aggregate3`].
+/// One aggregate per input, given as a tuple. Created by [`co_aggregate`] and [`co_aggregate3`].
 #[derive(Clone, Copy, Debug)]
 pub struct SideBySide<A>(A);
 
-/// Aggregates the first input with `first` and the second with `second`; results in the pair of
-/// their results. Deducts if both do.
+/// Aggregates the first input with `first` and the second with `second`. The result is the pair of
+/// their results. Supports deduction if both do.
 ///
 /// ```
 /// use ardea_aggregate::{CoAggregate2, co_aggregate, collect_list, mapping, sum};
@@ -95,8 +94,8 @@ pub fn co_aggregate<A0, A1>(first: A0, second: A1) -> SideBySide<(A0, A1)> {
     SideBySide((first, second))
 }
 
-/// Aggregates three inputs, each with its own aggregate; results in the triple of their results.
-/// Deducts if all do.
+/// Aggregates three inputs, each with its own aggregate. The result is the triple of their results.
+/// Supports deduction if all do.
 ///
 /// ```
 /// use ardea_aggregate::{CoAggregate3, co_aggregate3, count, max};
@@ -111,7 +110,8 @@ pub fn co_aggregate3<A0, A1, A2>(first: A0, second: A1, third: A2) -> SideBySide
     SideBySide((first, second, third))
 }
 
-/// Makes a tuple of aggregates the co-aggregate of as many inputs: each part takes in the records of its own.
+/// Implements a co-aggregate for a tuple of aggregates: each part receives the records of its own
+/// input.
 macro_rules! side_by_side {
     ($co:ident: $($part:ident of $record:ident at $index:tt by $accumulate:ident),+) => {
         impl<$($record: ?Sized, $part: Aggregate<$record>),+> $co<$($record),+>

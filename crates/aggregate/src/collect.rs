@@ -1,26 +1,26 @@
-//! The records themselves: as a list, as a set, or aggregated by a key.
+//! Aggregates that retain records: as a list, as a set, or grouped by a key.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use crate::Aggregate;
 
-/// A hash set with a fast hash, seeded anew in every process.
+/// A hash set with a fast hash, seeded in every process.
 pub type HashedSet<V> = HashSet<V, foldhash::fast::RandomState>;
 
-/// A hash map with a fast hash, seeded anew in every process.
+/// A hash map with a fast hash, seeded in every process.
 pub type HashedMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// Keeps all records. Made by [`collect_list`].
+/// An aggregate that retains all records. Created by [`collect_list`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CollectList;
 
-/// All records, in the order of their arrival; over several threads, those of each thread in order,
-/// one thread's after another's. **Not commutative**: who needs one order whatever the arrival
-/// sorts the result. Does not deduct.
+/// Returns an aggregate of all records in the order of arrival. With several threads, the list
+/// contains the records of one thread after those of another. **Not commutative**: sort the result
+/// if its order must not depend on arrival. Does not support deduction.
 ///
-/// Memory grows with the records. To keep only a part of each, put it into
-/// [`mapping`](crate::mapping).
+/// Memory grows with the number of records. To retain only a part of each record, wrap the
+/// aggregate in [`mapping`](crate::mapping).
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, collect_list};
@@ -54,11 +54,12 @@ impl<T: Clone + Send + 'static> Aggregate<T> for CollectList {
     }
 }
 
-/// Keeps the different records. Made by [`collect_set`].
+/// An aggregate that retains the distinct records. Created by [`collect_set`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CollectSet;
 
-/// The different records. Memory grows with their number; does not deduct.
+/// Returns an aggregate of the distinct records. Memory grows with the number of distinct records.
+/// Does not support deduction.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, collect_set};
@@ -99,18 +100,18 @@ impl<T: Hash + Eq + Clone + Send + 'static> Aggregate<T> for CollectSet {
     }
 }
 
-/// Aggregates by a key within the aggregate. Made by [`collect_map`].
+/// An aggregate grouped by an inner key. Created by [`collect_map`].
 #[derive(Clone, Copy, Debug)]
 pub struct CollectMap<F, A> {
     key: F,
     of_each: A,
 }
 
-/// For each `key` that a record has, the aggregate `of_each` over the records that have it. Deducts
-/// if `of_each` does: a key is gone with its last record.
+/// Returns an aggregate that applies `of_each` to the records of each `key`. Supports deduction if
+/// `of_each` does: a key is removed when its last record is deducted.
 ///
-/// For a few keys inside a greater one, such as calls by status for each service. Keys that are
-/// many, or that could be spread over threads, are better keys of the step itself.
+/// For a few keys within each key of the step, such as calls by status for each service. Many keys,
+/// or keys to be distributed over threads, should be keys of the step itself.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, collect_map, count};
@@ -134,8 +135,8 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     A: Aggregate<T>,
 {
-    /// By key: how many records have it, so that a deduction knows the last one, and what is
-    /// remembered of them.
+    /// By key, the number of its records, so that a deduction recognizes the last one, and their
+    /// accumulator.
     type Acc = HashedMap<K, (u64, A::Acc)>;
     type Out = HashedMap<K, A::Out>;
 

@@ -1,10 +1,9 @@
-//! Aggregates made of others: several at once, over some of the records, over a part of each, with
-//! another result.
+//! Aggregates composed of others: several at once, filtered, mapped, or with another result.
 
 use crate::Aggregate;
 
-/// Several aggregates in one pass: a tuple of two, three or four is the aggregate that gives each
-/// record to all of them and results in the tuple of their results. It deducts if all of them do.
+/// Implements [`Aggregate`] for a tuple of two, three or four aggregates. Each receives every
+/// record, and the result is the tuple of their results. Supports deduction if all of them do.
 macro_rules! tuples_are_aggregates {
     ($($aggregate:ident $at:tt),+) => {
         impl<T: ?Sized, $($aggregate: Aggregate<T>),+> Aggregate<T> for ($($aggregate,)+) {
@@ -45,7 +44,7 @@ tuples_are_aggregates!(A 0, B 1);
 tuples_are_aggregates!(A 0, B 1, C 2);
 tuples_are_aggregates!(A 0, B 1, C 2, D 3);
 
-/// What the aggregate `$inner` of a field does with accumulators, done by its owner as well.
+/// Implements the accumulator methods by delegation to the aggregate `$inner` in a field.
 macro_rules! accumulators_of {
     ($inner:ident, $field:tt) => {
         const DEDUCTS: bool = $inner::DEDUCTS;
@@ -69,14 +68,15 @@ macro_rules! accumulators_of {
 
 pub(crate) use accumulators_of;
 
-/// An aggregate over some of the records. Made by [`filtering`].
+/// An aggregate over some of the records. Created by [`filtering`].
 #[derive(Clone, Copy, Debug)]
 pub struct Filtering<P, A> {
     predicate: P,
     inner: A,
 }
 
-/// The aggregate `inner` over the records for which `predicate` holds. Deducts if `inner` does.
+/// Applies the aggregate `inner` to the records for which `predicate` returns true. Supports
+/// deduction if `inner` does.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, count, filtering};
@@ -115,14 +115,15 @@ where
     }
 }
 
-/// An aggregate over something made of each record. Made by [`mapping`].
+/// An aggregate over mapped records. Created by [`mapping`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping<F, A> {
     function: F,
     inner: A,
 }
 
-/// The aggregate `inner` over what `function` makes of each record. Deducts if `inner` does.
+/// Applies the aggregate `inner` to `function(record)` for each record. Supports deduction if
+/// `inner` does.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, collect_list, mapping};
@@ -159,15 +160,15 @@ where
     }
 }
 
-/// An aggregate with another result. Made by [`and_then`].
+/// An aggregate with another result. Created by [`and_then`].
 #[derive(Clone, Copy, Debug)]
 pub struct AndThen<A, F> {
     inner: A,
     function: F,
 }
 
-/// The aggregate `inner`, its result turned by `function` into another: also to make one of
-/// several. Deducts if `inner` does.
+/// Applies `function` to the result of the aggregate `inner`, for example to combine several
+/// results into one. Supports deduction if `inner` does.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, and_then, max, min};

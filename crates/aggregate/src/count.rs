@@ -1,12 +1,13 @@
-//! How many records.
+//! The number of records.
 
 use crate::Aggregate;
 
-/// Counts records. Made by [`count`].
+/// An aggregate that counts records. Created by [`count`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count;
 
-/// How many records there are. Deducts; the accumulator is the count itself.
+/// Returns an aggregate of the number of records. Supports deduction; the accumulator is the count
+/// itself.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, count};

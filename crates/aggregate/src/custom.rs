@@ -1,8 +1,8 @@
-//! An aggregate of your own, from four functions.
+//! Custom aggregates made of four functions.
 
 use crate::Aggregate;
 
-/// An aggregate given by functions. Made by [`custom`].
+/// An aggregate made of functions. Created by [`custom`].
 #[derive(Clone, Copy, Debug)]
 pub struct Custom<C, A, M, F, D = NoDeduction> {
     create: C,
@@ -12,10 +12,10 @@ pub struct Custom<C, A, M, F, D = NoDeduction> {
     deduction: D,
 }
 
-/// An aggregate from functions: `create` makes an empty accumulator, `accumulate` takes a record
-/// in, `combine` takes in another accumulator, `finish` makes the result. They must obey the laws
-/// of [`Aggregate`], which [`laws::check`](crate::laws::check) tries out. With an inverse of
-/// `combine`, add [`Custom::with_deduct`].
+/// Creates an aggregate from functions: `create` returns an empty accumulator, `accumulate` adds a
+/// record, `combine` adds another accumulator, and `finish` returns the result. The functions must
+/// obey the laws of [`Aggregate`], which [`laws::check`](crate::laws::check) tests. If `combine`
+/// has an inverse, add [`Custom::with_deduct`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, custom, laws};
@@ -65,8 +65,8 @@ where
 }
 
 impl<C, A, M, F> Custom<C, A, M, F> {
-    /// The same aggregate, with `deduct` as the inverse of combining: it takes out of the first
-    /// accumulator all that the second holds, exactly.
+    /// Adds `deduct` as the inverse of `combine`: it removes the contents of the second accumulator
+    /// from the first, exactly.
     pub fn with_deduct<Acc, D>(self, deduct: D) -> Custom<C, A, M, F, DeductionBy<D>>
     where
         C: Fn() -> Acc,
@@ -89,16 +89,16 @@ impl<C, A, M, F> Custom<C, A, M, F> {
     }
 }
 
-/// Whether and how a [`Custom`] aggregate deducts.
+/// The deduction of a [`Custom`] aggregate, if it has one.
 pub trait Deduction<Acc>: Send + Sync + 'static {
-    /// What [`Aggregate::DEDUCTS`] shall be.
+    /// The value of [`Aggregate::DEDUCTS`].
     const DEDUCTS: bool;
 
-    /// Takes out of `acc` all that `other` holds.
+    /// Removes the contents of `other` from `acc`.
     fn deduct(&self, acc: &mut Acc, other: &Acc);
 }
 
-/// There is no inverse of combining.
+/// No deduction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDeduction;
 
@@ -109,7 +109,7 @@ impl<Acc> Deduction<Acc> for NoDeduction {
     fn deduct(&self, _acc: &mut Acc, _other: &Acc) {}
 }
 
-/// The inverse of combining, as a function.
+/// A deduction by a function.
 #[derive(Clone, Copy, Debug)]
 pub struct DeductionBy<D>(D);
 

@@ -1,21 +1,21 @@
-//! How many different values, exactly.
+//! The exact number of distinct values.
 
 use std::hash::Hash;
 
 use crate::Aggregate;
 use crate::collect::HashedSet;
 
-/// Counts different values. Made by [`distinct_count`].
+/// An aggregate that counts distinct values. Created by [`distinct_count`].
 #[derive(Clone, Copy, Debug)]
 pub struct DistinctCount<F> {
     value: F,
 }
 
-/// How many different `value`s the records have, exactly.
+/// Returns an aggregate of the exact number of distinct `value`s.
 ///
-/// Remembers each value, so the memory grows with their number; where millions of values a key are
-/// expected and an error of a few percent is allowed, use
-/// [`distinct_count_approx`](crate::distinct_count_approx). Does not deduct.
+/// Retains each distinct value, so that memory grows with the number of distinct values. For
+/// millions of values per key, if an error of a few percent is acceptable, use
+/// [`distinct_count_approx`](crate::distinct_count_approx). Does not support deduction.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, distinct_count};

@@ -1,4 +1,4 @@
-//! About how many different values, in a fixed amount of memory.
+//! The approximate number of distinct values, in constant memory.
 
 use std::hash::Hash;
 
@@ -7,25 +7,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{Aggregate, InvalidParameter, sketch_bytes};
 
-/// log₂ of the number of registers unless another precision is asked for: 4 kB.
+/// log₂ of the default number of registers: 4 kB.
 const DEFAULT_PRECISION: u8 = 12;
 
-/// Estimates the number of different values. Made by [`distinct_count_approx`].
+/// An aggregate that estimates the number of distinct values. Created by [`distinct_count_approx`].
 #[derive(Clone, Debug)]
 pub struct DistinctCountApprox<F> {
     value: F,
     empty: DistinctSketch,
 }
 
-/// What [`distinct_count_approx`] remembers: a HyperLogLog sketch.
+/// The accumulator of [`distinct_count_approx`]: a HyperLogLog sketch.
 ///
-/// A few values are kept as their hashes, in a list that grows; from some hundreds on it is
+/// A few values are stored as a growing list of hashes; from some hundreds on, the sketch is
 /// 2^precision registers of one byte.
 #[derive(Clone, Debug)]
 pub struct DistinctSketch(HllUnion);
 
 impl Serialize for DistinctSketch {
-    /// As bytes in the format of Apache DataSketches.
+    /// Serializes in the format of Apache DataSketches.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.0.to_sketch(HllType::Hll8).serialize())
     }
@@ -43,12 +43,13 @@ impl<'de> Deserialize<'de> for DistinctSketch {
     }
 }
 
-/// About how many different `value`s the records have, by HyperLogLog (Flajolet and others, 2007).
+/// Returns an aggregate of the approximate number of distinct `value`s, by HyperLogLog (Flajolet
+/// and others, 2007).
 ///
-/// With the default precision of 12 it takes up to 4 kB, however many values there are, and errs by
-/// about 2% (one standard deviation); up to a few hundred values it is all but exact. Registers
-/// only ever take the greater of two values and the estimate is computed from them alone, so it
-/// does not depend on order, chunks or threads. Does not deduct.
+/// With the default precision of 12, an accumulator takes up to 4 kB for any number of values, and
+/// the standard error is about 2%. Up to a few hundred values, the result is nearly exact.
+/// Registers only take the maximum of two values, so the estimate does not depend on order, chunks
+/// or threads. Does not support deduction.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, distinct_count_approx};
@@ -71,12 +72,13 @@ where
 }
 
 impl<F> DistinctCountApprox<F> {
-    /// With 2^`precision` registers of one byte instead of 2¹²: each step up doubles the memory and
-    /// makes the error smaller by a factor of √2; 16 takes 64 kB and errs by about 0.5%.
+    /// Sets the number of registers of one byte to 2^`precision` instead of 2¹². Each increment
+    /// doubles the memory and reduces the error by a factor of √2: a precision of 16 takes 64 kB
+    /// and has an error of about 0.5%.
     ///
     /// # Errors
     ///
-    /// [`InvalidParameter::Precision`] if it is not from 4 to 21.
+    /// [`InvalidParameter::Precision`] if `precision` is not from 4 to 21.
     ///
     /// ```
     /// use ardea_aggregate::distinct_count_approx;
@@ -115,8 +117,8 @@ where
     }
 
     fn finish(&self, acc: &DistinctSketch) -> u64 {
-        // The other estimate that the sketch offers is a little sharper, but depends on the order
-        // of values.
+        // The other estimate of the sketch is slightly more precise, but depends on the order of
+        // values.
         acc.0.composite_estimate().round() as u64
     }
 }

@@ -1,13 +1,13 @@
-//! What can be wrong with an aggregate's parameters.
+//! Errors in the parameters of aggregates.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use ardea_core::{Error, ErrorCode};
 
-/// A parameter that an aggregate cannot work with, found when the aggregate is made.
+/// An invalid parameter of an aggregate, reported when the aggregate is created.
 ///
-/// Becomes an [`Error`] where one is wanted, by `?`:
+/// Converts to an [`Error`] by `?`:
 ///
 /// ```
 /// use ardea_aggregate::quantiles;
@@ -68,7 +68,7 @@ impl From<InvalidParameter> for Error {
     }
 }
 
-/// As the [`Error`] that it becomes.
+/// Displays the [`Error`] that it converts to.
 impl fmt::Display for InvalidParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&Error::from(*self), f)

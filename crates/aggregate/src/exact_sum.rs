@@ -1,13 +1,13 @@
-//! A sum of floats without rounding error: the same in any order, and it can be deducted from.
+//! A sum of floats without rounding error: independent of order, and deductible.
 //!
-//! Every finite `f64` is a whole multiple of 2⁻¹⁰⁷⁴ below 2¹⁰²⁴, so a wide enough integer holds any
-//! sum exactly (Kulisch's long accumulator; cut into overlapping limbs as in Neal, "Fast exact
-//! summation using small and large superaccumulators", 2015). Ours is sparse: limb *i* is an `i128`
-//! that counts units of 2^(32·i − 1082). A value, 53 bits shifted by up to 31, goes whole into one
-//! limb, and a limb takes 2⁴³ of them before it hands its upper part on to the next. Values of one
-//! magnitude (all between 2⁻⁶ and 2²⁶, say) share one limb, which lies in the struct: adding is
-//! then a shift and a 128-bit addition. Only values of other magnitudes need a further limb on the
-//! heap.
+//! Every finite `f64` is an integer multiple of 2⁻¹⁰⁷⁴ below 2¹⁰²⁴, so a wide enough integer holds
+//! any sum exactly (Kulisch's long accumulator; divided into overlapping limbs as in Neal, "Fast
+//! exact summation using small and large superaccumulators", 2015). The accumulator here is sparse:
+//! limb *i* is an `i128` that counts units of 2^(32·i − 1082). A value, 53 bits shifted by up to
+//! 31, fits into one limb, and a limb takes 2⁴³ values before it carries its upper part to the
+//! next. Values of one magnitude (all between 2⁻⁶ and 2²⁶, say) share one limb, which is stored in
+//! the struct: adding is then a shift and a 128-bit addition. Only values of other magnitudes need
+//! a further limb on the heap.
 
 use std::cmp::Ordering;
 
@@ -15,33 +15,33 @@ use serde::{Deserialize, Serialize};
 
 /// log₂ of the ratio between two neighbouring limbs' units.
 const LIMB_BITS: u32 = 32;
-/// The low part of a limb: what stays when its upper part is carried on.
+/// The mask of the low part of a limb, which remains when its upper part is carried.
 const LOW: i128 = (1 << LIMB_BITS) - 1;
-/// By how many bits limb 0's unit lies below the least float's, 2⁻¹⁰⁷⁴. Eight puts one limb's range
-/// at 2⁻⁶ to 2²⁶, where prices, temperatures and distances are, so that most sums need one limb
-/// only.
+/// The number of bits by which limb 0's unit is below the least float, 2⁻¹⁰⁷⁴. Eight puts one
+/// limb's range at 2⁻⁶ to 2²⁶, the range of prices, temperatures and distances, so that most sums
+/// need one limb only.
 const OFFSET_BITS: u32 = 8;
-/// Limb 0 counts units of 2 to the power of minus this.
+/// The negated exponent of limb 0's unit, a power of two.
 const UNIT_EXPONENT: i32 = 1074 + OFFSET_BITS as i32;
-/// Values reach limb (2045 + 8) / 32 = 64. Fewer than 2⁶⁴ of them carry into limb 65 at most, whose
-/// 128 bits end within digit 69.
+/// The number of digits. Values reach limb (2045 + 8) / 32 = 64. Fewer than 2⁶⁴ values carry into
+/// limb 65 at most, whose 128 bits end within digit 69.
 const DIGITS: usize = 72;
-/// Bits of a float's mantissa below the leading one.
+/// The bits of a float's mantissa below the leading one.
 const FRACTION_BITS: u32 = 52;
-/// A float's exponent field when it is infinite or not a number.
+/// The exponent field of a float that is infinite or NaN.
 const NON_FINITE: u64 = 0x7ff;
 
-/// A sum of `f64` values that never rounds until it is read.
+/// A sum of `f64` values that is rounded only when it is read.
 ///
-/// [`value`](Self::value) is the float nearest to the true sum (ties to even), so it does not
-/// depend on the order of additions, on how they were split, or on what was added and deducted in
-/// between. Values that are not finite are counted apart, and deducted as exactly: any NaN, or
-/// infinities of both signs, make the sum NaN; infinities of one sign make it that infinity. A
-/// finite sum beyond `f64::MAX` reads as infinite, and comes back if enough is deducted. Zero is
-/// `0.0`, never `-0.0`.
+/// [`value`](Self::value) is the float nearest to the true sum (ties to even). It does not depend
+/// on the order of additions, on how they were split, or on values added and deducted in between.
+/// Non-finite values are counted separately, and can be deducted exactly as well: any NaN, or
+/// infinities of both signs, make the sum NaN; infinities of one sign make the sum that infinity. A
+/// finite sum beyond `f64::MAX` reads as infinite, and becomes finite again if enough is deducted.
+/// Zero is `0.0`, never `-0.0`.
 ///
-/// 32 bytes; more on the heap for sums over values of widely different magnitudes, at most about 4
-/// kB.
+/// 32 bytes, and at most about 4 kB on the heap for sums over values of widely different
+/// magnitudes.
 ///
 /// ```
 /// use ardea_aggregate::ExactSum;
@@ -60,17 +60,17 @@ pub struct ExactSum {
     rest: Option<Box<Rest>>,
 }
 
-/// What the limb within the struct cannot hold.
+/// The parts that do not fit into the limb within the struct.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Rest {
-    /// Further limbs by index, ascending; never the index of the limb within the struct.
+    /// Further limbs by ascending index, without that of the limb within the struct.
     limbs: Vec<(u8, i128)>,
     not_a_number: u64,
     infinite: u64,
     negative_infinite: u64,
 }
 
-/// A sum as it is read, before anybody trusts it.
+/// A deserialized sum before validation.
 #[derive(Deserialize)]
 struct Read {
     limb: i128,
@@ -122,7 +122,7 @@ impl ExactSum {
         self.add_limb((position / LIMB_BITS) as u8, term);
     }
 
-    /// Adds all that `other` holds.
+    /// Adds the contents of `other` to this sum.
     pub fn combine(&mut self, other: &Self) {
         self.add_limb(other.index, other.limb);
         if let Some(theirs) = &other.rest {
@@ -136,7 +136,7 @@ impl ExactSum {
         }
     }
 
-    /// Takes out all that `other` holds, which was added before.
+    /// Removes the contents of `other` from this sum, to which they were added before.
     pub fn deduct(&mut self, other: &Self) {
         self.subtract_limb(other.index, other.limb);
         if let Some(theirs) = &other.rest {
@@ -150,7 +150,7 @@ impl ExactSum {
         }
     }
 
-    /// The sum, rounded once. Constant time; fast while one limb holds the sum.
+    /// Returns the sum, rounded once. Constant time; fast while one limb holds the sum.
     #[must_use]
     pub fn value(&self) -> f64 {
         if let Some(rest) = &self.rest {
@@ -170,8 +170,8 @@ impl ExactSum {
         if self.limb == 0 {
             return 0.0;
         }
-        // The conversion rounds correctly, and the scale is exact while neither end of the range is
-        // near: up to 127 bits above the unit 2^(32·4 − 1082) or 2^(32·56 − 1082).
+        // The conversion rounds correctly, and the scale is exact while the range is not near
+        // either end: up to 127 bits above the unit 2^(32·4 − 1082) or 2^(32·56 − 1082).
         if (4..=56).contains(&self.index) {
             let exponent = i32::from(self.index) * LIMB_BITS as i32 - UNIT_EXPONENT;
             let scale = f64::from_bits(((exponent + 1023) as u64) << FRACTION_BITS);
@@ -180,7 +180,8 @@ impl ExactSum {
         self.round_all()
     }
 
-    /// The sum divided by `count`, which is at least 1. Finite wherever all values are, also where the sum is not.
+    /// Returns the sum divided by `count`, which is at least 1. The result is finite if all values
+    /// are, even if the sum is not.
     #[must_use]
     pub fn mean(&self, count: u64) -> f64 {
         let (sum, count) = (self.value(), count as f64);
@@ -189,7 +190,8 @@ impl ExactSum {
             return sum / count;
         }
         let (negative, digits) = self.digits();
-        // Without its two lowest digits it is the sum divided by 2⁶⁴. What they held is far below what a float can tell.
+        // Without its two lowest digits, the number is the sum divided by 2⁶⁴. Those digits are far
+        // below the precision of a float.
         let mut scaled = [0; DIGITS];
         scaled[..DIGITS - 2].copy_from_slice(&digits[2..]);
         let scale = (1u128 << 64) as f64;
@@ -273,7 +275,7 @@ impl ExactSum {
         if negative { -magnitude } else { magnitude }
     }
 
-    /// The sign and the magnitude over all limbs.
+    /// Returns the sign and the magnitude over all limbs.
     fn digits(&self) -> (bool, [u32; DIGITS]) {
         let mut limbs = [0i128; DIGITS];
         limbs[usize::from(self.index)] = self.limb;
@@ -284,7 +286,7 @@ impl ExactSum {
     }
 }
 
-/// The sign and the magnitude, in digits of base 2³², of limbs that overlap.
+/// Returns the sign and the magnitude, in digits of base 2³², of overlapping limbs.
 fn signed_digits(limbs: &[i128; DIGITS]) -> (bool, [u32; DIGITS]) {
     let mut digits = [0u32; DIGITS];
     let mut carry = 0i128;
@@ -293,7 +295,7 @@ fn signed_digits(limbs: &[i128; DIGITS]) -> (bool, [u32; DIGITS]) {
         *digit = (low & LOW) as u32;
         carry = (limb >> LIMB_BITS) + (carry >> LIMB_BITS) + (low >> LIMB_BITS);
     }
-    // What is carried out of the top is the sign: 0, or −1 in two's complement.
+    // The carry out of the top is the sign: 0, or −1 in two's complement.
     let negative = carry < 0;
     if negative {
         let mut borrow = true;
@@ -306,7 +308,7 @@ fn signed_digits(limbs: &[i128; DIGITS]) -> (bool, [u32; DIGITS]) {
     (negative, digits)
 }
 
-/// The float nearest to `digits`, ties to even; infinite if beyond the range.
+/// Returns the float nearest to `digits`, ties to even; infinite if beyond the range.
 fn round_digits(digits: &[u32; DIGITS]) -> f64 {
     let Some(top) = digits.iter().rposition(|&digit| digit != 0) else {
         return 0.0;
@@ -318,11 +320,11 @@ fn round_digits(digits: &[u32; DIGITS]) -> f64 {
         .iter()
         .any(|&digit| digit != 0);
     let window_bits = u128::BITS - window.leading_zeros();
-    // The offset's bits are zero in every sum: counted in units of the least float, these are the
-    // bits.
+    // The bits of the offset are zero in every sum. Counted in units of the least float, these are
+    // the bits.
     let bits = top as u32 * LIMB_BITS + (window_bits - 64) - OFFSET_BITS;
     if bits <= FRACTION_BITS + 1 {
-        // Exact, and a float's bits are its multiple of the least float up to here.
+        // Exact: up to here, a float's bits are its multiple of the least float.
         return f64::from_bits(
             ((window >> 32) as u64) >> OFFSET_BITS >> if top == 0 { 32 } else { 0 },
         );
@@ -333,7 +335,7 @@ fn round_digits(digits: &[u32; DIGITS]) -> f64 {
     let half = 1u128 << (dropped_bits - 1);
     let up = dropped > half || (dropped == half && (below || kept & 1 == 1));
     let exponent_field = u64::from(bits - FRACTION_BITS);
-    // A carry out of the fraction raises the exponent, as it should.
+    // A carry out of the fraction raises the exponent, as required.
     let rounded = (exponent_field << FRACTION_BITS) + (kept - (1 << FRACTION_BITS)) + u64::from(up);
     f64::from_bits(rounded.min(NON_FINITE << FRACTION_BITS))
 }
@@ -351,7 +353,7 @@ mod tests {
         sum
     }
 
-    /// As the processor adds, but zero is always positive.
+    /// Adds like the processor, but zero is always positive.
     fn positive_zero(value: f64) -> f64 {
         if value == 0.0 { 0.0 } else { value }
     }

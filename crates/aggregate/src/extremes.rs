@@ -1,51 +1,51 @@
-//! The least and the greatest: the value, the record that has it, or all records that do.
+//! Minimum and maximum: the value, the record that has it, or all records that have it.
 //!
-//! None of them deducts: what was second best has been forgotten.
+//! None of these aggregates supports deduction, as the second best is not retained.
 
 use std::cmp::Ordering;
 
-use crate::{Aggregate, ByComparison, ByKey, Natural, Ranking, Reversed};
+use crate::{Aggregate, ByComparison, ByKey, NaturalOrder, Ranking, Reversed};
 
-/// Keeps the best value taken from any record, by the ranking `R`. Made by [`min`] and [`max`].
+/// An aggregate that retains the best value by the ranking `R`. Created by [`min`] and [`max`].
 #[derive(Clone, Copy, Debug)]
 pub struct ExtremeValue<F, R> {
     value: F,
     ranking: R,
 }
 
-/// The least `value` of any record; `None` if there are no records. For floats see
+/// Returns an aggregate of the least `value`; `None` if there are no records. For floats see
 /// [`TotalF64`](crate::TotalF64).
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, min};
 /// assert_eq!(min(|word: &&str| word.len()).of_all(&["to", "be", "question"]), Some(2));
 /// ```
-pub fn min<T: ?Sized, V, F>(value: F) -> ExtremeValue<F, Reversed<Natural>>
+pub fn min<T: ?Sized, V, F>(value: F) -> ExtremeValue<F, Reversed<NaturalOrder>>
 where
     V: Ord + Clone + Send + 'static,
     F: Fn(&T) -> V + Send + Sync + 'static,
 {
     ExtremeValue {
         value,
-        ranking: Reversed(Natural),
+        ranking: Reversed(NaturalOrder),
     }
 }
 
-/// The greatest `value` of any record; `None` if there are no records. For floats see
+/// Returns an aggregate of the greatest `value`; `None` if there are no records. For floats see
 /// [`TotalF64`](crate::TotalF64).
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, max};
 /// assert_eq!(max(|word: &&str| word.len()).of_all(&["to", "be", "question"]), Some(8));
 /// ```
-pub fn max<T: ?Sized, V, F>(value: F) -> ExtremeValue<F, Natural>
+pub fn max<T: ?Sized, V, F>(value: F) -> ExtremeValue<F, NaturalOrder>
 where
     V: Ord + Clone + Send + 'static,
     F: Fn(&T) -> V + Send + Sync + 'static,
 {
     ExtremeValue {
         value,
-        ranking: Natural,
+        ranking: NaturalOrder,
     }
 }
 
@@ -86,18 +86,18 @@ where
     }
 }
 
-/// Keeps the best record by the ranking `R`. Made by [`min_by`], [`max_by`], [`min_by_key`] and
-/// [`max_by_key`].
+/// An aggregate that retains the best record by the ranking `R`. Created by [`min_by`], [`max_by`],
+/// [`min_by_key`] and [`max_by_key`].
 #[derive(Clone, Copy, Debug)]
 pub struct Extreme<R> {
     ranking: R,
 }
 
-/// The record with the least `key`; `None` if there are no records. By event time it is the first
-/// record.
+/// Returns an aggregate of the record with the least `key`; `None` if there are no records. With
+/// the event time as the key, this is the first record.
 ///
-/// Of records with the same key, the one that came first is kept, which over several threads can be
-/// any of them: put what else tells them apart into the key, or use [`all_with_min`].
+/// Of records with the same key, the first to arrive is retained. With several threads, any of
+/// these records can be the first to arrive: add a tie-breaker to the key, or use [`all_with_min`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, min_by_key};
@@ -114,8 +114,8 @@ where
     }
 }
 
-/// The record with the greatest `key`; `None` if there are no records. By event time it is the last
-/// record. Ties as in [`min_by_key`].
+/// Returns an aggregate of the record with the greatest `key`; `None` if there are no records. With
+/// the event time as the key, this is the last record. Ties are resolved as in [`min_by_key`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, max_by_key};
@@ -132,7 +132,8 @@ where
     }
 }
 
-/// The least record by `comparison`; `None` if there are no records. Ties as in [`min_by_key`].
+/// Returns an aggregate of the least record by `comparison`; `None` if there are no records. Ties
+/// are resolved as in [`min_by_key`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, min_by};
@@ -148,7 +149,8 @@ where
     }
 }
 
-/// The greatest record by `comparison`; `None` if there are no records. Ties as in [`min_by_key`].
+/// Returns an aggregate of the greatest record by `comparison`; `None` if there are no records.
+/// Ties are resolved as in [`min_by_key`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, max_by};
@@ -197,14 +199,15 @@ where
     }
 }
 
-/// Keeps all records that rank best by `R`. Made by [`all_with_min`] and [`all_with_max`].
+/// An aggregate that retains all records that rank best by `R`. Created by [`all_with_min`] and
+/// [`all_with_max`].
 #[derive(Clone, Copy, Debug)]
 pub struct AllWithExtreme<R> {
     ranking: R,
 }
 
-/// All records that share the least `key`, in the order of their arrival; empty if there are no
-/// records.
+/// Returns an aggregate of all records with the least `key`, in the order of arrival; empty if
+/// there are no records.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, all_with_min};
@@ -221,10 +224,11 @@ where
     }
 }
 
-/// All records that share the greatest `key`, in the order of their arrival; empty if there are no
-/// records.
+/// Returns an aggregate of all records with the greatest `key`, in the order of arrival; empty if
+/// there are no records.
 ///
-/// Over several threads the order of arrival is any; which records they are does not depend on it.
+/// With several threads, the order of arrival is undefined, but the set of records does not depend
+/// on that order.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, all_with_max};

@@ -1,8 +1,7 @@
-//! The laws of an aggregate, tried out on records: for the aggregates here, and for yours.
+//! Tests of the laws of an aggregate, for the aggregates of this crate and for custom ones.
 //!
 //! The checks take records and try many ways to split, order, combine and deduct them; proptest or
-//! a loop supplies the records. A broken law comes back as an error that says which and shows both
-//! results.
+//! a loop supplies the records. A broken law is reported as an error with the law and both results.
 //!
 //! ```
 //! use ardea_aggregate::{custom, laws};
@@ -23,29 +22,30 @@ use std::fmt::{self, Debug};
 use crate::compose::accumulators_of;
 use crate::{Aggregate, CoAggregate2, CoAggregate3};
 
-/// At how many places, at most, records are cut in two; tried are the ends and places spread evenly
-/// between.
+/// The maximum number of places at which records are split in two: the ends and evenly spaced
+/// places between.
 const CUTS: usize = 12;
-/// Sizes of chunks that records are split into, and numbers of threads that they are dealt out to.
+/// The sizes of chunks into which records are split, and the numbers of threads over which they are
+/// distributed.
 const CHUNKS: [usize; 4] = [1, 2, 3, 7];
-/// Slices in a window, for the sliding of windows over slices of each size in [`CHUNKS`].
+/// The number of slices in a sliding window, for each slice size in [`CHUNKS`].
 const SLICES_IN_WINDOW: usize = 4;
 
-/// What an aggregate must hold to; see [`Aggregate`].
+/// A law of [`Aggregate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Law {
     /// Combining with an empty accumulator, from either side, changes nothing.
     Identity,
-    /// Parts accumulated apart and combined give what the whole gives.
+    /// Parts accumulated separately and combined give the result of the whole.
     Split,
     /// The order of records, and of combining, does not matter.
     Order,
-    /// How combinations are grouped does not matter.
+    /// The grouping of combinations does not matter.
     Associativity,
-    /// Finishing only looks at the accumulator.
+    /// Finishing does not change the accumulator.
     Finish,
-    /// Deducting undoes combining, and leaves no trace.
+    /// Deducting is the inverse of combining, and leaves no trace.
     Deduct,
 }
 
@@ -62,25 +62,24 @@ impl fmt::Display for Law {
     }
 }
 
-/// A law that an aggregate broke, and where.
+/// A law that an aggregate broke, with details.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the aggregate breaks the law “{law}”: {detail}")]
 pub struct BrokenLaw {
-    /// The law.
+    /// The broken law.
     pub law: Law,
-    /// What was tried, what came out and what should have.
+    /// The test, its result and the expected result.
     pub detail: String,
 }
 
-/// Tries all laws on `records`, comparing results by `==`.
+/// Tests all laws on `records`, comparing results by `==`.
 ///
-/// For results whose items may stand in any order, or that are approximate, or contain NaN:
-/// [`check_by`]. Takes time proportional to the number of records, some 200 accumulations each; 20
-/// to 50 records are good.
+/// For results whose items may be in any order, or that are approximate or contain NaN, use
+/// [`check_by`]. Takes about 200 accumulations per record; 20 to 50 records are suitable.
 ///
 /// # Errors
 ///
-/// The first law found broken.
+/// The first broken law.
 pub fn check<T, A>(aggregate: &A, records: &[T]) -> Result<(), BrokenLaw>
 where
     A: Aggregate<T>,
@@ -89,7 +88,7 @@ where
     check_by(aggregate, records, |a, b| a == b)
 }
 
-/// Tries all laws on `records`, comparing results by `same`.
+/// Tests all laws on `records`, comparing results by `same`.
 ///
 /// ```
 /// use ardea_aggregate::{collect_list, laws};
@@ -99,7 +98,7 @@ where
 ///
 /// # Errors
 ///
-/// The first law found broken.
+/// The first broken law.
 pub fn check_by<T, A>(
     aggregate: &A,
     records: &[T],
@@ -109,7 +108,7 @@ where
     A: Aggregate<T>,
     A::Out: Debug,
 {
-    let trial = Trial {
+    let trial = LawCheck {
         aggregate,
         records,
         same,
@@ -126,7 +125,7 @@ where
     Ok(())
 }
 
-/// Whether two slices have the same items, in whatever order. For [`check_by`].
+/// Returns true if two slices have the same items in any order. For [`check_by`].
 #[must_use]
 pub fn same_items<V: Ord>(a: &[V], b: &[V]) -> bool {
     let mut a: Vec<&V> = a.iter().collect();
@@ -136,11 +135,11 @@ pub fn same_items<V: Ord>(a: &[V], b: &[V]) -> bool {
     a == b
 }
 
-/// Tries all laws on an aggregate of two inputs, the records of which come in turn.
+/// Tests all laws on an aggregate of two inputs, whose records alternate.
 ///
 /// # Errors
 ///
-/// The first law found broken.
+/// The first broken law.
 pub fn check_co2<T0, T1, A>(aggregate: A, first: &[T0], second: &[T1]) -> Result<(), BrokenLaw>
 where
     T0: Clone + 'static,
@@ -151,16 +150,16 @@ where
     let first = first.iter().cloned().map(OfTwo::First);
     let second = second.iter().cloned().map(OfTwo::Second);
     check(
-        &AsOne(aggregate),
+        &Tagged(aggregate),
         &in_turn(vec![first.collect(), second.collect()]),
     )
 }
 
-/// Tries all laws on an aggregate of three inputs, the records of which come in turn.
+/// Tests all laws on an aggregate of three inputs, whose records alternate.
 ///
 /// # Errors
 ///
-/// The first law found broken.
+/// The first broken law.
 pub fn check_co3<T0, T1, T2, A>(
     aggregate: A,
     first: &[T0],
@@ -178,19 +177,19 @@ where
     let second = second.iter().cloned().map(OfThree::Second);
     let third = third.iter().cloned().map(OfThree::Third);
     check(
-        &AsOne(aggregate),
+        &Tagged(aggregate),
         &in_turn(vec![first.collect(), second.collect(), third.collect()]),
     )
 }
 
-/// One aggregate on trial.
-struct Trial<'a, T, A, S> {
+/// An aggregate under test.
+struct LawCheck<'a, T, A, S> {
     aggregate: &'a A,
     records: &'a [T],
     same: S,
 }
 
-impl<T, A, S> Trial<'_, T, A, S>
+impl<T, A, S> LawCheck<'_, T, A, S>
 where
     A: Aggregate<T>,
     A::Out: Debug,
@@ -309,7 +308,7 @@ where
         Ok(())
     }
 
-    /// Slides a window over slices, as the engine does: the newest slice in, the oldest out.
+    /// Slides a window over slices as the engine does: the newest slice enters, the oldest leaves.
     fn slide(&self) -> Result<(), BrokenLaw> {
         for size in CHUNKS {
             let slices: Vec<A::Acc> = self
@@ -337,7 +336,7 @@ where
         Ok(())
     }
 
-    /// Where to cut the records in two.
+    /// Returns the places at which the records are split in two.
     fn cuts(&self) -> impl Iterator<Item = usize> + use<T, A, S> {
         let len = self.records.len();
         let pieces = len.clamp(1, CUTS);
@@ -396,10 +395,10 @@ enum OfThree<T0, T1, T2> {
     Third(T2),
 }
 
-/// An aggregate of several inputs, as one of records that say which input they are of.
-struct AsOne<A>(A);
+/// An aggregate of several inputs as an aggregate of tagged records.
+struct Tagged<A>(A);
 
-impl<T0: 'static, T1: 'static, A: CoAggregate2<T0, T1>> Aggregate<OfTwo<T0, T1>> for AsOne<A> {
+impl<T0: 'static, T1: 'static, A: CoAggregate2<T0, T1>> Aggregate<OfTwo<T0, T1>> for Tagged<A> {
     type Acc = A::Acc;
     type Out = A::Out;
 
@@ -417,7 +416,7 @@ impl<T0: 'static, T1: 'static, A: CoAggregate2<T0, T1>> Aggregate<OfTwo<T0, T1>>
     }
 }
 
-impl<T0: 'static, T1: 'static, T2: 'static, A> Aggregate<OfThree<T0, T1, T2>> for AsOne<A>
+impl<T0: 'static, T1: 'static, T2: 'static, A> Aggregate<OfThree<T0, T1, T2>> for Tagged<A>
 where
     A: CoAggregate3<T0, T1, T2>,
 {
@@ -439,7 +438,7 @@ where
     }
 }
 
-/// The records of all inputs, one of each in turn while it has any.
+/// Returns the records of all inputs, one record of each input in turn until all inputs are empty.
 fn in_turn<R>(inputs: Vec<Vec<R>>) -> Vec<R> {
     let mut inputs: Vec<_> = inputs.into_iter().map(Vec::into_iter).collect();
     let mut records = Vec::new();

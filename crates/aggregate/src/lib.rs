@@ -1,41 +1,41 @@
-//! Incremental aggregates: what to remember of many records.
+//! Incremental aggregates.
 //!
-//! An [`Aggregate`] turns many records into one result without keeping the records: it *creates* an
-//! empty accumulator, *accumulates* records into it, *combines* accumulators that were filled
-//! apart, and *finishes* one into a result. The engine relies on the parts fitting together in any
-//! way: a keyed aggregate accumulates on the producing side and combines on the owner's; a sliding
-//! window combines the newest slice into a running accumulator and, where [`Aggregate::DEDUCTS`],
-//! deducts the oldest.
+//! An [`Aggregate`] computes one result from many records without retaining the records: it
+//! *creates* an empty accumulator, *accumulates* records into it, *combines* accumulators that were
+//! filled separately, and *finishes* one into a result. The engine relies on the law that parts can
+//! be combined in any way: a keyed aggregate accumulates on the producing side and combines on the
+//! side that owns the key; a sliding window combines the newest slice into a running accumulator
+//! and, if [`Aggregate::DEDUCTS`], deducts the oldest.
 //!
-//! | to know | use | accumulator | deducts |
+//! | to compute | use | accumulator | deducts |
 //! |---|---|---|---|
-//! | how many | [`count`] | `u64` | yes |
+//! | the number of records | [`count`] | `u64` | yes |
 //! | the total | [`sum`] | `i128`, or an [`ExactSum`] for floats | yes |
 //! | the mean | [`average`] | a sum and a count | yes |
 //! | the least, the greatest value | [`min`], [`max`] | one value | no |
 //! | the record with it | [`min_by_key`], [`max_by_key`], [`min_by`], [`max_by`] | one record | no |
 //! | all records with it | [`all_with_min`], [`all_with_max`] | those records | no |
 //! | the best n | [`top_n`], [`bottom_n`], [`top_n_by`], [`bottom_n_by`] | up to n records | no |
-//! | how many different ones | [`distinct_count`] | a set | no |
-//! | about how many different ones | [`distinct_count_approx`] | a HyperLogLog sketch | no |
-//! | quantiles, true to rank | [`quantiles`], [`median`] | a t-digest | no |
-//! | quantiles, true to value | [`quantiles_relative`] | a logarithmic histogram | yes |
+//! | the number of distinct values | [`distinct_count`] | a set | no |
+//! | the approximate number of distinct values | [`distinct_count_approx`] | a HyperLogLog sketch | no |
+//! | quantiles with a bounded rank error | [`quantiles`], [`median`] | a t-digest | no |
+//! | quantiles with a bounded relative error | [`quantiles_relative`] | a logarithmic histogram | yes |
 //! | the records themselves | [`collect_list`], [`collect_set`] | all of them | no |
 //! | an aggregate for each of several keys | [`collect_map`] | a map | if the inner one does |
 //! | any one record | [`pick_any`] | one record | no |
-//! | a fold by an operation of your own | [`reduce`] | one value | no |
-//! | anything else | [`custom`], or implement [`Aggregate`] | yours | if you say how |
+//! | a fold by a custom operation | [`reduce`] | one value | no |
+//! | anything else | [`custom`], or implement [`Aggregate`] | custom | with an inverse |
 //!
-//! Several are computed in one pass by a tuple of them; [`filtering`], [`mapping`] and [`and_then`]
-//! change what an aggregate sees and what it gives. [`co_aggregate`] aggregates two inputs side by
-//! side, as joins and co-groups do.
+//! A tuple of aggregates computes several in one pass. [`filtering`], [`mapping`] and [`and_then`]
+//! change the input and the result of an aggregate. [`co_aggregate`] aggregates two inputs, as
+//! joins and co-groups do.
 //!
-//! **Invariants.** For every aggregate here, unless its documentation says otherwise: how the
-//! records were split over accumulators, and in which order, does not show in the result,
-//! floating-point sums included; a deducted part leaves no trace. [`laws`] checks this for any
-//! aggregate, yours too. Nothing here panics on any record, provided that the closures given to it
-//! do not. Knows nothing of windows, keys, time or threads, and of the other
-//! crates of Ardea only the error of `ardea_core`.
+//! **Invariants.** For every aggregate of this crate, unless its documentation says otherwise: the
+//! result does not depend on how the records were split over accumulators or on their order,
+//! including floating-point sums; a deducted part leaves no trace. [`laws`] tests this for any
+//! aggregate, including custom ones. No record causes a panic, provided that the given closures do
+//! not panic. The crate does not depend on windows, keys, time or threads, and of the other crates
+//! of Ardea it uses only the error of `ardea_core`.
 //!
 //! ```
 //! use ardea_aggregate::{Aggregate, and_then, average, count, distinct_count, max};
@@ -105,7 +105,7 @@ pub use extremes::{
     min, min_by, min_by_key,
 };
 pub use log_histogram::LogHistogram;
-pub use order::{ByComparison, ByKey, Natural, Ranking, Reversed, TotalF64};
+pub use order::{ByComparison, ByKey, NaturalOrder, Ranking, Reversed, TotalF64};
 pub use quantiles::{Digest, Quantiles, RelativeQuantiles, median, quantiles, quantiles_relative};
 pub use reduce::{PickAny, Reduce, pick_any, reduce};
 pub use sum::{Sum, Summand, sum};

@@ -1,4 +1,4 @@
-//! A histogram whose buckets grow with the values: quantiles with a bound on their relative error.
+//! A logarithmic histogram, for quantiles with a bounded relative error.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// fully-mergeable quantile sketch with relative-error guarantees", VLDB 2019).
 ///
 /// Bucket *i* counts the values above γ^(i−1) up to γ^i, where γ = (1 + ε) / (1 − ε) for the
-/// relative error ε; the negative ones are counted apart, by magnitude, and zeros too. As these are
-/// counts, histograms are added and subtracted exactly. Size: one entry for each bucket in use, at
-/// ε = 1% about 115 for each power of ten that the values span.
+/// relative error ε. Negative values are counted separately by magnitude, and zeros as well. As
+/// buckets are counts, histograms are added and subtracted exactly. Size: one entry per bucket in
+/// use, at ε = 1% about 115 for each power of ten that the values span.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogHistogram {
     negative: BTreeMap<i32, u64>,
@@ -19,19 +19,19 @@ pub struct LogHistogram {
 }
 
 impl LogHistogram {
-    /// How many values are counted.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.zeros + self.negative.values().sum::<u64>() + self.positive.values().sum::<u64>()
     }
 
-    /// Whether no values are counted.
+    /// Returns true if there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.zeros == 0 && self.negative.is_empty() && self.positive.is_empty()
     }
 
-    /// Counts one value, which is not NaN.
+    /// Counts one value, which must not be NaN.
     pub(crate) fn add(&mut self, value: f64, scale: LogScale) {
         if value == 0.0 {
             self.zeros += 1;
@@ -71,7 +71,8 @@ impl LogHistogram {
         }
     }
 
-    /// The value at `position`, counted from 0 in ascending order; 0 if there are not so many.
+    /// Returns the value at `position` in ascending order, from 0. Returns 0 if there are not
+    /// enough values.
     pub(crate) fn at(&self, position: u64, scale: LogScale) -> f64 {
         let negative = self
             .negative
@@ -93,15 +94,15 @@ impl LogHistogram {
     }
 }
 
-/// Where the buckets of a [`LogHistogram`] lie.
+/// The bucket boundaries of a [`LogHistogram`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogScale {
-    /// ln γ, the buckets' width on the logarithmic scale.
+    /// ln γ, the width of buckets on the logarithmic scale.
     log_gamma: f64,
 }
 
 impl LogScale {
-    /// Buckets so wide that their middle is within `relative_error`, between 0 and 1, of all their
+    /// Creates buckets whose middle is within `relative_error`, between 0 and 1, of all their
     /// values.
     pub(crate) fn new(relative_error: f64) -> Self {
         // ln((1 + ε) / (1 − ε)), without the loss of digits for a small ε.
@@ -110,12 +111,13 @@ impl LogScale {
         }
     }
 
-    /// The bucket of a positive value; infinity has the last one.
+    /// Returns the bucket of a positive value. Infinity belongs to the last bucket.
     fn bucket(self, value: f64) -> i32 {
         (value.ln() / self.log_gamma).ceil() as i32
     }
 
-    /// The value that stands for a bucket: 2γ^i / (γ + 1), as far in ratio from either end.
+    /// Returns the representative value of a bucket, 2γ^i / (γ + 1), which has the same ratio to
+    /// both ends.
     fn value(self, bucket: i32) -> f64 {
         if bucket == i32::MAX {
             return f64::INFINITY;

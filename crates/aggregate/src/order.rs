@@ -1,31 +1,31 @@
-//! By which order records are ranked: by a key, by a comparison, or by their own.
+//! Rankings of records: by a key, by a comparison, or by their own order.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-/// An order over values of type `T`, as extremes and top-n need one.
+/// An order over values of type `T`, for extremes and top-n.
 ///
-/// It must be a consistent weak order, as [`Ord`] asks: where it calls two values equal they rank
-/// alike, and which of them is kept may then depend on which came first.
+/// It must be a consistent weak order, as [`Ord`] requires. Values that compare as equal rank
+/// alike, and the order of arrival may decide which of them is retained.
 pub trait Ranking<T: ?Sized>: Send + Sync + 'static {
-    /// How `a` ranks beside `b`.
+    /// Compares the ranks of `a` and `b`.
     fn compare(&self, a: &T, b: &T) -> Ordering;
 }
 
-/// Ranks values by their own order.
+/// A ranking of values by their own order.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Natural;
+pub struct NaturalOrder;
 
-impl<T: Ord + ?Sized> Ranking<T> for Natural {
+impl<T: Ord + ?Sized> Ranking<T> for NaturalOrder {
     #[inline]
     fn compare(&self, a: &T, b: &T) -> Ordering {
         a.cmp(b)
     }
 }
 
-/// Ranks records by a key taken from each.
+/// A ranking of records by a key.
 #[derive(Clone, Copy, Debug)]
 pub struct ByKey<F>(pub F);
 
@@ -36,7 +36,7 @@ impl<T: ?Sized, K: Ord, F: Fn(&T) -> K + Send + Sync + 'static> Ranking<T> for B
     }
 }
 
-/// Ranks records by a comparison.
+/// A ranking of records by a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct ByComparison<F>(pub F);
 
@@ -47,7 +47,7 @@ impl<T: ?Sized, F: Fn(&T, &T) -> Ordering + Send + Sync + 'static> Ranking<T> fo
     }
 }
 
-/// Ranks the other way round.
+/// The reverse of a ranking.
 #[derive(Clone, Copy, Debug)]
 pub struct Reversed<R>(pub R);
 
@@ -61,8 +61,8 @@ impl<T: ?Sized, R: Ranking<T>> Ranking<T> for Reversed<R> {
 /// A float in the total order of IEEE 754, so that it can be a key: `max(|r: &Reading|
 /// TotalF64(r.celsius))`.
 ///
-/// `-0.0` is below `0.0`; NaN is above infinity, or below its negative if the sign bit is set.
-/// Records whose NaN should not count are best [filtered](crate::filtering) out.
+/// `-0.0` is below `0.0`. NaN is above infinity, or below negative infinity if the sign bit is set.
+/// To ignore records with NaN, [filter](crate::filtering) them out.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, TotalF64, max};

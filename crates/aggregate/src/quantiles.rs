@@ -1,8 +1,8 @@
-//! Quantiles: the median, the 99th percentile and their like, in little memory.
+//! Quantiles, such as the median and the 99th percentile, in little memory.
 //!
-//! Two sketches, by what is wanted to be right. [`quantiles`] bounds the error in *rank*: the value
-//! given for 0.99 may in truth stand at 0.9899. [`quantiles_relative`] bounds the error in *value*:
-//! it is within, say, 1% of the true one; it deducts, and its result does not depend on how the
+//! There are two sketches. [`quantiles`] bounds the error in *rank*: the value given for 0.99 may
+//! in truth be at 0.9899. [`quantiles_relative`] bounds the error in *value*: the result is within,
+//! say, 1% of the true value. It supports deduction, and its result does not depend on how the
 //! records were split.
 
 use datasketches::tdigest::TDigestMut;
@@ -11,19 +11,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::log_histogram::LogScale;
 use crate::{Aggregate, InvalidParameter, LogHistogram, sketch_bytes};
 
-/// Estimates quantiles with a t-digest. Made by [`quantiles`] and [`median`].
+/// An aggregate that estimates quantiles with a t-digest. Created by [`quantiles`] and [`median`].
 #[derive(Clone, Copy, Debug)]
 pub struct Quantiles<F, const N: usize> {
     number: F,
     ranks: [f64; N],
 }
 
-/// What [`quantiles`] remembers: a t-digest, of up to about 33 kB.
+/// The accumulator of [`quantiles`]: a t-digest of up to about 33 kB.
 #[derive(Clone, Debug)]
 pub struct Digest(TDigestMut);
 
 impl Serialize for Digest {
-    /// As bytes in the format of Apache DataSketches.
+    /// Serializes in the format of Apache DataSketches.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(&self.0.clone().serialize())
     }
@@ -36,16 +36,17 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// The quantiles of `number` at `ranks` (0 the least, 0.5 the median, 1 the greatest), by a
-/// t-digest (Dunning and Ertl, "Computing extremely accurate quantiles using t-digests", 2019);
-/// `None` if there are no records.
+/// Returns an aggregate of the quantiles of `number` at `ranks` (0 the least, 0.5 the median, 1 the
+/// greatest), by a t-digest (Dunning and Ertl, "Computing extremely accurate quantiles using
+/// t-digests", 2019); `None` if there are no records.
 ///
-/// Of n records, a value's rank errs by less than a cluster or so, the size of which is
-/// q·(1 − q)·(4·ln(n / 400) + 24) / 400: of 6,000 records 2.2% at the median and 0.09% at the 99th
-/// percentile. It comes near that only where values leap by magnitudes; for evenly spread ones it
-/// is about a tenth. The digest clusters values as they come, so **the result depends slightly,
-/// within the error, on order, chunks and threads**; where it must not, use [`quantiles_relative`].
-/// NaN and infinities are ignored. Does not deduct.
+/// Of n records, the error of a value's rank is at most about one cluster, of size q·(1 −
+/// q)·(4·ln(n / 400) + 24) / 400: for 6,000 records 2.2% at the median and 0.09% at the 99th
+/// percentile. The error comes near this bound only if values differ by magnitudes; for evenly
+/// distributed values, it is about a tenth of the bound. The digest clusters values as they arrive,
+/// so **the result depends slightly, within the error, on order, chunks and threads**; use
+/// [`quantiles_relative`] if the result must not depend on them. NaN and infinities are ignored.
+/// Does not support deduction.
 ///
 /// # Errors
 ///
@@ -72,7 +73,8 @@ where
     Ok(Quantiles { number, ranks })
 }
 
-/// The median of `number`, as an array of one; otherwise as [`quantiles`].
+/// Returns an aggregate of the median of `number`, as an array of one; otherwise like
+/// [`quantiles`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, median};
@@ -109,13 +111,14 @@ where
     }
 
     fn finish(&self, acc: &Digest) -> Option<[f64; N]> {
-        // Reading compresses the digest, which must not show in the accumulator: hence a copy.
+        // Reading compresses the digest, which must not change the accumulator; hence a copy.
         let values = acc.0.clone().freeze().quantiles(&self.ranks).ok()??;
         values.try_into().ok()
     }
 }
 
-/// Estimates quantiles with a logarithmic histogram. Made by [`quantiles_relative`].
+/// An aggregate that estimates quantiles with a logarithmic histogram. Created by
+/// [`quantiles_relative`].
 #[derive(Clone, Copy, Debug)]
 pub struct RelativeQuantiles<F, const N: usize> {
     number: F,
@@ -123,18 +126,19 @@ pub struct RelativeQuantiles<F, const N: usize> {
     scale: LogScale,
 }
 
-/// The quantiles of `number` at `ranks`, each within `relative_error` of the true value: at 0.01, a
-/// latency of 200 ms is given as 198 to 202; `None` if there are no records.
+/// Returns an aggregate of the quantiles of `number` at `ranks`, each within `relative_error` of
+/// the true value: at 0.01, a latency of 200 ms is given as 198 to 202; `None` if there are no
+/// records.
 ///
-/// The true value at rank q of n is the one at position ⌊q·(n − 1)⌋ in ascending order. The
-/// accumulator counts values in buckets ([`LogHistogram`]), so the result is the same in any order,
-/// chunks and threads, and it deducts exactly. NaN is ignored. Below 2.3·10⁻³⁰⁸, the least normal
-/// float, the bound does not hold.
+/// The true value at rank q of n values is the one at position ⌊q·(n − 1)⌋ in ascending order. The
+/// accumulator counts values in buckets ([`LogHistogram`]), so the result is the same for any
+/// order, chunks and threads, and deduction is exact. NaN is ignored. Below 2.3·10⁻³⁰⁸, the least
+/// normal float, the bound does not hold.
 ///
 /// # Errors
 ///
 /// [`InvalidParameter::Rank`] if a rank is not between 0 and 1; [`InvalidParameter::RelativeError`]
-/// if the error is not between 0 and 1 (both excluded).
+/// if `relative_error` is not between 0 and 1 (both excluded).
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, quantiles_relative};
@@ -248,8 +252,9 @@ mod tests {
         );
     }
 
-    /// By how much, at most, any value's true rank among `sorted` is off the asked one, in sizes of the
-    /// digest's clusters there. Three places are allowed: among few values, clusters are pairs.
+    /// Returns the maximum distance of any value's true rank among `sorted` from the requested one,
+    /// in sizes of the digest's clusters there. Three places are allowed: among few values,
+    /// clusters are pairs.
     fn clusters_off(sorted: &[f64], ranks: &[f64], values: &[f64]) -> f64 {
         let n = sorted.len() as f64;
         let errors = ranks.iter().zip(values).map(|(rank, value)| {
@@ -297,7 +302,7 @@ mod tests {
         ) {
             let mut sorted = values.clone();
             sorted.sort_by(f64::total_cmp);
-            // Answers may differ by a place or two, but not by more.
+            // Results may differ by a few places, but not by more.
             let same = |a: &Option<[f64; 1]>, b: &Option<[f64; 1]>| match (a, b) {
                 (Some([a]), Some([b])) => {
                     let between = |v: &&f64| (a.min(*b)..=a.max(*b)).contains(v);

@@ -1,18 +1,18 @@
-//! One record out of many: by an operation on two, or just any of them.
+//! One record out of many: by a binary operation, or any record.
 
 use crate::Aggregate;
 
-/// Folds all records into one by an operation. Made by [`reduce`].
+/// An aggregate that folds all records into one by an operation. Created by [`reduce`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reduce<F> {
     operation: F,
 }
 
-/// All records joined into one by `operation`, which changes its first argument by its second;
-/// `None` if there are no records.
+/// Returns an aggregate that folds all records by `operation`, which updates its first argument
+/// with its second; `None` if there are no records.
 ///
-/// The operation must be associative, and commutative unless the records come over one thread. Does
-/// not deduct: for an operation that has an inverse, see [`custom`](crate::custom).
+/// The operation must be associative, and commutative unless the records arrive over one thread.
+/// Does not support deduction: for an operation with an inverse, see [`custom`](crate::custom).
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, reduce};
@@ -66,13 +66,13 @@ where
     }
 }
 
-/// Keeps one record. Made by [`pick_any`].
+/// An aggregate that retains one record. Created by [`pick_any`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PickAny;
 
-/// Any one of the records; `None` if there are none. Which one depends on order, chunks and
-/// threads: meant for records that all agree in what will be read, such as the name that belongs to
-/// the key. Does not deduct.
+/// Returns an aggregate of any one of the records; `None` if there are no records. The choice
+/// depends on order, chunks and threads: use this aggregate for records that agree in the parts
+/// that are read, such as the name that belongs to the key. Does not support deduction.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, pick_any};

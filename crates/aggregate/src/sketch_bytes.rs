@@ -1,4 +1,4 @@
-//! Reads a sketch from its bytes.
+//! Deserialization of sketches.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// Reads bytes, and from them a sketch.
+/// Deserializes bytes, and a sketch from them.
 pub(crate) fn read<'de, D, S, E, F>(deserializer: D, sketch: F) -> Result<S, D::Error>
 where
     D: Deserializer<'de>,

@@ -2,39 +2,40 @@
 
 use crate::{Aggregate, ExactSum};
 
-/// A number that can be summed up without losing anything on the way.
+/// A number that can be summed up without loss.
 ///
-/// Implemented for the integers of up to 64 bits and for the floats:
+/// Implemented for integers of up to 64 bits and for floats:
 ///
-/// * **Integers** are summed in `i128`, and the total is an `i128`: it cannot overflow, as that
-///   would take more than 2⁶² records. Who wants an `i64` says what shall happen to one that does
-///   not fit: `and_then(sum(f), |total| i64::try_from(total))`.
-/// * **Floats** are summed in an [`ExactSum`], rounded only when read. Plain floating addition
-///   depends on the order, hence on threads and chunks, and deducting from it piles up errors;
-///   compensated (Neumaier) summation makes both smaller but not gone. The exact sum has
-///   neither, for some 3 ns an addition, or 15 if magnitudes vary widely. NaN and infinities: see [`ExactSum`].
+/// * **Integers** are summed in `i128`, and the total is an `i128`. The total cannot overflow, as
+///   that would take more than 2⁶² records. To get an `i64`, handle overflow explicitly:
+///   `and_then(sum(f), |total| i64::try_from(total))`.
+/// * **Floats** are summed in an [`ExactSum`], rounded only when read. Plain floating-point
+///   addition depends on the order, hence on threads and chunks, and errors accumulate with
+///   deductions; compensated (Neumaier) summation only reduces both effects. The exact sum has
+///   neither problem, at some 3 ns per addition, or 15 if magnitudes vary widely. For NaN and
+///   infinities see [`ExactSum`].
 ///
-/// May be implemented for types of your own, such as an amount of money; the laws of [`Aggregate`]
-/// apply, and `deduct` must be exact.
+/// May be implemented for other types, such as an amount of money. The laws of [`Aggregate`] apply,
+/// and `deduct` must be exact.
 pub trait Summand: Copy + Send + 'static {
-    /// What is remembered of the sum; its default is the empty sum.
+    /// The accumulator type. Its default is the empty sum.
     type Acc: Clone + Default + Send + 'static;
-    /// The total.
+    /// The type of the total.
     type Total: Send + 'static;
 
-    /// Adds this one.
+    /// Adds this number to `acc`.
     fn add_to(self, acc: &mut Self::Acc);
 
-    /// Adds all that `other` holds.
+    /// Adds the contents of `other` to `acc`.
     fn combine(acc: &mut Self::Acc, other: &Self::Acc);
 
-    /// Takes out all that `other` holds, which was added before.
+    /// Removes from `acc` the contents of `other`, which was added before.
     fn deduct(acc: &mut Self::Acc, other: &Self::Acc);
 
-    /// The total.
+    /// Returns the total.
     fn total(acc: &Self::Acc) -> Self::Total;
 
-    /// The total divided by `count`, which is at least 1.
+    /// Returns the total divided by `count`, which is at least 1.
     fn mean(acc: &Self::Acc, count: u64) -> f64;
 }
 
@@ -110,14 +111,15 @@ macro_rules! floats_are_summands {
 
 floats_are_summands!(f32 f64);
 
-/// Sums up a number in every record. Made by [`sum`].
+/// An aggregate that sums up a number in every record. Created by [`sum`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sum<F> {
     number: F,
 }
 
-/// The total of `number` over all records: exact, an `i128` for integers, and the nearest `f64` for
-/// floats ([`Summand`] says how and why). Zero if there are no records. Deducts.
+/// Returns an aggregate of the total of `number` over all records: exact, an `i128` for integers,
+/// and the nearest `f64` for floats (see [`Summand`]). Zero if there are no records. Supports
+/// deduction.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, sum};

@@ -4,20 +4,22 @@ use std::cmp::Ordering;
 
 use crate::{Aggregate, ByComparison, ByKey, Ranking, Reversed};
 
-/// Keeps the n best records by the ranking `R`. Made by [`top_n`], [`bottom_n`], [`top_n_by`] and
-/// [`bottom_n_by`].
+/// An aggregate that retains the n best records by the ranking `R`. Created by [`top_n`],
+/// [`bottom_n`], [`top_n_by`] and [`bottom_n_by`].
 #[derive(Clone, Copy, Debug)]
 pub struct Top<R> {
     n: usize,
     ranking: R,
 }
 
-/// The `n` records with the greatest keys, the greatest first; all of them if there are fewer.
+/// Returns an aggregate of the `n` records with the greatest keys, the greatest first; all records
+/// if there are fewer.
 ///
-/// Records with the same key stand in the order of their arrival, and at the last place the earlier
-/// one is kept; over several threads that can be any of them, so put what else tells records apart
-/// into the key. Most records cost one comparison with the last of the best; one that gets in costs
-/// O(log n) comparisons and moves up to n records. Does not deduct.
+/// Records with the same key are in the order of arrival. If they compete for the last place, the
+/// earlier one is retained. With several threads, the order of arrival is undefined, so add a
+/// tie-breaker to the key. Most records cost one comparison with the last of the `n` retained
+/// records. A record that enters costs O(log n) comparisons and moves up to n records. Does not
+/// support deduction.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, top_n};
@@ -35,7 +37,8 @@ where
     }
 }
 
-/// The `n` records with the least keys, the least first; otherwise as [`top_n`].
+/// Returns an aggregate of the `n` records with the least keys, the least first; otherwise like
+/// [`top_n`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, bottom_n};
@@ -53,7 +56,8 @@ where
     }
 }
 
-/// The `n` greatest records by `comparison`, the greatest first; otherwise as [`top_n`].
+/// Returns an aggregate of the `n` greatest records by `comparison`, the greatest first; otherwise
+/// like [`top_n`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, top_n_by};
@@ -70,7 +74,8 @@ where
     }
 }
 
-/// The `n` least records by `comparison`, the least first; otherwise as [`top_n`].
+/// Returns an aggregate of the `n` least records by `comparison`, the least first; otherwise like
+/// [`top_n`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, bottom_n_by};
@@ -93,7 +98,7 @@ where
     T: Clone + Send + 'static,
     R: Ranking<T>,
 {
-    /// The best so far, best first.
+    /// The best records so far, best first.
     type Acc = Vec<T>;
     type Out = Vec<T>;
 
@@ -105,7 +110,7 @@ where
     #[inline]
     fn accumulate(&self, acc: &mut Vec<T>, record: &T) {
         if acc.len() >= self.n {
-            // Also where n is 0: there is no last one to be better than.
+            // Also if n is 0: then there is no last record to compare with.
             if acc
                 .last()
                 .is_none_or(|last| self.ranking.compare(record, last).is_le())

@@ -1,12 +1,14 @@
-//! The processes of a cluster: hosts, started by hand, by `ardea cluster start`, or for one job.
+//! The host processes of a cluster: started by hand, by `ardea cluster start`, or for one job.
 //!
-//! A host is a process of the same program as whatever started it. [`host_process`] is what such a process does; [`Launcher`] starts
-//! and stops hosts of this machine, which outlive it; [`Modules`] are the parts of a site's own that they bring along.
+//! A host runs the same program as the process that started it. [`host_process`] runs a host;
+//! [`Launcher`] starts and stops hosts on this machine, which outlive the launching process;
+//! [`Modules`] are the site-specific plugins that hosts load.
 //!
 //! # Clusters for one job
 //!
-//! Where no host is up, submitting starts two for the job: one leads, the other stands by. Each sees to it that there are two,
-//! and both end when the job is gone. A cluster with hosts of its own runs many jobs.
+//! If no host is up, submitting a job starts two hosts for it: a leader and a standby. Each host
+//! restarts the other if it is missing, and both exit when the job is gone. A cluster with general
+//! hosts runs many jobs.
 
 mod host_process;
 mod host_start;
@@ -20,6 +22,6 @@ mod slurm;
 pub(crate) use host_process::be_host;
 pub use host_process::host_process;
 pub use host_start::{HOST_START_VARIABLE, HostStart, as_host};
-pub use launcher::{Launcher, Started};
+pub use launcher::{Launcher, RunningHost};
 pub use modules::Modules;
 pub(crate) use packages::store_options;

@@ -1,12 +1,13 @@
-//! Components that come with Ardea, for topologies from YAML files: `ardea submit word-count.yaml` needs no program of one's own.
+//! Components that come with Ardea, for topologies from YAML files: `ardea submit word-count.yaml`
+//! needs no program.
 //!
-//! | component | what it does | settings |
+//! | component | purpose | settings |
 //! |---|---|---|
-//! | spout `words` | emits random words, field `word` | `rate` words a second, over one instance (as fast as it can); `total` words of each instance (without end); `vocabulary` how many different ones (1000); `seed` (1) |
-//! | spout `lines` | emits the lines of a file or of the files of a directory, unpacked, field `line`; those that fail once more | `file`; `repeat` begins again at its end (false) |
-//! | bolt `split` | splits a field into words in small letters, field `word` | `field` (line) |
-//! | bolt `count` | counts what comes in a field; every so often and at the end emits those whose count has changed, fields `word` and `count` | `field` (word); `every` (1s) |
-//! | bolt `print` | prints tuples, a line each, values between tabs | none |
+//! | spout `words` | emits random words, field `word` | `rate` words per second of each instance (unlimited); `total` words of each instance (unlimited); `vocabulary` number of different words (1000); `seed` (1) |
+//! | spout `lines` | emits the lines of a file or of the files of a directory, decompressed, field `line`; a failed tuple is emitted once more | `file`; `repeat` starts again at the end (false) |
+//! | bolt `split` | splits a field into lowercase words, field `word` | `field` (line) |
+//! | bolt `count` | counts the values of a field; periodically and at the end emits the changed counts, fields `word` and `count` | `field` (word); `every` (1s) |
+//! | bolt `print` | prints tuples, one per line, values separated by tabs | none |
 //!
 //! ```
 //! let topology = ardea::components::builtin().topology("
@@ -37,7 +38,8 @@ use ardea_topology::Registry;
 
 pub use table::{COMPONENTS, ComponentInfo, ComponentKind, SettingInfo};
 
-/// All of them; add your own with [`Registry::with_bolt`] and the like.
+/// Returns a registry of all built-in components; add your own with [`Registry::with_bolt`] and its
+/// siblings.
 pub fn builtin() -> Registry {
     Registry::new()
         .with_spout("words", words::Words::of)
@@ -56,7 +58,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    /// Keeps what comes: the last count of each word.
+    /// A bolt that stores the last count of each word.
     struct Keep(Arc<Mutex<BTreeMap<String, i64>>>);
 
     impl Bolt for Keep {

@@ -1,6 +1,6 @@
 //! The guide in `docs/`: every Rust example in it is compiled and run as a test of this crate.
 //!
-//! A chapter is an item here because that is how the documentation tests find it; there is nothing else to see.
+//! Each chapter is an item here only so that the documentation tests find it.
 
 /// `docs/first-job.md`
 #[doc = include_str!("../../../docs/first-job.md")]
@@ -22,9 +22,9 @@ struct Joins;
 #[doc = include_str!("../../../docs/state-and-timers.md")]
 struct StateAndTimers;
 
-/// `docs/survival.md`
-#[doc = include_str!("../../../docs/survival.md")]
-struct WhatSurvives;
+/// `docs/fault-tolerance.md`
+#[doc = include_str!("../../../docs/fault-tolerance.md")]
+struct FaultToleranceChapter;
 
 /// `docs/savepoints.md`
 #[doc = include_str!("../../../docs/savepoints.md")]
@@ -34,30 +34,46 @@ struct Savepoints;
 #[doc = include_str!("../../../docs/connectors.md")]
 struct Connectors;
 
-/// `docs/branching.md`
-#[doc = include_str!("../../../docs/branching.md")]
-struct StreamsThatPart;
+/// `docs/splitting-and-merging.md`
+#[doc = include_str!("../../../docs/splitting-and-merging.md")]
+struct SplittingAndMerging;
 
-/// `docs/records.md`
-#[doc = include_str!("../../../docs/records.md")]
-struct RecordsThatTravel;
+/// `docs/serialization.md`
+#[doc = include_str!("../../../docs/serialization.md")]
+struct Serialization;
 
-/// `docs/custom.md`
-#[doc = include_str!("../../../docs/custom.md")]
-struct StepsOfYourOwn;
+/// `docs/custom-operators.md`
+#[doc = include_str!("../../../docs/custom-operators.md")]
+struct CustomOperators;
 
-/// `docs/modules.md`
+/// `docs/plugins.md`
 #[cfg(feature = "cluster")]
-#[doc = include_str!("../../../docs/modules.md")]
-struct ModulesOfYourOwn;
+#[doc = include_str!("../../../docs/plugins.md")]
+struct Plugins;
 
 /// `docs/topologies.md`
 #[doc = include_str!("../../../docs/topologies.md")]
 struct Topologies;
 
-/// `docs/cluster.md`
-#[doc = include_str!("../../../docs/cluster.md")]
-struct Clusters;
+/// `docs/running-a-cluster.md`
+#[doc = include_str!("../../../docs/running-a-cluster.md")]
+struct RunningACluster;
+
+/// `docs/submitting-jobs.md`
+#[doc = include_str!("../../../docs/submitting-jobs.md")]
+struct SubmittingJobs;
+
+/// `docs/operating-jobs.md`
+#[doc = include_str!("../../../docs/operating-jobs.md")]
+struct OperatingJobs;
+
+/// `docs/rescaling-and-upgrades.md`
+#[doc = include_str!("../../../docs/rescaling-and-upgrades.md")]
+struct RescalingAndUpgrades;
+
+/// `docs/cluster-settings.md`
+#[doc = include_str!("../../../docs/cluster-settings.md")]
+struct ClusterSettings;
 
 /// `docs/grid.md`
 #[cfg(feature = "grid")]

@@ -1,4 +1,5 @@
-//! Programs that are jobs: one executable runs its job in its own process, submits it to a cluster, and is the worker there.
+//! Job programs: one executable runs its job in its own process, submits it to a cluster, and is
+//! the worker process there.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -23,52 +24,53 @@
 //! }
 //! ```
 //!
-//! Such a program is called so:
+//! The command lines of such a program:
 //!
-//! | command line | what it does |
+//! | command line | effect |
 //! |---|---|
-//! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process, as `ardea run` does: with progress on a terminal and a summary, as JSON with `--json`; Ctrl-C drains it, or, with a `guarantee`, stops it so that it goes on when it is run again |
-//! | `numbers snapshots FOLDER` | shows the snapshots in a folder |
+//! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process, as `ardea run` does: with progress on a terminal and a summary, as JSON with `--json`; Ctrl-C drains it, or, with a `guarantee`, stops it with a checkpoint from which the next run continues |
+//! | `numbers checkpoints FOLDER` | shows the checkpoints in a folder |
 //! | `numbers savepoint FOLDER --to PLACE` | writes a savepoint of the job in a folder |
 //! | `numbers savepoint inspect PLACE` | shows a savepoint |
-//! | `numbers diff OLD [ARGS]` | tells what would become of a savepoint's states, or of those in a folder |
+//! | `numbers diff OLD [ARGS]` | checks whether this program can restore the states of a savepoint or of a job's folder |
 //! | `numbers plan [OPTIONS] [ARGS]` | shows its graph, and how it would be packed |
 //! | `numbers submit [OPTIONS] [ARGS]` | submits it to a cluster |
-//! | `numbers upgrade --name JOB [OPTIONS] [ARGS]` | has it follow the program of a job on a cluster, with its state |
-//! | `numbers help` | explains this |
+//! | `numbers upgrade --name JOB [OPTIONS] [ARGS]` | upgrades a job on a cluster to this program, keeping its state |
+//! | `numbers help` | prints the help |
 //!
 //! In reading order: [`main`](fn@main) reads the command line (`arguments`);
-//! [`console`](crate::console) runs a [`Job`] here; [`demand`] says what it asks for,
-//! [`check_settings`] whether settings can be meant; [`Prepared`] is a job that is known to fit,
-//! [`submit`] brings it to a [`Target`], such as a [`RestTarget`].
+//! [`console`](crate::console) runs a [`Job`] here; [`demand`] computes its resource demand;
+//! [`check_settings`] validates settings; [`Prepared`] is a job that has been packed; [`submit`]
+//! sends the job to a [`Target`], such as a [`RestTarget`].
 //!
 //! # Invariants
 //!
-//! * The job is described anew in every process, from the same arguments: the closure given to [`main`](fn@main) has to depend on nothing else.
-//! * What can't be packed is refused before anything is stored.
-//! * However submitting ends, there is a whole job or none.
+//! * Every process builds the job from the same arguments: the closure given to
+//!   [`main`](fn@main) must depend on nothing else.
+//! * A job that can't be packed is refused before anything is stored.
+//! * Submitting is atomic: afterwards the cluster has the whole job or none.
 
 mod arguments;
 mod check;
+mod checkpoint_report;
+mod config_sources;
 mod console;
 mod dead_letters;
 mod demand;
 mod failure;
 mod files;
-mod keeps;
-mod kept;
-mod kept_settings;
+mod guarantee_check;
+mod locality_check;
 mod locate;
 mod main;
 mod prepare;
-mod profile;
 mod rest;
-mod saved;
-mod scratch;
-mod settled;
-mod stays;
+mod retained_settings;
+mod savepoint_report;
+mod startup_watch;
 mod submit;
 mod target;
+mod temp_dir;
 mod upgrade;
 pub(crate) mod words;
 mod worker;
@@ -76,21 +78,21 @@ mod worker;
 pub use ardea_engine::Job;
 pub(crate) use check::check_here;
 pub use check::{check_forms, check_settings, unknown_names};
-pub use console::{Console, told};
+pub use checkpoint_report::CheckpointListing;
+pub use config_sources::{read_settings, read_settings_over, resolver, schema};
+pub use console::{Console, submission_text};
 pub(crate) use dead_letters::of_process as open_dead_letters;
 pub use demand::demand;
-pub use failure::{exit_code, told_as_json, told_as_text};
+pub use failure::{error_json, error_text, exit_code};
 pub use files::packaged;
-pub use kept::KeptJob;
-pub use kept_settings::KeptSettings;
 pub use locate::{client_of, open_state, state_of};
 pub use main::{main, main_with};
-pub use prepare::{Prepared, Wanted};
-pub use profile::{read_settings, read_settings_over, resolver, schema};
+pub use prepare::{Prepared, SubmissionSpec};
 pub use rest::{RestTarget, Store};
-pub use saved::{Comparison, SavedJob, remembered, told_states};
-pub use settled::{Settled, Settling};
+pub use retained_settings::RetainedSettings;
+pub use savepoint_report::{Comparison, SavepointReport, parse_states, program_states};
+pub use startup_watch::{StartOutcome, StartupWatch};
 pub use submit::{Step, Submitted, Target, submit};
 pub use target::connect;
-pub use upgrade::{UPGRADES_WITHIN, Upgraded, told_of_upgrade, upgrade};
+pub use upgrade::{UPGRADE_TIMEOUT, Upgraded, upgrade, upgrade_text};
 pub use worker::{as_worker, work};

@@ -1,24 +1,26 @@
 //! A low-latency stream processing engine.
 //!
-//! Ardea takes records in as they happen, computes over them, and hands results out within milliseconds at the 99.99th
-//! percentile. This crate is what a job depends on; it gathers the rooms of the house under one name.
+//! Ardea processes records as they arrive, with latencies of milliseconds at the 99.99th
+//! percentile. This crate is the one that jobs depend on: it re-exports the crates of the engine.
 //!
-//! * [`pipeline`]: describe a job, step by step;
-//! * [`topology`]: or as spouts and bolts, with acknowledgements;
-//! * [`aggregate`]: what to compute over windows and groups;
-//! * [`connect`]: where records come from and go to;
-//! * `kafka`, `nats`, `postgres` and `redis`, with the features of these names: source and sink for Apache Kafka, NATS JetStream and
-//!   PostgreSQL, a sink for Redis;
-//! * `grid`, with the feature of that name: maps in the memory of several members, for any program, and in jobs as sources, sinks and tables;
-//! * [`engine`]: run jobs on the threads of this process; [`recovery`]: so that they survive failures;
-//! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
-//! * [`codec`]: how records become bytes where they leave a process;
-//! * `cluster`: the hosts of clusters, as processes of the same programs;
+//! * [`pipeline`]: the API that describes a job step by step;
+//! * [`topology`]: the API of spouts and bolts, with acknowledgements;
+//! * [`aggregate`]: aggregate functions for windows and groups;
+//! * [`connect`]: sources and sinks;
+//! * `kafka`, `nats`, `postgres` and `redis` (features of these names): sources and sinks for
+//!   Apache Kafka, NATS JetStream and PostgreSQL, a sink for Redis;
+//! * `grid` (feature of that name): in-memory maps distributed over several members, for any
+//!   program, and in jobs as sources, sinks and tables;
+//! * [`engine`]: runs jobs on the threads of this process; [`recovery`]: restarts them from
+//!   checkpoints after failures;
+//! * [`core`] and [`operators`]: the job graph and its processors, for custom ones;
+//! * [`codec`]: serialization of records that leave a process;
+//! * `cluster`: the host processes of clusters;
 //! * `console`: progress, Ctrl-C, summary and exit codes of a program that runs jobs in its own
 //!   process;
-//! * `job`: programs that are jobs, which run embedded or submit themselves to a cluster (feature `cluster`, on by default); `components`: parts of
-//!   topologies that are described in a file;
-//! * `testkit`, with the feature of that name: drives own processors through hostile schedules.
+//! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
+//!   on by default); `components`: spouts and bolts for topologies that are described in a file;
+//! * `testkit` (feature of that name): tests custom processors under adversarial schedules.
 //!
 //! ```
 //! use ardea::prelude::*;
@@ -71,36 +73,36 @@ pub mod job;
 pub use job::{main, main_with};
 
 pub use ardea_core::{Error, Result};
-pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StatePlace};
+pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StateBackendConfig};
 pub use ardea_pipeline::Pipeline;
 
-/// What most jobs use.
+/// The types and functions that most jobs use.
 pub mod prelude {
     pub use std::time::Duration;
 
     pub use ardea_aggregate::*;
-    pub use ardea_checkpoint::local::{Survival, SurvivalEnd, Survive, Survived};
+    pub use ardea_checkpoint::local::{FaultTolerance, JobEnd, JobOutcome, RunFaultTolerant};
     pub use ardea_connectors::{
-        OnDamage, collections, dead_letters, files, for_each, generate, live_table, null, preview,
-        stdin, stdout, tcp, twins,
+        OnDamage, active_active, collections, dead_letters, files, for_each, generate, live_table,
+        null, preview, stdin, stdout, tcp,
     };
     pub use ardea_core::{
         Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Guarantee,
         Isolation, Key, OnError, OnLostPosition, Parallelism, Result, Sink, Source, Timestamp,
         Unbounded,
     };
-    pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StatePlace};
+    pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StateBackendConfig};
     pub use ardea_pipeline::{
-        Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, Kept, KeyedContext,
-        KeyedStream, Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Weekday,
-        Window, WindowChange, WindowResult, WindowedStream,
+        Collected, EarlyFiring, Either, ExchangeData, Firing, JoinInterval, KeyedContext,
+        KeyedStream, Local, Pipeline, StateValue, Stream, Timed, Trigger, Untimed, WatermarkPolicy,
+        Weekday, Window, WindowChange, WindowResult, WindowedStream,
     };
 }
 
 #[cfg(doctest)]
 mod guide;
 
-/// The README's examples, compiled and run.
+/// The README's examples, compiled and run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

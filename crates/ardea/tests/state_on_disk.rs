@@ -1,4 +1,4 @@
-//! Jobs whose state lies mostly on disk give what they give in memory, and survive.
+//! Jobs whose state is mostly on disk give the same results as in memory, and survive failures.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ardea::prelude::*;
-use ardea::recovery::Surviving;
+use ardea::recovery::FaultTolerantJob;
 
 const KEYS: u64 = 10_000;
 const RECORDS: u64 = 60_000;
 
-/// A key and a second, in order of time; nearly each key comes again at some time, and after times of all lengths.
+/// Returns pairs of key and second, in order of time. Nearly every key recurs, after gaps of all
+/// lengths.
 fn records() -> Vec<(u64, i64)> {
     let key = |n: u64| {
         let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -22,11 +23,11 @@ fn records() -> Vec<(u64, i64)> {
     records.collect()
 }
 
-/// With room in memory for some hundreds of keys.
+/// Returns a configuration with room in memory for some hundreds of keys.
 fn on_disk(folder: &Path) -> NodeConfig {
     NodeConfig {
         pin: false,
-        state: StatePlace::Disk {
+        state: StateBackendConfig::Disk {
             folder: folder.join("state"),
             memory: 128 << 10,
         },
@@ -41,10 +42,11 @@ fn in_memory() -> NodeConfig {
     }
 }
 
-/// Which keys were silent for how long, which came first for long, and how often each came in a row.
-type Told = (Vec<(u64, i64)>, Vec<(u64, i64)>, Vec<(u64, u64)>);
+/// The results: the keys that were silent and for how long, those that came first after a long
+/// time, and the number of consecutive records of each.
+type JobResults = (Vec<(u64, i64)>, Vec<(u64, i64)>, Vec<(u64, u64)>);
 
-fn told(config: NodeConfig) -> Told {
+fn told(config: NodeConfig) -> JobResults {
     let p = Pipeline::new("everything of keys");
     let timed = || {
         p.read_from(collections::items(records()))
@@ -102,7 +104,7 @@ fn a_job_that_fails_goes_on_with_what_was_on_disk_and_in_memory_when_its_epoch_e
     let counts = p
         .read_from(collections::items(records()))
         .map(move |record| {
-            // Once, when much has gone to disk.
+            // Fails once, when much of the state is on disk.
             let number = passing.fetch_add(1, Ordering::SeqCst);
             assert!(number != RECORDS * 3 / 4, "a mishap");
             record
@@ -110,18 +112,19 @@ fn a_job_that_fails_goes_on_with_what_was_on_disk_and_in_memory_when_its_epoch_e
         .key_by(|(key, _)| *key)
         .rolling("counts", count())
         .collect();
-    let survival = Survival::in_folder(folder.path().join("snapshots"))
+    let survival = FaultTolerance::in_folder(folder.path().join("checkpoints"))
         .guarantee(Guarantee::ExactlyOnce)
         .every(Duration::from_millis(20))
         .pause(Duration::ZERO);
     let node = Node::start(on_disk(folder.path())).unwrap();
-    let survived = Surviving::open(&p, &node, &survival)
+    let survived = FaultTolerantJob::open(&p, &node, &survival)
         .unwrap()
         .run()
         .unwrap();
-    assert_eq!(survived.end, SurvivalEnd::Completed);
+    assert_eq!(survived.end, JobEnd::Completed);
     assert!(survived.figures.recoveries >= 1, "{:?}", survived.figures);
-    // What was told before the failure may be told again: the greatest count of each key is what it comes to.
+    // Results from before the failure may be repeated, so the greatest count of each key is the
+    // result.
     let mut greatest = HashMap::<u64, u64>::new();
     for (key, count) in counts.take() {
         let known = greatest.entry(key).or_default();

@@ -1,21 +1,22 @@
-//! What no bench is asked for: times and rates that can only be slips of the pen, and that would overflow a clock.
+//! Limits of the parameters of all benches: longer times and higher rates are typing errors, and
+//! would overflow a clock.
 
 use std::time::Duration;
 
 use ardea_config::duration::format_duration;
 use ardea_core::{Error, ErrorCode, Result};
 
-/// The longest time that anything may be asked to take.
+/// The longest time accepted for any parameter.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
-/// The most records a second that a schedule has room for.
+/// The highest rate of a schedule, in records a second.
 const FASTEST: u64 = 1_000_000_000;
 
-/// A value that a bench can't be run with.
+/// Returns an error for an invalid parameter.
 pub(crate) fn refused(what: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidConfig, what)
 }
 
-/// Refuses times beyond a year; each is given with the flag that sets it.
+/// Refuses times of more than a year; each comes with the flag that sets it.
 pub(crate) fn check_times(times: &[(&str, Duration)]) -> Result<()> {
     match times.iter().find(|(_, time)| *time > LONGEST) {
         None => Ok(()),
@@ -27,28 +28,28 @@ pub(crate) fn check_times(times: &[(&str, Duration)]) -> Result<()> {
     }
 }
 
-/// Refuses a rate of nothing, and one that can't be scheduled; `what` is that of which there are so many a second.
+/// Refuses a rate of zero, and rates above the maximum. `what` names the unit that is counted.
 pub(crate) fn check_rate(rate: u64, what: &str) -> Result<()> {
     if (1..=FASTEST).contains(&rate) {
         return Ok(());
     }
     Err(refused(format!(
-        "--rate {rate}: {what} a second can't be scheduled but from 1 to {FASTEST}"
+        "--rate {rate}: {what} a second must be from 1 to {FASTEST}"
     )))
 }
 
-/// Refuses to measure for no time.
+/// Refuses a measured time of zero.
 pub(crate) fn check_duration(duration: Duration) -> Result<()> {
     if duration.is_zero() {
-        return Err(refused("a duration of zero measures nothing"));
+        return Err(refused("the duration is zero; give a longer one"));
     }
     Ok(())
 }
 
-/// Refuses to run on no threads.
+/// Refuses zero threads.
 pub(crate) fn check_threads(threads: u32) -> Result<()> {
     if threads == 0 {
-        return Err(refused("zero threads run nothing; give at least 1"));
+        return Err(refused("the number of threads is zero; give at least 1"));
     }
     Ok(())
 }

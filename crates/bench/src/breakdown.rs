@@ -1,6 +1,6 @@
-//! Kafka to Redis: where the cpu time of a job goes that fetches, filters, aggregates and writes.
+//! CPU time of a job from Kafka to Redis that fetches, filters, aggregates and writes, by part.
 
-mod ledger;
+mod cpu_times;
 mod work;
 
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use serde_json::json;
 
 use crate::bounds::{check_threads, refused};
 use crate::report::{Field, Report, rounded, seconds};
-use crate::usage::{Meanwhile, Spent};
-use ledger::{Ledger, Shares};
+use crate::usage::{Spent, Stopwatch};
+use cpu_times::{CpuTimes, Shares};
 use work::{Event, amount, campaign, event, is_wanted, replayed, time};
 
-/// What `ardea bench breakdown` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench breakdown`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct BreakdownParams {
-    /// Brokers of Kafka.
+    /// The Kafka brokers.
     pub kafka: String,
-    /// A Redis server.
+    /// The address of a Redis server.
     pub redis: String,
-    /// How many records are read.
+    /// The number of records to read.
     pub records: u64,
-    /// How many cooperative threads the job has.
+    /// The number of cooperative threads of the job.
     pub threads: u32,
 }
 
@@ -45,13 +45,15 @@ impl Default for BreakdownParams {
     }
 }
 
-/// How often the clocks of threads are read: what a thread does after it was last looked at is not accounted for.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Poll interval of the CPU clocks of threads. Work that a thread does after its last reading is
+/// not counted.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
 /// # Errors
-/// Parameters that make no sense, and whatever keeps the two jobs from running; a kernel that does not tell the cpu time of threads.
+/// Invalid parameters, failures of the two jobs, and a kernel that does not report the CPU time of
+/// threads.
 pub fn run(params: &BreakdownParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     check_threads(params.threads)?;
     if params.records == 0 {
@@ -71,10 +73,10 @@ pub fn run(params: &BreakdownParams, progress: &mut dyn FnMut(&str)) -> Result<R
     Ok(report(params, &measured, user))
 }
 
-/// What a run told.
+/// The measurements of a run.
 struct Measured {
     spent: Spent,
-    ledger: Ledger,
+    ledger: CpuTimes,
     source: Arc<SourceCosts>,
     sink: Arc<SinkCosts>,
 }
@@ -120,14 +122,14 @@ fn measure(params: &BreakdownParams, topic: &str) -> Result<Measured> {
             )
             .measure(Arc::clone(&sink)),
         );
-    let meanwhile = Meanwhile::begin();
-    let mut ledger = Ledger::open()?;
+    let meanwhile = Stopwatch::begin();
+    let mut ledger = CpuTimes::open()?;
     let node = node(params)?;
     let job = p.submit(&node, JobConfig::default())?;
-    while !job.wait(LOOK_EVERY).is_over() {
-        ledger.look()?;
+    while !job.wait(POLL_INTERVAL).is_over() {
+        ledger.read_clocks()?;
     }
-    ledger.look()?;
+    ledger.read_clocks()?;
     let spent = meanwhile.spent();
     job.join()?;
     let bad = job.dead_letters().count();

@@ -1,28 +1,32 @@
-//! Benches over several processes: a cluster in a folder of its own, for as long as a bench runs, and what its containers tell.
+//! Benches over several processes: a cluster in its own folder for the time of a bench, and the
+//! requests to its workers.
 //!
 //! ```text
-//! bench ── Ground: folder, hosts ── submits ──▶ host ── starts ──▶ worker (this program, told its work in JSON)
-//!   └───── Gathering: socket in the folder ◀── orders, samples ──▶ attend: a thread of the worker
+//! bench ── TestCluster: folder, hosts ── submits ──▶ host ── starts ──▶ worker (this program)
+//!   └───── WorkerConnections: socket in the folder ◀── orders, samples ──▶ attend: a thread of the worker
 //! ```
 //!
-//! * `ground`: the cluster;
-//! * `spread`: a job on it that runs for a while; `times`: what of that counts;
-//! * `wire`: how the bench asks its workers; `steady`: all of them, none of whom may begin anew;
-//! * [`work`]: what a worker does.
+//! * `test_cluster`: the cluster;
+//! * `spread`: a job on it that runs for a given time; `times`: its measured interval;
+//! * `wire`: requests from the bench to its workers; `steady`: the set of workers, none of which
+//!   may restart;
+//! * [`work`]: the entry point of a worker.
 
-mod ground;
+mod fixed_workers;
 mod spread;
-mod steady;
+mod test_cluster;
 mod times;
 mod wire;
 mod work;
 
-pub(crate) use ground::{Ground, hosts_for, pids_of, promises};
-pub(crate) use spread::{Spread, merged};
+pub(crate) use spread::{DistributedRun, merged};
+pub(crate) use test_cluster::{TestCluster, guarantee_settings, hosts_for, pids_of};
 pub(crate) use times::Times;
-pub(crate) use wire::{Attended, Gathering, Order, Sample, latencies_in, left_in, note_first};
+pub(crate) use wire::{
+    ControlledLoad, Order, Sample, WorkerConnections, latencies_in, note_first, read_final_reports,
+};
 pub use work::work;
 pub(crate) use work::{BenchJob, Kind, Load};
 
-/// The first argument of a worker that works for a bench; what it does there follows, in JSON.
+/// The first argument of a worker process of a bench; its load follows in JSON.
 pub const BENCH_ARGUMENT: &str = "bench";

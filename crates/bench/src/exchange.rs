@@ -1,7 +1,8 @@
 //! Records from one worker to another over TCP: throughput with `max`, latency at a rate without.
 //!
-//! Two threads, each a worker with its transport, its link and one end of an edge. The cpu time that making the records takes is
-//! measured apart. In a paced run the sending thread looks at the clock all the time, so that its cpu time says nothing.
+//! Two threads act as workers, each with its transport, its link and one end of an edge. The CPU
+//! time for making the records is measured separately. In a paced run the sending thread polls the
+//! clock all the time, so that its CPU time is not reported.
 
 mod ends;
 mod params;
@@ -21,21 +22,23 @@ use serde_json::json;
 use crate::noise;
 use crate::report::{Report, Unit, latency, machine, seconds, throughput};
 use crate::sockets::connect;
-use crate::usage::{Meanwhile, Spent, forget_peak};
+use crate::usage::{Spent, Stopwatch, reset_peak};
 
 use ends::{BenchRecord, Shared, Worker, receive, send};
 
-/// How many threads are at work: the sender, and the receiver.
+/// The number of working threads: the sender and the receiver.
 const THREADS: u32 = 2;
-/// Time for both workers to be up before the first record is due.
+/// Delay from starting the workers until the first record is due.
 const LEAD: Duration = Duration::from_millis(100);
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
-/// Latency is from the moment at which a record was due until the receiving worker has it decoded.
+/// Latency counts from the time at which a record was due until the receiving worker has decoded
+/// it.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; [`ErrorCode::Network`] if there is no loopback to measure on.
+/// [`ErrorCode::InvalidConfig`] if the parameters are invalid; [`ErrorCode::Network`] if there is
+/// no loopback interface.
 pub fn run(params: &ExchangeParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     match params.records {
@@ -48,9 +51,9 @@ fn run_with<T: BenchRecord>(
     params: &ExchangeParams,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
-    forget_peak();
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(THREADS, params.duration)?;
+    reset_peak();
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(THREADS, params.duration)?;
     let clock = Clock::system();
     let mut first = TcpTransport::new(TcpConfig::default())?;
     let mut second = TcpTransport::new(TcpConfig::default())?;
@@ -92,16 +95,16 @@ fn spawn<R: Send + 'static>(
         })
 }
 
-/// What was seen between the warm-up and the end.
+/// The measurements between the warm-up and the end.
 #[derive(Debug)]
-struct Seen {
+struct Sample {
     records: u64,
-    /// Without what making the records took.
+    /// Excludes the CPU time for making the records.
     spent: Spent,
     making: Duration,
 }
 
-fn measure(params: &ExchangeParams, shared: &Shared, progress: &mut dyn FnMut(&str)) -> Seen {
+fn measure(params: &ExchangeParams, shared: &Shared, progress: &mut dyn FnMut(&str)) -> Sample {
     let look = || {
         (
             shared.received.load(Ordering::Relaxed),
@@ -111,11 +114,11 @@ fn measure(params: &ExchangeParams, shared: &Shared, progress: &mut dyn FnMut(&s
     progress("warming up");
     thread::sleep(LEAD + params.warmup);
     progress("measuring");
-    let (meanwhile, before) = (Meanwhile::begin(), look());
+    let (meanwhile, before) = (Stopwatch::begin(), look());
     thread::sleep(params.duration);
     let (spent, after) = (meanwhile.spent(), look());
     let making = Duration::from_nanos(after.1 - before.1);
-    Seen {
+    Sample {
         records: after.0 - before.0,
         spent: Spent {
             cpu: spent.cpu.saturating_sub(making),
@@ -127,11 +130,11 @@ fn measure(params: &ExchangeParams, shared: &Shared, progress: &mut dyn FnMut(&s
 
 fn report(
     params: &ExchangeParams,
-    seen: &Seen,
+    seen: &Sample,
     late: &Histogram<u64>,
     noise: noise::Noise,
 ) -> Report {
-    // A sender that looks at the clock all the time uses a whole core, whatever a record costs.
+    // A paced sender polls the clock and uses a whole core.
     let told = if params.max {
         seen.spent
     } else {
@@ -169,7 +172,7 @@ mod tests {
             assert!(report.figure("events").as_u64() > Some(0), "{report:?}");
             assert_eq!(report.figure("p50_ms").is_number(), !max);
             assert_eq!(report.figure("events_per_cpu_s").is_number(), max);
-            // Of a paced run, each that was due in the measured time.
+            // A paced run measures each record that was due in the measured time.
             let latencies = if max { 0 } else { 3_000 };
             assert_eq!(report.figure("latencies"), &json!(latencies));
         }

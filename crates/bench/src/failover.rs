@@ -1,4 +1,5 @@
-//! How long results are missed when a worker of a job with much state is killed, and whether any is lost or comes twice.
+//! Time without results after a worker of a job with a large state is killed, and results lost or
+//! duplicated by it.
 
 mod params;
 mod run;

@@ -1,7 +1,7 @@
-//! What it costs a worker to pass frames on, undecoded, from TCP to TCP on loopback.
+//! Cost of forwarding frames, undecoded, from TCP to TCP on loopback.
 //!
-//! Three threads: a load generator, the forwarder, a sink. The forwarder's cpu time is measured apart; its kernel part includes, as
-//! always on loopback, what delivering to the sink's socket costs.
+//! Three threads: a load generator, the forwarder and a sink. The forwarder's CPU time is measured
+//! separately. Its kernel part includes the delivery to the sink's socket, as always on loopback.
 
 mod ablation;
 mod naive;
@@ -17,22 +17,22 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_network::exchange::{
-    Connection, Forwarder, Frame, Header, InstanceNumber, Kind, MOST_PAYLOAD_BYTES, Parcel,
-    Payload, Route, RouteKey, StreamId, TcpConfig, TcpTransport, Transport,
+    Connection, Forwarder, Frame, Header, InstanceNumber, Kind, MAX_PAYLOAD_BYTES, Payload, Route,
+    RouteKey, SendBuffer, StreamId, TcpConfig, TcpTransport, Transport,
 };
 use serde_json::json;
 
 use crate::noise::{self, Noise};
 use crate::report::{Report, machine, seconds};
 use crate::sockets::connect;
-use crate::usage::{Meanwhile, Spent, forget_peak, thread_cpu_time};
+use crate::usage::{Spent, Stopwatch, reset_peak, thread_cpu_time};
 
 use naive::{Load, Naive};
 
-/// How many threads are at work: the generator, the forwarder, and the sink.
+/// The number of working threads: the generator, the forwarder and the sink.
 const THREADS: u32 = 3;
 
-/// What the forwarder has done, for the thread that measures.
+/// The progress of the forwarder, shared with the measuring thread.
 #[derive(Debug, Default)]
 struct Done {
     frames: AtomicU64,
@@ -45,17 +45,18 @@ const STREAM: StreamId = StreamId::new(1, 1);
 const THERE: InstanceNumber = InstanceNumber(4);
 const BEHIND: InstanceNumber = InstanceNumber(0);
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; [`ErrorCode::Network`] if there is no loopback to measure on.
+/// [`ErrorCode::InvalidConfig`] if the parameters are invalid; [`ErrorCode::Network`] if there is
+/// no loopback interface.
 pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
-    forget_peak();
+    reset_peak();
     let load = Load::of(params.bytes)?;
     let tuples = load.tuples as u64;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(THREADS, params.duration)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(THREADS, params.duration)?;
     let mut generator = TcpTransport::new(tcp(params))?;
     let mut forwarder = TcpTransport::new(tcp(params))?;
     let mut sink = TcpTransport::new(tcp(params))?;
@@ -102,7 +103,7 @@ fn spawn(
         .spawn(move || {
             let outcome = body(&done);
             let was_over = done.over.swap(true, Ordering::SeqCst);
-            // When the time is over the first thread to leave ends the connections of the others.
+            // At the end, the first thread to finish closes the connections of the others.
             if was_over { Ok(()) } else { outcome }
         })
         .map_err(|error| {
@@ -116,8 +117,8 @@ fn is_over(done: &Done) -> bool {
     done.over.load(Ordering::Relaxed)
 }
 
-/// How long a thread with nothing to do waits before it looks whether the time is over.
-const LOOK: Duration = Duration::from_millis(20);
+/// The longest wait of an idle thread before it checks whether the run is over.
+const IDLE_WAIT: Duration = Duration::from_millis(20);
 
 fn generate(
     mut transport: TcpTransport,
@@ -134,12 +135,12 @@ fn generate(
                 header,
                 payload: payload.clone(),
             };
-            if connection.send(Parcel::Frame(frame)).is_err() {
+            if connection.send(SendBuffer::Frame(frame)).is_err() {
                 break;
             }
         }
         let moved = connection.flush()?;
-        transport.wait(if moved > 0 { Duration::ZERO } else { LOOK })?;
+        transport.wait(if moved > 0 { Duration::ZERO } else { IDLE_WAIT })?;
     }
     Ok(())
 }
@@ -149,7 +150,7 @@ fn drain(
     mut connection: Box<dyn Connection>,
     done: &Done,
 ) -> Result<()> {
-    connection.allow(MOST_PAYLOAD_BYTES);
+    connection.allow(MAX_PAYLOAD_BYTES);
     let mut received = 0u64;
     while !is_over(done) {
         let before = received;
@@ -159,13 +160,13 @@ fn drain(
         transport.wait(if received > before {
             Duration::ZERO
         } else {
-            LOOK
+            IDLE_WAIT
         })?;
     }
     Ok(())
 }
 
-/// The thread that is measured.
+/// Runs the measured thread.
 fn forward(
     mut transport: TcpTransport,
     mut from: Box<dyn Connection>,
@@ -173,7 +174,7 @@ fn forward(
     mut naive: Naive,
     done: &Done,
 ) -> Result<()> {
-    from.allow(MOST_PAYLOAD_BYTES);
+    from.allow(MAX_PAYLOAD_BYTES);
     let mut forwarder = Forwarder::new(1, 512 << 10);
     let key = RouteKey {
         stream: STREAM,
@@ -211,23 +212,23 @@ fn forward(
                 break;
             }
         }
-        transport.wait(if moved > 0 { Duration::ZERO } else { LOOK })?;
+        transport.wait(if moved > 0 { Duration::ZERO } else { IDLE_WAIT })?;
     }
     Ok(())
 }
 
-/// What was seen between the warm-up and the end.
+/// The measurements between the warm-up and the end.
 #[derive(Debug)]
-struct Seen {
+struct Sample {
     frames: u64,
     bytes: u64,
-    /// The time that passed, and what the forwarder alone worked in it.
+    /// The elapsed time, and the CPU time of the forwarder alone.
     spent: Spent,
-    /// What the generator and the sink worked.
+    /// The CPU time of the generator and the sink.
     others: Duration,
 }
 
-fn measure(params: &ForwardParams, done: &Done, progress: &mut dyn FnMut(&str)) -> Seen {
+fn measure(params: &ForwardParams, done: &Done, progress: &mut dyn FnMut(&str)) -> Sample {
     let look = || {
         (
             done.frames.load(Ordering::Relaxed),
@@ -238,11 +239,11 @@ fn measure(params: &ForwardParams, done: &Done, progress: &mut dyn FnMut(&str)) 
     progress("warming up");
     thread::sleep(params.warmup);
     progress("measuring");
-    let (meanwhile, before) = (Meanwhile::begin(), look());
+    let (meanwhile, before) = (Stopwatch::begin(), look());
     thread::sleep(params.duration);
     let (all, after) = (meanwhile.spent(), look());
     let cpu = Duration::from_nanos(after.2 - before.2);
-    Seen {
+    Sample {
         frames: after.0 - before.0,
         bytes: after.1 - before.1,
         spent: Spent { cpu, ..all },
@@ -250,7 +251,7 @@ fn measure(params: &ForwardParams, done: &Done, progress: &mut dyn FnMut(&str)) 
     }
 }
 
-fn report(params: &ForwardParams, tuples: u64, seen: &Seen, noise: Noise) -> Report {
+fn report(params: &ForwardParams, tuples: u64, seen: &Sample, noise: Noise) -> Report {
     let per_second = |amount: u64| (amount as f64 / seen.spent.wall.as_secs_f64()).round();
     let per_cpu = |amount: u64| seen.spent.per_cpu_second(amount).map(f64::round);
     let mut figures = vec![

@@ -1,8 +1,9 @@
-//! What it costs to read and write a map of a grid, and to pass values through a queue.
+//! Cost of reading and writing a map of a grid, and of passing values through a queue.
 //!
-//! All members are in this process, and speak to each other over TCP on this machine; the one that is measured with reads what it is the primary of, what others
-//! are, and through a near-cache, and writes with as many synchronous backups as were asked for. Throughput of writes is that of many under way at a time,
-//! their latency that of one at a time. Cpu time is that of all members.
+//! All members are in this process and communicate over TCP on this machine. The measured member
+//! reads local keys, keys of other members, and keys through a near-cache. It writes with the
+//! requested number of synchronous backups. Write throughput is measured with many writes in
+//! flight, write latency with one at a time. CPU time is that of all members.
 
 mod params;
 
@@ -18,28 +19,28 @@ use serde_json::json;
 use crate::nanoseconds;
 use crate::noise;
 use crate::report::{Field, Report, machine, rounded};
-use crate::usage::{Meanwhile, Spent, forget_peak};
+use crate::usage::{Spent, Stopwatch, reset_peak};
 
-/// How long members may take to find each other, and copies to be filled.
+/// Timeout for the members to form a grid and to fill the backups.
 const SETTLES: Duration = Duration::from_secs(60);
 
-/// How many entries are put by one call, where many are under way.
+/// Entries of one call where many writes are in flight.
 const TOGETHER: usize = 16_384;
 
-/// How many operations are done between two looks at whether the time is over.
+/// Operations between two checks of the clock.
 const STRIDE: usize = 64;
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; [`ErrorCode::Network`] and
-/// [`ErrorCode::StateUnavailable`] if no grid comes about.
+/// [`ErrorCode::InvalidConfig`] if the parameters are invalid; [`ErrorCode::Network`] and
+/// [`ErrorCode::StateUnavailable`] if the members cannot form a grid.
 pub fn run(params: &GridParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
-    forget_peak();
-    progress("listening to the machine's own noise");
-    // The caller's thread, and the one that drives its member.
-    let noise = noise::listen(2, params.duration)?;
+    reset_peak();
+    progress("measuring the machine's background noise");
+    // The caller's thread, and the thread that drives its member.
+    let noise = noise::measure_noise(2, params.duration)?;
     progress("starting the members, and filling the map");
     let grids = started(params)?;
     let bench = Bench::new(params, &grids[0])?;
@@ -76,7 +77,7 @@ fn started(params: &GridParams) -> Result<Vec<Grid>> {
         false => Err(Error::new(
             ErrorCode::StateUnavailable,
             format!(
-                "the members of a grid did not settle within {} s",
+                "the members did not form a grid within {} s",
                 SETTLES.as_secs()
             ),
         )
@@ -84,20 +85,20 @@ fn started(params: &GridParams) -> Result<Vec<Grid>> {
     }
 }
 
-/// What is measured.
+/// The measured operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Reading what this member is the primary of.
+    /// Reads a key of which this member is the primary.
     Get,
-    /// Reading what another one is, which it has to be asked for.
+    /// Reads a key of which another member is the primary, over the network.
     FarGet,
-    /// Reading that through a near-cache.
+    /// Reads such a key through a near-cache.
     NearGet,
-    /// Writing, one at a time.
+    /// Writes one entry at a time.
     Put,
-    /// Writing, many at a time.
+    /// Writes many entries at a time.
     PutAll,
-    /// Offering a value to a queue and taking it out again.
+    /// Offers a value to a queue and takes it out again.
     Queue,
 }
 
@@ -113,16 +114,16 @@ impl Kind {
 
     fn what(self) -> &'static str {
         match self {
-            Kind::Get => "reading what is here",
-            Kind::FarGet => "reading what other members keep",
-            Kind::NearGet => "reading that through a near-cache",
+            Kind::Get => "reading local keys",
+            Kind::FarGet => "reading keys of other members",
+            Kind::NearGet => "reading keys of other members through a near-cache",
             Kind::Put => "writing, one at a time",
             Kind::PutAll => "writing, many at a time",
             Kind::Queue => "passing values through a queue",
         }
     }
 
-    fn figures(self, seen: &Seen) -> Vec<Field> {
+    fn figures(self, seen: &Sample) -> Vec<Field> {
         let names = match self {
             Kind::Get => ["gets", "gets_per_cpu_s", "get_p50_us", "get_p99_us"],
             Kind::FarGet => [
@@ -151,7 +152,7 @@ impl Kind {
             let nanos = seen.nanos.value_at_quantile(q) as f64;
             (!seen.nanos.is_empty()).then(|| rounded(nanos / 1e3, 1e2))
         };
-        // There is nobody else to keep what a single member would ask for.
+        // With a single member there are no remote keys.
         let is_seen = seen.count > 0;
         let fields = [
             (names[0], json!(is_seen.then_some(seen.count))),
@@ -164,20 +165,20 @@ impl Kind {
     }
 }
 
-/// What was seen of one kind of operation.
+/// The measurements of one kind of operation.
 #[derive(Debug)]
-struct Seen {
+struct Sample {
     count: u64,
     spent: Spent,
     nanos: Histogram<u64>,
 }
 
-/// The map, and which of its keys are where.
+/// The map under test, and its keys by location.
 struct Bench<'a> {
     params: &'a GridParams,
     map: GridMap<u64, String>,
     queue: GridQueue<String>,
-    /// Keys that this member is the primary of, in no order.
+    /// Keys of which this member is the primary, in no particular order.
     here: Vec<u64>,
     there: Vec<u64>,
     value: String,
@@ -207,7 +208,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn measure(&self, kind: Kind) -> Result<Seen> {
+    fn measure(&self, kind: Kind) -> Result<Sample> {
         let map = match kind {
             Kind::NearGet => self.near()?,
             _ => self.map.clone(),
@@ -215,28 +216,29 @@ impl<'a> Bench<'a> {
         let mut nanos = nanoseconds()?;
         self.work(kind, &map, self.params.warmup, &mut nanos)?;
         nanos.reset();
-        let meanwhile = Meanwhile::begin();
+        let meanwhile = Stopwatch::begin();
         let count = self.work(kind, &map, self.params.duration, &mut nanos)?;
-        Ok(Seen {
+        Ok(Sample {
             count,
             spent: meanwhile.spent(),
             nanos,
         })
     }
 
-    /// The map with a near-cache that has what others keep. It is there only while it is read: who writes has to tell it.
+    /// Returns the map with a near-cache filled with the remote keys. It exists only during reads:
+    /// writes would have to invalidate it.
     fn near(&self) -> Result<GridMap<u64, String>> {
         let bytes = (self.params.bytes + 256) * self.params.keys as usize * 2;
         let cache = NearCache::new().bytes(bytes.max(1 << 20));
         let near = self.map.clone().near_cache(cache)?;
-        // What is read once is near.
+        // A read puts the entry into the near-cache.
         for key in &self.there {
             near.get(key)?;
         }
         Ok(near)
     }
 
-    /// Does it for so long; how often.
+    /// Repeats the operation for `time`, and returns the number of operations.
     fn work(
         &self,
         kind: Kind,
@@ -275,7 +277,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Works through the keys again and again for so long, and times each; how many it were.
+/// Applies `act` to the keys in a cycle for `time`, and records the duration of each call. Returns
+/// the number of calls.
 fn timed(
     keys: &[u64],
     time: Duration,
@@ -297,7 +300,7 @@ fn timed(
     Ok(count)
 }
 
-/// Keys from zero, in an order that has none: each odd multiple is met once.
+/// Returns the keys from zero to `count` in a scattered order, sorted by a multiplicative hash.
 fn scattered(count: u64) -> Vec<u64> {
     let mut keys: Vec<u64> = (0..count).collect();
     keys.sort_by_cached_key(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_member_has_nobody_to_ask() {
+    fn a_single_member_has_no_remote_keys() {
         let params = GridParams {
             members: 1,
             backups: 0,

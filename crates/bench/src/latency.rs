@@ -1,9 +1,11 @@
-//! Where the time of a record goes on its way: at the source, in queues, between containers, and in the steps themselves.
+//! Latency of a record, split into time at the source, in queues, between containers, and in the
+//! steps.
 //!
-//! Tuples go at a modest rate from a spout through a chain of steps, of which two that follow each other are in different containers if there
-//! are several. Each tuple carries when it was due and when the step before let go of it, so that what lies between two steps and what a
-//! step takes add up to what it takes from end to end. What of the time between two steps is the network's is seen by a transport that
-//! notes when frames are given to it and when they come out of it ("TurboStream", section II-B, has such a split).
+//! A spout emits tuples at a modest rate into a chain of steps. If there are several containers,
+//! consecutive steps run in different ones. Each tuple carries the time it was due and the time it
+//! left the step before. So the times between steps and within steps add up to the end-to-end
+//! latency. The network's part of the time between two steps is measured by a transport that notes
+//! when frames enter and leave it. "TurboStream", section II-B, has such a split.
 
 mod chain;
 mod flows;
@@ -16,19 +18,20 @@ use ardea_config::duration::format_duration;
 use ardea_core::Result;
 use serde_json::json;
 
-use crate::cluster::{Load, Sample, Spread, merged};
+use crate::cluster::{DistributedRun, Load, Sample, merged};
 use crate::noise::{self, Noise};
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
 use crate::usage::Spent;
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what keeps a cluster from running.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are
+/// invalid; errors of the cluster.
 pub fn run(params: &LatencyParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(params.containers * params.threads, params.duration)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(params.containers * params.threads, params.duration)?;
     progress("starting a cluster");
     let settings = [
         format!("job.containers={}", params.containers),
@@ -36,7 +39,7 @@ pub fn run(params: &LatencyParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
         format!("spin={}", format_duration(params.spin)),
     ];
     let load = ChainLoad::of(params);
-    let spread = Spread::start("latency", (1, params.containers), &settings, |socket| {
+    let spread = DistributedRun::start("latency", (1, params.containers), &settings, |socket| {
         Load::chain(socket, load)
     })?;
     spread.warm_up(params.warmup, params.duration, progress);
@@ -62,17 +65,17 @@ fn report(params: &LatencyParams, last: &[Sample], spent: Spent, noise: Noise) -
     })
 }
 
-/// The means of all parts, in nanoseconds a tuple.
+/// The mean latency of each part, in nanoseconds a tuple.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Split {
     tuples: u64,
     /// From end to end.
     mean: f64,
     source: f64,
-    /// Before each step.
+    /// The time in queues before each step.
     queue: Vec<f64>,
     transport: Vec<f64>,
-    /// In each step.
+    /// The time within each step.
     service: Vec<f64>,
 }
 
@@ -89,7 +92,8 @@ impl Split {
         };
         for step in 0..params.steps {
             let between = mean(&format!("between_{step}_ns"));
-            // The clocks of two threads are read one after the other: no part is more than the whole.
+            // The clocks of two threads are read one after the other, so a part is limited to the
+            // whole.
             let transport = flows::transit(samples, step, params.duration).min(between);
             split.transport.push(transport);
             split.queue.push(between - transport);
@@ -144,7 +148,8 @@ mod tests {
                 .collect::<BTreeMap<_, _>>(),
             ..Sample::default()
         };
-        // Ten tuples of ten bytes: what is on the way is 50 bytes for 1,000 ns, so that each of 100 was for 500 ns.
+        // Ten tuples of ten bytes: 50 bytes are in flight for 1,000 ns, so that each of 100 bytes
+        // was in flight for 500 ns.
         let one = told(&[
             ("source_ns", 1_000),
             ("between_1_ns", 6_000),

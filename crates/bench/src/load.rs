@@ -1,4 +1,4 @@
-//! The generator: events at their due times, or as fast as they are taken.
+//! The load generator: events at their due times, or as fast as the receivers accept them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,34 +6,35 @@ use std::time::Duration;
 
 use ardea_core::instance_state::{put, value};
 use ardea_core::{
-    Clock, Cut, CutDraft, CutWriter, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, Timestamp, Watermark,
+    Clock, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
+    SmallSnapshot, SnapshotRequest, SnapshotWriter, Timestamp, Watermark,
 };
 use ardea_nexmark::{EventClock, Schedule};
 
 use crate::rows::EventRows;
 
-/// How often the generator looks whether events are due: rarely enough to leave the core to others in between.
+/// Poll interval of the generator; long enough to leave the core to other tasklets.
 const QUANTUM: Duration = Duration::from_micros(50);
 
 /// The name of the state: the number of the next event.
 const STATE: &str = "next";
 
-/// What all generators of a run share with the one who measures.
+/// State shared by all generators of a run and the measuring thread.
 #[derive(Debug, Default)]
 pub(crate) struct LoadShared {
-    /// Events emitted.
+    /// The number of events emitted.
     pub(crate) emitted: AtomicU64,
-    /// Set when the time is over; the generators then end.
+    /// True when the time is over; the generators then end.
     pub(crate) over: AtomicBool,
 }
 
-/// When events are emitted.
+/// The pace at which events are emitted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Pace {
-    /// As fast as they are taken; event time follows the schedule.
+pub(crate) enum LoadRate {
+    /// As fast as the receivers accept; event time follows the schedule.
     Max,
-    /// Event `i` at `start` + `i` / rate, on the wall clock, or as soon after as can be; `count` events.
+    /// Event `i` at `start` + `i` / rate on the wall clock, or as soon as possible after it;
+    /// `count` events.
     AtRate {
         start: Timestamp,
         rate: u64,
@@ -46,19 +47,19 @@ pub(crate) struct LoadP<R> {
     events: R,
     schedule: Schedule,
     walk: EventClock,
-    pace: Pace,
+    pace: LoadRate,
     /// Event time between watermarks, in microseconds.
     stride_us: i64,
     marked_stride: i64,
     clock: Clock,
     shared: Arc<LoadShared>,
-    draft: CutDraft,
+    draft: SmallSnapshot,
 }
 
 impl<R: EventRows> LoadP<R> {
     pub(crate) fn new(
         events: R,
-        pace: Pace,
+        pace: LoadRate,
         schedule: Schedule,
         stride: Duration,
         shared: Arc<LoadShared>,
@@ -72,22 +73,21 @@ impl<R: EventRows> LoadP<R> {
             marked_stride: i64::MIN,
             clock: Clock::system(),
             shared,
-            draft: CutDraft::default(),
+            draft: SmallSnapshot::default(),
         }
     }
 
-    /// By the clock of whoever it works for.
+    /// Sets the clock to use until `init`.
     pub(crate) fn by(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The number of the next event.
     pub(crate) fn next_index(&self) -> u64 {
         self.walk.next_index()
     }
 
-    /// The next event is this one.
+    /// Sets the number of the next event.
     pub(crate) fn go_on_from(&mut self, index: u64) {
         self.walk = EventClock::new(self.schedule, index);
     }
@@ -101,11 +101,11 @@ impl<R: EventRows> LoadP<R> {
                 let (run, date_time) = walk.run(left);
                 left -= run.end - run.start;
                 match pace {
-                    Pace::Max => {
+                    LoadRate::Max => {
                         let time = Timestamp::from_millis(date_time);
                         events.fill(run, date_time, |_| time, rows, times);
                     }
-                    Pace::AtRate { start, rate, .. } => {
+                    LoadRate::AtRate { start, rate, .. } => {
                         let time = |index| due(start, rate, index);
                         events.fill(run, date_time, time, rows, times);
                     }
@@ -119,11 +119,11 @@ impl<R: EventRows> LoadP<R> {
         Ok(())
     }
 
-    /// Nothing older than the next event follows: says so when a multiple of the stride has been crossed.
+    /// Emits a watermark at the next event's time if a multiple of the stride has been crossed.
     fn mark(&mut self, outbox: &mut Outbox) {
         let next = match self.pace {
-            Pace::Max => Timestamp::from_millis(self.walk.next_ms()),
-            Pace::AtRate { start, rate, .. } => due(start, rate, self.walk.next_index()),
+            LoadRate::Max => Timestamp::from_millis(self.walk.next_ms()),
+            LoadRate::AtRate { start, rate, .. } => due(start, rate, self.walk.next_index()),
         };
         let stride = next.as_micros().div_euclid(self.stride_us);
         if stride > self.marked_stride {
@@ -169,7 +169,7 @@ impl<R: EventRows> LoadP<R> {
     }
 }
 
-/// When event `index` is due.
+/// Returns the time at which event `index` is due.
 #[inline]
 pub(crate) fn due(start: Timestamp, rate: u64, index: u64) -> Timestamp {
     Timestamp::from_micros(start.as_micros() + (index as u128 * 1_000_000 / rate as u128) as i64)
@@ -183,7 +183,7 @@ impl<R: EventRows> Processor for LoadP<R> {
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         match self.pace {
-            Pace::Max => {
+            LoadRate::Max => {
                 if self.shared.over.load(Ordering::Relaxed) {
                     return Ok(Progress::DONE);
                 }
@@ -191,18 +191,18 @@ impl<R: EventRows> Processor for LoadP<R> {
                 self.emit(room, outbox)?;
                 Ok(Progress::MADE)
             }
-            Pace::AtRate { start, rate, count } => {
+            LoadRate::AtRate { start, rate, count } => {
                 self.complete_at_rate(start, rate, count, outbox)
             }
         }
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         let next = self.next_index();
         put(self.draft.begin(), STATE, (0, &[]), &next)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         self.draft.write(writer)
     }
 

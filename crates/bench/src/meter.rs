@@ -1,4 +1,4 @@
-//! The sink: counts results, sums their digests, and measures how late they are.
+//! The sink of a benchmark: counts results, sums their digests, and measures their latency.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,21 +8,21 @@ use hdrhistogram::Histogram;
 
 use crate::nanoseconds;
 
-/// What has been measured, over all sinks of a run.
+/// The measurements of all sinks of a run.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub(crate) results: u64,
     pub(crate) checksum: u64,
-    /// Nanoseconds from the moment a result was due until it reached the sink.
+    /// Nanoseconds from the time a result was due until it reached the sink.
     pub(crate) latency: Histogram<u64>,
 }
 
-/// Shared by the sinks of a run; each adds its part when it closes.
+/// A handle to the totals; each sink adds its own part when it closes.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter(Arc<Mutex<Totals>>);
 
 impl Meter {
-    /// Latencies are kept with three significant digits.
+    /// Returns empty totals. Latencies have three significant digits.
     pub(crate) fn new() -> Result<Self> {
         Ok(Meter(Arc::new(Mutex::new(Totals {
             results: 0,
@@ -36,18 +36,19 @@ impl Meter {
     }
 }
 
-/// Which results are measured, and from when their clocks run.
+/// The results to measure, and the start of their latency.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timing {
-    /// None: only counted.
+    /// No latencies: results are only counted.
     Off,
-    /// Each, from the time of its event, if that lies within the span.
+    /// Each result, from the time of its event, if that lies within the span.
     Records { from: Timestamp, until: Timestamp },
-    /// The first of each window, from the window's end, if that lies within the span.
+    /// The first result of each window, from the window's end, if that lies within the span.
     Windows { from: Timestamp, until: Timestamp },
 }
 
-/// The sink of a benchmark: `digest` makes a number of a result, and tells how many results it stands for.
+/// The sink of a benchmark. `digest` returns a result's digest, and the number of results it
+/// represents.
 pub(crate) struct MeterP<T, D> {
     digest: D,
     timing: Timing,
@@ -136,7 +137,7 @@ where
         let mut totals = self.meter.totals();
         totals.results += self.results;
         totals.checksum = totals.checksum.wrapping_add(self.checksum);
-        // The instance's own has been made with the bounds and the precision of this one, so adding can't fail.
+        // Both histograms have the same bounds and precision, so adding can't fail.
         let _ = totals.latency.add(&self.latency);
         self.latency.reset();
         (self.results, self.checksum) = (0, 0);

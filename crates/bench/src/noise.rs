@@ -1,4 +1,4 @@
-//! What the machine itself does to a thread that only looks at the clock.
+//! The machine's noise: pauses of a thread that only reads the clock.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,27 +9,27 @@ use hdrhistogram::Histogram;
 
 use crate::nanoseconds;
 
-/// The pauses that a thread saw which did nothing else.
+/// The pauses seen by a thread that only reads the clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
-    /// The pause that one look in ten thousand exceeds, in milliseconds.
+    /// The pause that one reading in ten thousand exceeds, in milliseconds.
     pub(crate) p9999_ms: f64,
     /// The longest pause, in milliseconds.
     pub(crate) max_ms: f64,
 }
 
-/// How long the machine is listened to before a bench, at most.
+/// The longest time for which noise is measured before a bench.
 pub(crate) const LONG_ENOUGH: Duration = Duration::from_secs(2);
 
-/// Looks at the clock on the cores that the first `threads` threads of a node have, for as long as will be measured, two seconds at
-/// most: a short look at a system is set beside a short one at the machine.
+/// Measures noise on the cores of the first `threads` threads of a node. It takes as long as the
+/// measured time, two seconds at most.
 ///
-/// A tail latency below this noise can't be seen on this machine, whatever the system under test does.
+/// Tail latencies below this noise can't be measured on this machine.
 ///
 /// # Errors
-/// [`ErrorCode::LimitReached`] if the system refuses a thread; [`ErrorCode::Internal`] if one failed: what was not listened to is
-/// not called quiet.
-pub(crate) fn listen(threads: u32, measured: Duration) -> Result<Noise> {
+/// [`ErrorCode::LimitReached`] if a thread cannot be started; [`ErrorCode::Internal`] if one
+/// failed.
+pub(crate) fn measure_noise(threads: u32, measured: Duration) -> Result<Noise> {
     let listened = measured.min(LONG_ENOUGH);
     let cores = allowed_cores();
     let listeners = cores
@@ -40,15 +40,15 @@ pub(crate) fn listen(threads: u32, measured: Duration) -> Result<Noise> {
             let mut gaps = nanoseconds()?;
             thread::Builder::new()
                 .spawn(move || {
-                    // Where pinning is forbidden the noise of any core will do.
+                    // Without permission to pin threads, the noise of any core is used.
                     let _ = pin_to(core);
-                    listen_for(listened, &mut gaps);
+                    record_gaps(listened, &mut gaps);
                     gaps
                 })
                 .map_err(|error| {
                     Error::new(
                         ErrorCode::LimitReached,
-                        "cannot listen to the machine's own noise",
+                        "cannot measure the machine's background noise",
                     )
                     .because(error)
                     .hint("raise the limit of threads (ulimit -u)")
@@ -58,10 +58,10 @@ pub(crate) fn listen(threads: u32, measured: Duration) -> Result<Noise> {
     let mut all = nanoseconds()?;
     for listener in listeners {
         let gaps = listener.join().map_err(|_| {
-            let what = "a thread that listened to the machine's own noise failed";
+            let what = "a thread that measured the machine's background noise failed";
             Error::new(ErrorCode::Internal, what)
         })?;
-        // All have the same bounds and precision, so adding can't fail.
+        // All histograms have the same bounds and precision, so adding can't fail.
         let _ = all.add(gaps);
     }
     Ok(Noise {
@@ -70,8 +70,8 @@ pub(crate) fn listen(threads: u32, measured: Duration) -> Result<Noise> {
     })
 }
 
-/// Records how long each look at the clock came after the one before.
-fn listen_for(duration: Duration, gaps: &mut Histogram<u64>) {
+/// Records the time between consecutive readings of the clock.
+fn record_gaps(duration: Duration, gaps: &mut Histogram<u64>) {
     let start = Instant::now();
     let mut last = start;
     while last - start < duration {

@@ -1,4 +1,4 @@
-//! How long a worker that is killed is missed, by a job that loses nothing.
+//! Time to recover from a killed worker, for a job with at-least-once delivery.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,27 +9,27 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::bounds::{check_rate, check_times, refused};
-use crate::cluster::{Gathering, Ground, Load, Sample};
+use crate::cluster::{Load, Sample, TestCluster, WorkerConnections};
 use crate::noise;
-use crate::pulse::PulseLoad;
+use crate::replayed_numbers::PulseLoad;
 use crate::report::{Field, Report, machine_of, rounded, seconds};
 use crate::submit::{noted_ms, wall_ms};
-use crate::usage::{Meanwhile, monotonic_nanos};
+use crate::usage::{Stopwatch, monotonic_nanos};
 
-/// How long a job may take to run, and to run again.
+/// Timeout for the job to run, and to run again.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// How often it is asked whether it does.
-const LOOK: Duration = Duration::from_millis(1);
+/// Poll interval of the wait for the job to run.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What `ardea bench recovery` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench recovery`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct RecoveryParams {
-    /// How many containers the job has.
+    /// The number of containers of the job.
     pub containers: u32,
     /// Records a second.
     pub rate: u64,
-    /// How long the job runs before a worker is killed.
+    /// The time that the job runs before a worker is killed.
     pub warmup: Duration,
 }
 
@@ -43,23 +43,26 @@ impl Default for RecoveryParams {
     }
 }
 
-/// Kills the worker of a job's last container with SIGKILL, and waits until the job is whole again. `progress` is told what is going on.
+/// Kills the worker of a job's last container with SIGKILL, and waits until all containers of the
+/// job run again. `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; what keeps the cluster or the job from running.
+/// [`ErrorCode::InvalidConfig`] if the parameters are invalid; errors of the cluster or the job.
 pub fn run(params: &RecoveryParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     if params.containers < 2 {
-        return Err(refused("of one container none is left when it is killed")
-            .hint("give --containers at least 2"));
+        return Err(
+            refused("one container is not enough: a worker must survive the kill")
+                .hint("give --containers at least 2"),
+        );
     }
     check_rate(params.rate, "records")?;
     check_times(&[("--warmup", params.warmup)])?;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(1, noise::LONG_ENOUGH)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(1, noise::LONG_ENOUGH)?;
     progress("starting a cluster");
     let containers = format!("job.containers={}", params.containers);
-    let ground = Ground::new(1, &[containers, "threads=1".into()])?;
-    let gathering = Gathering::in_folder(ground.folder())?;
+    let ground = TestCluster::new(1, &[containers, "threads=1".into()])?;
+    let gathering = WorkerConnections::in_folder(ground.folder())?;
     let pulse = PulseLoad {
         instances: params.containers,
         rate: params.rate,
@@ -73,10 +76,10 @@ pub fn run(params: &RecoveryParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     let killed = gathering.samples(false).pop();
     let killed = killed.ok_or_else(|| Error::new(ErrorCode::LimitReached, "no worker is left"))?;
     progress("killing a worker");
-    let meanwhile = Meanwhile::begin();
+    let meanwhile = Stopwatch::begin();
     let (at, at_ms) = (monotonic_nanos(), wall_ms());
     kill(killed.pid)?;
-    let samples = whole_again(&gathering, &killed, params.containers as usize)?;
+    let samples = wait_until_recovered(&gathering, &killed, params.containers as usize)?;
     let spent = meanwhile.spent();
     ground.wait_until_running(&submission.job, WITHIN)?;
     let described = ground.describe(&submission.job)?;
@@ -96,7 +99,8 @@ pub fn run(params: &RecoveryParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     })
 }
 
-/// What happened when after the signal, which was sent at that moment of the monotonic clock and at that time of day.
+/// Returns the times of the steps of recovery after the signal. The signal was sent at `at` of the
+/// monotonic clock and at `at_ms` of the time of day.
 fn moments(described: &JobDescription, samples: &[Sample], (at, at_ms): (u64, u64)) -> Vec<Field> {
     let since = |nanos: u64| rounded(nanos.saturating_sub(at) as f64 / 1e6, 1e3);
     let noted = |text: &str| json!(noted_ms(described, text, at_ms));
@@ -120,14 +124,19 @@ fn kill(pid: u32) -> Result<()> {
     let gone = || {
         Error::new(
             ErrorCode::LimitReached,
-            "the worker to kill is gone already",
+            "the worker to kill has already ended",
         )
     };
     kill_process(pid.ok_or_else(gone)?, Signal::KILL).map_err(|error| gone().because(error))
 }
 
-/// Waits until the container has a new life that has seen a record, and a record that had got lost was seen anywhere.
-fn whole_again(gathering: &Gathering, killed: &Sample, containers: usize) -> Result<Vec<Sample>> {
+/// Waits until the container's new worker has processed a record, and any worker has processed a
+/// replayed record.
+fn wait_until_recovered(
+    gathering: &WorkerConnections,
+    killed: &Sample,
+    containers: usize,
+) -> Result<Vec<Sample>> {
     let deadline = Instant::now() + WITHIN;
     loop {
         let samples = gathering.samples(false);
@@ -140,9 +149,9 @@ fn whole_again(gathering: &Gathering, killed: &Sample, containers: usize) -> Res
             return Ok(samples);
         }
         if Instant::now() >= deadline {
-            let what = format!("the job is not whole again after {} s", WITHIN.as_secs());
+            let what = format!("the job has not recovered after {} s", WITHIN.as_secs());
             return Err(Error::new(ErrorCode::LimitReached, what));
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }

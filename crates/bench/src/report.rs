@@ -1,4 +1,4 @@
-//! What a bench returns: what was asked for, and what was measured.
+//! The result of a bench: its parameters and its measurements.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::usage::{Spent, peak_resident_mb};
 /// A field of a report, under its fixed name.
 pub type Field = (&'static str, Value);
 
-/// The outcome of one run. Names are fixed, so that it can be laid beside a run of another system.
+/// The result of one run. Names are fixed, so that it can be compared with a run of another system.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Which bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// What was asked for, each parameter under its own name.
+    /// The parameters, each under its own name.
     pub parameters: Vec<Field>,
-    /// What was measured; `null` what could not be.
+    /// The measurements; `null` if one could not be made.
     pub figures: Vec<Field>,
 }
 
 impl Report {
-    /// What was asked for, and of whom: `system`, `version`, `bench` and the parameters.
+    /// Returns the fields that identify the run: `system`, `version`, `bench` and the parameters.
     pub fn head(&self) -> Map<String, Value> {
         let who = [
             ("system", json!("ardea")),
@@ -33,14 +33,14 @@ impl Report {
         named(who.iter().chain(&self.parameters))
     }
 
-    /// Everything, as one flat object.
+    /// Returns all fields as one flat object.
     pub fn to_json(&self) -> Value {
         let mut fields = self.head();
         fields.extend(named(&self.figures));
         Value::Object(fields)
     }
 
-    /// The figure of this name; `null` if there is none.
+    /// Returns the figure of this name; `null` if there is none.
     pub fn figure(&self, name: &str) -> &Value {
         self.figures
             .iter()
@@ -56,14 +56,15 @@ fn named<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Map<String, Value> 
         .collect()
 }
 
-/// The unit in which delays are told.
+/// The unit of reported latencies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
     Millis,
     Micros,
 }
 
-/// The quantiles of a histogram of nanoseconds, its longest, and how many there are; `null` if there are none.
+/// Returns the quantiles, the maximum and the number of latencies in a histogram of nanoseconds.
+/// Quantiles are `null` if it is empty.
 pub(crate) fn latency(nanos: &Histogram<u64>, unit: Unit) -> Vec<Field> {
     let told = |nanos: u64| match unit {
         Unit::Millis => rounded(nanos as f64 / 1e6, 1e4),
@@ -87,7 +88,7 @@ pub(crate) fn latency(nanos: &Histogram<u64>, unit: Unit) -> Vec<Field> {
         .collect()
 }
 
-/// What `events` cost: their number, their rate, and how many a cpu second was good for.
+/// Returns the number of `events`, their rate, and the number for each CPU second.
 pub(crate) fn throughput(events: u64, spent: Spent) -> Vec<Field> {
     let per_cpu = spent.per_cpu_second(events);
     vec![
@@ -101,14 +102,14 @@ pub(crate) fn throughput(events: u64, spent: Spent) -> Vec<Field> {
     ]
 }
 
-/// What was used of the machine, and how noisy it was. Memory is the most since the bench began until now, so this is called when
-/// its jobs have ended, and before anything runs that is only to be compared with.
+/// Returns the resources used and the machine's noise. Memory is the peak since the bench began. So
+/// call this when its jobs have ended, and before any baseline runs.
 pub(crate) fn machine(spent: Spent, noise: Noise) -> Vec<Field> {
     let rss_mb = peak_resident_mb().map(|mb| rounded(mb, 10.0));
     machine_of(spent, rss_mb, noise)
 }
 
-/// The same of other processes, with the memory that they had resident at most.
+/// Returns the same of other processes, with their peak resident memory.
 pub(crate) fn machine_of(spent: Spent, rss_mb: Option<f64>, noise: Noise) -> Vec<Field> {
     vec![
         ("cpu_seconds", json!(seconds(spent.cpu))),
@@ -118,12 +119,12 @@ pub(crate) fn machine_of(spent: Spent, rss_mb: Option<f64>, noise: Noise) -> Vec
     ]
 }
 
-/// Seconds, to the millisecond.
+/// Returns seconds, rounded to the millisecond.
 pub(crate) fn seconds(duration: Duration) -> f64 {
     rounded(duration.as_secs_f64(), 1e3)
 }
 
-/// To this many steps a unit.
+/// Rounds to `1 / steps`.
 pub(crate) fn rounded(value: f64, steps: f64) -> f64 {
     (value * steps).round() / steps
 }

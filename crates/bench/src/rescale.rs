@@ -1,4 +1,4 @@
-//! What is felt of it when a job that loses nothing is spread over other numbers of workers while records flow.
+//! Effect of changing the number of workers of an exactly-once job while records flow.
 
 mod load;
 
@@ -12,36 +12,38 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::bounds::{check_duration, check_rate, check_times, refused};
-use crate::cluster::{Gathering, Ground, Load, Order, Sample, left_in, merged};
+use crate::cluster::{
+    Load, Order, Sample, TestCluster, WorkerConnections, merged, read_final_reports,
+};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
-use crate::usage::{Meanwhile, Spent, monotonic_nanos};
+use crate::usage::{Spent, Stopwatch, monotonic_nanos};
 
 pub(crate) use load::{RescaleLoad, job};
 
-/// How long anything may take that is waited for.
+/// Timeout for each step of the bench.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// How long workers may take to say at the end what they have counted.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Timeout for the final reports of workers.
+const FINAL_REPORTS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What `ardea bench rescale` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench rescale`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct RescaleParams {
-    /// How many workers the job has at first, and in the end.
+    /// The number of workers at first and at the end.
     pub from: u32,
-    /// How many it has in between.
+    /// The number of workers in between.
     pub to: u32,
     /// Records a second.
     pub rate: u64,
-    /// How many keys are counted.
+    /// The number of keys that are counted.
     pub keys: u64,
-    /// How long the job runs before anything counts.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
-    /// How long it runs then; it is rescaled after a third of that, and back after two.
+    /// The measured time. The job is rescaled after a third of it, and back after two thirds.
     pub duration: Duration,
-    /// How often an epoch ends.
-    pub snapshot_interval: Duration,
+    /// The checkpoint interval.
+    pub checkpoint_interval: Duration,
 }
 
 impl Default for RescaleParams {
@@ -53,54 +55,55 @@ impl Default for RescaleParams {
             keys: 10_000,
             warmup: Duration::from_secs(3),
             duration: Duration::from_secs(15),
-            snapshot_interval: Duration::from_secs(1),
+            checkpoint_interval: Duration::from_secs(1),
         }
     }
 }
 
-/// What came of one run of the job.
+/// The results of one run of the job.
 struct Run {
     nanos: Histogram<u64>,
-    /// How many records were seen; unknown if a worker has not told at its end.
+    /// The number of records seen; `None` if a worker sent no final report.
     seen: Option<u64>,
     out_of_step: u64,
-    /// How long it took until the job was as it was to be, there and back.
+    /// The time until each rescale was complete.
     settled: Vec<Duration>,
-    /// By all processes of the job and its cluster.
+    /// The usage of all processes of the job and its cluster.
     spent: Spent,
-    /// The sum of what each of the workers had resident at most.
+    /// The sum of the peak resident memory of the workers.
     rss_mb: Option<f64>,
 }
 
-/// Runs the job twice: once it is rescaled and rescaled back, once it is left alone. `progress` is told what is going on.
+/// Runs the job twice: once it is rescaled and rescaled back, once it keeps its workers. `progress`
+/// receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what keeps the cluster or the job
-/// from running.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are
+/// invalid; errors of the cluster or the job.
 pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let (Some(from), Some(to)) = (NonZeroU32::new(params.from), NonZeroU32::new(params.to)) else {
         return Err(
-            refused("a job has one worker at least").hint("give --from and --to at least 1")
+            refused("a job needs at least one worker").hint("give --from and --to at least 1")
         );
     };
     if from == to {
-        return Err(refused("nothing changes").hint("give --from and --to two numbers"));
+        return Err(refused("nothing changes").hint("give different numbers to --from and --to"));
     }
     if params.keys == 0 {
-        return Err(refused("nothing is counted by no key").hint("give --keys at least 1"));
+        return Err(refused("the number of keys is zero").hint("give --keys at least 1"));
     }
     check_rate(params.rate, "records")?;
     check_duration(params.duration)?;
     check_times(&[
         ("--warmup", params.warmup),
         ("--duration", params.duration),
-        ("--snapshot-interval", params.snapshot_interval),
+        ("--checkpoint-interval", params.checkpoint_interval),
     ])?;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(1, params.duration)?;
-    progress("without: a job that is left alone");
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(1, params.duration)?;
+    progress("without: a job that is not rescaled");
     let without = once(params, &[], progress)?;
-    progress("with: the same, rescaled and back");
+    progress("with: the same job, rescaled and back");
     let with = once(params, &[to, from], progress)?;
     let mut figures = figures(params, &with, &without);
     figures.extend(machine_of(with.spent, with.rss_mb, noise));
@@ -114,26 +117,29 @@ pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
             ("keys", json!(params.keys)),
             ("warmup", json!(time(params.warmup))),
             ("duration", json!(time(params.duration))),
-            ("snapshot_interval", json!(time(params.snapshot_interval))),
+            (
+                "checkpoint_interval",
+                json!(time(params.checkpoint_interval)),
+            ),
         ],
         figures,
     })
 }
 
-/// How many records there are.
+/// Returns the number of records of a run.
 fn records(params: &RescaleParams) -> u64 {
     let wanted = (params.warmup + params.duration).as_secs_f64() * params.rate as f64;
     wanted.ceil() as u64
 }
 
-/// One run, in which the job is spread over these numbers of workers, one after the other.
+/// Runs the job once, rescaled to each number of workers in `steps` in turn.
 fn once(
     params: &RescaleParams,
     steps: &[NonZeroU32],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Run> {
     let folder = tempfile::tempdir().map_err(|error| {
-        let what = "cannot make a folder for snapshots";
+        let what = "cannot make a folder for checkpoints";
         ardea_core::Error::new(ardea_core::ErrorCode::WriteFailed, what).because(error)
     })?;
     let time = ardea_config::duration::format_duration;
@@ -141,11 +147,11 @@ fn once(
         format!("job.containers={}", params.from),
         "threads=1".into(),
         "guarantee=exactly-once".into(),
-        format!("snapshots.folder={}", folder.path().display()),
-        format!("snapshots.every={}", time(params.snapshot_interval)),
+        format!("checkpoints.folder={}", folder.path().display()),
+        format!("checkpoints.every={}", time(params.checkpoint_interval)),
     ];
-    let ground = Ground::new(1, &settings)?;
-    let gathering = Gathering::in_folder(ground.folder())?;
+    let ground = TestCluster::new(1, &settings)?;
+    let gathering = WorkerConnections::in_folder(ground.folder())?;
     let most = params.from.max(params.to);
     let load = RescaleLoad {
         sources: params.from,
@@ -156,7 +162,7 @@ fn once(
     };
     let load = Load::rescale(gathering.path().to_path_buf(), load);
     let submission = ground.submit("rescale", &load)?;
-    let meanwhile = Meanwhile::begin();
+    let meanwhile = Stopwatch::begin();
     ground.wait_until_running(&submission.job, WITHIN)?;
     gathering.wait_for(params.from as usize, WITHIN)?;
     let start = monotonic_nanos();
@@ -170,7 +176,7 @@ fn once(
     let mut settled = Vec::new();
     for workers in steps {
         thread::sleep(params.duration / 3);
-        progress(&format!("spreading the job over {workers} workers"));
+        progress(&format!("rescaling the job to {workers} workers"));
         let asked = Instant::now();
         ground.rescale(&submission.job, *workers)?;
         ground.wait_until_running(&submission.job, WITHIN)?;
@@ -182,7 +188,7 @@ fn once(
         true => params.from,
         false => most,
     };
-    let samples = last_words(ground.folder(), workers as usize);
+    let samples = final_reports(ground.folder(), workers as usize);
     let count = |name| samples.iter().map(|sample| sample.count(name)).sum::<u64>();
     let has_all = samples.len() >= workers as usize;
     let worked: u64 = samples.iter().map(|sample| sample.cpu_nanos).sum();
@@ -199,11 +205,11 @@ fn once(
     })
 }
 
-/// What so many workers have left at their ends, as far as it comes.
-fn last_words(folder: &Path, workers: usize) -> Vec<Sample> {
-    let deadline = Instant::now() + LAST_WORDS;
+/// Reads the final reports of `workers` workers; fewer if the timeout expires.
+fn final_reports(folder: &Path, workers: usize) -> Vec<Sample> {
+    let deadline = Instant::now() + FINAL_REPORTS_TIMEOUT;
     loop {
-        let samples = left_in(folder);
+        let samples = read_final_reports(folder);
         if samples.len() >= workers || Instant::now() >= deadline {
             return samples;
         }
@@ -229,7 +235,7 @@ fn figures(params: &RescaleParams, with: &Run, without: &Run) -> Vec<Field> {
         ("duration_s", json!(seconds(with.spent.wall))),
         ("spike_ms", json!(most(with))),
         ("settle_ms", json!(settle)),
-        // State goes by way of snapshots, of which not only what moves is read.
+        // Rescaling restores from checkpoints, and does not measure the bytes moved.
         ("moved_bytes", Value::Null),
         ("lost", json!(lost)),
         ("duplicated", json!(duplicated)),

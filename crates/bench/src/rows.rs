@@ -6,16 +6,15 @@ use ardea_core::{Instance, Timestamp};
 
 /// A sequence of events in the order of their times.
 pub(crate) trait Events: Clone + Send + Sync + 'static {
-    /// One event.
     type Event: Send + 'static;
 
-    /// The event with this index, at `date_time` milliseconds.
+    /// Returns the event with this index, at `date_time` milliseconds.
     fn event(&self, index: u64, date_time: i64) -> Self::Event;
 
-    /// Those of one of several generators: other ones for each.
+    /// Returns the events of one of several generators; each generator has different ones.
     fn of_instance(&self, instance: Instance) -> Self;
 
-    /// What `f` makes of each event, in the generator's own loop: only that is stored.
+    /// Applies `f` to each event in the generator's own loop; only its result is stored.
     fn mapped<U, F>(self, f: F) -> Mapped<Self, F>
     where
         F: Fn(Self::Event) -> U,
@@ -23,24 +22,24 @@ pub(crate) trait Events: Clone + Send + Sync + 'static {
         Mapped { events: self, f }
     }
 
-    /// The events for which `keep` is true; the others are never stored.
-    fn kept<F>(self, keep: F) -> Kept<Self, F>
+    /// Filters the events by `keep`; the others are never stored.
+    fn kept<F>(self, keep: F) -> FilteredEvents<Self, F>
     where
         F: Fn(&Self::Event) -> bool,
     {
-        Kept { events: self, keep }
+        FilteredEvents { events: self, keep }
     }
 }
 
-/// What a generator emits: events, or what the query's first step makes of them.
+/// The records that a generator emits: events, or the output of the query's first step.
 pub(crate) trait EventRows: Clone + Send + Sync + 'static {
-    /// One record.
     type Row: Send + 'static;
 
-    /// Those of one of several generators: other ones for each.
+    /// Returns the records of one of several generators; each generator has different ones.
     fn of_instance(&self, instance: Instance) -> Self;
 
-    /// Appends the records of a run of events that share a millisecond; `time` tells the event time of each.
+    /// Appends the records of a run of events that share a millisecond; `time` returns the event
+    /// time of each.
     fn fill(
         &self,
         run: Range<u64>,
@@ -72,7 +71,6 @@ impl<E: Events> EventRows for E {
     }
 }
 
-/// See [`Events::mapped`].
 #[derive(Clone, Copy)]
 pub(crate) struct Mapped<E, F> {
     events: E,
@@ -111,14 +109,14 @@ where
     }
 }
 
-/// See [`Events::kept`].
+/// The result of [`Events::kept`].
 #[derive(Clone, Copy)]
-pub(crate) struct Kept<E, F> {
+pub(crate) struct FilteredEvents<E, F> {
     events: E,
     keep: F,
 }
 
-impl<E, F> EventRows for Kept<E, F>
+impl<E, F> EventRows for FilteredEvents<E, F>
 where
     E: Events,
     F: Fn(&E::Event) -> bool + Clone + Send + Sync + 'static,
@@ -126,7 +124,7 @@ where
     type Row = E::Event;
 
     fn of_instance(&self, instance: Instance) -> Self {
-        Kept {
+        FilteredEvents {
             events: Events::of_instance(&self.events, instance),
             keep: self.keep.clone(),
         }

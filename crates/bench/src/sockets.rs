@@ -1,14 +1,14 @@
-//! What the benches of the exchange share: two ends of a TCP connection on this machine.
+//! Two ends of a TCP connection on this machine, for the benches of the network.
 
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_network::exchange::{Connection, Transport};
 
-/// How long a connection on one machine may take to come about.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for establishing a connection on one machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection from the first transport to the second.
+/// Opens a connection from the first transport to the second, and returns both ends.
 pub(crate) fn connect(
     first: &mut dyn Transport,
     second: &mut dyn Transport,
@@ -21,12 +21,11 @@ pub(crate) fn connect(
         if let Some(accepted) = listener.accept()? {
             return Ok((connecting, accepted));
         }
-        if start.elapsed() > PATIENCE {
-            return Err(Error::new(
-                ErrorCode::Network,
-                "a connection to this machine itself does not come about",
-            )
-            .hint("is the loopback interface up?"));
+        if start.elapsed() > CONNECT_TIMEOUT {
+            return Err(
+                Error::new(ErrorCode::Network, "cannot connect to this machine itself")
+                    .hint("is the loopback interface up?"),
+            );
         }
     }
 }

@@ -1,10 +1,10 @@
-//! A long pipeline at a modest rate: what each of many stages adds to the latency from end to end.
+//! A long pipeline at a modest rate: the latency that each of many stages adds.
 //!
-//! Payments pass one stage after the other, as at a payment processor: most stages look at a payment by itself, and every
-//! thirtieth keeps what each account has spent, so that there the payments of an account have to meet.
+//! Payments pass one stage after the other, as at a payment processor. Most stages are stateless.
+//! Every thirtieth is keyed by account and sums the spending of each.
 
 mod params;
-mod payments;
+mod workload;
 
 pub use params::StagesParams;
 
@@ -17,26 +17,28 @@ use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 use serde_json::json;
 
-use crate::PATIENCE;
+use crate::LATE_RESULTS_TIMEOUT;
 use crate::meter::{Meter, MeterP, Timing};
 use crate::noise;
 use crate::report::{Report, Unit, latency, machine, throughput};
-use crate::usage::{Meanwhile, forget_peak};
+use crate::usage::{Stopwatch, reset_peak};
 
-use payments::{Payment, pass_stages};
+use workload::{Payment, pass_stages};
 
 /// The name of the source's vertex.
 const SOURCE: &str = "payments";
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
-/// Latency is from the moment at which a payment was due until it has passed all stages and is at the sink. Payments that have not
-/// been sent ten seconds after the measured time, since the job can't keep up with the rate, are given up, and have none.
+/// Latency counts from the time a payment was due until it has passed all stages and reached the
+/// sink. Payments not sent within ten seconds after the measured time are abandoned, and have no
+/// latency.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; the job's own failure.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are
+/// invalid; the job's own failure.
 pub fn run(params: &StagesParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    run_with(params, PATIENCE, progress)
+    run_with(params, LATE_RESULTS_TIMEOUT, progress)
 }
 
 fn run_with(
@@ -45,9 +47,9 @@ fn run_with(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
     params.check()?;
-    forget_peak();
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(params.threads, params.duration)?;
+    reset_peak();
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(params.threads, params.duration)?;
     let node = Node::start(NodeConfig {
         fuse: params.fuse,
         spin: params.spin,
@@ -64,11 +66,11 @@ fn run_with(
     let tasklets = node.tasklets();
     thread::sleep(params.warmup);
     progress("measuring");
-    let (meanwhile, before) = (Meanwhile::begin(), emitted(&job));
+    let (meanwhile, before) = (Stopwatch::begin(), emitted(&job));
     thread::sleep(params.duration);
     let (spent, after) = (meanwhile.spent(), emitted(&job));
     if !job.wait(patience).is_over() {
-        progress("giving up the payments that are late");
+        progress("dropping the payments that are late");
         job.drain();
     }
     job.join()?;
@@ -85,7 +87,7 @@ fn run_with(
     })
 }
 
-/// How many payments have left the source.
+/// Returns the number of payments emitted by the source.
 fn emitted(job: &JobHandle) -> u64 {
     job.sum(SOURCE, |counters| counters.records_out)
 }

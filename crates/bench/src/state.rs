@@ -1,4 +1,4 @@
-//! A state for each of many keys: in memory, and on disk with a tenth of that memory.
+//! Keyed state for many keys: in memory, and on disk with a tenth of that memory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use std::time::{Duration, Instant};
 use ardea_config::duration::format_duration;
 use ardea_config::format_bytes;
 use ardea_core::{
-    Chunk, DEFAULT_CHUNK_RECORDS, Error, ErrorCode, Inbox, InstanceContext, LocalStore,
-    MetricsSnapshot, Ordinal, Outbox, Processor, Result, Rows, StateCodec, Timestamp,
+    Chunk, DEFAULT_CHUNK_RECORDS, Error, ErrorCode, Inbox, InstanceContext, MetricsSnapshot,
+    Ordinal, Outbox, Processor, Result, Rows, StateBackend, StateCodec, Timestamp,
 };
-use ardea_engine::StatePlace;
-use ardea_operators::{KeptAs, KeyedContext, KeyedLogic, StatefulMapP};
+use ardea_engine::StateBackendConfig;
+use ardea_operators::{KeyedContext, KeyedLogic, StateCodecs, StatefulMapP};
 use serde_json::json;
 
 use crate::bounds::{check_duration, check_times, refused};
 use crate::noise;
 use crate::report::{Field, Report, machine, rounded, seconds};
-use crate::usage::{Meanwhile, Spent, forget_peak};
+use crate::usage::{Spent, Stopwatch, reset_peak};
 
-/// Of the records that come often all but one in so many are of the keys that come often.
-const SELDOM: u64 = 100;
-/// And one key in so many comes often.
-const FEW: u64 = 1_000;
+/// In the hot phase, one record in this many has a key outside the hot set.
+const COLD_RECORD_EVERY: u64 = 100;
+/// The hot set is one key in this many.
+const HOT_KEY_EVERY: u64 = 1_000;
 
-/// What `ardea bench state` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench state`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct StateParams {
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: u64,
     /// The bytes of each state.
     pub value_bytes: usize,
-    /// The memory beside the disk; a tenth of what the keys take in memory unless told.
+    /// The memory for state on disk; by default a tenth of the state's size in memory.
     pub memory: Option<u64>,
-    /// A folder on the disk; one for temporary files unless told.
+    /// A folder on the disk; by default the one for temporary files.
     pub folder: Option<PathBuf>,
-    /// How long each of the measurements takes that come after the keys are there.
+    /// The duration of each measurement after the keys were inserted.
     pub duration: Duration,
 }
 
@@ -57,7 +57,7 @@ impl StateParams {
         check_times(&[("--duration", self.duration)])?;
         if self.keys == 0 || self.value_bytes < 8 {
             return Err(refused(
-                "there has to be a key, and states of 8 bytes at least",
+                "give at least one key, and states of at least 8 bytes",
             ));
         }
         Ok(())
@@ -73,20 +73,21 @@ impl StateParams {
     }
 }
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
-/// One step keeps a state of so many bytes for each key, and changes it at each record; it is driven by hand, so that nothing else is measured.
-/// First each key comes once (`puts`). Then any key may come next, each as likely as the others (`gets`): with a tenth of the memory nine
-/// in ten have to be looked for on disk, and as many go there. Then nearly all records are of a thousandth of the keys (`hot`).
+/// One step has a state of `value_bytes` for each key, and changes it at each record. It is driven
+/// by hand, so that nothing else is measured. First each key comes once (`puts`). Then keys are
+/// uniformly distributed (`gets`): with a tenth of the memory, nine in ten are read from disk, and
+/// as many are written. Then nearly all records are of a thousandth of the keys (`hot`).
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; what goes wrong with the disk.
+/// [`ErrorCode::InvalidConfig`] if the parameters are invalid; errors of the disk.
 pub fn run(params: &StateParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
-    forget_peak();
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(1, params.duration)?;
-    let all = Meanwhile::begin();
+    reset_peak();
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(1, params.duration)?;
+    let all = Stopwatch::begin();
     progress("measuring state in memory");
     let in_memory = Measured::of(params, None)?;
     let memory = params.memory.unwrap_or(in_memory.state.state_bytes / 10);
@@ -96,7 +97,7 @@ pub fn run(params: &StateParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     let on_disk = match cfg!(feature = "state-disk") {
         true => Some(Measured::of(
             params,
-            StatePlace::Disk { folder, memory }.store()?,
+            StateBackendConfig::Disk { folder, memory }.store()?,
         )?),
         false => None,
     };
@@ -117,7 +118,7 @@ pub fn run(params: &StateParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     })
 }
 
-/// The figures of state on disk; `null` if this was built without.
+/// Returns the figures of state on disk; `null` without that feature.
 fn of_disk(measured: Option<&Measured>) -> Vec<Field> {
     let names = [
         "disk_puts_per_cpu_s",
@@ -140,26 +141,26 @@ fn of_disk(measured: Option<&Measured>) -> Vec<Field> {
     figures
 }
 
-/// How many records of a kind there were, and what they cost.
+/// The number of records of a phase, and their cost.
 #[derive(Clone, Copy)]
 struct Phase {
     records: u64,
     spent: Spent,
 }
 
-/// What was measured of one place of state.
+/// The measurements of one state backend.
 struct Measured {
     puts: Phase,
     gets: Phase,
     hot: Phase,
-    /// The longest that a batch of records took, once all keys were there.
+    /// The longest time of a batch of records after all keys were inserted.
     slowest: Duration,
     state: MetricsSnapshot,
 }
 
 impl Measured {
-    fn of(params: &StateParams, store: Option<Arc<dyn LocalStore>>) -> Result<Measured> {
-        let mut bench = Desk::new(params.value_bytes, store)?;
+    fn of(params: &StateParams, store: Option<Arc<dyn StateBackend>>) -> Result<Measured> {
+        let mut bench = StepHarness::new(params.value_bytes, store)?;
         let keys = params.keys;
         let puts = bench.measure(|done| done < keys, |index| index)?;
         bench.slowest = Duration::ZERO;
@@ -168,10 +169,12 @@ impl Measured {
             move |_: u64| began.elapsed() < duration
         };
         let gets = bench.measure(until(params.duration), |index| spread(index) % keys)?;
-        let few = (keys / FEW).max(1);
-        let hot = bench.measure(until(params.duration), |index| match index % SELDOM {
-            0 => spread(index) % keys,
-            _ => spread(index) % few,
+        let few = (keys / HOT_KEY_EVERY).max(1);
+        let hot = bench.measure(until(params.duration), |index| {
+            match index % COLD_RECORD_EVERY {
+                0 => spread(index) % keys,
+                _ => spread(index) % few,
+            }
         })?;
         Ok(Measured {
             puts,
@@ -199,7 +202,7 @@ impl Measured {
     }
 }
 
-/// Numbers without an order (the finalizer of SplitMix64).
+/// Returns a pseudo-random number (the finalizer of SplitMix64).
 fn spread(index: u64) -> u64 {
     let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -207,8 +210,8 @@ fn spread(index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The step that is measured, and what it is driven with.
-struct Desk {
+/// The step under test, with its inputs and outputs.
+struct StepHarness {
     step: Box<dyn Processor>,
     inbox: Inbox,
     outbox: Outbox,
@@ -216,8 +219,8 @@ struct Desk {
     slowest: Duration,
 }
 
-impl Desk {
-    fn new(value_bytes: usize, store: Option<Arc<dyn LocalStore>>) -> Result<Desk> {
+impl StepHarness {
+    fn new(value_bytes: usize, store: Option<Arc<dyn StateBackend>>) -> Result<StepHarness> {
         let logic = KeyedLogic {
             key: |key: &u64| *key,
             create: move || vec![0u8; value_bytes],
@@ -233,14 +236,14 @@ impl Desk {
                        _: Timestamp,
                        _: &mut KeyedContext<'_, '_, u64>| {},
         };
-        let kept = KeptAs::new(Arc::new(Numbers), Arc::new(Bytes));
-        let mut step = StatefulMapP::new(Arc::new(logic)).kept_as(kept);
+        let kept = StateCodecs::new(Arc::new(Numbers), Arc::new(Bytes));
+        let mut step = StatefulMapP::new(Arc::new(logic)).with_codecs(kept);
         let context = InstanceContext {
             local: store,
             ..InstanceContext::detached("state")
         };
         step.init(&context)?;
-        Ok(Desk {
+        Ok(StepHarness {
             step: Box::new(step),
             inbox: Inbox::default(),
             outbox: Outbox::new(1, DEFAULT_CHUNK_RECORDS),
@@ -249,9 +252,9 @@ impl Desk {
         })
     }
 
-    /// Has records come, whose keys `key` says by their numbers, as long as `more` says.
+    /// Feeds batches of records while `more` returns true; `key` maps a record's number to its key.
     fn measure(&mut self, more: impl Fn(u64) -> bool, key: impl Fn(u64) -> u64) -> Result<Phase> {
-        let (began, mut records) = (Meanwhile::begin(), 0);
+        let (began, mut records) = (Stopwatch::begin(), 0);
         while more(records) {
             let numbers = records..records + DEFAULT_CHUNK_RECORDS as u64;
             let rows: Rows<u64> = numbers
@@ -269,7 +272,7 @@ impl Desk {
     }
 }
 
-/// Eight bytes each.
+/// A codec of eight bytes for each number.
 struct Numbers;
 
 impl StateCodec<u64> for Numbers {
@@ -281,12 +284,12 @@ impl StateCodec<u64> for Numbers {
     fn get(&self, bytes: &[u8]) -> Result<u64> {
         let bytes = bytes
             .try_into()
-            .map_err(|_| Error::new(ErrorCode::BadRecord, "a key of the bench is cut short"))?;
+            .map_err(|_| Error::new(ErrorCode::BadRecord, "a key of the bench is truncated"))?;
         Ok(u64::from_le_bytes(bytes))
     }
 }
 
-/// As they are.
+/// A codec that stores bytes unchanged.
 struct Bytes;
 
 impl StateCodec<Vec<u8>> for Bytes {

@@ -1,6 +1,7 @@
-//! How long it takes from submitting a job until its first record is through, and where that time goes.
+//! Time from submitting a job to its first processed record, split into its parts.
 //!
-//! A try brings a job whose program was never stored before to a cluster that is up, so that it is packed, stored and fetched each time.
+//! Each run submits a program that the running cluster has not stored before, so that it is packed,
+//! stored and fetched each time.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,28 +11,28 @@ use ardea_rest::JobDescription;
 use serde_json::json;
 
 use crate::bounds::{check_rate, refused};
-use crate::cluster::{Gathering, Ground, Load, Sample};
+use crate::cluster::{Load, Sample, TestCluster, WorkerConnections};
 use crate::noise;
-use crate::pulse::PulseLoad;
+use crate::replayed_numbers::PulseLoad;
 use crate::report::{Field, Report, machine_of, rounded, seconds};
-use crate::usage::{Meanwhile, monotonic_nanos};
+use crate::usage::{Stopwatch, monotonic_nanos};
 
-/// How long a job may take until its first record is through.
+/// Timeout for the first record of a job.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// How often it is asked whether it is.
-const LOOK: Duration = Duration::from_millis(2);
+/// Poll interval of the wait for the first record.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What `ardea bench submit` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench submit`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct SubmitParams {
-    /// How many containers the job has.
+    /// The number of containers of the job.
     pub containers: u32,
-    /// How many hosts the cluster has, all of them on this machine.
+    /// The number of hosts of the cluster, all of them on this machine.
     pub hosts: u32,
     /// Records a second.
     pub rate: u64,
-    /// Whether the cluster has the job's program already, as it has when a job is submitted again.
+    /// True if the cluster already stores the job's program, as when a job is submitted again.
     pub stored: bool,
 }
 
@@ -46,21 +47,21 @@ impl Default for SubmitParams {
     }
 }
 
-/// Submits a job, waits for its first record, and ends it. `progress` is told what is going on.
+/// Submits a job, waits for its first record, and ends it. `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; what keeps the cluster or the job from running.
+/// [`ErrorCode::InvalidConfig`] if the parameters are invalid; errors of the cluster or the job.
 pub fn run(params: &SubmitParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     if params.containers == 0 || params.hosts == 0 {
-        return Err(refused("without containers and hosts nothing runs"));
+        return Err(refused("give at least one container and one host"));
     }
     check_rate(params.rate, "records")?;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(1, noise::LONG_ENOUGH)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(1, noise::LONG_ENOUGH)?;
     progress("starting a cluster");
     let containers = format!("job.containers={}", params.containers);
-    let ground = Ground::new(params.hosts as usize, &[containers, "threads=1".into()])?;
-    let gathering = Gathering::in_folder(ground.folder())?;
+    let ground = TestCluster::new(params.hosts as usize, &[containers, "threads=1".into()])?;
+    let gathering = WorkerConnections::in_folder(ground.folder())?;
     let pulse = PulseLoad {
         instances: params.containers,
         rate: params.rate,
@@ -73,7 +74,7 @@ pub fn run(params: &SubmitParams, progress: &mut dyn FnMut(&str)) -> Result<Repo
         ground.kill(&before.job)?;
     }
     progress("submitting");
-    let (meanwhile, hosts_before) = (Meanwhile::begin(), ground.host_cpu_time());
+    let (meanwhile, hosts_before) = (Stopwatch::begin(), ground.host_cpu_time());
     let (begun, begun_ms) = (monotonic_nanos(), wall_ms());
     let submission = ground.submit("submitted", &load)?;
     let samples = first_record(&gathering, begun)?;
@@ -91,7 +92,7 @@ pub fn run(params: &SubmitParams, progress: &mut dyn FnMut(&str)) -> Result<Repo
         ("first_record_ms", json!(earliest("first").map(since))),
         (
             "first_record_everywhere_ms",
-            json!(everywhere(&samples).map(since)),
+            json!(last_first_record(&samples).map(since)),
         ),
         ("prepared_ms", json!(millis(submission.prepared))),
         ("stored_ms", json!(millis(submission.stored))),
@@ -120,36 +121,38 @@ pub fn run(params: &SubmitParams, progress: &mut dyn FnMut(&str)) -> Result<Repo
     })
 }
 
-/// When each container has seen a record, if all have.
-fn everywhere(samples: &[Sample]) -> Option<u64> {
+/// Returns the time at which the last container received its first record; `None` if one has not
+/// yet.
+fn last_first_record(samples: &[Sample]) -> Option<u64> {
     let moments: Option<Vec<u64>> = samples.iter().map(|it| it.moment("first")).collect();
     moments?.into_iter().max()
 }
 
-/// Waits until a bolt has seen a record in every container that began after `since`.
-fn first_record(gathering: &Gathering, since: u64) -> Result<Vec<Sample>> {
+/// Waits until a bolt has received a record in every container that started after `since`.
+fn first_record(gathering: &WorkerConnections, since: u64) -> Result<Vec<Sample>> {
     let deadline = Instant::now() + WITHIN;
     loop {
         let mut samples = gathering.samples(false);
         samples.retain(|sample| sample.count("up") >= since);
-        if !samples.is_empty() && everywhere(&samples).is_some() {
+        if !samples.is_empty() && last_first_record(&samples).is_some() {
             return Ok(samples);
         }
         if Instant::now() >= deadline {
-            let what = format!("no record is through after {} s", WITHIN.as_secs());
+            let what = format!("no record was processed after {} s", WITHIN.as_secs());
             return Err(Error::new(ErrorCode::LimitReached, what));
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// The time of day, in milliseconds since 1970.
+/// Returns the current time of day, in milliseconds since 1970.
 pub(crate) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// How many milliseconds after `since_ms` the master noted this last; its notes are exact to a millisecond.
+/// Returns the milliseconds from `since_ms` until the leader's last note that contains `text`.
+/// Notes are exact to a millisecond.
 pub(crate) fn noted_ms(described: &JobDescription, text: &str, since_ms: u64) -> Option<u64> {
     let notes = described.notes.iter().rev();
     let mut noted = notes.filter(|note| note.at_ms >= since_ms && note.text.contains(text));

@@ -1,20 +1,19 @@
-//! How something changed over a long run: the line through it, and how far that can be told from noise.
+//! Linear regression over a long run, with the standard error of its slope.
 
-/// The line of least squares through points.
+/// A line of least squares through points.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Trend {
-    /// Units of y by unit of x.
+    /// Units of y per unit of x.
     pub(crate) slope: f64,
-    /// The slope's standard error: how much it would differ from run to run by noise alone.
+    /// The slope's standard error.
     pub(crate) error: f64,
-    /// How far apart the first and the last x are.
+    /// The distance between the first and the last x.
     pub(crate) span: f64,
-    /// The mean of y.
     pub(crate) mean: f64,
 }
 
 impl Trend {
-    /// Of at least three points, at different x; `None` of fewer.
+    /// Fits a line to at least three points at different x; `None` otherwise.
     pub(crate) fn of(points: &[(f64, f64)]) -> Option<Trend> {
         let count = points.len() as f64;
         if points.len() < 3 {
@@ -41,7 +40,7 @@ impl Trend {
         })
     }
 
-    /// How far y came from one end of the line to the other, as part of its mean.
+    /// Returns the change of y from one end of the line to the other, as a fraction of its mean.
     pub(crate) fn drift(&self) -> f64 {
         self.slope * self.span / self.mean
     }

@@ -1,4 +1,4 @@
-//! An idle job: what it costs, and how long it takes to wake.
+//! Cost of an idle job, and its wake-up latency.
 
 mod push;
 
@@ -16,21 +16,22 @@ use serde_json::json;
 
 use crate::bounds::{check_duration, check_times, refused};
 use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
-use crate::usage::{Meanwhile, Spent, forget_peak};
+use crate::usage::{Spent, Stopwatch, reset_peak};
 use crate::{nanoseconds, noise};
 
-use push::{Door, PushP};
+use push::{PushP, PushQueue};
 
-/// What `ardea bench wakeup` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench wakeup`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct WakeupParams {
-    /// The mean time between two records; each gap is between half and one and a half times as long.
+    /// The mean time between two records; each gap is between half and one and a half times as
+    /// long.
     pub gap: Duration,
-    /// How long idleness is measured, and then, as long again, waking.
+    /// The time for which idleness is measured, and then waking.
     pub duration: Duration,
-    /// How long runs before that.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
-    /// How long a thread with nothing to do looks for work before it sleeps.
+    /// The time for which an idle thread polls for work before it sleeps.
     pub spin: Duration,
 }
 
@@ -50,7 +51,7 @@ impl WakeupParams {
         check_duration(self.duration)?;
         if self.gap.is_zero() {
             return Err(refused(
-                "without a gap between its records a job is never idle",
+                "the gap between records is zero; give a longer one",
             ));
         }
         check_times(&[
@@ -71,35 +72,36 @@ impl WakeupParams {
     }
 }
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
-/// A job of one source and one step waits on one thread. First nothing comes at all: what the process uses then is what an idle
-/// job costs. Then another thread, on another core if there is one, pushes single records at long gaps and wakes the source;
-/// latency is from just before the push until the job's function has the record in hand.
+/// A job of one source and one step runs on one thread. First there are no records: the CPU time of
+/// the process is the cost of an idle job. Then another thread, on another core if there is one,
+/// pushes single records at long gaps and wakes the source. Latency counts from just before the
+/// push until the job's function receives the record.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; the job's own failure.
+/// [`ErrorCode::InvalidConfig`] if the parameters are invalid; the job's own failure.
 pub fn run(params: &WakeupParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
-    forget_peak();
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(1, params.duration)?;
+    reset_peak();
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(1, params.duration)?;
     let node = Node::start(NodeConfig {
         spin: params.spin,
         ..NodeConfig::with_threads(1)
     })?;
-    let door = Arc::new(Door::default());
+    let door = Arc::new(PushQueue::default());
     let waits = Waits::new()?;
     let job = start(&node, &door, &waits)?;
     progress("warming up");
     push_for(params.warmup, params.gap, &door, node.clock())?;
     progress("measuring an idle job");
-    let idle = Meanwhile::begin();
+    let idle = Stopwatch::begin();
     thread::sleep(params.duration);
     let idle = idle.spent();
     waits.clear();
-    progress("measuring how it wakes");
-    let waking = Meanwhile::begin();
+    progress("measuring wake-ups");
+    let waking = Stopwatch::begin();
     let pushed = push_for(params.duration, params.gap, &door, node.clock())?;
     let waking = waking.spent();
     door.close();
@@ -114,7 +116,7 @@ pub fn run(params: &WakeupParams, progress: &mut dyn FnMut(&str)) -> Result<Repo
     })
 }
 
-fn start(node: &Node, door: &Arc<Door>, waits: &Waits) -> Result<JobHandle> {
+fn start(node: &Node, door: &Arc<PushQueue>, waits: &Waits) -> Result<JobHandle> {
     let p = Pipeline::new("wakeup");
     let (door, waits, clock) = (Arc::clone(door), waits.clone(), node.clock().clone());
     let source = supplier(move || PushP::new(Arc::clone(&door)));
@@ -125,12 +127,18 @@ fn start(node: &Node, door: &Arc<Door>, waits: &Waits) -> Result<JobHandle> {
     p.submit(node, JobConfig::default())
 }
 
-/// Pushes single records for `duration`, from the core that the job is least likely to be on; says how many.
-fn push_for(duration: Duration, gap: Duration, door: &Arc<Door>, clock: &Clock) -> Result<u64> {
+/// Pushes single records for `duration`, from the core that the job is least likely to use. Returns
+/// their number.
+fn push_for(
+    duration: Duration,
+    gap: Duration,
+    door: &Arc<PushQueue>,
+    clock: &Clock,
+) -> Result<u64> {
     let (door, clock) = (Arc::clone(door), clock.clone());
     let pusher = thread::spawn(move || {
         if let Some(&core) = allowed_cores().first() {
-            // Where pinning is forbidden the kernel finds a place.
+            // Without permission to pin threads, the kernel chooses a core.
             let _ = pin_to(core);
         }
         let end = clock.now() + duration;
@@ -150,8 +158,8 @@ fn push_for(duration: Duration, gap: Duration, door: &Arc<Door>, clock: &Clock) 
         .map_err(|_| Error::new(ErrorCode::Internal, "the thread that pushes records failed"))
 }
 
-/// From half of `gap` to one and a half, spread evenly (a Weyl sequence of the golden ratio): so that the pushes never fall into
-/// step with what a job does at regular times.
+/// Returns a gap between a half and one and a half of `gap`, evenly distributed (a Weyl sequence of
+/// the golden ratio). So the pushes do not synchronize with periodic work of the job.
 fn uneven(gap: Duration, index: u64) -> Duration {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let fraction = index.wrapping_mul(GOLDEN) as f64 / u64::MAX as f64;
@@ -160,7 +168,7 @@ fn uneven(gap: Duration, index: u64) -> Duration {
 
 fn cost(pushed: u64, idle: Spent, waking: Spent) -> Vec<Field> {
     let idle_share = idle.cpu.as_secs_f64() / idle.wall.as_secs_f64();
-    // Without what an idle job uses anyhow.
+    // Excludes the CPU time of an idle job.
     let for_waking = (waking.cpu.as_secs_f64() - idle_share * waking.wall.as_secs_f64()).max(0.0);
     let each = (pushed > 0).then(|| rounded(for_waking * 1e6 / pushed as f64, 1e1));
     vec![
@@ -171,7 +179,7 @@ fn cost(pushed: u64, idle: Spent, waking: Spent) -> Vec<Field> {
     ]
 }
 
-/// How long each record waited, in nanoseconds.
+/// The waiting times of records, in nanoseconds.
 #[derive(Clone)]
 struct Waits(Arc<Mutex<Histogram<u64>>>);
 
@@ -181,7 +189,7 @@ impl Waits {
         Ok(Waits(Arc::new(Mutex::new(nanos))))
     }
 
-    /// Locks, which is nothing beside a wake-up: there is never more than one record at a time.
+    /// Records a waiting time. The lock is cheap: there is one record at a time.
     fn record(&self, wait: Duration) {
         self.nanos().saturating_record(wait.as_nanos() as u64);
     }

@@ -1,8 +1,9 @@
-//! The Yahoo streaming benchmark: views of advertisements, joined with the campaigns that they belong to and counted by campaign in
-//! windows, on a cluster of which something may be killed.
+//! The Yahoo streaming benchmark: ad views, joined with their campaigns and counted by campaign in
+//! windows. It runs on a cluster of which a part may be killed.
 //!
-//! After Chintapalli and others, "Benchmarking Streaming Computation Engines" (2016). The table that joins is in memory here, and events
-//! are made where they are read: what is measured is the engine, and not a server beside it.
+//! After Chintapalli and others, "Benchmarking Streaming Computation Engines" (2016). The join
+//! table is in memory, and the source generates the events: this measures the engine without
+//! external servers.
 
 mod ads;
 mod params;

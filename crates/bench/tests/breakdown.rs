@@ -1,4 +1,4 @@
-//! The breakdown, on real servers.
+//! The breakdown bench, on real servers.
 #![cfg(all(feature = "kafka", feature = "redis"))]
 
 use std::io::Write;

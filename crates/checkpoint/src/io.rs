@@ -1,59 +1,67 @@
-//! Brings the cuts of a process's instances into a snapshot store, and gives instances back what they remembered.
+//! Asynchronous snapshot and restore between the instances of a process and a checkpoint store.
 //!
-//! The engine hands over cuts chunk by chunk, and asks for state chunk by chunk, on threads that may not wait; a store reads and writes files,
-//! which takes as long as it takes. Between the two are these rooms' buffers and threads. Who conducts a job's epochs, and whether it is a job of one
-//! process or of many, is not known here.
+//! The engine produces snapshots and consumes state in chunks, on threads that must not block; a
+//! store blocks on file access. This module has the buffers and threads between the engine and the
+//! store. It does not depend on the coordinator of a job's epochs, and serves jobs of one process
+//! or many.
 //!
 //! In reading order:
 //!
-//! * [`CutTaker`], [`CutPlace`], [`Writers`], [`CutNews`]: takes the cuts of one life of a job, and writes them on threads of its own;
-//! * [`Gathering`], [`Gathered`]: which cuts have come, and what they make together;
-//! * [`Alignment`]: how long inputs were held for it;
-//! * [`StateReading`]: reads a snapshot for the instances of a process, several parts of each at a time;
-//! * [`counts`], [`is_same`]: whether increments may be based on a snapshot;
-//! * [`Housekeeper`], [`Chore`]: folds layers, and removes what is not needed any more, beside everything else; [`Swept`]: when to look for that.
+//! * [`SnapshotWriterPool`], [`SnapshotLocation`], [`Writers`], [`SnapshotEvent`]: writes the
+//!   snapshots of an attempt on separate threads;
+//! * [`SnapshotTracker`], [`TrackerEvent`]: determines when the snapshots of all instances are
+//!   complete;
+//! * [`Alignment`]: measures how long inputs were blocked for barriers;
+//! * [`StateReading`]: reads a checkpoint for the instances of a process, several parts
+//!   concurrently;
+//! * [`counts`], [`is_same`]: check whether increments may be based on a checkpoint;
+//! * [`MaintenanceWorker`], [`MaintenanceTask`]: compacts layers and removes obsolete files in the
+//!   background; [`GcHorizon`]: decides when to search for obsolete files.
 //!
 //! # Invariants
 //!
-//! * No thread that records flow on waits for a file, and those that write and fold stand back behind them.
-//! * A cut is told of when all of it is safe, and never before.
-//! * What waits to be written, or to be taken, is bounded; who finds no room is woken when there is some.
-//! * When a life is over nothing more is written for it.
+//! * Threads that process records never wait for a file. Threads that write or compact files run at
+//!   a lower priority.
+//! * A snapshot is reported only when all of it is durable.
+//! * Buffers are bounded; a producer that finds them full is woken when there is space.
+//! * Nothing more is written for an attempt that is over.
 //!
 //! # Example
 //!
 //! ```
 //! use ardea_core::{Epoch, Instance};
-//! use ardea_checkpoint::io::{Gathered, Gathering};
+//! use ardea_checkpoint::io::{TrackerEvent, SnapshotTracker};
 //! use ardea_engine::InstanceName;
-//! use ardea_checkpoint::store::{CutOf, CutReceipt, SnapshotId};
+//! use ardea_checkpoint::store::{SnapshotOwner, StateHandle, CheckpointId};
 //!
 //! let instance = Instance { index: 0, parallelism: 1 };
 //! let name = InstanceName { vertex: "count".into(), instance };
-//! let mut gathering = Gathering::of(3, [name.clone()]);
+//! let mut gathering = SnapshotTracker::of(3, [name.clone()]);
 //! gathering.ends(Epoch(7));
-//! assert!(gathering.news().is_empty());
+//! assert!(gathering.take_events().is_empty());
 //!
-//! let snapshot = SnapshotId::new(3, Epoch(7));
-//! let of = CutOf { snapshot, vertex: "count".into(), instance: 0, instances: 1 };
-//! gathering.saved(&name, Epoch(7), false, CutReceipt::unchanged(of));
-//! assert!(matches!(gathering.news()[..], [Gathered::Saved(Epoch(7), _)]));
+//! let checkpoint = CheckpointId::new(3, Epoch(7));
+//! let of = SnapshotOwner { checkpoint, vertex: "count".into(), instance: 0, instances: 1 };
+//! gathering.saved(&name, Epoch(7), false, StateHandle::unchanged(of));
+//! assert!(matches!(gathering.take_events()[..], [TrackerEvent::Saved(Epoch(7), _)]));
 //! ```
 
+mod ack_tracker;
 mod alignment;
-mod gathering;
-mod shape;
+mod base_compatibility;
 
 mod reading;
-mod taker;
+mod snapshot_writer;
 
-mod housekeeping;
-mod swept;
+mod gc_horizon;
+mod maintenance;
 
+pub use ack_tracker::{SnapshotTracker, TrackerEvent};
 pub use alignment::Alignment;
-pub use gathering::{Gathered, Gathering};
-pub use housekeeping::{Chore, Housekeeper};
-pub use reading::{StateReading, waited_for};
-pub use shape::{counts, is_same};
-pub use swept::Swept;
-pub use taker::{CutNews, CutPlace, CutTaker, Writers, block_config};
+pub use base_compatibility::{counts, is_same};
+pub use gc_horizon::GcHorizon;
+pub use maintenance::{MaintenanceTask, MaintenanceWorker};
+pub use reading::{StateReading, as_unavailable};
+pub use snapshot_writer::{
+    SnapshotEvent, SnapshotLocation, SnapshotWriterPool, Writers, block_config,
+};

@@ -1,10 +1,10 @@
-//! Checkpoints and savepoints: their storage, and their use by jobs of one process and of a cluster.
+//! Checkpoints and savepoints: their storage, and their use by jobs of one process and of a
+//! cluster.
 //!
 //! In reading order:
 //!
-//! * [`store`]: folders, blocks, manifests: what is stored, and read back after any failure; `s3`: in
-//!   a bucket;
-//! * [`io`]: moves snapshots of instances into a store, and state back, off the threads of the job;
+//! * [`store`]: stores, blocks, manifests: the files of checkpoints; `s3`: in a bucket;
+//! * [`io`]: asynchronous snapshot and restore between instances and a store;
 //! * [`savepoint`]: copies that outlive the job, and state for another version of its program;
 //! * [`local`]: a fault-tolerant job in one process;
 //! * `cluster`: the checkpoints of the jobs of a cluster.
@@ -12,7 +12,7 @@
 //! # Invariants
 //!
 //! * A checkpoint exists exactly when its manifest does, which is written last.
-//! * Every byte is under a checksum.
+//! * Every byte is covered by a checksum.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "cluster")]

@@ -1,25 +1,38 @@
-//! Keeps a job of one process running: ends its epochs in time, keeps its snapshots, and after a failure starts it anew from the newest whole one.
+//! Fault tolerance of a job: epochs, checkpoints, and restart from the newest intact checkpoint
+//! after a failure.
 //!
-//! A job that survives has a [`Survival`]: what it promises, and where its snapshots are. [`Surviving`] runs it: it conducts the job's epochs by the
-//! machines of a cluster's master, [`Epochs`](ardea_coordination::control::Epochs) and [`EpochsAgent`](ardea_coordination::control::EpochsAgent), with this process as the
-//! only participant; has the cuts of instances written; and when the job fails begins another life of it.
+//! A fault-tolerant job has a [`FaultTolerance`]: its guarantee and the location of its
+//! checkpoints. [`FaultTolerantJob`] runs it in one process. The process drives the coordination
+//! state machines of a cluster,
+//! [`CheckpointCoordinator`](ardea_coordination::control::CheckpointCoordinator) and
+//! [`CheckpointParticipant`](ardea_coordination::control::CheckpointParticipant). The process
+//! itself is the only participant. After a failure it starts another attempt.
 //!
 //! In reading order:
 //!
-//! * [`Survival`], [`SURVIVAL_SETTINGS`]: the guarantee of a job and its settings; [`Survive`]: runs a job;
-//! * [`Surviving`], [`SurvivingHandle`]: a job that runs so; [`Survived`], [`Figures`], [`Notice`]: what is told of it;
-//! * `home`: a job's folder, with its `lock` and its `record`; `notes`: what one of a cluster notes in its own; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
-//! * [`savepoint`], [`KeptStates`]: a copy of its state for later, and for another version of it; `requests`: asking the process that
-//!   runs it;
-//! * [`CutKeeper`], [`LifeCuts`], [`Snapshots`]: the storage of a cluster job, as a worker and as its leader see it;
-//! * `life`: one life of the job, whose cuts are those of `io`; `driver`: from one to the next; `failure`: what is tried again.
+//! * [`FaultTolerance`], [`FAULT_TOLERANCE_SETTINGS`]: the guarantee of a job and its settings;
+//!   [`RunFaultTolerant`]: runs a job;
+//! * [`FaultTolerantJob`], [`FaultTolerantJobHandle`]: a fault-tolerant job; [`JobOutcome`],
+//!   [`CheckpointStats`], [`RecoveryEvent`]: its results, statistics and notices;
+//! * `job_dir`: the directory of a job, with its `lock` and its `record`; `folder_index`: the index
+//!   of a cluster job's checkpoint folder; `graph_compatibility`: checks that a checkpoint fits the
+//!   job graph; [`look`]: inspects a folder;
+//! * [`savepoint`], [`SavedStateSchema`]: savepoints and the state schema that they contain;
+//!   `savepoint_requests`: requests to the process that runs the job;
+//! * [`WorkerCheckpointBackend`], [`AttemptCheckpoints`], [`LeaderCheckpointBackend`]: the
+//!   checkpoint storage of a cluster job, for its workers and for its leader;
+//! * `attempt`: one attempt of the job, whose snapshots are handled by `io`; `driver`: the sequence
+//!   of attempts; `failure`: which errors are retried.
 //!
 //! # Invariants
 //!
-//! * **An epoch is committed when its snapshot and then the record are durable**, and only then instances are told.
-//! * **One process at a time** has a folder: its lock ends with it, however it ends. So what the record says of a life is over when it is read.
-//! * **Nothing is passed over in silence**: a damaged snapshot, another job's folder, a job that has ended already.
-//! * No thread that records flow on waits for a disk.
+//! * **An epoch is committed when its checkpoint and then the record are durable.** Instances are
+//!   notified only after that.
+//! * **One process at a time** owns a directory, by a lock that the kernel releases when the
+//!   process ends. An attempt that a new owner finds in the record has therefore ended.
+//! * **No problem is skipped silently**: a damaged checkpoint, another job's folder and a job that
+//!   has already ended are reported.
+//! * Threads that process records never wait for a disk.
 //!
 //! # Example
 //!
@@ -27,55 +40,57 @@
 //! use ardea_connectors::{collections::items, null};
 //! use ardea_core::Guarantee;
 //! use ardea_pipeline::Pipeline;
-//! use ardea_checkpoint::local::{Survival, SurvivalEnd, Survive};
+//! use ardea_checkpoint::local::{FaultTolerance, JobEnd, RunFaultTolerant};
 //!
 //! let p = Pipeline::new("tea");
 //! p.read_from(items(vec![3, 1, 2])).write_to(null::sink());
-//! let survived = p.run_surviving(&Survival::in_memory().guarantee(Guarantee::AtLeastOnce))?;
-//! assert_eq!(survived.end, SurvivalEnd::Completed);
+//! let survived = p.run_fault_tolerant(&FaultTolerance::in_memory().guarantee(Guarantee::AtLeastOnce))?;
+//! assert_eq!(survived.end, JobEnd::Completed);
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 
+mod event;
+mod fault_tolerance;
 mod leader_backend;
-mod notice;
 mod settings;
-mod survival;
 mod worker_backend;
 
 mod bucket;
+mod folder_index;
 mod lock;
-mod notes;
 mod record;
 
-mod bringing;
-mod home;
-mod shape;
+mod graph_compatibility;
+mod import_savepoint;
+mod job_dir;
 
 mod failure;
 
+mod attempt;
 mod counts;
 mod driver;
-mod life;
-mod surviving;
+mod runner;
 
-mod looking;
-mod requests;
-mod saving;
+mod create_savepoint;
+mod inspect;
+mod savepoint_requests;
 
-pub use crate::savepoint::Dropping;
-pub use bringing::no_savepoint;
+pub use crate::savepoint::AllowedDrops;
 pub use bucket::{
     address_of, check_address, is_missing, keep_apart, open_place, open_to_write, part_of,
     place_of_savepoint,
 };
 pub use counts::JobCounts;
-pub use failure::{past_damage, recover_command};
-pub use leader_backend::Snapshots;
-pub use looking::{Looked, LookedSnapshot, look};
-pub use notes::{KeptNotes, note_remembered, read_note, write_note};
-pub use notice::Notice;
-pub use saving::{KeptStates, SAVING, savepoint};
-pub use settings::SURVIVAL_SETTINGS;
-pub use survival::Survival;
-pub use surviving::{Figures, SurvivalEnd, Survive, Survived, Surviving, SurvivingHandle};
-pub use worker_backend::{CutKeeper, LifeCuts, LifeHere};
+pub use create_savepoint::{SAVEPOINT_TIMEOUT, SavedStateSchema, savepoint};
+pub use event::RecoveryEvent;
+pub use failure::{recover_command, with_recovery_hint};
+pub use fault_tolerance::FaultTolerance;
+pub use folder_index::{FolderIndex, read_note, write_note, write_state_schema};
+pub use import_savepoint::ensure_no_savepoint;
+pub use inspect::{CheckpointInspection, Inspection, look};
+pub use leader_backend::LeaderCheckpointBackend;
+pub use runner::{
+    CheckpointStats, FaultTolerantJob, FaultTolerantJobHandle, JobEnd, JobOutcome, RunFaultTolerant,
+};
+pub use settings::FAULT_TOLERANCE_SETTINGS;
+pub use worker_backend::{AttemptCheckpoints, AttemptContext, WorkerCheckpointBackend};

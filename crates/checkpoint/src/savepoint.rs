@@ -1,52 +1,56 @@
-//! Carries a job's state from one version of its program to the next: whole, described, and checked before anything stops.
+//! Savepoints: state that is carried from one version of a job's program to the next, and
+//! compatibility checks.
 //!
-//! A **savepoint** is a snapshot for later, and for others: all state of a job at the end of one epoch, in a folder of its own that needs
-//! nothing
-//! else, with a manifest that says what is in it. It outlives the job, its folder and, as the types of its records may change, its program.
-//! docs/savepoints.md has the format.
+//! A **savepoint** contains all state of a job at the end of one epoch, in a self-contained folder
+//! with a descriptive manifest. It outlives the job, the job's folder and, since record types may
+//! change, the program. docs/design/savepoints-and-upgrades.md specifies the format.
 //!
 //! In reading order:
 //!
-//! * [`JobStates`]: what a job remembers, by the names of its vertices, as its program says it;
-//! * [`evolve`], [`Evolution`]: whether values of one type can be read as those of another;
-//! * [`diff`], [`StateDiff`], [`Verdict`]: what becomes of each state when another program goes on from it; [`Dropping`]: what may be lost;
-//! * [`copy`], [`Copied`]: carries a snapshot from one place to another;
-//! * [`SavepointManifest`], [`Savepoint`]: writing, opening and checking one.
+//! * [`JobStateSchema`]: the state schema of a job by vertex name, as declared by its program;
+//! * [`evolve`], [`Evolution`]: checks whether values of one type can be read as another;
+//! * [`diff`], [`StateDiff`], [`Verdict`]: the change of each state when another program is
+//!   restored from the states; [`AllowedDrops`]: the state that may be dropped;
+//! * [`copy`], [`Copied`]: copies a checkpoint;
+//! * [`SavepointManifest`], [`Savepoint`]: writing, opening and checking a savepoint.
 //!
 //! # Invariants
 //!
-//! * **A savepoint is there exactly when its manifest is**, which is written last, when all it speaks of is safe.
-//! * **Nothing is dropped that nobody named**: what a program has no place for is refused, with its name.
-//! * **What is found to fit is read**: where [`diff`] says keep or migrate, each value that was written is one that the new program reads.
-//! * Deciding changes nothing: [`diff`] and [`evolve`] look at descriptions alone.
+//! * **A savepoint exists exactly when its manifest does.** The manifest is written last, when all
+//!   other files are durable.
+//! * **State is dropped only by name**: unless the user names it, state without a place in the
+//!   program is an error.
+//! * **Compatible state is readable**: if [`diff`] returns keep or migrate, the new program can
+//!   read each written value.
+//! * Checks change nothing: [`diff`] and [`evolve`] use schemas only.
 //!
 //! # Example
 //!
 //! ```
 //! use ardea_core::{Schema, StateShape};
-//! use ardea_checkpoint::savepoint::{Dropping, JobStates, Verdict, diff};
+//! use ardea_checkpoint::savepoint::{AllowedDrops, JobStateSchema, Verdict, diff};
 //!
-//! let old = JobStates::default().with("words", [StateShape::of_values("keys", Some(Schema::Text), Schema::I32)]);
-//! let new = JobStates::default().with("words", [StateShape::of_values("keys", Some(Schema::Text), Schema::I64)]);
-//! let found = diff(&old, &new, &Dropping::nothing());
+//! let old = JobStateSchema::default().with("words", [StateShape::of_values("keys", Some(Schema::Text), Schema::I32)]);
+//! let new = JobStateSchema::default().with("words", [StateShape::of_values("keys", Some(Schema::Text), Schema::I64)]);
+//! let found = diff(&old, &new, &AllowedDrops::nothing());
 //! assert_eq!(found.states[0].verdict, Verdict::Migrate(vec!["i32 becomes i64".into()]));
 //! assert!(found.is_possible());
 //! ```
 
-mod described;
+mod job_schema;
 
-mod evolution;
+mod schema_evolution;
 
 mod diff;
 
-mod copying;
+mod copy;
 
 mod manifest;
 mod storage;
 
-pub use copying::{Copied, StateCount, copy};
-pub use described::{JobStates, VertexStates};
-pub use diff::{Dropping, StateDiff, StateVerdict, Verdict, diff};
-pub use evolution::{Evolution, evolve, evolve_key};
+pub use copy::{Copied, StateCount, copy};
+pub use diff::{AllowedDrops, StateDiff, StateVerdict, Verdict, diff};
+pub use job_schema::{JobStateSchema, VertexStates};
 pub use manifest::{SavepointManifest, SavepointState, SavepointVertex};
+pub use schema_evolution::{Evolution, evolve, evolve_key};
 pub use storage::{Checked, Savepoint, SavepointOf};

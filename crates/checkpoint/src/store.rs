@@ -1,33 +1,41 @@
-//! Keeps what the instances of a job hand over at the ends of epochs, so that it can be read back after whatever happened.
+//! Checkpoint store: snapshots of instances in block files, and manifests that combine them into
+//! checkpoints.
 //!
-//! At the end of an epoch each instance hands over its **cut**: entries of a state's name, a partition or none, a key, and a value or that
-//! the key was removed. They are bytes here. A cut is full or an **increment**; it is written as **blocks**, packed and with checksums,
-//! wherever the instance is. A **manifest** that refers to the blocks of all instances makes them a **snapshot**. What was handed over
-//! before goes on to count where nothing newer was said, so the state of a vertex is a chain of **layers**, one a snapshot; **folding** makes
-//! one of several, so that the chain stays short. State that is written anew all the time needs none: once all instances have said that it is
-//! [outdated](CutReceipt::outdating), what older layers have of it goes unread.
+//! At the end of an epoch each instance writes its **snapshot**: entries of a state name, an
+//! optional partition, a key, and a value or a tombstone, all as bytes. A snapshot is full or an
+//! **increment**. The process of the instance writes it as **blocks**, compressed and checksummed.
+//! A **manifest** that refers to the blocks of all instances makes them a **checkpoint**.
+//!
+//! An older entry stays valid until a newer one replaces it, so the state of a vertex is a chain of
+//! **layers**, one per checkpoint. **Compaction** merges layers to keep the chain short. State that
+//! is rewritten all the time needs no compaction: once all instances have declared it
+//! [outdated](StateHandle::outdating), its entries in older layers are dropped.
 //!
 //! In reading order:
 //!
-//! * [`Folder`]: what is needed of a place; [`DiskFolder`], [`MemoryFolder`]; [`FileName`];
-//! * [`SnapshotId`], [`PartitionRange`]: what snapshots and key ranges are called;
-//! * [`BlockWriter`], [`CutOf`], [`CutKind`], [`CutReceipt`]: writes a cut;
-//! * [`SnapshotStore`], [`Commit`]: makes snapshots, and removes old ones;
-//! * [`Snapshot`], [`Entries`]: reads them;
-//! * [`Fold`]: keeps chains short;
-//! * [`SnapshotReport`]: sizes and durations; [`seal`], [`unseal`]: text files with a version and a checksum;
-//! * `conformance`, with the feature of that name: what every folder promises, as a suite.
+//! * [`ObjectStore`]: the interface to a storage location, with its implementations
+//!   [`LocalDirStore`], [`MemoryStore`]; [`FileName`];
+//! * [`CheckpointId`], [`PartitionRange`]: names of checkpoints and key ranges;
+//! * [`BlockWriter`], [`SnapshotOwner`], [`SnapshotKind`], [`StateHandle`]: writing a snapshot;
+//! * [`CheckpointStore`], [`Commit`]: committing checkpoints, and removing old ones;
+//! * [`Checkpoint`], [`Entries`]: reading checkpoints;
+//! * [`Compaction`]: merging layers;
+//! * [`CheckpointReport`]: sizes and durations; [`seal`], [`unseal`]: text files with a version and
+//!   a checksum;
+//! * `conformance`, with the feature of that name: a test suite for implementations of
+//!   [`ObjectStore`].
 //!
 //! # Invariants
 //!
-//! * **A snapshot is there exactly when its manifest is.** The manifest is written last, when all blocks are safe, and removed first.
-//! * **Nothing is changed that was written.** Every file is written once, whole, under a name of its own, and removed when no snapshot
-//!   needs it.
-//! * **No damage goes unnoticed.** Every byte of every file is under a checksum; a reader gets what was handed over, or an error that names
-//!   the file.
-//! * **An increment counts only upon what it is based on.** Commits are refused whose cuts are not one of each instance, or based on
-//!   another snapshot.
-//! * **Only what is a snapshot's is removed**: files with exactly the names that are given here.
+//! * **A checkpoint exists exactly when its manifest does.** The manifest is written last, when all
+//!   blocks are durable, and removed first.
+//! * **Files are immutable.** Every file is written once, as a whole, under a unique name, and
+//!   removed when no checkpoint needs it.
+//! * **All damage is detected.** Every byte of every file is covered by a checksum; a reader gets
+//!   the written data or an error that names the file.
+//! * **An increment is valid only with its base.** A commit is refused unless it has one snapshot
+//!   of each instance, all based on the same checkpoint.
+//! * **Only files of checkpoints are removed**, recognized by their exact names.
 //!
 //! # Example
 //!
@@ -36,53 +44,53 @@
 //! use ardea_core::{Epoch, PartitionId, Timestamp};
 //! use ardea_checkpoint::store::*;
 //!
-//! let folder = Arc::new(MemoryFolder::new());
-//! let store = SnapshotStore::open(folder, "words", StoreConfig::default())?;
+//! let folder = Arc::new(MemoryStore::new());
+//! let store = CheckpointStore::open(folder, "words", StoreConfig::default())?;
 //!
-//! // An instance hands over its cut; its receipt travels to whoever commits.
-//! let id = SnapshotId::new(1, Epoch(7));
-//! let of = CutOf { snapshot: id, vertex: "count".into(), instance: 0, instances: 1 };
-//! let mut writer = store.writer(of, CutKind::Full { partitions: PartitionRange::ALL })?;
+//! // An instance writes its snapshot; the handle is sent to the committer.
+//! let id = CheckpointId::new(1, Epoch(7));
+//! let of = SnapshotOwner { checkpoint: id, vertex: "count".into(), instance: 0, instances: 1 };
+//! let mut writer = store.writer(of, SnapshotKind::Full { partitions: PartitionRange::ALL })?;
 //! writer.set("counts", Some(PartitionId::of_canonical(b"heron")), b"heron", b"3")?;
 //! let receipt = writer.finish()?;
-//! store.commit(&Commit { id, base: None, at: Timestamp::from_secs(1), cuts: vec![receipt] })?;
+//! store.commit(&Commit { id, base: None, at: Timestamp::from_secs(1), snapshots: vec![receipt] })?;
 //!
 //! // Later, perhaps in another process.
-//! let snapshot = store.latest()?.expect("it was committed");
-//! let mut entries = snapshot.entries("count", "counts", PartitionRange::ALL);
+//! let checkpoint = store.latest()?.expect("it was committed");
+//! let mut entries = checkpoint.entries("count", "counts", PartitionRange::ALL);
 //! let entry = entries.next_entry()?.expect("there is one");
 //! assert_eq!((entry.key, entry.value), (&b"heron"[..], &b"3"[..]));
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 
+mod block_cache;
 mod file_name;
 mod id;
 mod partitions;
-mod recent;
 
-mod disk_folder;
 mod folder;
-mod memory_folder;
+mod local_store;
+mod memory_store;
 mod probe;
 
 mod block;
-mod core_pace;
-mod cut;
-mod packer;
+mod block_compressor;
+mod checksummed_file;
 mod parallel;
-mod sealed;
+mod state_handle;
 mod writer;
+mod yield_pacer;
 
 mod assemble;
 mod layer;
 mod manifest;
 
+mod checkpoint;
 mod merge;
 mod report;
-mod snapshot;
 
 mod checkpoint_store;
-mod fold;
+mod compaction;
 
 mod failure;
 
@@ -90,17 +98,17 @@ mod failure;
 pub mod conformance;
 
 pub use assemble::Commit;
-pub use checkpoint_store::{Collected, NewestWhole, SnapshotStore, StoreConfig};
-pub use cut::{CutKind, CutOf, CutReceipt};
-pub use disk_folder::DiskFolder;
+pub use checkpoint::{Checkpoint, Extent};
+pub use checkpoint_store::{CheckpointStore, Collected, LatestValid, StoreConfig};
+pub use checksummed_file::{Unsealed, seal, unseal};
+pub use compaction::{Compaction, CompactionProgress};
 pub use file_name::FileName;
-pub use fold::{Fold, FoldProgress};
-pub use folder::{FileState, Folder, Listed};
-pub use id::SnapshotId;
-pub use memory_folder::MemoryFolder;
+pub use folder::{FileEntry, FileState, ObjectStore};
+pub use id::CheckpointId;
+pub use local_store::LocalDirStore;
+pub use memory_store::MemoryStore;
 pub use merge::{Entries, Entry};
-pub use partitions::{PartitionRange, Place};
-pub use report::{SnapshotReport, VertexReport};
-pub use sealed::{Unsealed, seal, unseal};
-pub use snapshot::{Extent, Snapshot};
+pub use partitions::{KeySlot, PartitionRange};
+pub use report::{CheckpointReport, VertexReport};
+pub use state_handle::{SnapshotKind, SnapshotOwner, StateHandle};
 pub use writer::{BlockConfig, BlockWriter};

@@ -1,4 +1,4 @@
-//! State comes back partition by partition as it does all at once.
+//! Restore by partition returns the same state as restore in one go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,42 +8,49 @@ use std::time::{Duration, Instant};
 
 use ardea_checkpoint::io::StateReading;
 use ardea_checkpoint::store::{
-    Commit, CutKind, CutOf, CutReceipt, Folder, MemoryFolder, PartitionRange, Snapshot, SnapshotId,
-    SnapshotStore, StoreConfig,
+    Checkpoint, CheckpointId, CheckpointStore, Commit, MemoryStore, ObjectStore, PartitionRange,
+    SnapshotKind, SnapshotOwner, StateHandle, StoreConfig,
 };
 use ardea_core::{
     Epoch, ErrorCode, Instance, PARTITION_COUNT, PartitionId, StateChunk, Timestamp, Waker,
 };
-use ardea_engine::{CutRead, CutReader, CutSource, InstanceName};
+use ardea_engine::{InstanceName, RestoreReader, RestoreSource, SnapshotRead};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS: u64 = 30_000;
 
-/// By state and key.
+/// The value of each entry, by state name and key.
 type Entries = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
-/// A snapshot with two layers: many keys, of which some have been removed and some changed since; a few of another state; and what has no
-/// partition.
-fn snapshot(folder: &Arc<MemoryFolder>) -> Snapshot {
-    let folder = Arc::clone(folder) as Arc<dyn Folder>;
-    let store = SnapshotStore::open(folder, "job", StoreConfig::default()).unwrap();
+/// Creates a checkpoint of two layers. A state has many keys, some of which the second layer
+/// removes or changes. There are also a few keys of another state, and unpartitioned entries.
+fn checkpoint(folder: &Arc<MemoryStore>) -> Checkpoint {
+    let folder = Arc::clone(folder) as Arc<dyn ObjectStore>;
+    let store = CheckpointStore::open(folder, "job", StoreConfig::default()).unwrap();
     let commit = |epoch: u64, kind, write: &dyn Fn(&mut ardea_checkpoint::store::BlockWriter)| {
-        let id = SnapshotId::new(1, Epoch(epoch));
-        let of = CutOf {
-            snapshot: id,
+        let id = CheckpointId::new(1, Epoch(epoch));
+        let of = SnapshotOwner {
+            checkpoint: id,
             vertex: "counts".into(),
             instance: 0,
             instances: 1,
         };
         let mut writer = store.writer(of, kind).unwrap();
         write(&mut writer);
-        let cuts = vec![writer.finish().unwrap()];
-        let base = (epoch > 1).then(|| SnapshotId::new(1, Epoch(epoch - 1)));
+        let snapshots = vec![writer.finish().unwrap()];
+        let base = (epoch > 1).then(|| CheckpointId::new(1, Epoch(epoch - 1)));
         let at = Timestamp::from_secs(epoch as i64);
-        store.commit(&Commit { id, base, at, cuts }).unwrap();
+        store
+            .commit(&Commit {
+                id,
+                base,
+                at,
+                snapshots,
+            })
+            .unwrap();
     };
     let partitions = PartitionRange::ALL;
-    commit(1, CutKind::Full { partitions }, &|writer| {
+    commit(1, SnapshotKind::Full { partitions }, &|writer| {
         writer.set("@watermark", None, b"x", b"7").unwrap();
         for key in 0..KEYS {
             let (place, bytes) = (Some(PartitionId::of(&key)), key.to_le_bytes());
@@ -54,8 +61,8 @@ fn snapshot(folder: &Arc<MemoryFolder>) -> Snapshot {
             }
         }
     });
-    let since = SnapshotId::new(1, Epoch(1));
-    commit(2, CutKind::Increment { since }, &|writer| {
+    let since = CheckpointId::new(1, Epoch(1));
+    commit(2, SnapshotKind::Increment { since }, &|writer| {
         for key in (0..KEYS).step_by(7) {
             let (place, bytes) = (Some(PartitionId::of(&key)), key.to_le_bytes());
             match key % 2 {
@@ -67,7 +74,7 @@ fn snapshot(folder: &Arc<MemoryFolder>) -> Snapshot {
     store.latest().unwrap().unwrap()
 }
 
-fn open(reading: &StateReading, index: u32, parallelism: u32) -> Box<dyn CutReader> {
+fn open(reading: &StateReading, index: u32, parallelism: u32) -> Box<dyn RestoreReader> {
     let of = InstanceName {
         vertex: "counts".into(),
         instance: Instance { index, parallelism },
@@ -75,8 +82,8 @@ fn open(reading: &StateReading, index: u32, parallelism: u32) -> Box<dyn CutRead
     reading.open(&of).unwrap()
 }
 
-/// Reads on until there is something.
-fn read(reader: &mut dyn CutReader, into: &mut StateChunk) -> ardea_core::Result<CutRead> {
+/// Calls the reader repeatedly until it returns a result.
+fn read(reader: &mut dyn RestoreReader, into: &mut StateChunk) -> ardea_core::Result<SnapshotRead> {
     loop {
         let (wakes, woken) = channel();
         let waker = Waker::new(move || {
@@ -84,7 +91,7 @@ fn read(reader: &mut dyn CutReader, into: &mut StateChunk) -> ardea_core::Result
         });
         into.clear();
         match reader.read(into, &waker)? {
-            CutRead::NotYet => woken.recv_timeout(PATIENCE).expect("it is read"),
+            SnapshotRead::Pending => woken.recv_timeout(PATIENCE).expect("it is read"),
             read => return Ok(read),
         }
     }
@@ -98,9 +105,9 @@ fn take(chunk: &StateChunk, into: &mut Entries) {
     }
 }
 
-fn whole(reader: &mut dyn CutReader, own: &dyn Fn(PartitionId) -> bool) -> Entries {
+fn whole(reader: &mut dyn RestoreReader, own: &dyn Fn(PartitionId) -> bool) -> Entries {
     let (mut chunk, mut entries) = (StateChunk::default(), Entries::new());
-    while read(reader, &mut chunk).unwrap() == CutRead::Entries {
+    while read(reader, &mut chunk).unwrap() == SnapshotRead::Entries {
         take(&chunk, &mut entries);
     }
     entries.retain(|(state, key), _| state == "@watermark" || own(PartitionId::of_canonical(key)));
@@ -109,25 +116,25 @@ fn whole(reader: &mut dyn CutReader, own: &dyn Fn(PartitionId) -> bool) -> Entri
 
 #[test]
 fn partitions_come_whole_each_once_and_all_together_are_everything() {
-    let snapshot = snapshot(&Arc::default());
+    let checkpoint = checkpoint(&Arc::default());
     for threads in [1, 3] {
         let is_read = Arc::<AtomicBool>::default();
         let tells = Arc::clone(&is_read);
         let when_read = move || tells.store(true, Ordering::SeqCst);
         let here = BTreeMap::from([("counts".to_string(), 1)]);
-        let reading = StateReading::start(snapshot.clone(), threads, here, when_read).unwrap();
+        let reading = StateReading::start(checkpoint.clone(), threads, here, when_read).unwrap();
         let own = |it: PartitionId| it.owner(2) == 1;
         let expected = whole(&mut *open(&reading, 1, 2), &own);
 
         let mut reader = open(&reading, 1, 2);
         reading.all_are_open();
         assert!(reader.entries_by_partition().unwrap() >= expected.len() as u64);
-        reader.go_by_partition();
+        reader.read_by_partition();
         let (mut chunk, mut entries) = (StateChunk::default(), Entries::new());
         let (mut has_base, mut back) = (false, BTreeSet::new());
         loop {
             match read(&mut *reader, &mut chunk).unwrap() {
-                CutRead::Entries => {
+                SnapshotRead::Entries => {
                     for entry in chunk.entries() {
                         let partition = entry.partition;
                         assert_eq!(has_base, partition.is_some(), "what has none comes first");
@@ -135,10 +142,10 @@ fn partitions_come_whole_each_once_and_all_together_are_everything() {
                     }
                     take(&chunk, &mut entries);
                 }
-                CutRead::Base => has_base = true,
-                CutRead::Partition(partition) => assert!(back.insert(partition)),
-                CutRead::End => break,
-                CutRead::NotYet => unreachable!("it was waited for"),
+                SnapshotRead::Base => has_base = true,
+                SnapshotRead::Partition(partition) => assert!(back.insert(partition)),
+                SnapshotRead::End => break,
+                SnapshotRead::Pending => unreachable!("it was waited for"),
             }
         }
         let all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
@@ -150,57 +157,64 @@ fn partitions_come_whole_each_once_and_all_together_are_everything() {
 
 #[test]
 fn what_is_waited_for_comes_before_all_that_is_not_on_its_way() {
-    let snapshot = snapshot(&Arc::default());
-    let reading = StateReading::start(snapshot, 1, BTreeMap::new(), || {}).unwrap();
+    let checkpoint = checkpoint(&Arc::default());
+    let reading = StateReading::start(checkpoint, 1, BTreeMap::new(), || {}).unwrap();
     let mut reader = open(&reading, 0, 1);
-    reader.go_by_partition();
+    reader.read_by_partition();
     let last = PartitionId::from_index(PARTITION_COUNT - 1).unwrap();
-    reader.hurry(&[last]);
+    reader.prioritize(&[last]);
     let (mut chunk, mut order) = (StateChunk::default(), Vec::new());
     loop {
         match read(&mut *reader, &mut chunk).unwrap() {
-            CutRead::Partition(partition) => order.push(partition),
-            CutRead::End => break,
+            SnapshotRead::Partition(partition) => order.push(partition),
+            SnapshotRead::End => break,
             _ => {}
         }
     }
-    // The first piece may be on its way by then, and no other.
+    // Only the first piece may already be in progress.
     let place = |index| order.iter().position(|it| it.index() == index).unwrap();
     assert!(place(PARTITION_COUNT - 1) < place(PARTITION_COUNT / 2));
 }
 
 #[test]
-fn a_snapshot_that_was_read_whole_is_held_by_nobody() {
-    let folder = Arc::<MemoryFolder>::default();
-    let read_from = snapshot(&folder).id();
+fn a_checkpoint_that_was_read_whole_is_held_by_nobody() {
+    let folder = Arc::<MemoryStore>::default();
+    let read_from = checkpoint(&folder).id();
     let config = StoreConfig {
         keep: 1,
         ..StoreConfig::default()
     };
-    let folder = Arc::clone(&folder) as Arc<dyn Folder>;
-    let store = SnapshotStore::open(folder, "job", config).unwrap();
+    let folder = Arc::clone(&folder) as Arc<dyn ObjectStore>;
+    let store = CheckpointStore::open(folder, "job", config).unwrap();
     let (reads, all_read) = channel();
     let when_read = move || reads.send(()).unwrap();
-    let of = store.snapshot(read_from).unwrap();
+    let of = store.checkpoint(read_from).unwrap();
     let reading = StateReading::start(of, 2, BTreeMap::new(), when_read).unwrap();
     let mut reader = open(&reading, 0, 1);
     reading.all_are_open();
     let id = read_from.next();
-    let cuts = vec![CutReceipt::unchanged(CutOf {
-        snapshot: id,
+    let snapshots = vec![StateHandle::unchanged(SnapshotOwner {
+        checkpoint: id,
         vertex: "counts".into(),
         instance: 0,
         instances: 1,
     })];
     let base = Some(read_from);
     let at = Timestamp::from_secs(3);
-    store.commit(&Commit { id, base, at, cuts }).unwrap();
-    let collects = || store.collect().unwrap().snapshots.contains(&read_from);
+    store
+        .commit(&Commit {
+            id,
+            base,
+            at,
+            snapshots,
+        })
+        .unwrap();
+    let collects = || store.collect().unwrap().checkpoints.contains(&read_from);
     assert!(!collects());
     whole(&mut *reader, &|_| true);
     all_read.recv_timeout(PATIENCE).unwrap();
     drop(reader);
-    // One of its threads may be about to put down what it has read.
+    // One of the threads may not have released the checkpoint yet.
     let deadline = Instant::now() + PATIENCE;
     while !collects() {
         assert!(Instant::now() < deadline, "it is held");
@@ -216,8 +230,8 @@ fn a_snapshot_that_was_read_whole_is_held_by_nobody() {
 
 #[test]
 fn a_damaged_block_is_told_and_not_passed_over() {
-    let folder = Arc::<MemoryFolder>::default();
-    let snapshot = snapshot(&folder);
+    let folder = Arc::<MemoryStore>::default();
+    let checkpoint = checkpoint(&folder);
     let files = folder.list().unwrap().into_iter();
     let blocks: Vec<_> = files
         .filter(|file| file.name.as_str().starts_with("block"))
@@ -230,16 +244,16 @@ fn a_damaged_block_is_told_and_not_passed_over() {
         folder.write(&file.name, &bytes).unwrap();
     }
     assert!(blocks.len() > 2, "{blocks:?}");
-    let reading = StateReading::start(snapshot, 2, BTreeMap::new(), || {}).unwrap();
+    let reading = StateReading::start(checkpoint, 2, BTreeMap::new(), || {}).unwrap();
     let mut reader = open(&reading, 0, 1);
-    reader.go_by_partition();
+    reader.read_by_partition();
     let mut chunk = StateChunk::default();
     let error = loop {
         match read(&mut *reader, &mut chunk) {
-            Ok(CutRead::End) => panic!("it was passed over"),
+            Ok(SnapshotRead::End) => panic!("it was passed over"),
             Ok(_) => {}
             Err(error) => break error,
         }
     };
-    assert_eq!(error.code(), ErrorCode::SnapshotDamaged);
+    assert_eq!(error.code(), ErrorCode::CheckpointDamaged);
 }

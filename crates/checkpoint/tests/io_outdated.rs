@@ -1,33 +1,33 @@
-//! What instances say of the age of their state gets into snapshots.
+//! State that instances declare outdated is dropped from checkpoints.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use ardea_checkpoint::io::{CutNews, CutPlace, CutTaker, Writers};
+use ardea_checkpoint::io::{SnapshotEvent, SnapshotLocation, SnapshotWriterPool, Writers};
 use ardea_checkpoint::store::{
-    Commit, CutReceipt, MemoryFolder, SnapshotId, SnapshotStore, StoreConfig,
+    CheckpointId, CheckpointStore, Commit, MemoryStore, StateHandle, StoreConfig,
 };
-use ardea_core::{Cut, Epoch, Instance, StateChunk, StateEntry, Timestamp};
-use ardea_engine::{Counted, CutReport, CutSink, InstanceName};
+use ardea_core::{Epoch, Instance, SnapshotRequest, StateChunk, StateEntry, Timestamp};
+use ardea_engine::{InstanceName, RecordCounts, SnapshotReport, SnapshotSink};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn what_all_instances_call_outdated_is_in_no_later_snapshot_though_one_of_them_wrote_nothing() {
-    let folder = Arc::new(MemoryFolder::default());
-    let store = SnapshotStore::open(Arc::clone(&folder) as _, "job", StoreConfig::default());
+fn what_all_instances_call_outdated_is_in_no_later_checkpoint_though_one_of_them_wrote_nothing() {
+    let folder = Arc::new(MemoryStore::default());
+    let store = CheckpointStore::open(Arc::clone(&folder) as _, "job", StoreConfig::default());
     let store = store.unwrap();
     let (tell, told) = channel();
-    let place = CutPlace {
+    let place = SnapshotLocation {
         folder,
         job: "job".into(),
         generation: 1,
     };
-    let taker = CutTaker::new(place, Writers::start(1).unwrap(), move |news| {
+    let taker = SnapshotWriterPool::new(place, Writers::start(1).unwrap(), move |news| {
         let _ = tell.send(news);
     });
-    let cut_of = |index: u32, cut: Cut, chunk: StateChunk| -> CutReceipt {
+    let snapshot_of = |index: u32, snapshot: SnapshotRequest, chunk: StateChunk| -> StateHandle {
         let name = InstanceName {
             vertex: "windows".into(),
             instance: Instance {
@@ -35,25 +35,28 @@ fn what_all_instances_call_outdated_is_in_no_later_snapshot_though_one_of_them_w
                 parallelism: 2,
             },
         };
-        let report = CutReport {
-            cut,
+        let report = SnapshotReport {
+            snapshot,
             entries: chunk.len() as u64,
             bytes: chunk.byte_len() as u64,
             took: Duration::ZERO,
-            counted: Counted::default(),
+            counted: RecordCounts::default(),
         };
         taker.finish(&name, report, chunk);
-        match told.recv_timeout(PATIENCE).expect("the cut is written") {
-            CutNews::Saved(_, _, receipt) => *receipt,
+        match told
+            .recv_timeout(PATIENCE)
+            .expect("the snapshot is written")
+        {
+            SnapshotEvent::Saved(_, _, receipt) => *receipt,
             other => panic!("{other:?}"),
         }
     };
     let mut base = None;
     for epoch in 1..=9 {
-        let id = SnapshotId::new(1, Epoch(epoch));
-        let cut = match base {
-            None => Cut::full(Epoch(epoch)),
-            Some(_) => Cut::changes(Epoch(epoch), Epoch(epoch - 1)),
+        let id = CheckpointId::new(1, Epoch(epoch));
+        let snapshot = match base {
+            None => SnapshotRequest::full(Epoch(epoch)),
+            Some(_) => SnapshotRequest::changes(Epoch(epoch), Epoch(epoch - 1)),
         };
         let mut written = StateChunk::default();
         let entry = StateEntry {
@@ -66,14 +69,24 @@ fn what_all_instances_call_outdated_is_in_no_later_snapshot_though_one_of_them_w
         written.outdate("slices", Epoch(epoch - 1)).unwrap();
         let mut nothing = StateChunk::default();
         nothing.outdate("slices", Epoch(epoch)).unwrap();
-        let cuts = vec![cut_of(0, cut, written), cut_of(1, cut, nothing)];
+        let snapshots = vec![
+            snapshot_of(0, snapshot, written),
+            snapshot_of(1, snapshot, nothing),
+        ];
         let at = Timestamp::from_secs(1);
-        store.commit(&Commit { id, base, at, cuts }).unwrap();
+        store
+            .commit(&Commit {
+                id,
+                base,
+                at,
+                snapshots,
+            })
+            .unwrap();
         base = Some(id);
     }
-    let snapshot = store.latest().unwrap().expect("it is there");
-    assert_eq!(snapshot.report().vertices[0].layers, 2);
-    let mut entries = snapshot.unpartitioned("windows", "slices");
+    let checkpoint = store.latest().unwrap().expect("it is there");
+    assert_eq!(checkpoint.report().vertices[0].layers, 2);
+    let mut entries = checkpoint.unpartitioned("windows", "slices");
     let mut keys = Vec::new();
     while let Some(entry) = entries.next_entry().unwrap() {
         keys.push(entry.key.to_vec());

@@ -1,6 +1,6 @@
-//! A job that is killed again and again, and started again, publishes exactly what it should.
+//! A job that is repeatedly killed and restarted publishes exactly the expected results.
 //!
-//! The test program is the job as well: in a process of its own it runs until it is killed, or done.
+//! The test program is also the job: in a child process it runs until it is killed or done.
 #![forbid(unsafe_code)]
 
 #[path = "windows/mod.rs"]
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use ardea_checkpoint::local::{Survival, SurvivalEnd, Survive, look};
+use ardea_checkpoint::local::{FaultTolerance, JobEnd, RunFaultTolerant, look};
 use ardea_engine::NodeConfig;
 
 use windows::Windows;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     if let Some(folder) = env::var_os(FOLDER) {
         return be_the_job(&PathBuf::from(folder));
     }
-    // As the harness of other tests does.
+    // The program lists its tests like the standard test harness.
     if env::args().any(|word| word == "--list") {
         println!("killed_at_any_moment: test");
         return ExitCode::SUCCESS;
@@ -45,20 +45,20 @@ fn be_the_job(folder: &Path) -> ExitCode {
         .unwrap_or(0);
     let counts = [[2, 2, 2], [3, 1, 2], [1, 3, 1]];
     let job = Windows {
-        // Now and then with other numbers of instances.
+        // The parallelism changes every four attempts.
         instances: counts[(life / 4) as usize % counts.len()],
         ..Windows::again(folder)
     };
-    let survival = Survival::in_folder(folder.join("state"))
+    let survival = FaultTolerance::in_folder(folder.join("state"))
         .every(Duration::from_millis(15))
         .pause(Duration::ZERO);
     let node = NodeConfig {
         pin: false,
         ..NodeConfig::with_threads(2)
     };
-    match job.run_surviving_with(&survival, node) {
-        Ok(survived) if survived.end == SurvivalEnd::Completed => ExitCode::SUCCESS,
-        Ok(survived) if survived.end == SurvivalEnd::CompletedBefore => ExitCode::SUCCESS,
+    match job.run_fault_tolerant_with(&survival, node) {
+        Ok(survived) if survived.end == JobEnd::Completed => ExitCode::SUCCESS,
+        Ok(survived) if survived.end == JobEnd::CompletedBefore => ExitCode::SUCCESS,
         outcome => {
             eprintln!("{outcome:?}");
             ExitCode::FAILURE
@@ -73,7 +73,7 @@ fn start(folder: &Path, life: u32) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits until it has ended, but no longer than this; whether it has.
+/// Waits at most `within` for the process to end. Returns true if the process has ended.
 fn ends(child: &mut Child, within: Duration) -> bool {
     let start = Instant::now();
     while start.elapsed() < within {
@@ -113,9 +113,9 @@ fn killed_at_any_moment() {
     assert_eq!((looked.end, looked.holder), (Some("completed"), None));
     assert!(
         looked
-            .snapshots
+            .checkpoints
             .iter()
-            .all(|snapshot| snapshot.report.is_ok())
+            .all(|checkpoint| checkpoint.report.is_ok())
     );
     println!("took {:?}", began.elapsed());
 }

@@ -1,31 +1,33 @@
-//! Savepoints of made-up snapshots: whole, checked, and brought to another job.
+//! Savepoints of generated checkpoints: written, checked, and copied to another job.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ardea_checkpoint::savepoint::{JobStates, Savepoint, SavepointManifest, SavepointOf, copy};
+use ardea_checkpoint::savepoint::{
+    JobStateSchema, Savepoint, SavepointManifest, SavepointOf, copy,
+};
 use ardea_checkpoint::store::{
-    Commit, CutKind, CutOf, CutReceipt, FileName, FileState, Folder, MemoryFolder, PartitionRange,
-    Snapshot, SnapshotId, SnapshotStore, StoreConfig,
+    Checkpoint, CheckpointId, CheckpointStore, Commit, FileName, FileState, MemoryStore,
+    ObjectStore, PartitionRange, SnapshotKind, SnapshotOwner, StateHandle, StoreConfig,
 };
 use ardea_core::{Epoch, ErrorCode, PartitionId, Schema, StateForm, StateShape, Timestamp};
 use bytes::Bytes;
 
 const KEYS: u64 = 500;
 
-fn id(epoch: u64) -> SnapshotId {
-    SnapshotId::new(3, Epoch(epoch))
+fn id(epoch: u64) -> CheckpointId {
+    CheckpointId::new(3, Epoch(epoch))
 }
 
 fn partition(key: u64) -> PartitionId {
     PartitionId::of_canonical(&key.to_le_bytes())
 }
 
-/// What one instance of the vertex `counts` hands over: some of its keys.
-fn cut(store: &SnapshotStore, epoch: u64, instance: u32, kind: CutKind) -> CutReceipt {
-    let of = CutOf {
-        snapshot: id(epoch),
+/// Writes the snapshot of one instance of the vertex `counts`, with some of its keys.
+fn snapshot(store: &CheckpointStore, epoch: u64, instance: u32, kind: SnapshotKind) -> StateHandle {
+    let of = SnapshotOwner {
+        checkpoint: id(epoch),
         vertex: "counts".into(),
         instance,
         instances: 2,
@@ -46,52 +48,52 @@ fn cut(store: &SnapshotStore, epoch: u64, instance: u32, kind: CutKind) -> CutRe
     writer.finish().unwrap()
 }
 
-/// Two epochs, the second an increment.
-fn snapshot() -> Snapshot {
-    let folder = Arc::new(MemoryFolder::new());
-    let store = SnapshotStore::open(folder, "accounts", StoreConfig::default()).unwrap();
+/// Creates a checkpoint with the state of two epochs; the second wrote increments.
+fn checkpoint() -> Checkpoint {
+    let folder = Arc::new(MemoryStore::new());
+    let store = CheckpointStore::open(folder, "accounts", StoreConfig::default()).unwrap();
     for epoch in [1, 2] {
-        let cuts = (0..2).map(|instance| {
+        let snapshots = (0..2).map(|instance| {
             let kind = match epoch {
-                1 => CutKind::Full {
+                1 => SnapshotKind::Full {
                     partitions: PartitionRange::of_instance(instance, 2),
                 },
-                _ => CutKind::Increment { since: id(1) },
+                _ => SnapshotKind::Increment { since: id(1) },
             };
-            cut(&store, epoch, instance, kind)
+            snapshot(&store, epoch, instance, kind)
         });
         let commit = Commit {
             id: id(epoch),
             base: (epoch > 1).then(|| id(1)),
             at: Timestamp::from_secs(1_000),
-            cuts: cuts.collect(),
+            snapshots: snapshots.collect(),
         };
         store.commit(&commit).unwrap();
     }
-    store.snapshot(id(2)).unwrap()
+    store.checkpoint(id(2)).unwrap()
 }
 
-fn states() -> JobStates {
+fn states() -> JobStateSchema {
     let keys = StateShape::of_values("keys", Some(Schema::U64), Schema::Bytes);
-    JobStates::default().with("counts", [keys])
+    JobStateSchema::default().with("counts", [keys])
 }
 
-fn saved(threads: usize) -> (Arc<MemoryFolder>, Savepoint) {
-    let (folder, states) = (Arc::new(MemoryFolder::new()), states());
+fn saved(threads: usize) -> (Arc<MemoryStore>, Savepoint) {
+    let (folder, states) = (Arc::new(MemoryStore::new()), states());
     let of = SavepointOf {
-        snapshot: &snapshot(),
+        checkpoint: &checkpoint(),
         states: &states,
         threads,
     };
-    let savepoint = Savepoint::write(Arc::clone(&folder) as Arc<dyn Folder>, of).unwrap();
+    let savepoint = Savepoint::write(Arc::clone(&folder) as Arc<dyn ObjectStore>, of).unwrap();
     (folder, savepoint)
 }
 
-/// All entries of a state.
-fn entries(snapshot: &Snapshot, vertex: &str, state: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let partitioned = snapshot.entries(vertex, state, PartitionRange::ALL);
+/// Returns the values of all entries of a state, by key.
+fn entries(checkpoint: &Checkpoint, vertex: &str, state: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let partitioned = checkpoint.entries(vertex, state, PartitionRange::ALL);
     let mut all = BTreeMap::new();
-    for mut entries in [partitioned, snapshot.unpartitioned(vertex, state)] {
+    for mut entries in [partitioned, checkpoint.unpartitioned(vertex, state)] {
         while let Some(entry) = entries.next_entry().unwrap() {
             all.insert(entry.key.to_vec(), entry.value.to_vec());
         }
@@ -106,10 +108,10 @@ fn a_savepoint_has_all_state_without_increments_and_says_what_it_is() {
         let opened = Savepoint::open(folder).unwrap();
         assert_eq!(opened.manifest(), written.manifest());
         for state in ["keys", "offset"] {
-            let carried = entries(opened.snapshot(), "counts", state);
-            assert_eq!(carried, entries(&snapshot(), "counts", state));
+            let carried = entries(opened.checkpoint(), "counts", state);
+            assert_eq!(carried, entries(&checkpoint(), "counts", state));
         }
-        let report = opened.snapshot().report();
+        let report = opened.checkpoint().report();
         assert_eq!(
             (report.vertices[0].layers, report.vertices[0].increments),
             (1, 0)
@@ -124,7 +126,7 @@ fn a_savepoint_has_all_state_without_increments_and_says_what_it_is() {
         assert_eq!((&offset.form, offset.count.entries), (&StateForm::Own, 2));
         let checked = opened.check().unwrap();
         assert_eq!(checked.entries, keys.count.entries + 2);
-        // However it lies in files, what it counts is the same.
+        // The counts are independent of the layout in files.
         assert_eq!(saved(2).1.manifest().vertices, opened.manifest().vertices);
         assert_ne!(saved(2).1.manifest().id, opened.manifest().id);
     }
@@ -135,7 +137,7 @@ fn a_folder_with_something_in_it_is_refused() {
     let (folder, savepoint) = saved(1);
     let states = states();
     let of = SavepointOf {
-        snapshot: savepoint.snapshot(),
+        checkpoint: savepoint.checkpoint(),
         states: &states,
         threads: 1,
     };
@@ -150,8 +152,8 @@ fn without_its_manifest_it_is_none_and_a_later_version_is_told_as_such() {
     let file = folder.read(&name).unwrap().unwrap();
     let gone = [(name.clone(), FileState::Whole)];
     folder.remove(&gone).unwrap();
-    let error = Savepoint::open(Arc::clone(&folder) as Arc<dyn Folder>).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::NoSuchSnapshot);
+    let error = Savepoint::open(Arc::clone(&folder) as Arc<dyn ObjectStore>).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoSuchCheckpoint);
     let head = b"ardea savepoint 1";
     assert!(file.starts_with(head));
     let later = [b"ardea savepoint 2", &file[head.len()..]].concat();
@@ -176,7 +178,7 @@ fn whatever_is_damaged_or_gone_is_found_with_the_file_named() {
     for (damaged, file) in &files {
         let step = file.len() / 20 + 1;
         for at in (0..file.len()).step_by(step).map(Some).chain([None]) {
-            let copy = Arc::new(MemoryFolder::new());
+            let copy = Arc::new(MemoryStore::new());
             for (name, file) in files.iter().filter(|(name, _)| name != damaged) {
                 copy.write(name, file).unwrap();
             }
@@ -188,7 +190,7 @@ fn whatever_is_damaged_or_gone_is_found_with_the_file_named() {
             let checked = Savepoint::open(copy).and_then(|savepoint| savepoint.check());
             let error = checked.unwrap_err();
             let is_named = error.to_string().contains(damaged.as_str());
-            // A manifest that is gone is a savepoint, or a snapshot, that is not there.
+            // Without a manifest, the savepoint or the checkpoint does not exist.
             assert!(is_named || at.is_none(), "{damaged} at {at:?}: {error}");
         }
     }
@@ -197,19 +199,19 @@ fn whatever_is_damaged_or_gone_is_found_with_the_file_named() {
 #[test]
 fn states_and_vertices_are_left_behind_and_added_where_it_is_brought() {
     let (_, savepoint) = saved(1);
-    let folder = Arc::new(MemoryFolder::new());
-    let store = SnapshotStore::open(folder, "other", StoreConfig::default()).unwrap();
-    let at = SnapshotId::new(9, Epoch(2));
+    let folder = Arc::new(MemoryStore::new());
+    let store = CheckpointStore::open(folder, "other", StoreConfig::default()).unwrap();
+    let at = CheckpointId::new(9, Epoch(2));
     let wanted = |vertex: &str, state: Option<&str>| vertex == "counts" && state != Some("offset");
     let added = BTreeMap::from([("tops".to_string(), 3)]);
-    let copied = copy(savepoint.snapshot(), &store, at, &wanted, &added, 2).unwrap();
-    let brought = store.snapshot(at).unwrap();
+    let copied = copy(savepoint.checkpoint(), &store, at, &wanted, &added, 2).unwrap();
+    let brought = store.checkpoint(at).unwrap();
     assert_eq!(brought.job(), "other");
     assert_eq!(brought.instances("tops"), Some(3));
     assert!(brought.states("tops").is_empty());
     assert_eq!(brought.states("counts"), ["keys"]);
     let keys = entries(&brought, "counts", "keys");
-    assert_eq!(keys, entries(savepoint.snapshot(), "counts", "keys"));
+    assert_eq!(keys, entries(savepoint.checkpoint(), "counts", "keys"));
     let before = &savepoint.manifest().vertices["counts"].states["keys"].count;
     assert_eq!(&copied.states["counts"]["keys"], before);
 }

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and how it is explained.
+//! The command line: commands, options and their help texts.
 
 mod cluster;
 mod map;
@@ -12,24 +12,25 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+#[cfg(feature = "bench")]
 use crate::commands::bench::BenchCommand;
 use crate::failure::EXIT_CODES;
 
 use cluster::{
-    CLUSTER_HELP, LOGS_HELP, METRICS_HELP, RECOVER_HELP, RESCALE_HELP, STATE_HELP, SUBMIT_HELP,
-    UPDATE_HELP, UPGRADE_HELP,
+    CLUSTER_HELP, LOGS_HELP, METASTORE_HELP, METRICS_HELP, RECOVER_HELP, RESCALE_HELP, SUBMIT_HELP,
+    UPGRADE_HELP,
 };
 pub use cluster::{
-    ClusterCommand, ClusterStartArgs, ClusterStopArgs, DrainArgs, KillArgs, ListArgs, LogsArgs,
-    MetricsArgs, RecoverArgs, RemoteJob, RescaleArgs, RestartArgs, StateCommand, StateDumpArgs,
-    StateRemoveArgs, SubmitArgs, TopArgs, UndrainArgs, UpdateArgs, UpgradeArgs, Where,
+    ClusterArgs, ClusterCommand, ClusterStartArgs, ClusterStopArgs, DrainArgs, KillArgs, ListArgs,
+    LogsArgs, MetastoreCommand, MetastoreDumpArgs, MetastoreRemoveArgs, MetricsArgs, RecoverArgs,
+    RemoteJob, RescaleArgs, RestartArgs, SubmitArgs, TopArgs, UndrainArgs, UpgradeArgs,
 };
 use map::MAP_HELP;
 pub use map::{
     MapArgs, MapCommand, MapFilterArgs, MapKeyArgs, MapPutArgs, MapScanArgs, MapWatchArgs,
 };
 
-/// Low-latency stream processing: run jobs, look at them, measure them.
+/// Low-latency stream processing: run, manage and benchmark jobs
 #[derive(Parser, Debug)]
 #[command(
     name = "ardea",
@@ -40,42 +41,43 @@ pub use map::{
     max_term_width = 120
 )]
 pub struct Args {
-    /// For every command.
+    /// The options of every command.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The long name of the option that says how many threads, of those commands that run jobs.
+/// The long name of the option with the number of threads, for commands that run jobs.
 pub const THREADS: &str = "threads";
 
-/// Options of every command; behind the name of a job they are ardea's unless the job has one of that name.
+/// Options of every command. After a job's name, such an option is ardea's unless the job has an
+/// option of that name.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// Print reports (plan, summary, settings, bench) as JSON on standard output, and errors as JSON on standard error;
-    /// what a job itself writes to standard output stays as it is
+    /// Print reports (plan, summary, settings, bench) as JSON on standard output, and errors as
+    /// JSON on standard error; the job's own output is unchanged
     #[arg(long, global = true)]
     pub json: bool,
-    /// Print no progress and no summary; what went wrong is told all the same
+    /// Print neither progress nor a summary; errors are printed all the same
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Show every step of a job in its summary, and not only sources, sinks, and steps with a name
+    /// List every step of a job in its summary; by default only sources, sinks and named steps
     #[arg(long, short, global = true)]
     pub verbose: bool,
-    /// Print progress even where standard error is no terminal, a line a second
+    /// Print progress every second even if standard error is no terminal
     #[arg(long, global = true, conflicts_with = "quiet")]
     pub progress: bool,
-    /// Change a setting; `ardea config` lists them
+    /// Set KEY=VALUE; `ardea config` lists all settings
     #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<String>,
-    /// Read settings from this TOML file, and not from ./ardea.toml
+    /// Read settings from this TOML file instead of ./ardea.toml
     #[arg(long, global = true, value_name = "FILE", env = "ARDEA_CONFIG",
         value_parser = OsStringValueParser::new().try_map(config_file))]
     pub config: Option<PathBuf>,
-    /// In a pipe, print live tables this often, at most ten times a second, and not only at the end
+    /// Interval of live tables if the output is a pipe, at least 100ms (default: only at the end)
     #[arg(long, global = true, value_name = "DURATION", value_parser = at_most_ten_a_second)]
     pub tables_every: Option<Duration>,
 }
@@ -83,16 +85,17 @@ pub struct Global {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Replay the 2013 New York flights and show their delays live in the terminal; q ends it, as Ctrl-C does
+    /// Replay the 2013 New York flights and show their delays live in the terminal; q stops it, as
+    /// Ctrl-C does
     Demo(DemoArgs),
     /// Run a job until it ends
     #[command(after_help = RUN_HELP)]
     Run(JobArgs),
-    /// List the jobs that can be run
-    Jobs,
-    /// List the components that topologies in files (.yaml) may be made of, and what can be set of each
+    /// List the jobs that come with ardea
+    Examples,
+    /// List the components for topologies in YAML files, with their settings
     Components(ComponentsArgs),
-    /// Show how a job would run, without running it; or how a job of a cluster does run
+    /// Show how a job would run, without running it, or how a job of a cluster is running
     #[command(after_help = PLAN_HELP)]
     Plan(PlanArgs),
     /// Submit a job to a cluster
@@ -100,75 +103,88 @@ pub enum Command {
     Submit(SubmitArgs),
     /// List the jobs of a cluster
     List(ListArgs),
-    /// Show all that is known of a job of a cluster: its program, containers, problems, and what happened
+    /// Show a job of a cluster: its program, containers, problems, and history
     Describe(RemoteJob),
-    /// Have the sources of a job read again
-    Activate(RemoteJob),
-    /// Have the sources of a job read nothing until it is activated
-    Deactivate(RemoteJob),
-    /// End a job of a cluster, and leave nothing of it behind but what it wrote, for a day
+    /// Pause a job's sources
+    #[command(alias = "deactivate")]
+    Pause(RemoteJob),
+    /// Resume a job's sources
+    #[command(alias = "activate")]
+    Resume(RemoteJob),
+    /// Stop a job and delete its state; logs are kept for a day
     Kill(KillArgs),
-    /// Stop what runs in a container of a job, and start it again
+    /// Restart a container of a job
     Restart(RestartArgs),
-    /// Give vertices of a job other numbers of instances, while it runs
-    #[command(after_help = UPDATE_HELP)]
-    Update(UpdateArgs),
-    /// Have another program follow that of a job, with its state; if it doesn't come up the one before comes back by itself
+    /// Upgrade a running job to a new program, keeping its state; rolls back automatically if the
+    /// new program fails to start
     #[command(after_help = UPGRADE_HELP)]
     Upgrade(UpgradeArgs),
-    /// Spread a job over another number of workers, while it runs
-    #[command(after_help = RESCALE_HELP)]
+    /// Change the parallelism of vertices, or the number of workers, of a running job
+    #[command(alias = "update", after_help = RESCALE_HELP)]
     Rescale(RescaleArgs),
-    /// Print what the processes of a job have written, also when it has ended
+    /// Print the output of a job's processes, also after the job has ended
     #[command(after_help = LOGS_HELP)]
     Logs(LogsArgs),
-    /// Print what was measured of a job
+    /// Print a job's metrics
     #[command(after_help = METRICS_HELP)]
     Metrics(MetricsArgs),
-    /// Show how the vertices and containers of a job are doing, again and again, until q, Ctrl-C or the job's end
+    /// Show the vertices and containers of a job, updated continuously, until q, Ctrl-C or the
+    /// job's end
     Top(TopArgs),
-    /// Show the snapshots of a job that survives (`--set guarantee=… --set snapshots.folder=FOLDER`)
-    #[command(after_help = SNAPSHOTS_HELP)]
-    Snapshots(SnapshotsArgs),
-    /// Have a job in safe mode begin again, when the reason is gone
+    /// List the checkpoints of a job with a guarantee (`--set guarantee=… --set
+    /// checkpoints.folder=FOLDER`)
+    #[command(after_help = CHECKPOINTS_HELP)]
+    Checkpoints(CheckpointsArgs),
+    /// Restart a job that is in safe mode, once the cause is fixed
     #[command(after_help = RECOVER_HELP)]
     Recover(RecoverArgs),
-    /// Write a savepoint of a job that survives: all its state, in a folder of its own; or look at one
+    /// Write a savepoint of a job with a guarantee (all its state, in a separate folder), or
+    /// inspect one
     #[command(
         after_help = SAVEPOINT_HELP,
         args_conflicts_with_subcommands = true,
         subcommand_negates_reqs = true
     )]
     Savepoint(SavepointArgs),
-    /// Tell what becomes of each state of a job when another program goes on from it: keep, migrate, drop, add, or impossible
+    /// Check whether a new program version can restore a job's state; shows for each state whether
+    /// it is kept, migrated, dropped, added, or incompatible
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
-    /// Show the copies of a job that write a file together: which live, and how far behind each is
-    #[command(after_help = TWINS_HELP)]
-    Twins(TwinsArgs),
-    /// Start, stop and look at clusters
+    /// Show the replicas of an active-active job and their lag
+    #[command(after_help = REPLICAS_HELP)]
+    Replicas(ReplicasArgs),
+    /// Start, stop and inspect clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
     Cluster(ClusterCommand),
-    /// Look at the maps that a cluster keeps in memory, which jobs write to, and change them
+    /// List, read and change the maps in a cluster's memory, which jobs write to
     #[command(subcommand, after_help = MAP_HELP)]
     Map(MapCommand),
-    /// Look into what a cluster remembers
-    #[command(subcommand, after_help = STATE_HELP)]
-    State(StateCommand),
-    /// Measure; prints a table, or in a pipe and with --json one JSON object a run
+    /// Inspect the cluster's metadata store
+    #[command(subcommand, after_help = METASTORE_HELP)]
+    Metastore(MetastoreCommand),
+    /// Run a benchmark; prints a table on a terminal, else (or with --json) one JSON object per run
+    #[cfg(feature = "bench")]
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// The NEXMark auction benchmark: make events, compute queries over them
+    /// Run a benchmark (only in a program built with the feature `bench`)
+    #[cfg(not(feature = "bench"))]
+    #[command(hide = true)]
+    Bench {
+        /// The benchmark and its options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        args: Vec<String>,
+    },
+    /// Run the NEXMark auction benchmark: generate events, compute queries over them
     #[command(subcommand)]
     Nexmark(NexmarkCommand),
-    /// List all settings: their values, where each comes from, and what it trades
+    /// List all settings: their values, where each comes from, and their trade-offs
     Config(ConfigArgs),
-    /// Print a script that completes ardea's commands in a shell
+    /// Print a shell completion script for ardea
     #[command(
         after_help = "Example: ardea completions bash > ~/.local/share/bash-completion/completions/ardea"
     )]
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
     /// Print the version
@@ -176,8 +192,8 @@ pub enum Command {
 }
 
 const RUN_HELP: &str = "\
-`ardea jobs` lists the jobs, `ardea run JOB --help` explains one. What stands behind the job's name is the job's; options \
-of ardea are found there too. Where live tables show in the terminal, q does what a first Ctrl-C does.";
+`ardea examples` lists the jobs, `ardea run JOB --help` explains one. Words after the job's name are its arguments; options \
+of ardea are recognized there too. While live tables show in the terminal, q acts like a first Ctrl-C.";
 
 const PLAN_HELP: &str = "\
 Examples:
@@ -185,30 +201,31 @@ Examples:
   ardea plan word-count.yaml --dry-run --set job.containers=2 --json
   ardea plan --cluster prod word-count
 
-A name that no job which comes with ardea has is that of a cluster's job; with --cluster or --at every name is. \
-`ardea jobs` lists the jobs that come with ardea. What stands behind a job's name is the job's; options of ardea are found \
-there too. With --dry-run the job is packed as it would be for a cluster.";
+JOB is a job that comes with ardea (`ardea examples` lists them), or else a job of a cluster; with --cluster or --at it is \
+always a job of a cluster. Words after the job's name are its arguments; options of ardea are recognized there too. With \
+--dry-run the job is packed as for a cluster.";
 
-const SNAPSHOTS_HELP: &str = "\
+const CHECKPOINTS_HELP: &str = "\
 Examples:
-  ardea snapshots state/wordcount --check
-  ardea snapshots word-count --cluster prod
+  ardea checkpoints state/wordcount --check
+  ardea checkpoints word-count --cluster prod
 
-What is no folder here is a job of a cluster; with --cluster or --at everything is.";
+A name that is no local folder is a job of a cluster; with --cluster or --at every name is.";
 
-/// `ardea snapshots`.
+/// The arguments of `ardea checkpoints`.
 #[derive(clap::Args, Debug)]
-pub struct SnapshotsArgs {
-    /// A job of a cluster; or the folder or s3://bucket/prefix of a job: of one process what it was given as snapshots.folder,
-    /// of a cluster what is in there with its name
+pub struct CheckpointsArgs {
+    /// A job of a cluster, or the folder or s3://bucket/prefix of a job's checkpoints:
+    /// checkpoints.folder itself for a job of one process, its subfolder with the job's name for a
+    /// job of a cluster
     #[arg(value_name = "JOB|FOLDER")]
     pub what: PathBuf,
-    /// Read all that is there, and verify it
+    /// Read and verify all data
     #[arg(long)]
     pub check: bool,
-    /// Where it is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
+    pub place: ClusterArgs,
 }
 
 const SAVEPOINT_HELP: &str = "\
@@ -216,10 +233,11 @@ Examples:
   ardea savepoint state/wordcount --to saved/before-v2
   ardea savepoint word-count --cluster prod --to /mnt/saved/before-v2
   ardea savepoint inspect saved/before-v2 --check
-  ardea run wordcount --set guarantee=exactly-once --set snapshots.folder=state/v2 --set recovery.from=saved/before-v2 book.txt
+  ardea run wordcount --set guarantee=exactly-once --set checkpoints.folder=state/v2 --set recovery.from=saved/before-v2 book.txt
 
-What is no folder here is a job of a cluster; with --cluster or --at everything is. A job that runs ends an epoch for it, writes it, and goes on; \
-of a job of a cluster the host that leads it writes it, to a folder there.";
+A name that is no local folder is a job of a cluster; with --cluster or --at every name is. A running job ends an epoch \
+for the savepoint, writes it, and continues. For a job of a cluster, the host that leads it writes the savepoint, to a \
+folder on that host.";
 
 const DIFF_HELP: &str = "\
 Examples:
@@ -228,67 +246,69 @@ Examples:
   ardea diff saved/before-v2 saved/after
   ardea diff --set recovery.drop=tops state/wordcount wordcount book.txt
 
-OLD is a job of a cluster, the folder of a savepoint, or that of a job (snapshots.folder); what is no folder here is a job, with --cluster or --at \
-everything is. NEW is such a folder, a program that is a job, or the name of a job that \
-comes with ardea; what stands behind it are the job's arguments. Fails with code 2 where something is impossible.";
+OLD is a job of a cluster, the folder of a savepoint, or the folder of a job (checkpoints.folder). A name that is no local \
+folder is a job of a cluster; with --cluster or --at every name is. NEW is such a folder, a job program, or the name of a \
+job that comes with ardea, followed by the job's arguments. Exits with code 2 if a state can't be restored.";
 
-const TWINS_HELP: &str = "\
+const REPLICAS_HELP: &str = "\
 Example:
-  ardea twins /mnt/out/results.txt
+  ardea replicas /mnt/out/results.txt
 
-A copy that is gone is shown until another one takes its number. `behind` is event time, to the copy that is the furthest; `first` and `met` \
-count slices that a copy brought to the file, or found there, since it began.";
+A dead replica is shown until another one takes its number. `behind` is its lag in event time behind the most \
+advanced replica; `first` and `met` count the slices that it wrote to the file first, or found there, since its start.";
 
-/// `ardea twins`.
+/// The arguments of `ardea replicas`.
 #[derive(clap::Args, Debug)]
-pub struct TwinsArgs {
-    /// The file that they write
+pub struct ReplicasArgs {
+    /// The output file that the replicas share
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
 
-/// `ardea savepoint`.
+/// The arguments of `ardea savepoint`.
 #[derive(clap::Args, Debug)]
 pub struct SavepointArgs {
-    /// Look at one.
+    /// The subcommand, which inspects an existing savepoint.
     #[command(subcommand)]
     pub command: Option<SavepointCommand>,
-    /// A job of a cluster; or the folder or s3://bucket/prefix of a job: of one process what it was given as snapshots.folder,
-    /// of a cluster what is in there with its name
+    /// A job of a cluster, or the folder or s3://bucket/prefix of a job's checkpoints:
+    /// checkpoints.folder itself for a job of one process, its subfolder with the job's name for a
+    /// job of a cluster
     #[arg(value_name = "JOB|FOLDER", required = true)]
     pub what: Option<PathBuf>,
-    /// Where it is to be: a folder that is empty or isn't there, or s3://bucket/prefix
+    /// Destination: a folder that is empty or does not exist, or s3://bucket/prefix
     #[arg(long, value_name = "PLACE", required = true)]
     pub to: Option<PathBuf>,
-    /// Where the job is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
+    pub place: ClusterArgs,
 }
 
-/// `ardea savepoint …`.
+/// The subcommands of `ardea savepoint`.
 #[derive(Subcommand, Debug)]
 pub enum SavepointCommand {
-    /// Show what is in a savepoint
+    /// Show the contents of a savepoint
     Inspect {
-        /// Its folder
+        /// The savepoint's folder or s3://bucket/prefix
         #[arg(value_name = "PLACE")]
         place: PathBuf,
-        /// Read all of it, and verify it
+        /// Read and verify all data
         #[arg(long)]
         check: bool,
     },
 }
 
-/// `ardea diff`.
+/// The arguments of `ardea diff`.
 #[derive(clap::Args, Debug)]
 pub struct DiffArgs {
     /// A job of a cluster, or the folder of a savepoint or of a job
     #[arg(value_name = "OLD")]
     pub old: PathBuf,
-    /// Where the job is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
-    /// Another such folder, a program that is a job, or a job's name
+    pub place: ClusterArgs,
+    /// Another folder of a savepoint or of a job, a job program, or the name of a job that comes
+    /// with ardea
     #[arg(value_name = "NEW")]
     pub new: String,
     /// The job's own arguments
@@ -300,42 +320,42 @@ pub struct DiffArgs {
     pub args: Vec<String>,
 }
 
-/// `ardea config`.
+/// The arguments of `ardea config`.
 #[derive(clap::Args, Debug)]
 pub struct ConfigArgs {
-    /// Those of this cluster, with what its table [clusters.NAME] of ardea.toml says
+    /// The cluster whose settings are listed, from the table [clusters.NAME] of ardea.toml
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
 }
 
-/// `ardea components`.
+/// The arguments of `ardea components`.
 #[derive(clap::Args, Debug)]
 pub struct ComponentsArgs {
-    /// Only this one
+    /// The only component to show
     pub name: Option<String>,
 }
 
-/// `ardea plan`.
+/// The arguments of `ardea plan`.
 #[derive(clap::Args, Debug)]
 pub struct PlanArgs {
-    /// Pack it as it would be for a cluster; none is asked
+    /// Pack the job as for a cluster, without contacting one
     #[arg(long)]
     pub dry_run: bool,
-    /// A cluster's job, and not one that comes with ardea.
+    /// The cluster of the job.
     #[command(flatten)]
-    pub place: Where,
-    /// Which job.
+    pub place: ClusterArgs,
+    /// The job.
     #[command(flatten)]
     pub job: JobArgs,
 }
 
-/// `ardea demo`.
+/// The arguments of `ardea demo`.
 #[derive(clap::Args, Debug)]
 pub struct DemoArgs {
-    /// How many times faster than it happened, or `max`
+    /// Replay speed, as a multiple of real time, or `max`
     #[arg(long, value_name = "N|max")]
     pub speed: Option<String>,
-    /// Cooperative threads; all cores unless told
+    /// Number of cooperative threads (default: all cores)
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u32>,
     /// Further arguments of the job; `ardea run flights --help` lists them
@@ -350,10 +370,10 @@ pub struct DemoArgs {
 /// A job and its arguments.
 #[derive(clap::Args, Debug)]
 pub struct JobArgs {
-    /// Cooperative threads; all cores unless told
+    /// Number of cooperative threads (default: all cores)
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u32>,
-    /// The job's name, then its arguments
+    /// Name of the job, then its arguments
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -365,79 +385,80 @@ pub struct JobArgs {
 }
 
 impl JobArgs {
-    /// The job's name, and what follows it.
+    /// Returns the job's name and its arguments.
     pub fn split(&self) -> (&str, &[String]) {
-        // The command line has no such command without a name.
+        // The argument parser requires a name.
         self.job
             .split_first()
             .map_or(("", &[]), |(name, rest)| (name.as_str(), rest))
     }
 }
 
-/// `ardea nexmark …`.
+/// The subcommands of `ardea nexmark`.
 #[derive(Subcommand, Debug)]
 pub enum NexmarkCommand {
-    /// Write events as JSON lines: the same seed gives the same bytes
+    /// Write events as JSON lines; the same seed gives the same bytes
     Generate(GenerateArgs),
-    /// Compute a query over a file of events, one JSON object a result
+    /// Compute a query over a file of events; writes one JSON object per result
     Run(QueryArgs),
 }
 
-/// `ardea nexmark generate`.
+/// The arguments of `ardea nexmark generate`.
 #[derive(clap::Args, Debug)]
 pub struct GenerateArgs {
-    /// How many events; of 50, 1 is a person, 3 are auctions, 46 bids
+    /// Number of events; of every 50, 1 is a person, 3 are auctions, 46 are bids
     #[arg(long, value_name = "N", value_parser = count)]
     pub events: u64,
-    /// Another seed gives other events
+    /// Seed of the generator
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// The file to write, `-` for standard output; compressed if its name ends in .gz or .zst
+    /// Output file, `-` for standard output; compressed if its name ends in .gz or .zst
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
-    /// Let events come late by up to this much event time, such as 5s
+    /// Maximum lateness of events, in event time, such as 5s
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     pub out_of_order: Duration,
-    /// Events in a second of event time
+    /// Events per second of event time
     #[arg(long, value_name = "N", value_parser = at_least_one, default_value = "10000")]
     pub rate: u64,
 }
 
-/// `ardea nexmark run`.
+/// The arguments of `ardea nexmark run`.
 #[derive(clap::Args, Debug)]
 pub struct QueryArgs {
     /// The query: q0 to q8, or q13
     #[arg(long, value_name = "QUERY")]
     pub query: String,
-    /// The file of events, as `ardea nexmark generate` writes it, `-` for standard input; it may be compressed
+    /// File of events from `ardea nexmark generate`, `-` for standard input; may be compressed
     #[arg(long, short, value_name = "FILE")]
     pub input: PathBuf,
-    /// The file for the results, `-` for standard output; compressed if its name ends in .gz or .zst
+    /// Output file, `-` for standard output; compressed if its name ends in .gz or .zst
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
-    /// The length of windows (q5, q7, q8); 10s unless told
+    /// Length of windows (q5, q7, q8; default: 10s)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub window: Option<Duration>,
-    /// How far windows slide (q5); 2s unless told
+    /// Slide of windows (q5; default: 2s)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub slide: Option<Duration>,
-    /// Cooperative threads; all cores unless told
+    /// Number of cooperative threads (default: all cores)
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u32>,
-    /// The side input of q13: lines of `key,value`
+    /// Side input of q13: lines of `key,value`
     #[arg(long, value_name = "FILE.csv")]
     pub side: Option<PathBuf>,
-    /// How far events are out of order at most; windows then close as soon as they can, and not at the end of the file
+    /// Maximum disorder of events; windows then close as early as possible, and not at the end of
+    /// the file
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub out_of_order: Option<Duration>,
 }
 
-/// A duration such as `500ms`, `10s` or `1m30s`.
+/// Parses a duration such as `500ms`, `10s` or `1m30s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     ardea_config::parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// How often something is looked at or printed whole.
+/// Parses an interval of at least 100 ms, for repeated output.
 fn at_most_ten_a_second(text: &str) -> Result<Duration, String> {
     const SHORTEST: Duration = Duration::from_millis(100);
     let every = duration(text)?;
@@ -447,17 +468,18 @@ fn at_most_ten_a_second(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of threads; how many make sense is seen later.
+/// Parses a number of threads; its upper limit is checked later.
 fn threads(text: &str) -> Result<u32, String> {
     within(1..=u32::MAX, text)
 }
 
-/// A number such as that of a container or an instance.
+/// Parses a number of a container or an instance.
 fn number(text: &str) -> Result<u32, String> {
     within(0..=u32::MAX, text)
 }
 
-/// A whole number of that range; without an upper bound that people would meet, if that is the type's.
+/// Parses a whole number in a range. The error does not mention the upper bound if it is
+/// `u32::MAX`.
 fn within(range: RangeInclusive<u32>, text: &str) -> Result<u32, String> {
     let number = text.parse::<u32>().ok();
     let number = number.filter(|number| range.contains(number));
@@ -470,7 +492,7 @@ fn within(range: RangeInclusive<u32>, text: &str) -> Result<u32, String> {
     })
 }
 
-/// As [`count`], and not none.
+/// Parses a count of at least one.
 fn at_least_one(text: &str) -> Result<u64, String> {
     match count(text)? {
         0 => Err("must be at least 1".into()),
@@ -478,7 +500,8 @@ fn at_least_one(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The name of a configuration file; which may come from the environment, where an empty one is soon left behind.
+/// Parses the name of a configuration file. The name may come from the environment variable
+/// `ARDEA_CONFIG`, which may be empty.
 fn config_file(name: OsString) -> Result<PathBuf, &'static str> {
     match name.is_empty() {
         true => Err(
@@ -488,7 +511,7 @@ fn config_file(name: OsString) -> Result<PathBuf, &'static str> {
     }
 }
 
-/// A change of a setting; what its key and value may be is known to the settings.
+/// Checks the form KEY=VALUE; the schema checks key and value later.
 fn key_value(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some(_) => Ok(text.to_string()),
@@ -496,7 +519,7 @@ fn key_value(text: &str) -> Result<String, String> {
     }
 }
 
-/// A number of things, which people may write with underscores: `1_000_000`.
+/// Parses a count, which may contain underscores: `1_000_000`.
 pub fn count(text: &str) -> Result<u64, String> {
     ardea_config::parse_count(text).map_err(|error| error.to_string())
 }

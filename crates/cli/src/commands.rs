@@ -1,6 +1,8 @@
-//! What each command does: a file a command.
+//! The implementations of the commands, one file each.
 
+#[cfg(feature = "bench")]
 pub mod bench;
+mod checkpoints;
 mod cluster;
 mod completions;
 mod components;
@@ -9,65 +11,69 @@ mod control;
 mod demo;
 mod describe;
 mod diff;
+mod examples;
 mod generate;
-mod jobs;
 mod list;
 mod logs;
 mod map;
+mod metastore;
 mod metrics;
 mod plan;
 mod query;
+mod replicas;
 mod run;
 mod savepoint;
 mod settings_check;
-mod snapshots;
-mod state;
 mod submit;
 mod top;
-mod twins;
 mod upgrade;
 mod version;
 
 pub use cluster::be_host;
 pub use demo::JOB as DEMO_JOB;
-pub use jobs::usage;
+pub use examples::usage;
 pub use submit::work;
 
-use crate::args::{Command, NexmarkCommand, StateCommand};
+use crate::args::{Command, MetastoreCommand, NexmarkCommand};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Does what was asked for.
+/// Runs a command.
 pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
     match command {
         Command::Demo(args) => demo::run(args, context),
         Command::Run(args) => run::run(&args, context),
-        Command::Jobs => jobs::run(context),
+        Command::Examples => examples::run(context),
         Command::Components(args) => components::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Submit(args) => submit::run(&args, context),
         Command::List(place) => list::run(&place, context),
         Command::Describe(args) => describe::run(&args, context),
-        Command::Activate(args) => control::activate(&args, context),
-        Command::Deactivate(args) => control::deactivate(&args, context),
+        Command::Resume(args) => control::resume(&args, context),
+        Command::Pause(args) => control::pause(&args, context),
         Command::Kill(args) => control::kill(&args, context),
         Command::Restart(args) => control::restart(&args, context),
-        Command::Update(args) => control::update(&args, context),
         Command::Upgrade(args) => upgrade::run(&args, context),
         Command::Rescale(args) => control::rescale(&args, context),
         Command::Logs(args) => logs::run(&args, context),
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),
-        Command::Snapshots(args) => snapshots::run(&args, context),
+        Command::Checkpoints(args) => checkpoints::run(&args, context),
         Command::Recover(args) => control::recover(&args, context),
         Command::Savepoint(args) => savepoint::run(&args, context),
         Command::Diff(args) => diff::run(&args, context),
-        Command::Twins(args) => twins::run(&args, context),
+        Command::Replicas(args) => replicas::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
         Command::Map(command) => map::run(command, context),
-        Command::State(StateCommand::Dump(args)) => state::dump(&args, context),
-        Command::State(StateCommand::Remove(args)) => state::remove(&args, context),
+        Command::Metastore(MetastoreCommand::Dump(args)) => metastore::dump(&args, context),
+        Command::Metastore(MetastoreCommand::Remove(args)) => metastore::remove(&args, context),
+        #[cfg(feature = "bench")]
         Command::Bench(command) => bench::run(&command, context),
+        #[cfg(not(feature = "bench"))]
+        Command::Bench { .. } => Err(Failure::usage(
+            "this program was built without benchmarks",
+            "in a checkout: `make bench ARGS=\"…\"`, or `make install ARGS=\"--features bench\"`",
+        )),
         Command::Nexmark(NexmarkCommand::Generate(args)) => generate::run(&args, context),
         Command::Nexmark(NexmarkCommand::Run(args)) => query::run(args, context),
         Command::Config(args) => config::run(&args, context),

@@ -1,4 +1,4 @@
-//! What every command is given: the global options, and who listens to Ctrl-C.
+//! The context of a command: the global options, and the listener of Ctrl-C.
 
 use ardea::cluster::Modules;
 use ardea::console::{Interrupts, RunSettings, Supervisor};
@@ -8,26 +8,27 @@ use ardea_connectors::live_table::Screen;
 use ardea_engine::{NodeConfig, allowed_cores};
 use ardea_rest::ClusterSettings;
 
-use crate::args::{Global, Where};
+use crate::args::{ClusterArgs, Global};
 use crate::failure::Failure;
 
-/// The options of every command.
+/// The options of every command, and the counter of interrupts.
 pub struct Context {
     global: Global,
-    /// Ctrl-C and SIGTERM.
+    /// The counter of Ctrl-C and SIGTERM.
     pub interrupts: Interrupts,
-    /// Results as JSON.
+    /// True if results are printed as JSON.
     pub json: bool,
-    /// Neither progress nor summary.
+    /// True if neither progress nor a summary is printed.
     pub quiet: bool,
-    /// Every step in a summary.
+    /// True if a summary lists every step.
     pub verbose: bool,
-    /// Progress even in a pipe.
+    /// True if progress is printed even in a pipe.
     pub progress: bool,
 }
 
 impl Context {
-    /// Starts listening for interrupts, so that from here on nothing is left half done by one.
+    /// Starts to listen for interrupts, so that from here on an interrupt leaves no partial
+    /// results.
     pub fn new(global: Global) -> Result<Self, Failure> {
         let screen = Screen::of_process();
         if global.json {
@@ -46,12 +47,13 @@ impl Context {
         })
     }
 
-    /// All settings, from `--set`, the environment and the configuration file; of the cluster of that name, if one is named.
+    /// Resolves all settings from `--set`, the environment and the configuration file, for the
+    /// cluster named `cluster` if given.
     pub fn settings_of(&self, cluster: Option<&str>) -> Result<Resolved, Failure> {
         self.settings_with(cluster.map(cluster_flag))
     }
 
-    /// The settings of the node, with `threads` if the command was told.
+    /// Returns the settings of the node, with `threads` if given.
     pub fn node_config(&self, threads: Option<u32>) -> Result<NodeConfig, Failure> {
         if let Some(threads) = threads {
             check_threads(threads)?;
@@ -62,13 +64,13 @@ impl Context {
         Ok(config)
     }
 
-    /// The settings of a run in this process, on that node.
+    /// Returns the settings of a run in this process, with the node configuration `node`.
     pub fn run_settings(&self, node: NodeConfig) -> Result<RunSettings, Failure> {
         let settings = self.settings_with(None)?;
         Ok(RunSettings::of(&settings, node, &Modules::builtin())?)
     }
 
-    /// What runs and reports on jobs in this process.
+    /// Returns a supervisor of jobs in this process.
     pub fn supervisor(&self) -> Supervisor {
         Supervisor {
             interrupts: self.interrupts.clone(),
@@ -79,21 +81,22 @@ impl Context {
         }
     }
 
-    /// The cluster that the options and settings name.
-    pub fn cluster(&self, place: &Where) -> Result<ClusterSettings, Failure> {
+    /// Returns the settings of the cluster that the options `place` and the settings name.
+    pub fn cluster(&self, place: &ClusterArgs) -> Result<ClusterSettings, Failure> {
         Ok(self.of_cluster(place)?.1)
     }
 
-    /// All settings, and the cluster that they and the options name.
-    pub fn of_cluster(&self, place: &Where) -> Result<(Resolved, ClusterSettings), Failure> {
+    /// Returns all settings, and the settings of the cluster that the options `place` and the
+    /// settings name.
+    pub fn of_cluster(&self, place: &ClusterArgs) -> Result<(Resolved, ClusterSettings), Failure> {
         self.of_cluster_over(None, place)
     }
 
-    /// The same over a file that counts after all others.
+    /// Like [`of_cluster`](Self::of_cluster), with a base file that all other sources override.
     pub fn of_cluster_over(
         &self,
         base: Option<ConfigFile>,
-        place: &Where,
+        place: &ClusterArgs,
     ) -> Result<(Resolved, ClusterSettings), Failure> {
         let flags = self.flags(place.cluster.as_deref().map(cluster_flag));
         let config = self.global.config.as_deref();
@@ -102,7 +105,7 @@ impl Context {
         Ok((resolved, cluster))
     }
 
-    /// What `--set` and `--config` say, as another program is told.
+    /// Returns `--set` and `--config` as options for another program.
     pub fn settings_options(&self) -> Vec<String> {
         let set = self.global.set.iter();
         let mut options: Vec<String> = set.map(|set| format!("--set={set}")).collect();
@@ -111,7 +114,7 @@ impl Context {
         options
     }
 
-    /// What `--set` says, and then this.
+    /// Returns the flags of `--set`, followed by `more`.
     fn flags(&self, more: Option<Flag>) -> Vec<Flag> {
         let set = self.global.set.iter().cloned().map(Flag::from);
         set.chain(more).collect()
@@ -126,13 +129,13 @@ impl Context {
     }
 }
 
-/// What `--cluster` says.
+/// Returns `--cluster` as a flag.
 fn cluster_flag(name: &str) -> Flag {
     Flag::of_option("--cluster", format!("cluster.name={name}"))
 }
 
-/// Refuses a number of threads that can only be a slip of the pen, before anything is started. More threads than cores work: they
-/// share the cores.
+/// Refuses an implausible number of threads before anything is started. More threads than cores are
+/// accepted: they share the cores.
 pub fn check_threads(threads: u32) -> Result<(), Failure> {
     const ALWAYS_FINE: usize = 64;
     let cores = allowed_cores().len();

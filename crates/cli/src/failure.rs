@@ -1,9 +1,10 @@
-//! Errors of the command line, and what the help says of exit codes; failures of jobs are [`ardea::console::Failure`].
+//! Errors of the command line, and the help on exit codes; failures of jobs are
+//! [`ardea::console::Failure`].
 
 use std::process::ExitCode;
 
 use ardea::console::words;
-pub use ardea::console::{Failure, Notice, print_error, print_notice};
+pub use ardea::console::{Failure, MessageKind, print_error, print_notice};
 use ardea_core::{Error, ErrorCode};
 use ardea_nexmark::NexmarkError;
 use clap::error::ErrorKind;
@@ -12,21 +13,21 @@ use serde_json::json;
 /// The exit codes, as the help shows them.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0    done, or the reader of standard output had seen enough
+  0    done, or the reader of standard output closed it, as `head` does
   1    the job failed
-  2    the command line, a setting or the job's description is wrong, or asks for more than can
-       be had; nearly always found before anything was run
+  2    the command line, a setting or the job's description is wrong, or requires more than
+       there is; found before the job starts, with few exceptions
   3    a file, a pipe or the network could not be read or written
-  4    drained: ended early by a first Ctrl-C or SIGTERM, with whole results of what was
-       read until then; or stopped, to go on when it is run again
-  5    came to its end, but all records that a source or a step had were bad (a drained job: 4)
-  6    stopped by a first Ctrl-C or SIGTERM without a last snapshot, which could not be made within
-       recovery.stop_within; run again, it goes on from the one before
-  130  stopped at once by a second Ctrl-C, or by the first where there is nothing to drain";
+  4    drained: ended early by a first Ctrl-C or SIGTERM, with complete results of the input
+       read until then; or stopped with a last checkpoint, from which the next run continues
+  5    ended, but every record of a source or a step was bad (a drained job: 4)
+  6    stopped by a first Ctrl-C or SIGTERM without a last checkpoint, which could not be made within
+       recovery.stop_within; the next run continues from the previous checkpoint
+  130  stopped at once by a second Ctrl-C, or by the first if there is nothing to drain";
 
 const USAGE: u8 = 2;
 
-/// The failure of a NEXMark query or of its generator.
+/// Converts the error of a NEXMark query or of its generator.
 pub fn of_nexmark(error: NexmarkError) -> Failure {
     match error {
         NexmarkError::Setting { .. } => {
@@ -36,9 +37,9 @@ pub fn of_nexmark(error: NexmarkError) -> Failure {
     }
 }
 
-/// Reports what clap found: help and version are results, all else is a usage error.
+/// Reports clap's error: help and version are results, all else is a usage error.
 pub fn report_usage(error: &clap::Error) -> ExitCode {
-    // The command line could not be read, so whether it asks for JSON has to be seen from its words.
+    // The command line could not be parsed, so `--json` is searched among its words.
     let is_json = std::env::args_os().any(|arg| arg == "--json");
     if error.kind() == ErrorKind::InvalidUtf8
         && let Err(error) = words(std::env::args_os().skip(1))
@@ -51,7 +52,7 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
             json!({ "code": "ARD-102", "message": message, "hint": hint, "exit_code": USAGE });
         print_error(&format!("{}\n", json!({ "error": fields })));
     } else {
-        // A reader that has gone wants no help.
+        // Ignored if the reader has closed the output.
         let _ = error.print();
     }
     if error.use_stderr() {
@@ -61,7 +62,7 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// What is wrong with the command line, and what to do next: of all that clap prints, which also has the usage, for programs.
+/// Splits the text that clap prints, which includes the usage, into message and hint for JSON.
 fn usage_parts(error: &clap::Error) -> (String, String) {
     if let ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand =
         error.kind()

@@ -1,34 +1,35 @@
-//! The program `ardea`: runs jobs, shows what they do, and measures them.
+//! The program `ardea`: runs jobs, shows their progress, and benchmarks them.
 //!
-//! `main` reads the command line and hands over to the command; each command is a file in `commands`. In a container of a cluster it is the
-//! worker of a topology from a file; started as a host it is one. In reading order:
+//! `main` parses the command line and calls the command; each command is a file in `commands`. In a
+//! container of a cluster the program is the worker of a topology from a file; it can also be a
+//! host. In reading order:
 //!
-//! * `args`: the command line; `own_options`: what of it stands behind a job's name;
-//! * `commands`: what each does;
-//! * `context`: what every command is given;
-//! * `supervise`: a job from its start to its summary, by [`ardea::console`];
-//! * `reach`: a cluster, and its answers;
+//! * `args`: the command line; `misplaced_options`: options of ardea after a job's name;
+//! * `commands`: the implementations of the commands;
+//! * `context`: the global options of a command;
+//! * `run_job`: a job from its start to its summary, by [`ardea::console`];
+//! * `cluster_connection`: a client of a cluster;
 //! * `failure`: errors of the command line, and the exit codes;
-//! * `stdout`, `output_file`: where results go, and how numbers and tables are printed.
+//! * `stdout`, `output_file`: destinations of results.
 //!
 //! # Invariants
 //!
 //! * Standard output carries results and JSON only; everything else goes to standard error.
-//! * A reader that has seen enough (`ardea … | head`) is a normal end.
-//! * The exit code says who has to act: see `failure`.
+//! * A reader that closes the output early (`ardea … | head`) is a normal end.
+//! * The exit code distinguishes the causes of a failure: see `failure`.
 #![forbid(unsafe_code)]
 
 mod args;
+mod cluster_connection;
 mod commands;
 mod context;
 mod failure;
+mod misplaced_options;
+mod offline_jobs;
 mod output_file;
-mod own_options;
-mod reach;
+mod run_job;
 mod stdout;
-mod supervise;
 mod topology_file;
-mod unattended;
 
 use std::env;
 use std::ffi::OsString;
@@ -54,18 +55,18 @@ fn main() -> ExitCode {
     }
     let given: Vec<OsString> = env::args_os().collect();
     let args = Args::try_parse_from(&given).and_then(|args| {
-        let moved = own_options::moved_in_front(&given, &args);
+        let moved = misplaced_options::moved_in_front(&given, &args);
         moved.map_or(Ok(args), Args::try_parse_from)
     });
     let args = match args {
         Ok(args) => args,
         Err(error) => {
-            if let Some(job) = own_options::help_of_a_job(&given, &error) {
-                // A reader that has gone wants no help.
+            if let Some(job) = misplaced_options::help_of_a_job(&given, &error) {
+                // Ignored if the reader has closed the output.
                 let _ = stdout::print(&commands::usage(job));
                 return ExitCode::SUCCESS;
             }
-            return failure::report_usage(&own_options::with_tip(error));
+            return failure::report_usage(&misplaced_options::with_tip(error));
         }
     };
     let is_json = args.global.json;

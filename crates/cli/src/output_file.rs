@@ -1,4 +1,4 @@
-//! A file that appears when it is complete, or not at all; and one that is given back what it was.
+//! Output files that appear only when complete, and that can be restored to their previous content.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,10 +10,11 @@ use ardea_core::Error;
 use crate::failure::Failure;
 use ardea::console::Interrupts;
 
-/// Lets `write` fill `path`, `-` being standard output.
+/// Lets `write` fill `path`; `-` is standard output.
 ///
-/// A file is written as `….part` beside it and renamed at the end: an error or Ctrl-C leaves what was there before, and nothing
-/// else. A path that is no regular file (a device, a named pipe) is written to as it is.
+/// A file is written as `….part` beside it and renamed at the end: an error or Ctrl-C leaves the
+/// previous file unchanged. A path that is no regular file (a device, a named pipe) is written
+/// directly.
 pub fn write_whole<T>(
     path: &Path,
     interrupts: &Interrupts,
@@ -51,26 +52,26 @@ pub fn write_whole<T>(
     }
 }
 
-/// What was in a file before a job wrote it.
-pub struct Earlier {
+/// The content of a file before a job overwrites it.
+pub struct FileBackup {
     path: PathBuf,
     file: File,
 }
 
-impl Earlier {
-    /// Of the file at `path`; none if there is no file whose content could be kept, as with devices, pipes and standard output.
+impl FileBackup {
+    /// Opens the file at `path`; returns `None` if it is no regular file.
     pub fn at(path: &Path) -> Option<Self> {
         let is_file = path != Path::new("-") && fs::metadata(path).ok()?.is_file();
-        // What had the name stays readable when something else has been given it.
+        // The open file stays readable after its name is given to another one.
         let file = is_file.then(|| File::open(path))?.ok()?;
-        Some(Earlier {
+        Some(FileBackup {
             path: path.to_path_buf(),
             file,
         })
     }
 
-    /// Gives the file its earlier content again.
-    pub fn put_back(mut self) -> Result<(), Failure> {
+    /// Restores the file's previous content.
+    pub fn restore(mut self) -> Result<(), Failure> {
         let mut restored = PartFile::create(self.path.clone(), Compression::None, |_| true)?;
         let mut piece = vec![0; 1 << 20];
         loop {
@@ -80,7 +81,7 @@ impl Earlier {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     restored.discard();
-                    let what = format!("what {} was before", self.path.display());
+                    let what = format!("the previous content of {}", self.path.display());
                     return Err(Failure::write(what, error));
                 }
             }
@@ -88,11 +89,11 @@ impl Earlier {
     }
 }
 
-/// A file that takes no more once there was an interrupt.
+/// A file that refuses writes after an interrupt.
 struct Stoppable<'a> {
     file: PartFile,
     interrupts: &'a Interrupts,
-    /// What its writer is told of in other words.
+    /// The original error, which the writer only sees as an I/O error.
     failed: Option<Error>,
 }
 

@@ -1,4 +1,4 @@
-//! Topologies from YAML files, of the components that come with ardea.
+//! Topologies from YAML files, built from the components that come with ardea.
 
 use std::path::Path;
 
@@ -8,28 +8,29 @@ use ardea::topology::Topology;
 use ardea_coordination::packing::InstanceLimits;
 use ardea_core::{Error, ErrorCode, Parallelism, Result};
 
-/// Whether this is the name of such a file.
+/// Returns true if `name` is the name of a topology file.
 pub fn is_one(name: &Path) -> bool {
     let extension = name.extension().and_then(|extension| extension.to_str());
     matches!(extension, Some("yaml" | "yml"))
 }
 
-/// The topology in that file; in a container, in the one that came along.
+/// Reads the topology in the file `path`; in a container, in the shipped copy of the file.
 ///
 /// # Errors
-/// If it can't be read or describes no topology, with the line.
+/// If the file can't be read or describes no topology, with the line of the error.
 pub fn read(path: &Path) -> Result<Topology> {
     components::builtin().topology_from(packaged(path))
 }
 
-/// Refuses a topology with more instances than a cluster would take, where it is to run in this process: nobody means that many.
+/// Refuses a topology that should run in this process but has more instances than a cluster would
+/// accept.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidJob`] with the number that is asked for, and the limit.
+/// [`ErrorCode::InvalidJob`] with the requested number and the limit.
 pub fn check_instances(topology: &Topology, limits: &InstanceLimits) -> Result<()> {
     let refused = |who: String, wanted: u64, most: u64, setting: &str| {
-        let what = format!("{who} asks for {wanted} instances, and {most} are allowed at most");
-        let hint = format!("ask for fewer, or set {setting} to more");
+        let what = format!("{who} has {wanted} instances, and at most {most} are allowed");
+        let hint = format!("reduce the parallelism, or increase {setting}");
         Err(Error::new(ErrorCode::InvalidJob, what).hint(hint))
     };
     let dag = topology.to_dag()?;

@@ -1,22 +1,23 @@
-//! Values that serde knows and that are integers: to tell which, and to have them again.
+//! Values that serde writes as integers: conversion to the integer and back.
 
 use std::fmt::{self, Display};
 
 use ardea_core::{Integer, IntegerType};
 use serde::ser::{Impossible, Serialize, Serializer};
 
-use crate::fault::Fault;
+use crate::error::SerdeError;
 use crate::tag;
 use crate::writer::Writer;
 
-/// The integer that serde writes for a value, if it writes one: those of structs with a single unnamed field are that field's.
+/// Returns the integer that serde writes for a value, `None` if serde writes anything else. A
+/// struct with a single unnamed field counts as that field.
 #[inline]
 pub(crate) fn integer_of<T: Serialize>(value: &T) -> Option<Integer> {
-    value.serialize(Probe).ok()
+    value.serialize(IntegerSerializer).ok()
 }
 
-/// Writes an integer as a kept value of its type is written.
-pub(crate) fn write_kept(integer: Integer, out: &mut Vec<u8>) -> Result<(), Fault> {
+/// Writes an integer in the format of a state value of its type.
+pub(crate) fn write_state_integer(integer: Integer, out: &mut Vec<u8>) -> Result<(), SerdeError> {
     let (tag, width) = match integer.of() {
         IntegerType::U8 => (tag::U8, 1),
         IntegerType::U16 => (tag::U16, 2),
@@ -27,7 +28,7 @@ pub(crate) fn write_kept(integer: Integer, out: &mut Vec<u8>) -> Result<(), Faul
         IntegerType::I32 => (tag::I32, 4),
         IntegerType::I64 => (tag::I64, 8),
     };
-    let writer = Writer::of_kept(out);
+    let writer = Writer::for_state(out);
     writer.out.push(tag);
     writer
         .out
@@ -35,31 +36,31 @@ pub(crate) fn write_kept(integer: Integer, out: &mut Vec<u8>) -> Result<(), Faul
     writer.finish().map(drop)
 }
 
-/// A serializer of integers, and of nothing else.
-struct Probe;
+/// A serializer of integers only.
+struct IntegerSerializer;
 
-/// It is no integer.
+/// The error for a value that is not an integer.
 #[derive(Debug)]
-struct Other;
+struct NotAnInteger;
 
-impl Display for Other {
+impl Display for NotAnInteger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no integer")
     }
 }
 
-impl std::error::Error for Other {}
+impl std::error::Error for NotAnInteger {}
 
-impl serde::ser::Error for Other {
+impl serde::ser::Error for NotAnInteger {
     fn custom<T: Display>(_: T) -> Self {
-        Other
+        NotAnInteger
     }
 }
 
 macro_rules! integers {
     ($($name:ident $type:ty;)*) => {$(
         #[inline]
-        fn $name(self, value: $type) -> Result<Integer, Other> {
+        fn $name(self, value: $type) -> Result<Integer, NotAnInteger> {
             Ok(value.into())
         }
     )*};
@@ -67,17 +68,17 @@ macro_rules! integers {
 
 macro_rules! others {
     ($($name:ident($($type:ty),*);)*) => {$(
-        fn $name(self $(, _: $type)*) -> Result<Integer, Other> {
-            Err(Other)
+        fn $name(self $(, _: $type)*) -> Result<Integer, NotAnInteger> {
+            Err(NotAnInteger)
         }
     )*};
 }
 
-type No = Impossible<Integer, Other>;
+type No = Impossible<Integer, NotAnInteger>;
 
-impl Serializer for Probe {
+impl Serializer for IntegerSerializer {
     type Ok = Integer;
-    type Error = Other;
+    type Error = NotAnInteger;
     type SerializeSeq = No;
     type SerializeTuple = No;
     type SerializeTupleStruct = No;
@@ -110,24 +111,23 @@ impl Serializer for Probe {
         serialize_unit_variant(&'static str, u32, &'static str);
     }
 
-    /// As for who writes them.
     fn is_human_readable(&self) -> bool {
         false
     }
 
-    fn collect_str<T: Display + ?Sized>(self, _: &T) -> Result<Integer, Other> {
-        Err(Other)
+    fn collect_str<T: Display + ?Sized>(self, _: &T) -> Result<Integer, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<Integer, Other> {
-        Err(Other)
+    fn serialize_some<T: Serialize + ?Sized>(self, _: &T) -> Result<Integer, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
         _: &'static str,
         value: &T,
-    ) -> Result<Integer, Other> {
+    ) -> Result<Integer, NotAnInteger> {
         value.serialize(self)
     }
 
@@ -137,20 +137,20 @@ impl Serializer for Probe {
         _: u32,
         _: &'static str,
         _: &T,
-    ) -> Result<Integer, Other> {
-        Err(Other)
+    ) -> Result<Integer, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<No, Other> {
-        Err(Other)
+    fn serialize_seq(self, _: Option<usize>) -> Result<No, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<No, Other> {
-        Err(Other)
+    fn serialize_tuple(self, _: usize) -> Result<No, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<No, Other> {
-        Err(Other)
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<No, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
     fn serialize_tuple_variant(
@@ -159,16 +159,16 @@ impl Serializer for Probe {
         _: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<No, Other> {
-        Err(Other)
+    ) -> Result<No, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<No, Other> {
-        Err(Other)
+    fn serialize_map(self, _: Option<usize>) -> Result<No, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<No, Other> {
-        Err(Other)
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<No, NotAnInteger> {
+        Err(NotAnInteger)
     }
 
     fn serialize_struct_variant(
@@ -177,8 +177,8 @@ impl Serializer for Probe {
         _: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<No, Other> {
-        Err(Other)
+    ) -> Result<No, NotAnInteger> {
+        Err(NotAnInteger)
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_integer_is_written_as_a_value_of_its_type() {
-        fn bytes<T: crate::Kept>(value: &T) -> Vec<u8> {
+        fn bytes<T: crate::StateValue>(value: &T) -> Vec<u8> {
             let mut bytes = Vec::new();
             state_codec_of::<T>()
                 .unwrap()
@@ -232,7 +232,7 @@ mod tests {
         }
         fn written(integer: impl Into<Integer>) -> Vec<u8> {
             let mut bytes = Vec::new();
-            write_kept(integer.into(), &mut bytes).unwrap();
+            write_state_integer(integer.into(), &mut bytes).unwrap();
             bytes
         }
         assert_eq!(written(7u64), bytes(&Auction(7)));
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn integers_come_back_as_values_of_types_that_have_grown() {
         let codec = state_codec_of::<Auction>().unwrap();
-        // Not before it has been seen that what is written comes back.
+        // The codec returns no integer until a value has been read back as it was written.
         assert_eq!(codec.integer(&Auction(7)), None);
         codec.put(&Auction(7), &mut Vec::new()).unwrap();
         let integer = codec.integer(&Auction(7)).unwrap();

@@ -1,23 +1,27 @@
-//! How records become bytes where they leave a process, and which records can.
+//! Serialization of records and state, and the traits of the types that support it.
 //!
-//! Records that go from one instance of a job to another may leave the process: they are [`Exchange`], which every type is that
-//! serde can write and read. An edge of them has a [`RowsCodec`], made by [`codec_of`].
+//! Records sent between instances of a job may leave the process: they implement [`ExchangeData`],
+//! as every type does that serde can write and read. Each edge of such records has a [`RowsCodec`],
+//! created by [`codec_of`].
 //!
 //! In reading order:
 //!
-//! * [`Exchange`], [`Local`]: what may travel, and what says that it doesn't;
-//! * [`codec_of`], [`RowsCodec`]: the codec of an edge: event times, and values by a [`ValueCodec`];
-//! * [`Kept`], [`state_codec_of`], [`StateValues`]: the same values where they are kept beyond the life of an instance;
-//! * [`SerdeValues`]: values that serde knows, in a format that describes itself;
-//! * [`schema_of`]: what values of a type look like, before there is one;
-//! * [`WireValues`], [`Wire`]: values in a fixed layout of their own, for what has to be quickest, and for other languages.
+//! * [`ExchangeData`], [`Local`]: records that can be sent, and records that stay in their process;
+//! * [`codec_of`], [`RowsCodec`]: the codec of an edge: event times, and values written by a
+//!   [`ValueCodec`];
+//! * [`StateValue`], [`state_codec_of`], [`StateValues`]: the same values as state, beyond the life
+//!   of an instance;
+//! * [`SerdeValues`]: serde values, in a self-describing format;
+//! * [`schema_of`]: the schema of a type, without a value;
+//! * [`WireValues`], [`Wire`]: values in a fixed layout, for the highest speed and for other
+//!   languages.
 //!
 //! # Invariants
 //!
-//! * What was written comes back as it was, or the record is refused where it is sent.
-//! * A reader trusts nothing: any bytes give values or an error, never a panic, and no length makes it reserve more memory than a
-//!   small multiple of the bytes at hand.
-//! * In a steady state nothing is allocated but what the values own.
+//! * A value is read as it was written, or the record is rejected by its sender.
+//! * Readers accept any bytes and return values or an error, never a panic. No length makes them
+//!   reserve more memory than a small multiple of the input.
+//! * In a steady state only the values themselves allocate memory.
 //!
 //! # Example
 //!
@@ -52,22 +56,22 @@ mod state;
 mod serde_tests;
 mod serde_values;
 
-mod fault;
+mod error;
 mod integers;
+mod intern;
 mod reader;
-mod shapes;
+mod struct_tables;
 mod tag;
-mod texts;
 mod trace;
 mod writer;
 
 mod wire;
 
-pub use exchange::{Exchange, codec_of};
+pub use exchange::{ExchangeData, codec_of};
 pub use local::Local;
-pub use rows::{MOST_FRAME_RECORDS, RowsCodec, ValueCodec, WireValues};
+pub use rows::{MAX_FRAME_RECORDS, RowsCodec, ValueCodec, WireValues};
 pub use serde_values::SerdeValues;
-pub use state::{Kept, StateValues, state_codec_of};
+pub use state::{StateValue, StateValues, state_codec_of};
 pub use trace::schema_of;
 #[doc(hidden)]
 pub use wire::fixed_sum;

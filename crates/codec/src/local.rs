@@ -1,4 +1,4 @@
-//! What stays in its process.
+//! Records that stay in their process.
 
 use std::ops::{Deref, DerefMut};
 
@@ -6,18 +6,19 @@ use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A record of any type, which goes from instance to instance within one process, and never leaves it.
+/// A record of any type that is sent only between instances in one process.
 ///
-/// For jobs that run in one process only, and records that serde can't write: handles, closures, what somebody else has
-/// declared. On a cluster such a job is refused, unless all that the record passes is in one container.
+/// For jobs that run in one process only, and for records that serde cannot write: handles,
+/// closures, types of other crates. On a cluster such a job is rejected, unless all vertices that
+/// the record passes are in one container.
 ///
 /// ```
-/// use ardea_codec::{Exchange, Local};
+/// use ardea_codec::{ExchangeData, Local};
 ///
-/// /// Of a library that knows nothing of serde.
+/// /// A type of a library without serde.
 /// struct Handle(u64);
 ///
-/// fn may_be_keyed<T: Exchange>(_: &T) {}
+/// fn may_be_keyed<T: ExchangeData>(_: &T) {}
 /// let record = Local(Handle(7));
 /// may_be_keyed(&record);
 /// assert_eq!(record.0.0, 7);

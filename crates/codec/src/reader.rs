@@ -1,112 +1,118 @@
-//! Reads values that serde knows.
+//! The deserializer of serde values.
 
-mod insides;
+mod compound;
 
 use serde::de::{Deserializer, Error, IntoDeserializer, Visitor};
 
-use crate::fault::Fault;
-use crate::shapes::Shapes;
-use crate::{tag, texts};
-use insides::{Called, List, Map, Named, Only, Variant};
+use crate::error::SerdeError;
+use crate::struct_tables::Shapes;
+use crate::{intern, tag};
+use compound::{List, Map, NamedFields, Variant, VariantAsMap, VariantName};
 
-/// Takes values from the front of a payload.
+/// Reads values from the front of a payload.
 ///
-/// It deserializes for a lifetime of `'static`, so that a record may hold texts that live as long as the program; what it gives out
-/// lives so long only if it [keeps](Reader::keep) all texts, and else no longer than the call.
+/// Values are deserialized with the lifetime `'static`, so that a record may contain static
+/// strings. A borrowed string lives that long only if `interns_strings` is set, and otherwise no
+/// longer than the call.
 pub(crate) struct Reader<'a> {
     input: &'a [u8],
     shapes: Shapes<'a>,
-    /// Whether texts that may be borrowed are kept for ever.
-    keep: bool,
+    /// True if borrowed strings are interned.
+    interns_strings: bool,
     depth: u32,
-    /// The tag of the next value, which has been left out.
+    /// The tag of the next value in a packed list, where it is omitted.
     packed: Option<u8>,
 }
 
 impl<'a> Reader<'a> {
-    /// Of a whole payload.
-    pub(crate) fn of(mut payload: &'a [u8], keep: bool) -> Result<Self, Fault> {
+    pub(crate) fn of(mut payload: &'a [u8], keep: bool) -> Result<Self, SerdeError> {
         let shapes = Shapes::cut_off(&mut payload)?;
         Ok(Reader {
             input: payload,
             shapes,
-            keep,
+            interns_strings: keep,
             depth: 0,
             packed: None,
         })
     }
 
-    /// What has not been read.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.input
     }
 
-    /// Goes back to where `rest` was all that had not been read; from now on texts that may be borrowed are kept.
-    pub(crate) fn again_and_keep(&mut self, rest: &'a [u8]) {
+    /// Rewinds to `rest`, an earlier result of [`rest`](Reader::rest). From then on borrowed
+    /// strings are interned.
+    pub(crate) fn rewind_and_intern(&mut self, rest: &'a [u8]) {
         self.input = rest;
-        self.keep = true;
+        self.interns_strings = true;
         self.depth = 0;
         self.packed = None;
     }
 
     #[inline]
-    fn tag(&mut self) -> Result<u8, Fault> {
+    fn tag(&mut self) -> Result<u8, SerdeError> {
         if let Some(tag) = self.packed.take() {
             return Ok(tag);
         }
-        let (tag, rest) = self.input.split_first().ok_or(Fault::Short)?;
+        let (tag, rest) = self.input.split_first().ok_or(SerdeError::Short)?;
         self.input = rest;
         Ok(*tag)
     }
 
-    /// The tag of the next value, which is still to be read.
+    /// Returns the tag of the next value without reading it.
     #[inline]
-    fn next_tag(&self) -> Result<u8, Fault> {
+    fn next_tag(&self) -> Result<u8, SerdeError> {
         match self.packed {
             Some(tag) => Ok(tag),
-            None => self.input.first().copied().ok_or(Fault::Short),
+            None => self.input.first().copied().ok_or(SerdeError::Short),
         }
     }
 
     #[inline]
-    fn array<const WIDTH: usize>(&mut self) -> Result<[u8; WIDTH], Fault> {
-        let (bytes, rest) = self.input.split_first_chunk().ok_or(Fault::Short)?;
+    fn array<const WIDTH: usize>(&mut self) -> Result<[u8; WIDTH], SerdeError> {
+        let (bytes, rest) = self.input.split_first_chunk().ok_or(SerdeError::Short)?;
         self.input = rest;
         Ok(*bytes)
     }
 
-    fn length(&mut self) -> Result<usize, Fault> {
+    fn length(&mut self) -> Result<usize, SerdeError> {
         Ok(u32::from_le_bytes(self.array()?) as usize)
     }
 
-    /// The count of a list or map: there may be no more than the bytes at hand can be, but for some that take none.
-    fn count(&mut self) -> Result<usize, Fault> {
+    /// Reads the count of a list or map. The count must not exceed the number of bytes left, except
+    /// for up to [`tag::MAX_EMPTY_VALUES`] values that take no bytes.
+    fn count(&mut self) -> Result<usize, SerdeError> {
         let count = self.length()?;
-        if count > self.input.len().max(tag::MOST_EMPTY) {
-            return Err(Fault::Short);
+        if count > self.input.len().max(tag::MAX_EMPTY_VALUES) {
+            return Err(SerdeError::Short);
         }
         Ok(count)
     }
 
-    fn bytes(&mut self, length: usize) -> Result<&'a [u8], Fault> {
-        self.input.split_off(..length).ok_or(Fault::Short)
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], SerdeError> {
+        self.input.split_off(..length).ok_or(SerdeError::Short)
     }
 
-    /// The text behind its tag.
-    fn text(&mut self, tag: u8) -> Result<&'a str, Fault> {
+    /// Reads a string after its tag.
+    fn text(&mut self, tag: u8) -> Result<&'a str, SerdeError> {
         let length = match tag {
             tag::SHORT_STR => usize::from(u8::from_le_bytes(self.array()?)),
             _ => self.length()?,
         };
-        str::from_utf8(self.bytes(length)?).map_err(|_| Fault::Garbled)
+        str::from_utf8(self.bytes(length)?).map_err(|_| SerdeError::Invalid)
     }
 
-    fn visit_text<V: Visitor<'static>>(&mut self, tag: u8, visitor: V) -> Result<V::Value, Fault> {
+    fn visit_text<V: Visitor<'static>>(
+        &mut self,
+        tag: u8,
+        visitor: V,
+    ) -> Result<V::Value, SerdeError> {
         let text = self.text(tag)?;
-        if !self.keep {
+        if !self.interns_strings {
             return visitor.visit_str(text);
         }
-        let kept = str::from_utf8(texts::keep(text.as_bytes())?).map_err(|_| Fault::Garbled)?;
+        let kept =
+            str::from_utf8(intern::intern(text.as_bytes())?).map_err(|_| SerdeError::Invalid)?;
         visitor.visit_borrowed_str(kept)
     }
 
@@ -114,19 +120,22 @@ impl<'a> Reader<'a> {
         &self,
         bytes: &[u8],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
-        if self.keep {
-            visitor.visit_borrowed_bytes(texts::keep(bytes)?)
+    ) -> Result<V::Value, SerdeError> {
+        if self.interns_strings {
+            visitor.visit_borrowed_bytes(intern::intern(bytes)?)
         } else {
             visitor.visit_bytes(bytes)
         }
     }
 
-    /// Calls `visit` one level deeper.
+    /// Calls `visit` one nesting level deeper.
     #[inline]
-    fn deeper<R>(&mut self, visit: impl FnOnce(&mut Self) -> Result<R, Fault>) -> Result<R, Fault> {
-        if self.depth == tag::MOST_DEPTH {
-            return Err(Fault::TooDeep);
+    fn deeper<R>(
+        &mut self,
+        visit: impl FnOnce(&mut Self) -> Result<R, SerdeError>,
+    ) -> Result<R, SerdeError> {
+        if self.depth == tag::MAX_DEPTH {
+            return Err(SerdeError::TooDeep);
         }
         self.depth += 1;
         let result = visit(self);
@@ -139,7 +148,7 @@ impl<'a> Reader<'a> {
         left: usize,
         packed: Option<u8>,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, SerdeError> {
         self.deeper(|reader| {
             let mut list = List {
                 reader,
@@ -152,25 +161,25 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn visit_packed<V: Visitor<'static>>(&mut self, visitor: V) -> Result<V::Value, Fault> {
+    fn visit_packed<V: Visitor<'static>>(&mut self, visitor: V) -> Result<V::Value, SerdeError> {
         let [kind] = self.array()?;
-        let width = tag::width(kind).ok_or(Fault::Garbled)?;
+        let width = tag::width(kind).ok_or(SerdeError::Invalid)?;
         let count = self.length()?;
         if count.saturating_mul(width) > self.input.len() {
-            return Err(Fault::Short);
+            return Err(SerdeError::Short);
         }
         self.visit_list(count, Some(kind), visitor)
     }
 
-    /// A struct, by the names of its fields.
+    /// Reads a struct by the names of its fields.
     fn visit_fields<V: Visitor<'static>>(
         &mut self,
         shape: u16,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, SerdeError> {
         let fields = self.shapes.fields(shape)?;
         self.deeper(|reader| {
-            let mut named = Named {
+            let mut named = NamedFields {
                 reader,
                 shape,
                 next: 0,
@@ -178,15 +187,20 @@ impl<'a> Reader<'a> {
             };
             let value = visitor.visit_map(&mut named)?;
             if named.next < named.fields {
-                return Err(Fault::Garbled);
+                return Err(SerdeError::Invalid);
             }
             Ok(value)
         })
     }
 
-    /// Some fields were left out, so that the others are found by name. Where one has another name for its reader it would be taken
-    /// for one that was left out, and lost.
-    fn check_names(&mut self, shape: u16, fields: &'static [&'static str]) -> Result<(), Fault> {
+    /// Checks the field names of a struct with omitted fields, whose present fields are found by
+    /// name. A field with a different name at the reader would otherwise count as omitted and be
+    /// lost.
+    fn check_names(
+        &mut self,
+        shape: u16,
+        fields: &'static [&'static str],
+    ) -> Result<(), SerdeError> {
         if self.shapes.is_checked(shape, fields) {
             return Ok(());
         }
@@ -197,7 +211,7 @@ impl<'a> Reader<'a> {
             .iter()
             .find(|field| names().all(|name| name != **field));
         if let (Some(unknown), Some(missing)) = (unknown, missing) {
-            return Err(Fault::custom(format_args!(
+            return Err(SerdeError::custom(format_args!(
                 "it has a field {unknown:?} and lacks a field {missing:?}: a field may be left out, or have different names where \
                  it is written and read, not both"
             )));
@@ -206,15 +220,16 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The shape and the number of a variant, behind their tag; what the variant holds is next.
-    fn variant(&mut self) -> Result<(&'a str, u32), Fault> {
+    /// Reads the shape and the number of a variant after its tag; the content of the variant comes
+    /// next.
+    fn variant(&mut self) -> Result<(&'a str, u32), SerdeError> {
         let shape = u16::from_le_bytes(self.array()?);
         let index = u32::from_le_bytes(self.array()?);
         Ok((self.shapes.name(shape, 0)?, index))
     }
 
-    /// Any value, as what it is.
-    fn any<V: Visitor<'static>>(&mut self, tag: u8, visitor: V) -> Result<V::Value, Fault> {
+    /// Reads a value of any type by its tag.
+    fn any<V: Visitor<'static>>(&mut self, tag: u8, visitor: V) -> Result<V::Value, SerdeError> {
         match tag {
             tag::UNIT => visitor.visit_unit(),
             tag::NONE => visitor.visit_none(),
@@ -234,7 +249,7 @@ impl<'a> Reader<'a> {
             tag::F64 => visitor.visit_f64(f64::from_le_bytes(self.array()?)),
             tag::CHAR => {
                 let number = u32::from_le_bytes(self.array()?);
-                visitor.visit_char(char::from_u32(number).ok_or(Fault::Garbled)?)
+                visitor.visit_char(char::from_u32(number).ok_or(SerdeError::Invalid)?)
             }
             tag::SHORT_STR | tag::STR => self.visit_text(tag, visitor),
             tag::BYTES => {
@@ -257,29 +272,30 @@ impl<'a> Reader<'a> {
                     let mut map = Map { reader, left };
                     let value = visitor.visit_map(&mut map)?;
                     if map.left > 0 {
-                        return Err(Fault::Garbled);
+                        return Err(SerdeError::Invalid);
                     }
                     Ok(value)
                 })
             }
-            tag::STRUCT | tag::KEPT_STRUCT => {
+            tag::STRUCT | tag::STATE_STRUCT => {
                 let shape = u16::from_le_bytes(self.array()?);
                 self.visit_fields(shape, visitor)
             }
-            tag::VARIANT | tag::KEPT_VARIANT => self.any_variant(visitor),
-            _ => Err(Fault::Garbled),
+            tag::VARIANT | tag::STATE_VARIANT => self.any_variant(visitor),
+            _ => Err(SerdeError::Invalid),
         }
     }
 
-    /// A variant for who does not ask for one: its name, or its name and what it holds.
-    fn any_variant<V: Visitor<'static>>(&mut self, visitor: V) -> Result<V::Value, Fault> {
+    /// Reads a variant for a visitor that did not request an enum: as its name, or as its name and
+    /// its content.
+    fn any_variant<V: Visitor<'static>>(&mut self, visitor: V) -> Result<V::Value, SerdeError> {
         let (name, _) = self.variant()?;
         if self.next_tag()? == tag::UNIT {
             self.tag()?;
             return visitor.visit_str(name);
         }
         self.deeper(|reader| {
-            let mut only = Only {
+            let mut only = VariantAsMap {
                 reader,
                 name: Some(name),
             };
@@ -291,7 +307,7 @@ impl<'a> Reader<'a> {
 macro_rules! numbers {
     ($($name:ident $visit:ident $type:ty = $tag:ident;)*) => {$(
         #[inline]
-        fn $name<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Fault> {
+        fn $name<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, SerdeError> {
             match self.tag()? {
                 tag::$tag => visitor.$visit(<$type>::from_le_bytes(self.array()?)),
                 other => self.any(other, visitor),
@@ -303,7 +319,7 @@ macro_rules! numbers {
 macro_rules! as_it_is {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[inline]
-        fn $name<V: Visitor<'static>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, Fault> {
+        fn $name<V: Visitor<'static>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, SerdeError> {
             $(let _ = $argument;)*
             let tag = self.tag()?;
             self.any(tag, visitor)
@@ -312,7 +328,7 @@ macro_rules! as_it_is {
 }
 
 impl Deserializer<'static> for &mut Reader<'_> {
-    type Error = Fault;
+    type Error = SerdeError;
 
     numbers! {
         deserialize_u8 visit_u8 u8 = U8;
@@ -344,7 +360,7 @@ impl Deserializer<'static> for &mut Reader<'_> {
     }
 
     #[inline]
-    fn deserialize_str<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_str<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         match self.tag()? {
             tag @ (tag::SHORT_STR | tag::STR) => self.visit_text(tag, visitor),
             other => self.any(other, visitor),
@@ -352,15 +368,15 @@ impl Deserializer<'static> for &mut Reader<'_> {
     }
 
     #[inline]
-    fn deserialize_string<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_string<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         match self.tag()? {
-            // Who asks for a string has one of his own: there is nothing to be kept.
+            // The visitor of a string owns its copy: nothing has to be interned.
             tag @ (tag::SHORT_STR | tag::STR) => visitor.visit_str(self.text(tag)?),
             other => self.any(other, visitor),
         }
     }
 
-    fn deserialize_bytes<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bytes<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         match self.tag()? {
             tag::PACKED if self.input.first() == Some(&tag::U8) => {
                 self.tag()?;
@@ -373,7 +389,7 @@ impl Deserializer<'static> for &mut Reader<'_> {
                 for _ in 0..self.count()? {
                     match self.array()? {
                         [tag::U8, byte] => bytes.push(byte),
-                        _ => return Err(Fault::custom("it has a list where bytes should be")),
+                        _ => return Err(SerdeError::custom("it has a list where bytes should be")),
                     }
                 }
                 self.visit_plain_bytes(&bytes, visitor)
@@ -382,12 +398,12 @@ impl Deserializer<'static> for &mut Reader<'_> {
         }
     }
 
-    fn deserialize_byte_buf<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_byte_buf<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         self.deserialize_bytes(visitor)
     }
 
     #[inline]
-    fn deserialize_option<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         match self.next_tag()? {
             tag::NONE => {
                 self.tag()?;
@@ -397,7 +413,8 @@ impl Deserializer<'static> for &mut Reader<'_> {
                 self.tag()?;
                 self.deeper(|reader| visitor.visit_some(reader))
             }
-            // Written by who knows that there is one, as in a file of which only the reader allows for gaps.
+            // Written as a plain value: an `Option` at the reader only, as for a file format with
+            // optional fields.
             _ => self.deeper(|reader| visitor.visit_some(reader)),
         }
     }
@@ -407,7 +424,7 @@ impl Deserializer<'static> for &mut Reader<'_> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, SerdeError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -417,11 +434,11 @@ impl Deserializer<'static> for &mut Reader<'_> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, SerdeError> {
         let tag = self.tag()?;
-        if tag == tag::KEPT_STRUCT {
+        if tag == tag::STATE_STRUCT {
             let shape = u16::from_le_bytes(self.array()?);
-            // As they were when it was written: nothing has to be looked for.
+            // The same fields in the same order: no lookup by name.
             if self.shapes.are(shape, fields)? {
                 return self.visit_list(fields.len(), None, visitor);
             }
@@ -431,7 +448,7 @@ impl Deserializer<'static> for &mut Reader<'_> {
             return self.any(tag, visitor);
         }
         let shape = u16::from_le_bytes(self.array()?);
-        // As many fields as the reader has are its fields, whatever each side calls them.
+        // The same number of fields are the same fields, even under other names.
         if self.shapes.fields(shape)? == fields.len() {
             return self.visit_list(fields.len(), None, visitor);
         }
@@ -444,25 +461,25 @@ impl Deserializer<'static> for &mut Reader<'_> {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, SerdeError> {
         match self.tag()? {
             tag::VARIANT => {
                 let (name, index) = self.variant()?;
                 let called = if variants.contains(&name) {
-                    Called::Name(name)
+                    VariantName::Name(name)
                 } else {
-                    Called::Number(index)
+                    VariantName::Number(index)
                 };
                 self.deeper(|reader| visitor.visit_enum(Variant { reader, called }))
             }
-            tag::KEPT_VARIANT => {
+            tag::STATE_VARIANT => {
                 let (name, _) = self.variant()?;
-                let called = Called::Name(name);
+                let called = VariantName::Name(name);
                 self.deeper(|reader| visitor.visit_enum(Variant { reader, called }))
             }
             tag @ (tag::SHORT_STR | tag::STR) => {
                 let name = self.text(tag)?;
-                visitor.visit_enum(IntoDeserializer::<Fault>::into_deserializer(name))
+                visitor.visit_enum(IntoDeserializer::<SerdeError>::into_deserializer(name))
             }
             other => self.any(other, visitor),
         }

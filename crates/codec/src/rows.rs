@@ -1,4 +1,4 @@
-//! From chunks to payloads and back.
+//! The codec of chunks of records.
 //!
 //! The payload of a records frame:
 //!
@@ -7,9 +7,10 @@
 //! | 8 | the earliest event time, microseconds |
 //! | 1 | the width of each time in bytes: 0, 1, 2, 4 or 8 |
 //! | width × records | each time, as its distance from the earliest |
-//! | the rest | the values, as the codec of the edge writes them |
+//! | the rest | the values, written by the codec of the edge |
 //!
-//! The number of records is in the header. Records without event time, or all of one time, have a width of zero.
+//! The number of records is in the header. Records without event time, or all of one time, have a
+//! width of zero.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,47 +18,50 @@ use std::marker::PhantomData;
 use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Integer, Result, Schema, Timestamp};
 
 use crate::wire::{Wire, WireError};
-use crate::{Exchange, SerdeValues};
+use crate::{ExchangeData, SerdeValues};
 
 /// The most records in a frame.
-pub const MOST_FRAME_RECORDS: usize = u16::MAX as usize;
+pub const MAX_FRAME_RECORDS: usize = u16::MAX as usize;
 
-/// How values of a type are written into a payload.
+/// A serializer of values of one type for payloads.
 pub trait ValueCodec<T>: Send + Sync {
-    /// Appends values from the front until they take about `limit` bytes; how many, at least one if there is one.
+    /// Appends values from the front until they take about `limit` bytes. Returns their number, at
+    /// least one if there is a value.
     ///
     /// # Errors
-    /// If a value can't be written.
+    /// If a value cannot be written.
     fn put(&self, values: &[T], limit: usize, out: &mut Vec<u8>) -> Result<usize>;
 
-    /// Appends the `count` values of which `input` consists.
+    /// Appends the `count` values that `input` consists of.
     ///
     /// # Errors
-    /// If it does not, or of others.
+    /// If the input is invalid or holds another number of values.
     fn get(&self, input: &[u8], count: usize, into: &mut Vec<T>) -> Result<(), BadValues>;
 
-    /// The integer that is all there is to a value, if one is; what it is put as tells the value as well.
+    /// Returns the integer that represents the whole value, if any.
     fn integer(&self, value: &T) -> Option<Integer> {
         let _ = value;
         None
     }
 
-    /// Appends what [`put`](Self::put) writes for a value that is this integer; whether some may be.
+    /// Appends the bytes that [`put`](Self::put) writes for a value with this integer. Returns
+    /// false if the codec does not support integers.
     fn put_integer(&self, integer: Integer, out: &mut Vec<u8>) -> bool {
         let _ = (integer, out);
         false
     }
 
-    /// What the values look like, as far as that can be told without one. May take a millisecond.
+    /// Returns the schema of the values, as far as it can be determined without a value. May take a
+    /// millisecond.
     fn schema(&self) -> Schema {
         Schema::Any
     }
 }
 
-/// Why bytes are no values.
+/// The reason why bytes are invalid.
 type BadValues = Box<dyn std::error::Error + Send + Sync>;
 
-/// Values in their own fixed layout: see [`Wire`].
+/// The codec of values in a fixed layout: see [`Wire`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WireValues;
 
@@ -76,28 +80,28 @@ impl<T: Wire> ValueCodec<T> for WireValues {
     }
 }
 
-/// The codec of edges that carry [`Rows<T>`](ardea_core::Rows): the event times, and beside them the values.
+/// The codec of edges that carry [`Rows<T>`](ardea_core::Rows): event times and values.
 pub struct RowsCodec<T, V = WireValues> {
     values: V,
     record: PhantomData<fn(T) -> T>,
 }
 
 impl<T: Wire> RowsCodec<T> {
-    /// For records in their own fixed layout.
+    /// Creates a codec for records in a fixed layout.
     pub fn wire() -> Self {
         RowsCodec::new(WireValues)
     }
 }
 
-impl<T: Exchange> RowsCodec<T, SerdeValues> {
-    /// For records that serde knows.
+impl<T: ExchangeData> RowsCodec<T, SerdeValues> {
+    /// Creates a codec for serde records.
     pub fn serde() -> Self {
         RowsCodec::new(SerdeValues::default())
     }
 }
 
 impl<T, V> RowsCodec<T, V> {
-    /// For records that `values` writes.
+    /// Creates a codec for records written by `values`.
     pub fn new(values: V) -> Self {
         RowsCodec {
             values,
@@ -119,8 +123,9 @@ where
 {
     fn encode(&self, chunk: &mut Chunk, limit: usize, out: &mut Vec<u8>) -> Result<usize> {
         let rows = chunk.rows::<T>()?;
-        let most = rows.len().min(MOST_FRAME_RECORDS);
-        // The values come last, but say how many times there are: the times of all are written first and then cut.
+        let most = rows.len().min(MAX_FRAME_RECORDS);
+        // The values come last but determine the number of times: all times are written first and
+        // then truncated.
         let start = out.len();
         let width = put_times(&rows.times()[..most], out);
         let values_at = out.len();
@@ -184,14 +189,14 @@ impl<T, V: ValueCodec<T>> RowsCodec<T, V> {
     }
 }
 
-/// Appends the times; the width of each.
+/// Appends the times and returns the width of each.
 fn put_times(times: &[Timestamp], out: &mut Vec<u8>) -> usize {
     let (mut low, mut high) = (i64::MAX, i64::MIN);
     for time in times {
         low = low.min(time.as_micros());
         high = high.max(time.as_micros());
     }
-    // Both are within 64 bits, so the distance is as an unsigned number.
+    // Both are within 64 bits, so their distance fits into an unsigned number.
     let span = if low <= high {
         (high as u64).wrapping_sub(low as u64)
     } else {
@@ -257,8 +262,8 @@ mod tests {
     use ardea_core::Rows;
     use proptest::prelude::*;
 
-    /// Through payloads of about `limit` bytes and back.
-    fn there_and_back<T: Send + Clone + 'static>(
+    /// Encodes to payloads of about `limit` bytes and decodes them.
+    fn round_trip<T: Send + Clone + 'static>(
         codec: &impl ChunkCodec,
         rows: &Rows<T>,
         limit: usize,
@@ -293,8 +298,8 @@ mod tests {
                 .into_iter()
                 .map(|(value, time)| (value, Timestamp::from_micros(time)))
                 .collect();
-            prop_assert_eq!(&there_and_back(&RowsCodec::<(u64, String)>::wire(), &rows, limit), &rows);
-            prop_assert_eq!(&there_and_back(&RowsCodec::<(u64, String), _>::serde(), &rows, limit), &rows);
+            prop_assert_eq!(&round_trip(&RowsCodec::<(u64, String)>::wire(), &rows, limit), &rows);
+            prop_assert_eq!(&round_trip(&RowsCodec::<(u64, String), _>::serde(), &rows, limit), &rows);
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! What serde's attributes do, and what comes back.
+//! Round trips of types with serde attributes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -12,10 +12,10 @@ use proptest::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::rows::ValueCodec;
-use crate::{Exchange, Local, SerdeValues};
+use crate::{ExchangeData, Local, SerdeValues};
 
-/// Through payloads of about `limit` bytes and back.
-fn there_and_back<T: Exchange>(values: &[T], limit: usize) -> Vec<T> {
+/// Encodes to payloads of about `limit` bytes and decodes them.
+fn round_trip<T: ExchangeData>(values: &[T], limit: usize) -> Vec<T> {
     let (here, there) = (SerdeValues::default(), SerdeValues::default());
     let (mut done, mut back) = (0, Vec::new());
     while done < values.len() {
@@ -28,10 +28,10 @@ fn there_and_back<T: Exchange>(values: &[T], limit: usize) -> Vec<T> {
 }
 
 #[track_caller]
-fn comes_back<T: Exchange + PartialEq + Debug + Clone>(value: T) {
+fn comes_back<T: ExchangeData + PartialEq + Debug + Clone>(value: T) {
     let values = vec![value; 3];
-    assert_eq!(there_and_back(&values, 0), values);
-    assert_eq!(there_and_back(&values, 10_000), values);
+    assert_eq!(round_trip(&values, 0), values);
+    assert_eq!(round_trip(&values, 10_000), values);
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ enum Beside {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Untold {
+enum UntaggedValue {
     Shape(Shape),
     Number(i64),
     Text(String),
@@ -93,7 +93,7 @@ fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
 struct Flat {
     id: u64,
     #[serde(flatten)]
-    rest: HashMap<String, Untold>,
+    rest: HashMap<String, UntaggedValue>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -161,14 +161,14 @@ fn enums_that_are_told_apart_in_any_way_come_back() {
         Beside::Nothing,
     ]);
     comes_back(vec![
-        Untold::Shape(Shape::Named {
+        UntaggedValue::Shape(Shape::Named {
             name: "n".into(),
             of: None,
         }),
-        Untold::Shape(Shape::Point),
-        Untold::Number(-1),
-        Untold::Text("t".into()),
-        Untold::List(vec![1.5; 9]),
+        UntaggedValue::Shape(Shape::Point),
+        UntaggedValue::Number(-1),
+        UntaggedValue::Text("t".into()),
+        UntaggedValue::List(vec![1.5; 9]),
     ]);
 }
 
@@ -189,10 +189,10 @@ fn fields_that_are_left_out_renamed_or_read_otherwise_come_back() {
         city: "Oslo".into(),
         tags: tags.iter().map(|tag| tag.to_string()).collect(),
     };
-    // All fields are there: the other name of the city does no harm.
+    // All fields are present: the other name of the city is accepted.
     comes_back(person("ann", Some(7), &["a"]));
     comes_back(person("", Some(0), &["a", ""]));
-    // Not all are: which is the city is not known.
+    // Some fields are omitted: the city cannot be found by name.
     let error = SerdeValues::default()
         .put(&[person("", None, &[])], 0, &mut Vec::new())
         .unwrap_err();
@@ -200,8 +200,8 @@ fn fields_that_are_left_out_renamed_or_read_otherwise_come_back() {
     let flat = |id, text: &str| Flat {
         id,
         rest: HashMap::from([
-            ("text".into(), Untold::Text(text.into())),
-            ("number".into(), Untold::Number(id as i64)),
+            ("text".into(), UntaggedValue::Text(text.into())),
+            ("number".into(), UntaggedValue::Number(id as i64)),
         ]),
     };
     comes_back(vec![flat(1, "a"), flat(2, "")]);
@@ -223,21 +223,21 @@ proptest! {
         records in prop::collection::vec(any::<(Option<u8>, Option<u8>, Option<u8>)>(), 0..40), limit in 0usize..200,
     ) {
         let records: Vec<Gaps> = records.into_iter().map(|(a, b, c)| Gaps { a, b, c }).collect();
-        prop_assert_eq!(&there_and_back(&records, limit), &records);
+        prop_assert_eq!(&round_trip(&records, limit), &records);
     }
 
     #[test]
     fn lists_of_numbers_come_back(
         lists in prop::collection::vec(prop::collection::vec(any::<i64>(), 0..30), 0..5),
-        mixed in prop::collection::vec(prop_oneof![any::<i64>().prop_map(Untold::Number), any::<String>().prop_map(Untold::Text)], 0..30),
+        mixed in prop::collection::vec(prop_oneof![any::<i64>().prop_map(UntaggedValue::Number), any::<String>().prop_map(UntaggedValue::Text)], 0..30),
     ) {
-        prop_assert_eq!(&there_and_back(std::slice::from_ref(&lists), 100), std::slice::from_ref(&lists));
-        prop_assert_eq!(&there_and_back(&mixed, 100), &mixed);
+        prop_assert_eq!(&round_trip(std::slice::from_ref(&lists), 100), std::slice::from_ref(&lists));
+        prop_assert_eq!(&round_trip(&mixed, 100), &mixed);
     }
 
     #[test]
     fn any_bytes_give_values_or_an_error(payload in prop::collection::vec(any::<u8>(), 0..200), count in 0usize..70_000) {
-        read_as::<Vec<Untold>>(&payload, count);
+        read_as::<Vec<UntaggedValue>>(&payload, count);
         read_as::<Inside>(&payload, count);
         read_as::<Flat>(&payload, count);
         read_as::<(Literal, Vec<()>)>(&payload, count);
@@ -246,18 +246,18 @@ proptest! {
     #[test]
     fn a_payload_with_a_byte_changed_gives_values_or_an_error(at in 0usize..1000, byte in any::<u8>()) {
         let values = vec![
-            (Untold::List(vec![1.0; 12]), Gaps { b: Some(1), ..Gaps::default() }, Inside::Nothing),
-            (Untold::Text("text".into()), Gaps::default(), Inside::Person(somebody())),
+            (UntaggedValue::List(vec![1.0; 12]), Gaps { b: Some(1), ..Gaps::default() }, Inside::Nothing),
+            (UntaggedValue::Text("text".into()), Gaps::default(), Inside::Person(somebody())),
         ];
         let mut payload = Vec::new();
         SerdeValues::default().put(&values, 10_000, &mut payload).unwrap();
         let at = at % payload.len();
         payload[at] = byte;
-        read_as::<(Untold, Gaps, Inside)>(&payload, 2);
+        read_as::<(UntaggedValue, Gaps, Inside)>(&payload, 2);
     }
 }
 
-fn read_as<T: Exchange>(payload: &[u8], count: usize) {
+fn read_as<T: ExchangeData>(payload: &[u8], count: usize) {
     let mut values: Vec<T> = Vec::new();
     let _ = SerdeValues::default().get(payload, count, &mut values);
     assert!(values.capacity() <= 8 + 2 * payload.len().max(values.len()));
@@ -276,13 +276,13 @@ fn literals_come_back_and_are_the_same_wherever_they_are_read() {
         bytes: b"few",
         ..literal
     });
-    let back = there_and_back(&[("to be", 1), ("or", 2), ("to be", 3)], 1000);
+    let back = round_trip(&[("to be", 1), ("or", 2), ("to be", 3)], 1000);
     assert_eq!(back[0].0.as_ptr(), back[2].0.as_ptr());
 }
 
 #[test]
 fn a_record_that_does_not_come_back_is_refused_where_it_is_sent() {
-    /// Written as a text, read as a number.
+    /// Written as a string, read as a number.
     #[derive(Deserialize)]
     struct Odd(#[expect(dead_code)] u64);
     impl Serialize for Odd {
@@ -323,10 +323,10 @@ fn values_too_deep_in_each_other_are_refused_on_both_sides() {
     }
 }
 
-/// Kept values are read by later versions of their types.
+/// State values are read by later versions of their types.
 mod kept {
     use super::*;
-    use crate::{Kept, state_codec_of};
+    use crate::{StateValue, state_codec_of};
     use ardea_core::{Schema, StateCodec};
     use std::sync::Arc;
 
@@ -337,7 +337,7 @@ mod kept {
         text: String,
     }
 
-    /// As many fields, and only one of them the same.
+    /// The same number of fields, of which only one is the same.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
     struct New {
         b: i64,
@@ -374,11 +374,11 @@ mod kept {
         b: i32,
     }
 
-    fn codec<T: Kept>() -> Arc<dyn StateCodec<T>> {
+    fn codec<T: StateValue>() -> Arc<dyn StateCodec<T>> {
         state_codec_of().unwrap()
     }
 
-    fn written<T: Kept>(value: &T) -> Vec<u8> {
+    fn written<T: StateValue>(value: &T) -> Vec<u8> {
         let mut bytes = Vec::new();
         codec().put(value, &mut bytes).unwrap();
         bytes
@@ -421,7 +421,7 @@ mod kept {
         }
     }
 
-    /// What `TwoNames` was, with its fields in another order.
+    /// The layout of `TwoNames`, with its fields in another order.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
     struct Turned {
         b: i32,
@@ -435,7 +435,7 @@ mod kept {
         assert!(matches!(codec::<Turned>().schema(), Schema::Struct(_)));
         let bytes = written(&TwoNames { a: 1, b: 2 });
         let error = codec::<Turned>().get(&bytes).unwrap_err();
-        assert!(error.to_string().contains("by places"), "{error}");
+        assert!(error.to_string().contains("by position"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Values that serde knows.
+//! The codec of values through serde.
 
 use std::any::type_name;
 use std::error::Error as StdError;
@@ -9,70 +9,74 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ardea_core::{Error, ErrorCode, Integer, Key, Result, Schema};
 use serde::de::Error as _;
 
-use crate::Exchange;
-use crate::fault::Fault;
-use crate::integers::{integer_of, write_kept};
+use crate::ExchangeData;
+use crate::error::SerdeError;
+use crate::integers::{integer_of, write_state_integer};
 use crate::reader::Reader;
 use crate::rows::ValueCodec;
-use crate::shapes::Known;
+use crate::struct_tables::WriterShapes;
 use crate::tag;
-use crate::trace::{look_at, schema_of};
+use crate::trace::{schema_of, trace_type};
 use crate::writer::Writer;
 
-/// Before a value that is found by its places: a tag, and a checksum of what its type looks like.
-const PLACED_HEAD: usize = 9;
+/// The header of a value read by field position: a tag and a checksum of the schema of its type.
+const POSITIONAL_HEADER: usize = 9;
 
-const OTHER_PLACES: &str = "it was kept by places, since serde wrote it under other names than it read, and its type has changed since";
+const CHANGED_POSITIONS: &str = "its fields are stored by position, because serde writes other names than it reads, and its type has changed since";
 
-/// Values of any type that serde can write and read.
+/// The codec of any type that serde can write and read.
 ///
-/// The format describes itself: each value begins with a byte that says what it is (`tag.rs`), and the names of a struct's fields
-/// are sent once a payload. So enums whose variants are told apart by a field of theirs, and fields that are left out, renamed or
-/// flattened, as they are common in records that come from JSON or CSV, come back as they were. Numbers have their full width; lists
-/// of numbers say once what they are.
+/// The format is self-describing: each value begins with a tag byte (`tag.rs`), and the field names
+/// of a struct are sent once per payload. This supports tagged enums and fields that are omitted,
+/// renamed or flattened, as is common in records from JSON or CSV. Numbers have their full width;
+/// lists of numbers have one tag for all.
 ///
-/// The first record is read back before it is sent: one that does not come back is refused here, where it is known what it is.
+/// The first record is read back before it is sent: a type that does not survive the round trip is
+/// rejected by the sender, where its name is known.
 ///
-/// A `&'static str` in a record becomes one where it is read as well: the text is kept there as long as the program runs. So these
-/// should be few different ones, as literals are; 16 MB are allowed.
+/// A `&'static str` in a record is interned by the reader for the life of the program. The number
+/// of different strings should be small, as for literals; the limit is 16 MiB.
 #[derive(Debug, Default)]
 pub struct SerdeValues {
-    /// Whether the type holds texts that live as long as the program. Set when the first is met; only a hint of how to begin.
-    borrows: AtomicBool,
-    /// Whether it has been seen that what is written here can be read.
-    is_tried: AtomicBool,
-    /// Whether the values are kept, and may be read by another version of the program.
-    are_kept: bool,
-    /// Of kept values: whether one has been read back. Those without a struct or variant have no shape that would be new.
+    /// True if the type contains static strings; set when the first one is read. Only a hint:
+    /// without it the first such value of a payload is read twice.
+    has_static_strings: AtomicBool,
+    /// True if a value has been read back successfully.
+    is_verified: AtomicBool,
+    /// True for state values, which another version of the program may read.
+    is_state: bool,
+    /// For state values: true if one has been read back. Values without a struct or variant need
+    /// this flag, since they have no shape that could be new.
     is_read_back: AtomicBool,
-    /// Of kept values: whether they have other names where they are read than where they are written, so that they are found by places.
-    by_places: AtomicBool,
-    /// Of those: a checksum of what their type looks like, once it was needed.
-    looks: OnceLock<u64>,
+    /// For state values: true if serde reads other field names than it writes, so that fields are
+    /// found by position.
+    by_position: AtomicBool,
+    /// The checksum of the type's schema if `by_position` is true, computed on first use.
+    schema_checksum: OnceLock<u64>,
 }
 
-impl<T: Exchange> ValueCodec<T> for SerdeValues {
+impl<T: ExchangeData> ValueCodec<T> for SerdeValues {
     fn put(&self, values: &[T], limit: usize, out: &mut Vec<u8>) -> Result<usize> {
-        if self.are_kept && !self.by_places.load(Ordering::Relaxed) {
+        if self.is_state && !self.by_position.load(Ordering::Relaxed) {
             let start = out.len();
-            if self.put_kept(values, out).map_err(cannot_be_sent::<T>)? {
+            if self.put_named(values, out).map_err(cannot_be_sent::<T>)? {
                 return Ok(1);
             }
             out.truncate(start);
         }
         if let Some(first) = values.first()
-            && !self.is_tried.load(Ordering::Relaxed)
+            && !self.is_verified.load(Ordering::Relaxed)
         {
-            self.try_out(first)?;
-            self.is_tried.store(true, Ordering::Relaxed);
+            self.verify(first)?;
+            self.is_verified.store(true, Ordering::Relaxed);
         }
-        if !self.are_kept {
+        if !self.is_state {
             return write(values, limit, out).map_err(cannot_be_sent::<T>);
         }
         let first = &values[..values.len().min(1)];
         if !first.is_empty() {
-            let looks = self.looks_of::<T>().map_err(cannot_be_sent::<T>)?;
-            out.push(tag::PLACED);
+            let looks = self.checksum_of::<T>().map_err(cannot_be_sent::<T>)?;
+            out.push(tag::POSITIONAL);
             out.extend(looks.to_le_bytes());
         }
         write(first, limit, out).map_err(cannot_be_sent::<T>)
@@ -84,21 +88,22 @@ impl<T: Exchange> ValueCodec<T> for SerdeValues {
         count: usize,
         into: &mut Vec<T>,
     ) -> std::result::Result<(), Box<dyn StdError + Send + Sync>> {
-        let (head, placed) = input.split_at(input.len().min(PLACED_HEAD));
-        if !self.are_kept || head.first() != Some(&tag::PLACED) {
+        let (head, placed) = input.split_at(input.len().min(POSITIONAL_HEADER));
+        if !self.is_state || head.first() != Some(&tag::POSITIONAL) {
             return Ok(self.read(input, count, into)?);
         }
-        // Another type has other places, of which nothing tells.
-        if head.get(1..) != Some(&self.looks_of::<T>()?.to_le_bytes()[..]) {
-            return Err(Fault::custom(OTHER_PLACES).into());
+        // In another type the fields have other positions, which the bytes do not describe.
+        if head.get(1..) != Some(&self.checksum_of::<T>()?.to_le_bytes()[..]) {
+            return Err(SerdeError::custom(CHANGED_POSITIONS).into());
         }
         Ok(self.read(placed, count, into)?)
     }
 
-    /// Of kept values, once one has been read back as it was written.
+    /// Returns the integer that represents a state value; `None` until a value has been read back
+    /// as it was written.
     #[inline]
     fn integer(&self, value: &T) -> Option<Integer> {
-        let is_found_by_names = self.are_kept && !self.by_places.load(Ordering::Relaxed);
+        let is_found_by_names = self.is_state && !self.by_position.load(Ordering::Relaxed);
         match is_found_by_names && self.is_read_back.load(Ordering::Relaxed) {
             true => integer_of(value),
             false => None,
@@ -106,12 +111,12 @@ impl<T: Exchange> ValueCodec<T> for SerdeValues {
     }
 
     fn put_integer(&self, integer: Integer, out: &mut Vec<u8>) -> bool {
-        self.are_kept && write_kept(integer, out).is_ok()
+        self.is_state && write_state_integer(integer, out).is_ok()
     }
 
     fn schema(&self) -> Schema {
-        let (schema, sample) = look_at::<T>();
-        let is_placed = self.are_kept && sample.is_some_and(|sample| is_placed(&sample));
+        let (schema, sample) = trace_type::<T>();
+        let is_placed = self.is_state && sample.is_some_and(|sample| is_positional(&sample));
         match is_placed {
             true => Schema::Placed(Box::new(schema)),
             false => schema,
@@ -120,72 +125,74 @@ impl<T: Exchange> ValueCodec<T> for SerdeValues {
 }
 
 impl SerdeValues {
-    /// Values that are kept, and may be read by another version of the program, whose types have changed.
+    /// Creates a codec of state values, which may be read by another version of the program with
+    /// changed types.
     ///
-    /// What is said at [`state_codec_of`](crate::state_codec_of) holds for them.
-    pub fn kept() -> Self {
+    /// See [`state_codec_of`](crate::state_codec_of) for the supported changes.
+    pub fn for_state() -> Self {
         SerdeValues {
-            are_kept: true,
+            is_state: true,
             ..SerdeValues::default()
         }
     }
 
-    /// Writes the first value, to be found by names; false if there is none, or it can't be. The first one, and one with a shape that comes
-    /// for the first time, is read back.
-    fn put_kept<T: Exchange>(
+    /// Writes the first of `values` with field names. Returns false if `values` is empty or if
+    /// names cannot be used. The value is read back if it has a new shape or is the codec's first
+    /// value.
+    fn put_named<T: ExchangeData>(
         &self,
         values: &[T],
         out: &mut Vec<u8>,
-    ) -> std::result::Result<bool, Fault> {
+    ) -> std::result::Result<bool, SerdeError> {
         let Some(value) = values.first() else {
             return Ok(false);
         };
         let start = out.len();
-        let mut writer = Writer::of_kept(out);
+        let mut writer = Writer::for_state(out);
         value.serialize(&mut writer)?;
         let is_new = writer.finish()? || !self.is_read_back.load(Ordering::Relaxed);
         if !is_new || self.read::<T>(&out[start..], 1, &mut Vec::new()).is_ok() {
             self.is_read_back.store(true, Ordering::Relaxed);
             return Ok(true);
         }
-        Known::try_again();
-        self.by_places.store(true, Ordering::Relaxed);
+        WriterShapes::reset_verified();
+        self.by_position.store(true, Ordering::Relaxed);
         Ok(false)
     }
 
-    /// A checksum of what the type looks like to who reads it.
-    fn looks_of<T: Exchange>(&self) -> std::result::Result<u64, Fault> {
-        if let Some(looks) = self.looks.get() {
+    /// Returns a checksum of the type's schema at the reader.
+    fn checksum_of<T: ExchangeData>(&self) -> std::result::Result<u64, SerdeError> {
+        if let Some(looks) = self.schema_checksum.get() {
             return Ok(*looks);
         }
         let mut bytes = Vec::new();
         write(&[schema_of::<T>()], 0, &mut bytes)?;
-        Ok(*self.looks.get_or_init(|| bytes.key_hash()))
+        Ok(*self.schema_checksum.get_or_init(|| bytes.key_hash()))
     }
 
-    /// Reads a value back: where that fails it had better fail here, where it is known what it is.
-    fn try_out<T: Exchange>(&self, value: &T) -> Result<()> {
+    /// Reads a value back, so that an unreadable type is detected by the sender.
+    fn verify<T: ExchangeData>(&self, value: &T) -> Result<()> {
         let mut bytes = Vec::new();
         let written = write(std::slice::from_ref(value), 0, &mut bytes);
         let read = written.and_then(|_| self.read::<T>(&bytes, 1, &mut Vec::new()));
         read.map_err(cannot_be_sent::<T>)
     }
 
-    fn read<T: Exchange>(
+    fn read<T: ExchangeData>(
         &self,
         input: &[u8],
         count: usize,
         into: &mut Vec<T>,
-    ) -> std::result::Result<(), Fault> {
-        let mut reader = Reader::of(input, self.borrows.load(Ordering::Relaxed))?;
+    ) -> std::result::Result<(), SerdeError> {
+        let mut reader = Reader::of(input, self.has_static_strings.load(Ordering::Relaxed))?;
         into.reserve(count.min(input.len()));
         for _ in 0..count {
             let before = reader.rest();
             let value = match T::deserialize(&mut reader) {
-                Err(Fault::Borrows(_)) => {
-                    reader.again_and_keep(before);
+                Err(SerdeError::BorrowedString(_)) => {
+                    reader.rewind_and_intern(before);
                     let value = T::deserialize(&mut reader)?;
-                    self.borrows.store(true, Ordering::Relaxed);
+                    self.has_static_strings.store(true, Ordering::Relaxed);
                     value
                 }
                 value => value?,
@@ -195,25 +202,26 @@ impl SerdeValues {
         if reader.rest().is_empty() {
             Ok(())
         } else {
-            Err(Fault::Garbled)
+            Err(SerdeError::Invalid)
         }
     }
 }
 
-/// Whether a value is written under other names than it is read. One that can't be written at all is told of when it is.
-fn is_placed<T: Exchange>(value: &T) -> bool {
-    let codec = SerdeValues::kept();
+/// Returns true if serde writes a value with other field names than it reads. A value that cannot
+/// be written returns false; writing it reports the error.
+fn is_positional<T: ExchangeData>(value: &T) -> bool {
+    let codec = SerdeValues::for_state();
     let tried = catch_unwind(AssertUnwindSafe(|| {
-        codec.put_kept(std::slice::from_ref(value), &mut Vec::new())
+        codec.put_named(std::slice::from_ref(value), &mut Vec::new())
     }));
     matches!(tried, Ok(Ok(false)))
 }
 
-fn write<T: Exchange>(
+fn write<T: ExchangeData>(
     values: &[T],
     limit: usize,
     out: &mut Vec<u8>,
-) -> std::result::Result<usize, Fault> {
+) -> std::result::Result<usize, SerdeError> {
     let end = out.len().saturating_add(limit);
     let mut writer = Writer::new(out);
     let mut count = 0;
@@ -227,7 +235,7 @@ fn write<T: Exchange>(
     writer.finish().map(|_| count)
 }
 
-fn cannot_be_sent<T>(fault: Fault) -> Error {
+fn cannot_be_sent<T>(fault: SerdeError) -> Error {
     Error::new(
         ErrorCode::UserError,
         format!("a {} can't be sent to another process", type_name::<T>()),

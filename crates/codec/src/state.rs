@@ -1,4 +1,4 @@
-//! Values of state as bytes.
+//! The codec of state values.
 
 use std::any::type_name;
 use std::sync::Arc;
@@ -6,24 +6,26 @@ use std::sync::Arc;
 use ardea_core::{Error, ErrorCode, Integer, Result, Schema, StateCodec};
 
 use crate::exchange::is_local;
-use crate::{Exchange, SerdeValues, ValueCodec};
+use crate::{ExchangeData, SerdeValues, ValueCodec};
 
-/// What can be remembered beyond the life of an instance: every type that serde can write and read, as an [`Exchange`] record.
+/// A value that can be part of a checkpoint: every type that serde can write and read, as for
+/// [`ExchangeData`] records.
 ///
-/// Derive [`Serialize`](serde::Serialize) and [`Deserialize`](serde::Deserialize) for your own types. What can't be written, or must not
-/// be, is wrapped in a [`Local`](crate::Local): a job that promises to keep its state is refused then.
+/// Derive [`Serialize`](serde::Serialize) and [`Deserialize`](serde::Deserialize) for your own
+/// types. A type that cannot be serialized, or must not be, is wrapped in a
+/// [`Local`](crate::Local): a job with checkpoints is then rejected.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` can't be remembered beyond the life of an instance",
-    label = "a step remembers this, and has to have it again after a failure if its job promises so",
-    note = "it has to be known to serde: `#[derive(serde::Serialize, serde::Deserialize)]`, and so has each type in it",
-    note = "or wrap it, if the job never promises that: `Local`"
+    message = "`{Self}` can't be part of a checkpoint",
+    label = "this is state of a step, which must be restored after a failure if the job has checkpoints",
+    note = "it must implement serde's traits: `#[derive(serde::Serialize, serde::Deserialize)]`, and so has each type in it",
+    note = "or wrap it, if the job has no checkpoints: `Local`"
 )]
-pub trait Kept: Exchange {}
+pub trait StateValue: ExchangeData {}
 
 #[diagnostic::do_not_recommend]
-impl<T: Exchange> Kept for T {}
+impl<T: ExchangeData> StateValue for T {}
 
-/// Writes values of state as the values of an edge are written, one at a time.
+/// A codec of single state values that uses the codec of an edge.
 ///
 /// ```
 /// use ardea_codec::{StateValues, WireValues};
@@ -40,7 +42,7 @@ impl<T: Exchange> Kept for T {}
 pub struct StateValues<V>(V);
 
 impl<V> StateValues<V> {
-    /// As `values` writes them.
+    /// Creates a codec that writes values with `values`.
     pub fn new(values: V) -> Self {
         StateValues(values)
     }
@@ -63,7 +65,7 @@ impl<T, V: ValueCodec<T>> StateCodec<T> for StateValues<V> {
         let bad = || {
             let what = format!("{} bytes are no {}", bytes.len(), type_name::<T>());
             Error::new(ErrorCode::BadRecord, what)
-                .hint("start the job as it was when the snapshot was taken")
+                .hint("start the job as it was when the checkpoint was taken")
         };
         read.map_err(|error| bad().because(error))?;
         values.pop().ok_or_else(bad)
@@ -75,7 +77,8 @@ impl<T, V: ValueCodec<T>> StateCodec<T> for StateValues<V> {
     }
 
     fn get_integer(&self, integer: Integer) -> Result<T> {
-        // As it stands elsewhere, so that it is read as there by a type that has changed since.
+        // The integer is written in the format of the whole value, so that a changed type reads it
+        // in the same way.
         let mut bytes = Vec::with_capacity(16);
         if !self.0.put_integer(integer, &mut bytes) {
             return Err(integer.unexpected());
@@ -88,21 +91,23 @@ impl<T, V: ValueCodec<T>> StateCodec<T> for StateValues<V> {
     }
 }
 
-/// The codec of keys or states of this type; none for [`Local`](crate::Local) ones, which a job that promises to keep its state can't have.
+/// Returns the codec of keys or states of type `T`. Returns `None` for [`Local`](crate::Local)
+/// types, which are not allowed in a job with checkpoints.
 ///
-/// What it has written can be read by a later version of the program, whose type may have
+/// Written values can be read by a later version of the program. The type in that version may have
 ///
-/// * fields more, if serde has a value for them: of type `Option`, or with `#[serde(default)]`;
-/// * fields less: what was in them is dropped;
-/// * fields and variants with other names, if `#[serde(alias = "old")]` tells the old one;
-/// * wider numbers, an `Option<T>` where there was a `T`, more variants.
+/// * more fields, if serde has a default for them: of type `Option`, or with `#[serde(default)]`;
+/// * fewer fields: their content is dropped;
+/// * fields and variants with other names, if `#[serde(alias = "old")]` gives the old name;
+/// * wider numbers, an `Option<T>` instead of a `T`, more variants.
 ///
-/// A type whose fields serde writes under other names than it reads can't change: it is read by places, as it was written.
-pub fn state_codec_of<T: Kept>() -> Option<Arc<dyn StateCodec<T>>> {
+/// A type whose fields serde writes under other names than it reads must not change, because its
+/// values are read by field position.
+pub fn state_codec_of<T: StateValue>() -> Option<Arc<dyn StateCodec<T>>> {
     if is_local::<T>() {
         return None;
     }
-    Some(Arc::new(StateValues(SerdeValues::kept())))
+    Some(Arc::new(StateValues(SerdeValues::for_state())))
 }
 
 #[cfg(test)]
@@ -142,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Writes a text, and would read a number.
+    /// Writes a string and reads a number.
     struct Odd;
 
     impl Serialize for Odd {

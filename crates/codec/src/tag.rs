@@ -1,8 +1,7 @@
-//! The first byte of each value: what it is.
+//! The tags: the first byte of each value.
 
-/// Nothing of a kind: `()`, a struct without fields.
+/// A value without content: `()`, a struct without fields.
 pub(crate) const UNIT: u8 = 0;
-/// `None`.
 pub(crate) const NONE: u8 = 1;
 /// `Some`, then the value.
 pub(crate) const SOME: u8 = 2;
@@ -21,39 +20,40 @@ pub(crate) const I64: u8 = 13;
 pub(crate) const I128: u8 = 14;
 pub(crate) const F32: u8 = 15;
 pub(crate) const F64: u8 = 16;
-/// As a `u32`.
+/// A character as a `u32`.
 pub(crate) const CHAR: u8 = 17;
-/// A length of one byte, then UTF-8.
+/// A string: a length of one byte, then UTF-8.
 pub(crate) const SHORT_STR: u8 = 18;
-/// A length of four bytes, then UTF-8.
+/// A string: a length of four bytes, then UTF-8.
 pub(crate) const STR: u8 = 19;
-/// A length of four bytes, then bytes.
+/// Bytes: a length of four bytes, then bytes.
 pub(crate) const BYTES: u8 = 20;
-/// How many, in one byte, then the values.
+/// A tuple: the number of values in one byte, then the values.
 pub(crate) const TUPLE: u8 = 21;
-/// How many, in four bytes, then the values.
+/// A list: the number of values in four bytes, then the values.
 pub(crate) const SEQ: u8 = 22;
-/// How many, in four bytes, then a key and a value each.
+/// A map: the number of entries in four bytes, then the key and value of each.
 pub(crate) const MAP: u8 = 23;
-/// The number of its shape in two bytes, then the values of its fields.
+/// A struct: the number of its shape in two bytes, then the values of its fields.
 pub(crate) const STRUCT: u8 = 24;
-/// A variant of an enum: the number of its shape in two bytes, its number in four; what it holds follows as a value.
+/// A variant of an enum: the number of its shape in two bytes, its index in four, then its content
+/// as a value.
 pub(crate) const VARIANT: u8 = 25;
 
-/// Numbers of one kind: its tag, how many in four bytes, and the numbers without theirs.
+/// Numbers of one type: its tag, their count in four bytes, then the numbers without tags.
 pub(crate) const PACKED: u8 = 26;
 
-/// As a struct, of state that is kept: its fields are found by their names, never by their places, as another version of the program may
-/// read it.
-pub(crate) const KEPT_STRUCT: u8 = 27;
-/// As a variant, of state that is kept: it is found by its name, never by its number.
-pub(crate) const KEPT_VARIANT: u8 = 28;
+/// A struct in a state value. Its fields are always found by name, because another version of the
+/// program may read the value.
+pub(crate) const STATE_STRUCT: u8 = 27;
+/// A variant in a state value. It is always found by name.
+pub(crate) const STATE_VARIANT: u8 = 28;
 
-/// Before a value of state that is kept in which structs and variants are found by their places: a checksum of what its type looks like, in
-/// eight bytes. No other type may read it.
-pub(crate) const PLACED: u8 = 29;
+/// The header of a state value whose fields and variants are found by position: a checksum of the
+/// schema of its type in eight bytes. A reader with another checksum rejects the value.
+pub(crate) const POSITIONAL: u8 = 29;
 
-/// The bytes of a number of this kind, if it is one.
+/// Returns the size in bytes of a number with this tag, `None` for other tags.
 pub(crate) const fn width(tag: u8) -> Option<usize> {
     Some(match tag {
         U8 | I8 => 1,
@@ -65,8 +65,9 @@ pub(crate) const fn width(tag: u8) -> Option<usize> {
     })
 }
 
-/// How deep values may lie in each other.
-pub(crate) const MOST_DEPTH: u32 = 128;
+/// The largest nesting depth of values.
+pub(crate) const MAX_DEPTH: u32 = 128;
 
-/// So many values may take no byte each; more than that have to be there.
-pub(crate) const MOST_EMPTY: usize = 1 << 16;
+/// The largest count of a list whose values take no bytes; larger counts are limited by the bytes
+/// left.
+pub(crate) const MAX_EMPTY_VALUES: usize = 1 << 16;

@@ -1,13 +1,14 @@
-//! What values of a type look like, learned from how serde reads them.
+//! Schemas of types, derived from the way in which serde reads them.
 //!
-//! A type is read again and again, with nothing there to be read: whatever it asks for is noted, and it gets a sample of that. Each time
-//! something is looked at that is not known yet: the next field of a struct, the next variant of an enum, whether a field may be
-//! missing, which of two names is only another one of the same field.
+//! A type is deserialized repeatedly without any input: each request is recorded and answered with
+//! a sample. Each pass determines one unknown fact: the next field of a struct, the next variant of
+//! an enum, whether a field may be missing, or which of two names is an alias of the same field.
 //!
-//! * `tree`: what has been learned; `asks`: what a type asks for; `insides`: what it gets of structs, lists and enums.
+//! * `tree`: the facts known so far; `sampling_deserializer`: the requests of a type; `compound`:
+//!   samples of structs, lists and enums.
 
-mod asks;
-mod insides;
+mod compound;
+mod sampling_deserializer;
 mod tree;
 
 use std::fmt::{self, Display};
@@ -16,17 +17,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ardea_core::Schema;
 use serde::{Deserialize, de};
 
-use asks::Watcher;
-use tree::Tree;
+use sampling_deserializer::SamplingDeserializer;
+use tree::TypeTree;
 
-/// So often a type is read at the most.
-const MOST_READINGS: usize = 20_000;
+/// The largest number of passes over a type.
+const MAX_PASSES: usize = 20_000;
 
-/// What values of this type look like, as far as that can be told without one.
+/// Returns the schema of this type, as far as it can be determined without a value.
 ///
-/// A type that reads itself in its own way is understood as far as samples get it: what it accepts none of is [`Any`](Schema::Any) or,
-/// where
-/// that matters, taken for one that has no default.
+/// A type with its own `Deserialize` implementation is described as far as samples are accepted. If
+/// it rejects all samples, it is [`Any`](Schema::Any), or counts as one without a default.
 ///
 /// ```
 /// use ardea_codec::schema_of;
@@ -43,63 +43,63 @@ const MOST_READINGS: usize = 20_000;
 /// assert!(!account.fields[0].has_default);
 /// ```
 pub fn schema_of<T: Deserialize<'static>>() -> Schema {
-    look_at::<T>().0
+    trace_type::<T>().0
 }
 
-/// The same, and a value of the type that was made of samples, if it has accepted some.
-pub(crate) fn look_at<T: Deserialize<'static>>() -> (Schema, Option<T>) {
-    let mut tree = Tree::new();
+/// Returns the schema, and a value of the type built from samples, if the type accepted some.
+pub(crate) fn trace_type<T: Deserialize<'static>>() -> (Schema, Option<T>) {
+    let mut tree = TypeTree::new();
     let mut sample = None;
-    for _ in 0..MOST_READINGS {
-        if tree.is_done(Tree::ROOT) {
+    for _ in 0..MAX_PASSES {
+        if tree.is_done(TypeTree::ROOT) {
             break;
         }
-        let before = tree.begin();
-        // A type that panics over what it reads is known as far as it had come.
+        let before = tree.begin_pass();
+        // A type that panics on a sample is described by the facts known until then.
         let read = catch_unwind(AssertUnwindSafe(|| {
-            T::deserialize(Watcher::of(&mut tree, Tree::ROOT)).ok()
+            T::deserialize(SamplingDeserializer::of(&mut tree, TypeTree::ROOT)).ok()
         }));
         let Ok(read) = read else { break };
         sample = read.or(sample);
-        if tree.learned() == before && !tree.try_another_sample() {
-            tree.give_up_one();
+        if tree.fact_count() == before && !tree.try_another_sample() {
+            tree.skip_incomplete();
         }
     }
-    (tree.schema(Tree::ROOT), sample)
+    (tree.schema(TypeTree::ROOT), sample)
 }
 
-/// Why a type could not be read.
+/// The reason why a pass over a type ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Why {
-    /// Nothing more is to be learned this time.
+enum PassEnd {
+    /// No more facts can be determined in this pass.
     Enough,
     /// This field has no value.
     Missing(&'static str),
-    /// This field has two.
+    /// This field has two values.
     Twice(&'static str),
-    /// The type does not like a sample.
+    /// The type rejects a sample.
     Own,
 }
 
-impl Display for Why {
+impl Display for PassEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("it is only looked at")
     }
 }
 
-impl std::error::Error for Why {}
+impl std::error::Error for PassEnd {}
 
-impl de::Error for Why {
+impl de::Error for PassEnd {
     fn custom<T: Display>(_: T) -> Self {
-        Why::Own
+        PassEnd::Own
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Why::Missing(field)
+        PassEnd::Missing(field)
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Why::Twice(field)
+        PassEnd::Twice(field)
     }
 }
 

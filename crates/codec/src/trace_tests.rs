@@ -1,4 +1,4 @@
-//! Types of all kinds, and what is found out about them.
+//! Schemas of types of all kinds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -242,7 +242,7 @@ fn a_generic_type_within_itself_is_another_type() {
     assert_eq!(schema_of::<Wrapped<Wrapped<u8>>>(), expected);
 }
 
-/// Takes only some texts.
+/// Accepts only some strings.
 struct Checked;
 
 impl<'de> Deserialize<'de> for Checked {
@@ -256,7 +256,7 @@ impl<'de> Deserialize<'de> for Checked {
     }
 }
 
-/// Takes no sample at all.
+/// Accepts no sample.
 struct Stubborn;
 
 impl<'de> Deserialize<'de> for Stubborn {

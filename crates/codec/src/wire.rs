@@ -1,23 +1,24 @@
-//! How values are written into payloads.
+//! A fixed layout of values in payloads.
 //!
-//! The layout is fixed and has no alignment, so that any language can read it with a loop: integers and floats little-endian in
-//! their width, `bool` and the tag of an `Option` in one byte, `char` as a `u32`, a string or list as its length in four bytes and
-//! then its bytes or values, tuples and structs field by field. A column of strings, which is what a chunk of strings becomes,
-//! has all lengths first and then all bytes.
+//! The layout has no alignment, so that any language can read it in a loop. Integers and floats are
+//! little-endian in their width; `bool` and the tag of an `Option` take one byte; `char` is a
+//! `u32`. A string or list is its length in four bytes and then its bytes or values; tuples and
+//! structs are written field by field. A column of strings, as in a chunk of strings, has all
+//! lengths first and then all bytes.
 
 use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{Timestamp, Watermark};
 
-/// Bytes that are no value of the type that was to be read.
+/// An error for bytes that are not a value of the requested type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WireError {
-    /// They end too soon.
+    /// The bytes end too early.
     Short,
-    /// They are longer than the values in them.
+    /// Bytes are left after the values.
     Long,
-    /// They mean nothing: text that is no UTF-8, a tag that is not known.
+    /// The bytes are invalid: not UTF-8, or an unknown tag.
     Invalid,
 }
 
@@ -35,25 +36,27 @@ impl std::error::Error for WireError {}
 
 /// A value with a fixed layout in payloads.
 ///
-/// Own types get it with [`wire!`](crate::wire). A reader trusts nothing: no length makes it reserve more memory than the bytes at
-/// hand can fill, and any bytes give a value or an error.
+/// Implement this trait for your own types with [`wire!`](crate::wire). Readers accept any bytes
+/// and return a value or an error, and no length makes them reserve more memory than the input can
+/// fill.
 pub trait Wire: Sized + Send + 'static {
-    /// The fewest bytes that a value takes, at least one.
+    /// The smallest size of a value in bytes, at least one.
     const LEAST_BYTES: usize;
 
-    /// The bytes of every value, if all take the same.
+    /// The size of every value in bytes, if it is the same for all.
     const FIXED_BYTES: Option<usize>;
 
     /// Appends the value.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Takes a value from the front.
+    /// Reads a value from the front.
     ///
     /// # Errors
-    /// If the bytes are no value.
+    /// If the bytes are not a valid value.
     fn get(input: &mut &[u8]) -> Result<Self, WireError>;
 
-    /// Appends values from the front of a column until they take about `limit` bytes; how many, at least one if there is one.
+    /// Appends values from the front of a column until they take about `limit` bytes. Returns their
+    /// number, at least one if there is a value.
     #[inline]
     fn put_some(values: &[Self], limit: usize, out: &mut Vec<u8>) -> usize {
         if let Some(bytes) = Self::FIXED_BYTES {
@@ -72,10 +75,10 @@ pub trait Wire: Sized + Send + 'static {
         values.len()
     }
 
-    /// Takes a column of `count` values that [`put_some`](Self::put_some) wrote.
+    /// Reads a column of `count` values written by [`put_some`](Self::put_some).
     ///
     /// # Errors
-    /// If the bytes are no such column; what was read before the fault has been appended.
+    /// If the bytes are not such a column; values before the fault have been appended.
     #[inline]
     fn get_some(input: &mut &[u8], count: usize, into: &mut Vec<Self>) -> Result<(), WireError> {
         can_hold::<Self>(input, count)?;
@@ -87,7 +90,7 @@ pub trait Wire: Sized + Send + 'static {
     }
 }
 
-/// Whether so many values can be in these bytes at all: the question before any memory is reserved.
+/// Checks that `input` can hold `count` values, before memory is reserved.
 fn can_hold<T: Wire>(input: &[u8], count: usize) -> Result<(), WireError> {
     let least = count.checked_mul(T::LEAST_BYTES.max(1));
     if least.is_some_and(|least| least <= input.len()) {
@@ -97,7 +100,7 @@ fn can_hold<T: Wire>(input: &[u8], count: usize) -> Result<(), WireError> {
     }
 }
 
-/// The first `count` bytes.
+/// Takes the first `count` bytes.
 fn take<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8], WireError> {
     input.split_off(..count).ok_or(WireError::Short)
 }
@@ -146,7 +149,7 @@ macro_rules! wire_numbers {
 
 wire_numbers!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, f32, f64);
 
-/// Types that are written as a number.
+/// Implements [`Wire`] for types that are written as a number.
 macro_rules! wire_as {
     ($($type:ty as $number:ty: $to:expr, $from:expr;)*) => {$(
         impl Wire for $type {
@@ -178,7 +181,7 @@ wire_as! {
 }
 
 fn put_len(len: usize, out: &mut Vec<u8>) {
-    // A list of more than four billion values is no record; its frame is far beyond what is refused by its size.
+    // A list of more than four billion values is rejected later because of its frame size.
     (u32::try_from(len).unwrap_or(u32::MAX)).put(out);
 }
 
@@ -245,7 +248,7 @@ macro_rules! wire_texts {
                 let (lengths, _) = take(input, 4 * count)?.as_chunks::<4>();
                 let lengths = lengths.iter().map(|bytes| u32::from_le_bytes(*bytes) as usize);
                 let total = lengths.clone().sum();
-                // One look at all bytes is much cheaper than one a string.
+                // One UTF-8 check of all bytes is much cheaper than one per string.
                 let mut rest = str::from_utf8(take(input, total)?).map_err(|_| WireError::Invalid)?;
                 into.reserve(count);
                 for length in lengths {
@@ -279,7 +282,7 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
-/// The sum, if all are known.
+/// Returns the sum, if all parts are known.
 #[doc(hidden)]
 pub const fn fixed_sum(parts: &[Option<usize>]) -> Option<usize> {
     let (mut sum, mut at) = (0, 0);
@@ -323,7 +326,7 @@ wire_tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 }
 
-/// Gives a struct the layout of its fields, one behind the other.
+/// Implements [`Wire`](crate::Wire) for a struct with the layout of its fields in order.
 ///
 /// ```
 /// use ardea_codec::{Wire, wire};

@@ -1,46 +1,47 @@
-//! Writes values that serde knows.
+//! The serializer of serde values.
 
-mod insides;
+mod compound;
 
 use std::fmt::{self, Display, Write};
 
 use serde::ser::{Serialize, Serializer};
 
-use crate::fault::Fault;
-use crate::shapes::Known;
+use crate::error::SerdeError;
+use crate::struct_tables::WriterShapes;
 use crate::tag;
-use insides::{Fields, InVariant, Many};
+use compound::{SequenceWriter, StructWriter, VariantWriter};
 
 /// Appends values to a payload.
 pub(crate) struct Writer<'a> {
     pub(crate) out: &'a mut Vec<u8>,
-    pub(crate) shapes: Known,
+    pub(crate) shapes: WriterShapes,
     depth: u32,
-    /// Whether it is for another version of the program too.
-    kept: bool,
+    /// True for state values, which another version of the program may read.
+    is_state: bool,
 }
 
 impl<'a> Writer<'a> {
     pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
         Writer {
             out,
-            shapes: Known::take(),
+            shapes: WriterShapes::take(),
             depth: 0,
-            kept: false,
+            is_state: false,
         }
     }
 
-    /// Of values that may be read by another version of the program: structs and variants are found by names alone.
-    pub(crate) fn of_kept(out: &'a mut Vec<u8>) -> Self {
+    /// Creates a writer of state values: structs and variants are found by name only.
+    pub(crate) fn for_state(out: &'a mut Vec<u8>) -> Self {
         Writer {
-            kept: true,
+            is_state: true,
             ..Writer::new(out)
         }
     }
 
-    /// Writes what stands behind all values. True if one of a kept value has a shape that no kept value of this thread had before.
-    pub(crate) fn finish(self) -> Result<bool, Fault> {
-        self.shapes.finish(self.out, self.kept)
+    /// Writes the shapes behind all values. Returns true if a state value has a shape that is new
+    /// to this thread.
+    pub(crate) fn finish(self) -> Result<bool, SerdeError> {
+        self.shapes.finish(self.out, self.is_state)
     }
 
     #[inline]
@@ -49,24 +50,25 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&bytes);
     }
 
-    /// A tag and a number that is known only when all is written.
-    fn open(&mut self, tag: u8) -> Result<usize, Fault> {
+    /// Writes a tag and reserves space for a number that is known only later. Returns the position
+    /// after that space.
+    fn open(&mut self, tag: u8) -> Result<usize, SerdeError> {
         self.deeper()?;
         self.number(tag, [0; 4]);
         Ok(self.out.len())
     }
 
-    /// The number, before `start`.
-    fn close(&mut self, start: usize, number: usize) -> Result<(), Fault> {
+    /// Writes `number` into the space reserved before `start`.
+    fn close(&mut self, start: usize, number: usize) -> Result<(), SerdeError> {
         self.depth -= 1;
-        let number = u32::try_from(number).map_err(|_| Fault::TooLarge)?;
+        let number = u32::try_from(number).map_err(|_| SerdeError::TooLarge)?;
         self.out[start - 4..start].copy_from_slice(&number.to_le_bytes());
         Ok(())
     }
 
-    fn deeper(&mut self) -> Result<(), Fault> {
-        if self.depth == tag::MOST_DEPTH {
-            return Err(Fault::TooDeep);
+    fn deeper(&mut self) -> Result<(), SerdeError> {
+        if self.depth == tag::MAX_DEPTH {
+            return Err(SerdeError::TooDeep);
         }
         self.depth += 1;
         Ok(())
@@ -77,12 +79,12 @@ impl<'a> Writer<'a> {
         of: &'static str,
         index: u32,
         variant: &'static str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SerdeError> {
         self.deeper()?;
         let shape = self.shapes.shape(of, &[variant]);
         let shape = self.shapes.number(shape)?;
-        let tag = match self.kept {
-            true => tag::KEPT_VARIANT,
+        let tag = match self.is_state {
+            true => tag::STATE_VARIANT,
             false => tag::VARIANT,
         };
         self.number(tag, shape.to_le_bytes());
@@ -90,13 +92,13 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn tuple(&mut self, len: usize) -> Result<Many<'_, 'a>, Fault> {
+    fn tuple(&mut self, len: usize) -> Result<SequenceWriter<'_, 'a>, SerdeError> {
         if let Ok(len) = u8::try_from(len) {
             self.deeper()?;
             self.number(tag::TUPLE, [len]);
             let start = None;
             let count = 0;
-            return Ok(Many {
+            return Ok(SequenceWriter {
                 writer: self,
                 start,
                 count,
@@ -105,28 +107,28 @@ impl<'a> Writer<'a> {
         self.sequence()
     }
 
-    fn sequence(&mut self) -> Result<Many<'_, 'a>, Fault> {
+    fn sequence(&mut self) -> Result<SequenceWriter<'_, 'a>, SerdeError> {
         let start = Some(self.open(tag::SEQ)?);
-        Ok(Many {
+        Ok(SequenceWriter {
             writer: self,
             start,
             count: 0,
         })
     }
 
-    fn fields(&mut self, of: &'static str) -> Result<Fields<'_, 'a>, Fault> {
+    fn fields(&mut self, of: &'static str) -> Result<StructWriter<'_, 'a>, SerdeError> {
         self.deeper()?;
-        let tag = match self.kept {
-            true => tag::KEPT_STRUCT,
+        let tag = match self.is_state {
+            true => tag::STATE_STRUCT,
             false => tag::STRUCT,
         };
         self.number(tag, [0; 2]);
-        Ok(Fields {
+        Ok(StructWriter {
             at: self.out.len(),
             of,
             guess: self.shapes.find(of, |_| true),
             count: 0,
-            fresh: None,
+            new_names: None,
             writer: self,
         })
     }
@@ -135,7 +137,7 @@ impl<'a> Writer<'a> {
 macro_rules! numbers {
     ($($name:ident $type:ty = $tag:ident;)*) => {$(
         #[inline]
-        fn $name(self, value: $type) -> Result<(), Fault> {
+        fn $name(self, value: $type) -> Result<(), SerdeError> {
             self.number(tag::$tag, value.to_le_bytes());
             Ok(())
         }
@@ -144,14 +146,14 @@ macro_rules! numbers {
 
 impl<'w, 'a> Serializer for &'w mut Writer<'a> {
     type Ok = ();
-    type Error = Fault;
-    type SerializeSeq = Many<'w, 'a>;
-    type SerializeTuple = Many<'w, 'a>;
-    type SerializeTupleStruct = Many<'w, 'a>;
-    type SerializeTupleVariant = InVariant<Many<'w, 'a>>;
-    type SerializeMap = Many<'w, 'a>;
-    type SerializeStruct = Fields<'w, 'a>;
-    type SerializeStructVariant = InVariant<Fields<'w, 'a>>;
+    type Error = SerdeError;
+    type SerializeSeq = SequenceWriter<'w, 'a>;
+    type SerializeTuple = SequenceWriter<'w, 'a>;
+    type SerializeTupleStruct = SequenceWriter<'w, 'a>;
+    type SerializeTupleVariant = VariantWriter<SequenceWriter<'w, 'a>>;
+    type SerializeMap = SequenceWriter<'w, 'a>;
+    type SerializeStruct = StructWriter<'w, 'a>;
+    type SerializeStructVariant = VariantWriter<StructWriter<'w, 'a>>;
 
     numbers! {
         serialize_u8 u8 = U8;
@@ -168,22 +170,22 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         serialize_f64 f64 = F64;
     }
 
-    fn serialize_bool(self, value: bool) -> Result<(), Fault> {
+    fn serialize_bool(self, value: bool) -> Result<(), SerdeError> {
         self.out.push(if value { tag::TRUE } else { tag::FALSE });
         Ok(())
     }
 
-    fn serialize_char(self, value: char) -> Result<(), Fault> {
+    fn serialize_char(self, value: char) -> Result<(), SerdeError> {
         self.number(tag::CHAR, u32::from(value).to_le_bytes());
         Ok(())
     }
 
     #[inline]
-    fn serialize_str(self, text: &str) -> Result<(), Fault> {
+    fn serialize_str(self, text: &str) -> Result<(), SerdeError> {
         match u8::try_from(text.len()) {
             Ok(length) => self.number(tag::SHORT_STR, [length]),
             Err(_) => {
-                let length = u32::try_from(text.len()).map_err(|_| Fault::TooLarge)?;
+                let length = u32::try_from(text.len()).map_err(|_| SerdeError::TooLarge)?;
                 self.number(tag::STR, length.to_le_bytes());
             }
         }
@@ -191,25 +193,25 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         Ok(())
     }
 
-    fn collect_str<T: Display + ?Sized>(self, text: &T) -> Result<(), Fault> {
+    fn collect_str<T: Display + ?Sized>(self, text: &T) -> Result<(), SerdeError> {
         let start = self.open(tag::STR)?;
-        write!(Text(self.out), "{text}").map_err(|_| Fault::Garbled)?;
+        write!(Text(self.out), "{text}").map_err(|_| SerdeError::Invalid)?;
         self.close(start, self.out.len() - start)
     }
 
-    fn serialize_bytes(self, bytes: &[u8]) -> Result<(), Fault> {
-        let length = u32::try_from(bytes.len()).map_err(|_| Fault::TooLarge)?;
+    fn serialize_bytes(self, bytes: &[u8]) -> Result<(), SerdeError> {
+        let length = u32::try_from(bytes.len()).map_err(|_| SerdeError::TooLarge)?;
         self.number(tag::BYTES, length.to_le_bytes());
         self.out.extend_from_slice(bytes);
         Ok(())
     }
 
-    fn serialize_none(self) -> Result<(), Fault> {
+    fn serialize_none(self) -> Result<(), SerdeError> {
         self.out.push(tag::NONE);
         Ok(())
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Fault> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), SerdeError> {
         self.deeper()?;
         self.out.push(tag::SOME);
         value.serialize(&mut *self)?;
@@ -217,12 +219,12 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         Ok(())
     }
 
-    fn serialize_unit(self) -> Result<(), Fault> {
+    fn serialize_unit(self) -> Result<(), SerdeError> {
         self.out.push(tag::UNIT);
         Ok(())
     }
 
-    fn serialize_unit_struct(self, _: &'static str) -> Result<(), Fault> {
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), SerdeError> {
         self.serialize_unit()
     }
 
@@ -231,7 +233,7 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         of: &'static str,
         index: u32,
         variant: &'static str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SerdeError> {
         self.variant(of, index, variant)?;
         self.depth -= 1;
         self.serialize_unit()
@@ -241,7 +243,7 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         self,
         _: &'static str,
         value: &T,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SerdeError> {
         value.serialize(self)
     }
 
@@ -251,22 +253,26 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         index: u32,
         variant: &'static str,
         value: &T,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), SerdeError> {
         self.variant(of, index, variant)?;
         value.serialize(&mut *self)?;
         self.depth -= 1;
         Ok(())
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Many<'w, 'a>, Fault> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<SequenceWriter<'w, 'a>, SerdeError> {
         self.sequence()
     }
 
-    fn serialize_tuple(self, len: usize) -> Result<Many<'w, 'a>, Fault> {
+    fn serialize_tuple(self, len: usize) -> Result<SequenceWriter<'w, 'a>, SerdeError> {
         self.tuple(len)
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, len: usize) -> Result<Many<'w, 'a>, Fault> {
+    fn serialize_tuple_struct(
+        self,
+        _: &'static str,
+        len: usize,
+    ) -> Result<SequenceWriter<'w, 'a>, SerdeError> {
         self.tuple(len)
     }
 
@@ -276,23 +282,27 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<InVariant<Many<'w, 'a>>, Fault> {
+    ) -> Result<VariantWriter<SequenceWriter<'w, 'a>>, SerdeError> {
         self.variant(of, index, variant)?;
-        self.tuple(len).map(InVariant)
+        self.tuple(len).map(VariantWriter)
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Many<'w, 'a>, Fault> {
+    fn serialize_map(self, _: Option<usize>) -> Result<SequenceWriter<'w, 'a>, SerdeError> {
         let start = Some(self.open(tag::MAP)?);
         let writer = self;
         let count = 0;
-        Ok(Many {
+        Ok(SequenceWriter {
             writer,
             start,
             count,
         })
     }
 
-    fn serialize_struct(self, of: &'static str, _: usize) -> Result<Fields<'w, 'a>, Fault> {
+    fn serialize_struct(
+        self,
+        of: &'static str,
+        _: usize,
+    ) -> Result<StructWriter<'w, 'a>, SerdeError> {
         self.fields(of)
     }
 
@@ -302,9 +312,9 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
         index: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<InVariant<Fields<'w, 'a>>, Fault> {
+    ) -> Result<VariantWriter<StructWriter<'w, 'a>>, SerdeError> {
         self.variant(of, index, variant)?;
-        self.fields(variant).map(InVariant)
+        self.fields(variant).map(VariantWriter)
     }
 
     fn is_human_readable(&self) -> bool {
@@ -312,7 +322,7 @@ impl<'w, 'a> Serializer for &'w mut Writer<'a> {
     }
 }
 
-/// A text that is written in pieces.
+/// A string that is written in pieces.
 struct Text<'a>(&'a mut Vec<u8>);
 
 impl Write for Text<'_> {

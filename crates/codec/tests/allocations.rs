@@ -1,4 +1,4 @@
-//! In a steady state nothing is allocated but what the values own.
+//! A test that in a steady state only the values themselves allocate memory.
 
 use std::alloc::System;
 
@@ -17,7 +17,7 @@ enum Seen {
     Nothing,
 }
 
-/// Without a test runner, whose threads would be counted as well.
+/// Runs without a test runner, whose threads would be counted too.
 fn main() {
     in_a_steady_state_nothing_is_allocated();
 }

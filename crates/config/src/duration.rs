@@ -1,6 +1,6 @@
-//! Durations as people write them: `10ms`, `500us`, `1m30s`, `1.5s`.
+//! Parsing and formatting of durations: `10ms`, `500us`, `1m30s`, `1.5s`.
 //!
-//! Settings, the command line and NEXMark all read and print durations with these two functions.
+//! Used for settings, the command line and NEXMark.
 
 use std::error::Error;
 use std::fmt;
@@ -17,20 +17,21 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// More decimal places than this are never a whole number of nanoseconds: a day is 2¹⁶ · 5¹¹ · 27 of them.
-const MOST_DECIMALS: usize = 16;
+/// The largest number of decimals with which a duration can be a whole number of nanoseconds: a day
+/// is 2¹⁶ · 5¹¹ · 27 ns.
+const MAX_DECIMALS: usize = 16;
 
-/// Why a text is no duration.
+/// The reason why a text is not a duration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DurationError {
-    /// There is no text.
+    /// The text is empty.
     Empty,
-    /// A number was expected where this stands.
+    /// This text is not a number.
     NotANumber(String),
     /// This number has no unit.
     NoUnit(String),
-    /// There is no such unit of time.
+    /// This unit of time is unknown.
     UnknownUnit(String),
     /// This unit comes after a shorter one or a second time.
     OutOfOrder(String),
@@ -69,9 +70,11 @@ impl fmt::Display for DurationError {
 
 impl Error for DurationError {}
 
-/// Reads a duration: numbers with the units `d`, `h`, `m`, `s`, `ms`, `us` (or `µs`) and `ns`, longest first.
+/// Parses a duration: numbers with the units `d`, `h`, `m`, `s`, `ms`, `us` (or `µs`) and `ns`,
+/// longest first.
 ///
-/// A number may have decimals if it is a whole number of nanoseconds; spaces may stand between the parts. Zero needs no unit.
+/// A number may have decimals if it is a whole number of nanoseconds. Spaces between the parts are
+/// allowed. Zero needs no unit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -88,7 +91,7 @@ impl Error for DurationError {}
 ///
 /// # Errors
 ///
-/// [`DurationError`] says which part is wrong and what to write instead.
+/// [`DurationError`], which names the wrong part and a correct form.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -118,7 +121,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     from_nanos(total)
 }
 
-/// Writes a duration so that [`parse_duration`] gives exactly it again: `1m30s`, `1s500ms`, `0s`.
+/// Formats a duration so that [`parse_duration`] returns exactly the same duration: `1m30s`,
+/// `1s500ms`, `0s`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -149,7 +153,7 @@ fn split_where(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
 }
 
 fn unit_nanos(number: &str, unit: &str) -> Result<u128, DurationError> {
-    // The micro sign, and the Greek letter that looks like it.
+    // The micro sign, and the Greek letter of the same shape.
     let unit = match unit {
         "" => return Err(DurationError::NoUnit(number.to_string())),
         "\u{b5}s" | "\u{3bc}s" => "us",
@@ -162,7 +166,7 @@ fn unit_nanos(number: &str, unit: &str) -> Result<u128, DurationError> {
         .ok_or_else(|| DurationError::UnknownUnit(unit.to_string()))
 }
 
-/// `number`, which is digits and points, times a unit of `length` nanoseconds.
+/// Returns `number`, which consists of digits and points, times a unit of `length` nanoseconds.
 fn part_nanos(number: &str, unit: &str, length: u128) -> Result<u128, DurationError> {
     let (whole, decimals) = match number.split_once('.') {
         Some((whole, decimals)) => (whole, decimals),
@@ -173,7 +177,7 @@ fn part_nanos(number: &str, unit: &str, length: u128) -> Result<u128, DurationEr
     }
     let too_fine = || DurationError::TooFine(format!("{number}{unit}"));
     let decimals = decimals.trim_end_matches('0');
-    if decimals.len() > MOST_DECIMALS {
+    if decimals.len() > MAX_DECIMALS {
         return Err(too_fine());
     }
     let scale = 10u128.pow(decimals.len() as u32);
@@ -181,7 +185,7 @@ fn part_nanos(number: &str, unit: &str, length: u128) -> Result<u128, DurationEr
     if !scaled.is_multiple_of(scale) {
         return Err(too_fine());
     }
-    // Digits that are no u128 are too many of them.
+    // Only too many digits fail to parse as a u128.
     let whole: u128 = whole.parse().map_err(|_| DurationError::TooLong)?;
     whole
         .checked_mul(length)

@@ -2,19 +2,21 @@
 
 use std::ffi::OsString;
 
-use super::nearest::nearest;
+use super::did_you_mean::nearest;
 use super::origin::{Assignment, Origin};
 use super::schema::Schema;
 use super::setting::Setting;
 use ardea_core::{Error, ErrorCode, Result};
 
-/// What the variable of every setting begins with.
+/// The prefix of the variables of all settings.
 pub(super) const PREFIX: &str = "ARDEA_";
 
-/// The variable that names the configuration file where `--config` does not; it is no setting.
+/// The variable with the path of the configuration file, overridden by `--config`. It is not a
+/// setting.
 pub const CONFIG_VARIABLE: &str = "ARDEA_CONFIG";
 
-/// What `variables` assign to settings of `schema`. Variables in `others` mean something else to the program.
+/// Returns the assignments of `variables` to settings of `schema`. Ignores the variables named in
+/// `others`, which have another meaning in the program.
 pub(super) fn assignments(
     schema: &Schema,
     variables: &[(OsString, OsString)],
@@ -55,7 +57,7 @@ pub(super) fn assignments(
 }
 
 fn unknown_variable(schema: &Schema, name: &str) -> Error {
-    // Compared without what all of them begin with, which would make any two look alike.
+    // Compared without the common prefix, which would make any two names similar.
     let variables: Vec<String> = schema
         .settings()
         .iter()
@@ -66,7 +68,7 @@ fn unknown_variable(schema: &Schema, name: &str) -> Error {
         .map(|variable| variable.strip_prefix(PREFIX).unwrap_or(variable));
     let ending = name.strip_prefix(PREFIX).unwrap_or(name);
     let near = nearest(ending, endings).map(|near| format!("{PREFIX}{near}"));
-    // As in a file, one may be written without its table.
+    // The user may have left out the table of the setting.
     let without_table = || {
         let last = |setting: &Setting| setting.key.rsplit('.').next().unwrap_or_default();
         let settings = schema.settings().iter();
@@ -82,8 +84,9 @@ fn unknown_variable(schema: &Schema, name: &str) -> Error {
     Error::new(ErrorCode::InvalidConfig, what).hint(hint)
 }
 
-/// Whether Kubernetes put this variable into the pod, as it does for every service: for one named `ardea`,
-/// `ARDEA_SERVICE_HOST`, `ARDEA_SERVICE_PORT…`, `ARDEA_PORT` and `ARDEA_PORT_80_TCP…`. Nobody can mend these, so they are let pass.
+/// Returns true if Kubernetes sets this variable for a service. For a service named `ardea`, the
+/// variables are `ARDEA_SERVICE_HOST`, `ARDEA_SERVICE_PORT…`, `ARDEA_PORT` and
+/// `ARDEA_PORT_80_TCP…`. Users cannot remove such variables, so they are ignored.
 fn is_service_link(name: &str, value: &str) -> bool {
     let numbered_port = name.match_indices("_PORT_").any(|(at, infix)| {
         let rest = &name[at + infix.len()..];

@@ -1,4 +1,4 @@
-//! Settings in a file: `ardea.toml`, where nested tables are dotted keys.
+//! Settings in the file `ardea.toml`, where nested tables are dotted keys.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,16 +12,16 @@ use super::schema::Schema;
 use super::setting::Kind;
 use ardea_core::{Error, ErrorCode, Result};
 
-/// The file that is read when none is named, if it exists.
+/// The name of the default file, which is read if it exists.
 pub const CONFIG_FILE: &str = "ardea.toml";
 
-/// A value in the file: where it is, of which profile, under which key.
+/// A value in the file: its position, profile, key and value.
 type Entry<'v, 'text> = (usize, Option<String>, String, &'v DeValue<'text>);
 
-/// A file larger than this is taken for something else; settings fill a few kilobytes.
-const MOST_BYTES: u64 = 64 * 1024;
+/// The largest file size; settings fill a few kilobytes.
+const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// The text of a configuration file, and the name by which errors call it.
+/// The text of a configuration file, and its name in errors.
 ///
 /// ```
 /// use ardea_config::ConfigFile;
@@ -36,7 +36,7 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// A file whose text is at hand.
+    /// Creates a file from its text.
     pub fn new(name: impl Into<Arc<str>>, text: impl Into<String>) -> Self {
         ConfigFile {
             name: name.into(),
@@ -44,11 +44,12 @@ impl ConfigFile {
         }
     }
 
-    /// Reads the file that `named` names, which must exist, or else [`CONFIG_FILE`] in `directory`, which need not.
+    /// Reads the file at `named`, which must exist, or else [`CONFIG_FILE`] in `directory`, which
+    /// may be missing.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::ReadFailed`] when the file can't be read, is not UTF-8 or is larger than 64 KiB.
+    /// [`ErrorCode::ReadFailed`] if the file cannot be read, is not UTF-8 or is larger than 64 KiB.
     pub fn find(named: Option<&Path>, directory: &Path) -> Result<Option<Self>> {
         let fallback = directory.join(CONFIG_FILE);
         let path = named.unwrap_or(&fallback);
@@ -64,8 +65,9 @@ impl ConfigFile {
         }
     }
 
-    /// As [`find`](Self::find), and the one in the user's own folder of configuration (`~/.config/ardea/ardea.toml`) as well: in the
-    /// order in which [`Resolver::file`](super::Resolver::file) takes them. A file that is named stands alone.
+    /// Reads the file like [`find`](Self::find), and before it [`CONFIG_FILE`] in the user's folder
+    /// `of_user`. Returns both files in the order required by
+    /// [`Resolver::file`](super::Resolver::file). If `named` is given, reads only that file.
     ///
     /// # Errors
     ///
@@ -83,12 +85,12 @@ impl ConfigFile {
         Ok(of_user.into_iter().chain(here).collect())
     }
 
-    /// The name by which errors call it.
+    /// The name of the file in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the file assigns, in its order.
+    /// Returns the assignments of the file, in the order of its lines.
     pub(super) fn assignments(&self, schema: &Schema) -> Result<Vec<Assignment>> {
         let table = DeTable::parse(&self.text).map_err(|error| self.syntax_error(&error))?;
         let mut entries = Vec::new();
@@ -126,7 +128,8 @@ impl ConfigFile {
         self.in_order(schema, entries)
     }
 
-    /// The names of the profiles in it, also of those without settings. None if it isn't TOML: then its settings are refused.
+    /// Returns the names of the profiles in the file, including those without settings. Returns an
+    /// empty list if the file is not TOML; its settings are rejected elsewhere.
     pub(super) fn profile_names(&self, schema: &Schema) -> Vec<String> {
         let Some(profiles) = schema.profiles() else {
             return Vec::new();
@@ -196,23 +199,24 @@ impl ConfigFile {
     }
 }
 
-/// Stops after [`MOST_BYTES`], so that a device or pipe without end is refused, too.
+/// Reads at most [`MAX_FILE_BYTES`], so that an endless device or pipe is rejected too.
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?
-        .take(MOST_BYTES + 1)
+        .take(MAX_FILE_BYTES + 1)
         .read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::other("it is larger than 64 KiB"));
     }
     Ok(text)
 }
 
-/// A scalar as one would write it elsewhere; whether it fits the setting is for the setting's kind to say.
+/// Returns a scalar in the form used by the other sources; the kind of the setting validates it.
 fn scalar_text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
-        // Hexadecimal and the like become decimal; a number too large for that is refused later, as written.
+        // Hexadecimal and similar numbers become decimal; a number that is too large is rejected
+        // later, as written.
         DeValue::Integer(number) => Some(
             i128::from_str_radix(number.as_str(), number.radix())
                 .map_or_else(|_| number.to_string(), |number| number.to_string()),
@@ -325,8 +329,8 @@ mod tests {
 
     #[test]
     fn deeply_nested_files_are_dealt_with() {
-        let dotted = format!("{}a = 1", "a.".repeat(MOST_BYTES as usize / 2 - 4));
-        let inline = format!("a = {}", "{a = ".repeat(MOST_BYTES as usize / 5 - 4));
+        let dotted = format!("{}a = 1", "a.".repeat(MAX_FILE_BYTES as usize / 2 - 4));
+        let inline = format!("a = {}", "{a = ".repeat(MAX_FILE_BYTES as usize / 5 - 4));
         assert!(assigned(&dotted).is_err());
         assert!(assigned(&inline).is_err());
     }
@@ -369,7 +373,7 @@ mod tests {
     fn what_is_no_text_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.toml");
-        for content in [vec![b'#'; MOST_BYTES as usize + 1], vec![0xff, 0xfe]] {
+        for content in [vec![b'#'; MAX_FILE_BYTES as usize + 1], vec![0xff, 0xfe]] {
             fs::write(&path, content).unwrap();
             let error = ConfigFile::find(Some(&path), directory.path()).unwrap_err();
             assert_eq!(error.code(), ErrorCode::ReadFailed);

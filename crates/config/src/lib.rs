@@ -1,22 +1,27 @@
-//! One configuration schema: every setting has a key, a kind, a default, and words on what it trades.
+//! One configuration schema: every setting has a key, a kind, a default, a description and a
+//! trade-off.
 //!
-//! Rooms of the house declare their settings as slices of [`Setting`]; the program joins them to a [`Schema`]. A [`Resolver`]
-//! takes what was written on the command line, in the environment and in `ardea.toml`, and gives a [`Resolved`], which knows of
-//! each key its typed value and its [`Origin`]. The first of these that names a key decides:
+//! Each crate declares its settings as a slice of [`Setting`]; the program joins these to a
+//! [`Schema`]. A [`Resolver`] reads the command line, the environment and `ardea.toml`, and returns
+//! a [`Resolved`] with the typed value and the [`Origin`] of each key. The first of these sources
+//! that contains a key takes precedence:
 //!
-//! | source | how the setting `engine.slice` is written |
+//! | source | syntax for the setting `engine.slice` |
 //! |---|---|
-//! | command line | `--set engine.slice=100us` (of two for one key, the last) |
+//! | command line | `--set engine.slice=100us` (the last one for a key applies) |
 //! | environment | `ARDEA_ENGINE_SLICE=100us` |
 //! | file | `slice = "100us"` in the table `[engine]` of `ardea.toml` |
 //! | default | [`Setting::default`] |
 //!
-//! With [profiles](Schema::with_profiles), the tables of which one is chosen by a setting stand between environment and file.
+//! With [profiles](Schema::with_profiles), the selected profile of the file comes between the
+//! environment and the rest of the file.
 //!
 //! # Invariants
 //!
-//! * Nothing is ignored: an unknown key or a wrong value is refused wherever it stands, even where another source overrides it.
-//! * The real environment is read by nobody here: the caller passes it in. The only file read is the one of [`ConfigFile`].
+//! * Nothing is ignored: an unknown key or a wrong value is rejected in every source, even where
+//!   another source overrides it.
+//! * The crate does not read the real environment: the caller passes it in. The only file it reads
+//!   is that of [`ConfigFile`].
 //!
 //! # Example
 //!
@@ -60,14 +65,14 @@ mod file;
 mod origin;
 mod resolver;
 
-mod nearest;
+mod did_you_mean;
 mod report;
 mod resolved;
 
+pub use did_you_mean::nearest;
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use environment::CONFIG_VARIABLE;
 pub use file::{CONFIG_FILE, ConfigFile};
-pub use nearest::nearest;
 pub use origin::{Flag, Origin};
 pub use quantity::{QuantityError, format_bytes, parse_bytes, parse_count, readable_bytes};
 pub use report::{Report, ReportedSetting};

@@ -1,16 +1,16 @@
-//! Where the value of a setting was written.
+//! Origins of the values of settings.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a value comes from, weakest first.
+/// The origin of a value, lowest precedence first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The default of the setting.
     Default,
     /// The configuration file.
     File {
-        /// Its name, as it was given.
+        /// The name of the file, as given.
         name: Arc<str>,
         /// The line of the key, from one.
         line: usize,
@@ -19,11 +19,12 @@ pub enum Origin {
     Variable(String),
     /// `--set key=value` on the command line.
     Flag,
-    /// An option of its own on the command line, such as `--threads`.
+    /// A dedicated option on the command line, such as `--threads`.
     Option(&'static str),
 }
 
-/// What a command line says of a setting: `key=value`, behind `--set` or an option that is short for it.
+/// The assignment of a setting on a command line: `key=value`, after `--set` or from a dedicated
+/// option.
 ///
 /// ```
 /// use ardea_config::{Flag, Origin};
@@ -38,7 +39,7 @@ pub struct Flag {
 }
 
 impl Flag {
-    /// What `option` says, as `key=value`.
+    /// Creates the assignment `key=value` of an option.
     pub fn of_option(option: &'static str, text: impl Into<String>) -> Self {
         Flag {
             option: Some(option),
@@ -46,26 +47,26 @@ impl Flag {
         }
     }
 
-    /// The key and value, as they were written.
+    /// The key and value, as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where it was said.
+    /// Returns the origin of the assignment.
     pub fn origin(&self) -> Origin {
         self.option.map_or(Origin::Flag, Origin::Option)
     }
 }
 
 impl From<&str> for Flag {
-    /// What came after `--set`.
+    /// Creates the assignment after `--set`.
     fn from(text: &str) -> Self {
         Flag::from(text.to_string())
     }
 }
 
 impl From<String> for Flag {
-    /// What came after `--set`.
+    /// Creates the assignment after `--set`.
     fn from(text: String) -> Self {
         Flag { option: None, text }
     }
@@ -83,10 +84,10 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A key and value as somebody wrote them, not yet looked at.
+/// A key and value as written, before validation.
 #[derive(Clone, Debug)]
 pub(super) struct Assignment {
-    /// Of which profile it is, if it is in the table of one.
+    /// The profile, if the assignment is in the table of one.
     pub(super) profile: Option<String>,
     pub(super) key: String,
     pub(super) text: String,

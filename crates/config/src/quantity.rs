@@ -1,4 +1,4 @@
-//! Counts and sizes as people write them: `1_000_000`, `64KiB`.
+//! Parsing and formatting of counts and sizes: `1_000_000`, `64KiB`.
 
 use std::error::Error;
 use std::fmt;
@@ -16,18 +16,18 @@ const UNITS: [(&str, u64); 9] = [
     ("kB", 1_000),
 ];
 
-/// How many of [`UNITS`] are powers of 1024; sizes are printed in these.
+/// The number of [`UNITS`] that are powers of 1024; sizes are formatted with these.
 const BINARY_UNITS: usize = 5;
 
-/// Why a text is no count or size.
+/// The reason why a text is not a count or size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum QuantityError {
-    /// This is no whole number.
+    /// This text is not a whole number.
     NotANumber(String),
-    /// There is no such unit of size.
+    /// This unit of size is unknown.
     UnknownUnit(String),
-    /// This is more than 2⁶⁴ - 1.
+    /// This number is larger than 2⁶⁴ - 1.
     TooLarge(String),
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for QuantityError {
 
 impl Error for QuantityError {}
 
-/// Reads a whole number; `_` may stand between digits.
+/// Parses a whole number; `_` is allowed between digits.
 ///
 /// ```
 /// use ardea_config::parse_count;
@@ -57,7 +57,7 @@ impl Error for QuantityError {}
 ///
 /// # Errors
 ///
-/// When there is another character, or the number is above [`u64::MAX`].
+/// If there is another character, or the number is above [`u64::MAX`].
 pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     let text = text.trim();
     let well_formed = text
@@ -66,13 +66,13 @@ pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
     if !well_formed {
         return Err(QuantityError::NotANumber(text.to_string()));
     }
-    // Digits that are no u64 are too many of them.
+    // Only too many digits fail to parse as a u64.
     text.replace('_', "")
         .parse()
         .map_err(|_| QuantityError::TooLarge(text.to_string()))
 }
 
-/// Reads a size in bytes: a count with a unit, `B` if there is none. `KiB` is 1024 bytes, `kB` is 1000.
+/// Parses a size in bytes: a count with a unit, by default `B`. `KiB` is 1024 bytes, `kB` is 1000.
 ///
 /// ```
 /// use ardea_config::parse_bytes;
@@ -83,7 +83,7 @@ pub fn parse_count(text: &str) -> Result<u64, QuantityError> {
 ///
 /// # Errors
 ///
-/// When the number or the unit is none, or the size is above [`u64::MAX`].
+/// If the number or the unit is invalid, or the size is above [`u64::MAX`].
 pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
@@ -104,7 +104,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
         .ok_or_else(|| QuantityError::TooLarge(text.to_string()))
 }
 
-/// Writes a size so that [`parse_bytes`] gives exactly it again, in the largest unit that divides it.
+/// Formats a size in the largest unit that divides it, so that [`parse_bytes`] returns the same
+/// size.
 ///
 /// ```
 /// use ardea_config::format_bytes;
@@ -123,7 +124,8 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{}{unit}", bytes / scale)
 }
 
-/// Writes a size for people: exactly where that takes few digits, else with one decimal of the largest unit that it has.
+/// Formats a size for display: exactly if that takes few digits, else with one decimal in the
+/// largest suitable unit.
 ///
 /// ```
 /// use ardea_config::readable_bytes;

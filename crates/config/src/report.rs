@@ -1,16 +1,16 @@
-//! The settings in force, for people and for programs.
+//! A report of the settings in force.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use super::value::Value;
-use ardea_core::shown;
+use ardea_core::escape_invisible;
 
-/// Every setting with its value and where that comes from, in the order of the schema.
+/// Every setting with its value and origin, in the order of the schema.
 ///
-/// It prints as a table, with `{:#}` as a longer one that also says what each setting may be and what it trades. It serialises
-/// as a list of objects, one a setting.
+/// The report is displayed as a table; `{:#}` adds the allowed values and the trade-off of each
+/// setting. It is serialized as a list of objects, one per setting.
 ///
 /// ```
 /// use ardea_config::{Kind, Resolver, Schema, Setting};
@@ -42,21 +42,21 @@ pub struct Report {
 /// One setting of a [`Report`].
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportedSetting {
-    /// Its name.
+    /// The key of the setting.
     pub key: &'static str,
-    /// What it is set to: a number for a count, a boolean for a flag, else a text.
+    /// The value: a number for a count, a boolean for a flag, else a text.
     pub value: Value,
-    /// Where that was written: `default`, `ardea.toml:3`, `ARDEA_THREADS` or `--set`.
+    /// The origin of the value: `default`, `ardea.toml:3`, `ARDEA_THREADS` or `--set`.
     pub source: String,
-    /// What it is when nobody says otherwise.
+    /// The default value.
     pub default: &'static str,
-    /// What it may be, in words.
+    /// The allowed values, in words.
     pub kind: String,
-    /// Its environment variable.
+    /// The environment variable of the setting.
     pub variable: String,
-    /// What it is.
+    /// The description of the setting.
     pub about: &'static str,
-    /// What more of it buys, and what it costs.
+    /// The benefit and the cost of a higher value.
     pub trades: &'static str,
 }
 
@@ -87,9 +87,10 @@ impl fmt::Display for Report {
 }
 
 impl ReportedSetting {
-    /// Line breaks and other control characters of a text value are escaped, so that a setting stays on its line.
+    /// Returns the cells of the setting's row. Line breaks and other control characters of a value
+    /// are escaped, so that the row stays on one line.
     fn cells(&self) -> [String; 3] {
-        let value = shown(&self.value.to_string()).into_owned();
+        let value = escape_invisible(&self.value.to_string()).into_owned();
         [self.key.to_string(), value, self.source.clone()]
     }
 }

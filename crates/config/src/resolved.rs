@@ -1,4 +1,4 @@
-//! What every setting is, and where that was written.
+//! The values of all settings, with their origins.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -12,62 +12,64 @@ use super::setting::Setting;
 use super::value::Value;
 use ardea_core::{Error, ErrorCode, Result};
 
-/// Every setting of a schema with its value and origin; made by a [`Resolver`].
+/// Every setting of a schema with its value and origin; created by a [`Resolver`].
 ///
-/// The typed getters fail with [`ErrorCode::Internal`] when the schema has no such key or it is of another kind: then the code
-/// that asks does not fit the schema, which no user can mend. They search the settings one by one; read them once, at start.
+/// The typed getters fail with [`ErrorCode::Internal`] if the schema has no such key or the key has
+/// another kind: this is a fault of the program. The getters search linearly; read settings once,
+/// at start.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    settled: Vec<Settled>,
+    settled: Vec<ResolvedValue>,
 }
 
-/// One decided setting.
+/// A setting with its value and origin.
 #[derive(Clone, Debug)]
-pub(super) struct Settled {
+pub(super) struct ResolvedValue {
     pub(super) setting: &'static Setting,
     pub(super) value: Value,
     pub(super) origin: Origin,
 }
 
 impl Resolved {
-    pub(super) fn new(settled: Vec<Settled>) -> Self {
+    pub(super) fn new(settled: Vec<ResolvedValue>) -> Self {
         Resolved { settled }
     }
 
-    /// All settings of `schema` at their defaults.
+    /// Returns all settings of `schema` at their defaults.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`] if the schema is wrong in itself.
+    /// [`ErrorCode::Internal`] if the schema itself is invalid.
     pub fn defaults(schema: &Schema) -> Result<Self> {
         Resolver::new(schema).resolve()
     }
 
-    /// The value of a setting, if there is one of this key.
+    /// Returns the value of a setting, if the key exists.
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.find(key).map(|entry| &entry.value)
     }
 
-    /// Where the value of a setting was written, if there is one of this key.
+    /// Returns the origin of a setting's value, if the key exists.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         self.find(key).map(|entry| &entry.origin)
     }
 
-    /// What was written by somebody, as one would write it again, by key: all that another process needs to come to the same.
-    pub fn written(&self) -> BTreeMap<String, String> {
+    /// Returns all values that are not defaults, by key, each as the text that sets it. Another
+    /// process can resolve the same settings from these texts.
+    pub fn non_defaults(&self) -> BTreeMap<String, String> {
         let written = self
             .settled
             .iter()
             .filter(|entry| entry.origin != Origin::Default);
-        let pair = |entry: &Settled| (entry.setting.key.to_string(), entry.value.to_string());
+        let pair = |entry: &ResolvedValue| (entry.setting.key.to_string(), entry.value.to_string());
         written.map(pair).collect()
     }
 
-    /// A setting of kind [`Kind::Count`](super::Kind::Count).
+    /// Returns a setting of kind [`Kind::Count`](super::Kind::Count).
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`], as said at [`Resolved`].
+    /// [`ErrorCode::Internal`], see [`Resolved`].
     pub fn count(&self, key: &str) -> Result<u64> {
         match self.known(key)? {
             Value::Count(count) => Ok(*count),
@@ -75,11 +77,11 @@ impl Resolved {
         }
     }
 
-    /// A setting of kind [`Kind::CountOrAuto`](super::Kind::CountOrAuto); `None` is `auto`.
+    /// Returns a setting of kind [`Kind::CountOrAuto`](super::Kind::CountOrAuto); `None` is `auto`.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`], as said at [`Resolved`].
+    /// [`ErrorCode::Internal`], see [`Resolved`].
     pub fn count_or_auto(&self, key: &str) -> Result<Option<u64>> {
         match self.known(key)? {
             Value::Count(count) => Ok(Some(*count)),
@@ -88,11 +90,11 @@ impl Resolved {
         }
     }
 
-    /// A setting of kind [`Kind::Duration`](super::Kind::Duration).
+    /// Returns a setting of kind [`Kind::Duration`](super::Kind::Duration).
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`], as said at [`Resolved`].
+    /// [`ErrorCode::Internal`], see [`Resolved`].
     pub fn duration(&self, key: &str) -> Result<Duration> {
         match self.known(key)? {
             Value::Duration(duration) => Ok(*duration),
@@ -100,11 +102,11 @@ impl Resolved {
         }
     }
 
-    /// A setting of kind [`Kind::Bytes`](super::Kind::Bytes), in bytes.
+    /// Returns a setting of kind [`Kind::Bytes`](super::Kind::Bytes), in bytes.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`], as said at [`Resolved`].
+    /// [`ErrorCode::Internal`], see [`Resolved`].
     pub fn bytes(&self, key: &str) -> Result<u64> {
         match self.known(key)? {
             Value::Bytes(bytes) => Ok(*bytes),
@@ -112,11 +114,11 @@ impl Resolved {
         }
     }
 
-    /// A setting of kind [`Kind::Flag`](super::Kind::Flag).
+    /// Returns a setting of kind [`Kind::Flag`](super::Kind::Flag).
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`], as said at [`Resolved`].
+    /// [`ErrorCode::Internal`], see [`Resolved`].
     pub fn flag(&self, key: &str) -> Result<bool> {
         match self.known(key)? {
             Value::Flag(flag) => Ok(*flag),
@@ -124,11 +126,11 @@ impl Resolved {
         }
     }
 
-    /// A setting of kind [`Kind::Text`](super::Kind::Text).
+    /// Returns a setting of kind [`Kind::Text`](super::Kind::Text).
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`], as said at [`Resolved`].
+    /// [`ErrorCode::Internal`], see [`Resolved`].
     pub fn text(&self, key: &str) -> Result<&str> {
         match self.known(key)? {
             Value::Text(text) => Ok(text),
@@ -136,11 +138,11 @@ impl Resolved {
         }
     }
 
-    /// A setting of kind [`Kind::Choice`](super::Kind::Choice): one of its words.
+    /// Returns a setting of kind [`Kind::Choice`](super::Kind::Choice): one of its words.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`], as said at [`Resolved`].
+    /// [`ErrorCode::Internal`], see [`Resolved`].
     pub fn choice(&self, key: &str) -> Result<&'static str> {
         match self.known(key)? {
             Value::Choice(word) => Ok(word),
@@ -148,8 +150,8 @@ impl Resolved {
         }
     }
 
-    /// The error for a value that its kind allows but that can't be used, for the reason `why`; it names the key, the value,
-    /// where it was written, and what to write instead.
+    /// Returns the error for a value that the setting's kind allows but that cannot be used, for
+    /// the reason `why`. The error contains the key, the value, its origin, and a correct form.
     pub fn refuse(&self, key: &str, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         match self.find(key) {
             Some(entry) => refused(entry.setting, &entry.value.to_string(), &entry.origin, why),
@@ -157,9 +159,9 @@ impl Resolved {
         }
     }
 
-    /// All of it as plain data, to print as a table or to serialise.
+    /// Returns all settings as plain data, for display or serialization.
     pub fn report(&self) -> Report {
-        let report = |entry: &Settled| ReportedSetting {
+        let report = |entry: &ResolvedValue| ReportedSetting {
             key: entry.setting.key,
             value: entry.value.clone(),
             source: entry.origin.to_string(),
@@ -174,7 +176,7 @@ impl Resolved {
         }
     }
 
-    fn find(&self, key: &str) -> Option<&Settled> {
+    fn find(&self, key: &str) -> Option<&ResolvedValue> {
         self.settled.iter().find(|entry| entry.setting.key == key)
     }
 
@@ -183,7 +185,7 @@ impl Resolved {
     }
 }
 
-/// The error for a wrong value of `setting`.
+/// Returns the error for a wrong value of `setting`.
 pub(super) fn refused(
     setting: &Setting,
     text: &str,

@@ -1,47 +1,49 @@
-//! Command line over environment over file over defaults.
+//! Resolution of settings: command line over environment over file over defaults.
 
 use std::ffi::OsString;
 
+use super::did_you_mean::nearest;
 use super::environment;
 use super::file::ConfigFile;
-use super::nearest::nearest;
 use super::origin::{Assignment, Flag, Origin};
-use super::resolved::{Resolved, Settled, refused};
+use super::resolved::{Resolved, ResolvedValue, refused};
 use super::schema::Schema;
 use ardea_core::{Error, ErrorCode, Result};
 
-/// Gathers what was written about settings, and decides.
+/// Collects the assignments to settings and resolves them.
 ///
-/// The order of its calls doesn't matter, but for two of one kind: a flag overrides the environment, that the chosen profile of a file,
-/// that the rest of the file, that the default.
+/// The order of the calls matters only between two calls of the same method. A flag overrides the
+/// environment, which overrides the selected profile of a file, which overrides the rest of the
+/// file, which overrides the default.
 #[derive(Clone, Debug)]
 pub struct Resolver<'a> {
     schema: &'a Schema,
     files: Vec<ConfigFile>,
     variables: Vec<(OsString, OsString)>,
-    others: Vec<String>,
+    other_names: Vec<String>,
     flags: Vec<Flag>,
 }
 
 impl<'a> Resolver<'a> {
-    /// All settings of `schema` at their defaults.
+    /// Creates a resolver with all settings of `schema` at their defaults.
     pub fn new(schema: &'a Schema) -> Self {
         Resolver {
             schema,
             files: Vec::new(),
             variables: Vec::new(),
-            others: Vec::new(),
+            other_names: Vec::new(),
             flags: Vec::new(),
         }
     }
 
-    /// A configuration file, if there is one. Of two, the later counts.
+    /// Adds a configuration file, if any. A later file takes precedence.
     pub fn file(mut self, file: impl IntoIterator<Item = ConfigFile>) -> Self {
         self.files.extend(file);
         self
     }
 
-    /// Environment variables, such as [`std::env::vars_os`]. Those that don't begin with `ARDEA_` are let pass.
+    /// Adds environment variables, such as [`std::env::vars_os`]. Variables that do not begin with
+    /// `ARDEA_` are ignored.
     pub fn environment<N, V>(mut self, variables: impl IntoIterator<Item = (N, V)>) -> Self
     where
         N: Into<OsString>,
@@ -55,24 +57,26 @@ impl<'a> Resolver<'a> {
         self
     }
 
-    /// Names of variables that begin with `ARDEA_` and mean something else to the program than a setting.
+    /// Adds names of variables that begin with `ARDEA_` and are not settings of the program.
     pub fn other_variables<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.others.extend(names.into_iter().map(Into::into));
+        self.other_names.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// What came after each `--set`, `key=value`, or was said by options of their own. Of two for the same key, the later counts.
+    /// Adds assignments `key=value` from `--set` or dedicated options. A later assignment to the
+    /// same key takes precedence.
     pub fn flags<F: Into<Flag>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
         self.flags.extend(flags.into_iter().map(Into::into));
         self
     }
 
-    /// Decides on every setting.
+    /// Resolves every setting.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidConfig`] for the first unknown key or wrong value, in file, environment or flags, even where another
-    /// source overrides it; [`ErrorCode::Internal`] if the schema is wrong in itself.
+    /// [`ErrorCode::InvalidConfig`] for the first unknown key or wrong value in file, environment
+    /// or flags, even where another source overrides it. [`ErrorCode::Internal`] if the schema
+    /// itself is invalid.
     pub fn resolve(&self) -> Result<Resolved> {
         self.schema.check()?;
         let mut settled = Vec::with_capacity(self.schema.settings().len());
@@ -80,7 +84,7 @@ impl<'a> Resolver<'a> {
             let value = setting
                 .read(setting.default)
                 .map_err(|why| refused(setting, setting.default, &Origin::Default, why))?;
-            settled.push(Settled {
+            settled.push(ResolvedValue {
                 setting,
                 value,
                 origin: Origin::Default,
@@ -90,15 +94,15 @@ impl<'a> Resolver<'a> {
         for file in &self.files {
             written.extend(file.assignments(self.schema)?);
         }
-        let variables = environment::assignments(self.schema, &self.variables, &self.others)?;
+        let variables = environment::assignments(self.schema, &self.variables, &self.other_names)?;
         let flags = self.flag_assignments()?;
         let (of_profiles, of_files): (Vec<_>, Vec<_>) = written
             .into_iter()
             .partition(|assignment| assignment.profile.is_some());
         let stronger = variables.into_iter().chain(flags).collect::<Vec<_>>();
-        let chosen = self.chosen_profile(of_files.iter().chain(&stronger))?;
+        let chosen = self.selected_profile(of_files.iter().chain(&stronger))?;
         self.apply(&mut settled, of_files)?;
-        // What another profile says is looked at all the same.
+        // The settings of other profiles are validated too.
         let (chosen, others): (Vec<_>, Vec<_>) = of_profiles
             .into_iter()
             .partition(|assignment| assignment.profile == chosen);
@@ -108,8 +112,9 @@ impl<'a> Resolver<'a> {
         Ok(Resolved::new(settled))
     }
 
-    /// The profile that counts, if there are any: the one that the last of these assignments to the choosing setting names.
-    fn chosen_profile<'s>(
+    /// Returns the selected profile, if any: the value of the last of `assignments` to the setting
+    /// that selects a profile.
+    fn selected_profile<'s>(
         &self,
         assignments: impl Iterator<Item = &'s Assignment>,
     ) -> Result<Option<String>> {
@@ -121,23 +126,23 @@ impl<'a> Resolver<'a> {
             .iter()
             .flat_map(|file| file.profile_names(self.schema))
             .collect();
-        let is_choice = |assignment: &&Assignment| assignment.key == profiles.chosen_by;
+        let is_choice = |assignment: &&Assignment| assignment.key == profiles.selected_by;
         let Some(choice) = assignments.filter(is_choice).last() else {
-            // That of the default counts if it is there.
-            let setting = self.schema.find(profiles.chosen_by);
+            // The profile named by the setting's default need not exist in the file.
+            let setting = self.schema.find(profiles.selected_by);
             return Ok(setting.map(|setting| setting.default.to_string()));
         };
         let name = choice.text.clone();
         let is_default = self
             .schema
-            .find(profiles.chosen_by)
+            .find(profiles.selected_by)
             .is_some_and(|setting| setting.default == name);
         if is_default || names.is_empty() || names.contains(&name) {
             return Ok(Some(name));
         }
         let what = format!(
             "{} is {name:?} (from {}), and there is no table [{}.{name}]",
-            profiles.chosen_by, choice.origin, profiles.table
+            profiles.selected_by, choice.origin, profiles.table
         );
         let hint = match nearest(&name, names.iter().map(String::as_str)) {
             Some(near) => format!("did you mean {near}?"),
@@ -153,7 +158,7 @@ impl<'a> Resolver<'a> {
         Err(Error::new(ErrorCode::InvalidConfig, what).hint(hint))
     }
 
-    fn apply(&self, settled: &mut [Settled], assignments: Vec<Assignment>) -> Result<()> {
+    fn apply(&self, settled: &mut [ResolvedValue], assignments: Vec<Assignment>) -> Result<()> {
         for assignment in assignments {
             let Assignment {
                 key, text, origin, ..
@@ -276,7 +281,7 @@ mod tests {
         }
     }
 
-    /// The origin and value of `queue.chunks`, with profiles that `name` chooses.
+    /// Returns the origin and value of `queue.chunks`, with profiles selected by `name`.
     fn chosen(file: &str, variables: &[(&str, &str)], flags: &[&str]) -> Result<String> {
         let schema = Schema::of(SETTINGS).with_profiles("profiles", "name");
         let resolved = Resolver::new(&schema)
@@ -357,7 +362,7 @@ mod tests {
             ),
         ] {
             let error = chosen(file, &[], &["name=other"]).unwrap_err();
-            assert_eq!(error.what_next(), Some(told));
+            assert_eq!(error.hint_text(), Some(told));
         }
     }
 
@@ -372,7 +377,7 @@ mod tests {
             let resolver = Resolver::new(&schema).environment(variables.iter().copied());
             let file = ConfigFile::new("ardea.toml", file);
             let error = resolver.file(Some(file)).resolve().unwrap_err();
-            error.what_next().unwrap_or_default().to_string()
+            error.hint_text().unwrap_or_default().to_string()
         };
         assert_eq!(
             hint("[clusters.two]\nstat = \"x\"", &[]),
@@ -492,7 +497,7 @@ mod tests {
             refusal("", &[], &["pin"]),
             "ARD-102: --set pin has no value; write --set pin=true"
         );
-        // A text has no form of its own: what it is says more than its default.
+        // A text may have any form: its description helps more than its default.
         let resolved = resolve("", &[], &["name=a/b"]).unwrap();
         assert_eq!(
             resolved.refuse("name", "it has a slash").to_string(),

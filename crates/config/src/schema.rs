@@ -1,29 +1,29 @@
-//! All settings of a program.
+//! The schema: all settings of a program.
 
+use super::did_you_mean::nearest;
 use super::environment::CONFIG_VARIABLE;
-use super::nearest::nearest;
 use super::origin::Origin;
 use super::setting::Setting;
 use ardea_core::{Error, ErrorCode, Result};
 
-/// All settings of a program, in the order in which they are shown.
+/// All settings of a program, in display order.
 #[derive(Clone, Debug)]
 pub struct Schema {
     settings: Vec<&'static Setting>,
     profiles: Option<Profiles>,
 }
 
-/// Where in a file profiles are, and which setting chooses one of them.
+/// The location of profiles in a file, and the setting that selects one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Profiles {
-    /// The table whose tables they are.
+    /// The table that contains one table per profile.
     pub(super) table: &'static str,
-    /// The setting whose value is the name of the one that counts.
-    pub(super) chosen_by: &'static str,
+    /// The setting whose value is the name of the selected profile.
+    pub(super) selected_by: &'static str,
 }
 
 impl Schema {
-    /// These settings.
+    /// Creates a schema with these settings.
     pub fn of(settings: &'static [Setting]) -> Self {
         Schema {
             settings: settings.iter().collect(),
@@ -31,16 +31,18 @@ impl Schema {
         }
     }
 
-    /// These settings as well.
+    /// Adds these settings.
     pub fn and(mut self, settings: &'static [Setting]) -> Self {
         self.settings.extend(settings);
         self
     }
 
-    /// Profiles as well: each table below `table` in a file has settings that count where the setting `chosen_by` names the table,
-    /// and then before those of the file itself.
+    /// Adds profiles: each table below `table` in a file is a profile with its own settings. The
+    /// setting with the key `chosen_by` names the profile that takes precedence over the rest of
+    /// the file.
     ///
-    /// In a profile, the settings of the table of `chosen_by` may be written without that table.
+    /// In a profile, the settings in the same table as `chosen_by` may be written without the table
+    /// name.
     ///
     /// ```
     /// use ardea_config::{ConfigFile, Kind, Resolver, Schema, Setting};
@@ -59,7 +61,10 @@ impl Schema {
     /// # Ok::<(), ardea_core::Error>(())
     /// ```
     pub fn with_profiles(mut self, table: &'static str, chosen_by: &'static str) -> Self {
-        self.profiles = Some(Profiles { table, chosen_by });
+        self.profiles = Some(Profiles {
+            table,
+            selected_by: chosen_by,
+        });
         self
     }
 
@@ -67,9 +72,10 @@ impl Schema {
         self.profiles
     }
 
-    /// The setting that `key` means in a profile.
+    /// Returns the setting that `key` denotes in a profile; the setting that selects the profile is
+    /// excluded.
     pub(super) fn find_in_profile(&self, key: &str) -> Option<&'static Setting> {
-        let chosen_by = self.profiles?.chosen_by;
+        let chosen_by = self.profiles?.selected_by;
         let own = chosen_by
             .rsplit_once('.')
             .and_then(|(table, _)| self.find(&format!("{table}.{key}")));
@@ -77,12 +83,12 @@ impl Schema {
             .filter(|setting| setting.key != chosen_by)
     }
 
-    /// The settings, in order.
+    /// Returns the settings in order.
     pub fn settings(&self) -> &[&'static Setting] {
         &self.settings
     }
 
-    /// The setting of this key.
+    /// Returns the setting with this key.
     pub fn find(&self, key: &str) -> Option<&'static Setting> {
         self.settings
             .iter()
@@ -90,12 +96,13 @@ impl Schema {
             .copied()
     }
 
-    /// Whether the settings can live together: well-formed keys, no two with one key or variable, none that is also the table
-    /// of another, right defaults, and words on each. A [`Resolver`](super::Resolver) asks this first.
+    /// Checks the schema: well-formed keys, no two settings with the same key or variable, no key
+    /// that is also a table, valid defaults, and descriptions. A [`Resolver`](super::Resolver) does
+    /// this first.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`], since no user wrote a schema.
+    /// [`ErrorCode::Internal`], because the schema is part of the program.
     pub fn check(&self) -> Result<()> {
         for (index, setting) in self.settings.iter().enumerate() {
             let fault = self.settings[..index]
@@ -112,14 +119,13 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether some key is inside the table `key`.
+    /// Returns true if a key is inside the table `key`.
     pub(super) fn has_table(&self, key: &str) -> bool {
         self.settings
             .iter()
             .any(|setting| is_inside(setting.key, key))
     }
 
-    /// The error for a key that nobody knows.
     pub(super) fn unknown_key(&self, key: &str, origin: &Origin) -> Error {
         let keys = || self.settings.iter().map(|setting| setting.key);
         let below: Vec<_> = keys().filter(|known| is_inside(known, key)).collect();
@@ -134,9 +140,13 @@ impl Schema {
         Error::new(ErrorCode::InvalidConfig, what).hint(hint)
     }
 
-    /// The error for a key that nobody knows in this profile.
+    /// Returns the error for an unknown `key` in the profile `profile`.
     pub(super) fn unknown_in_profile(&self, profile: &str, key: &str, origin: &Origin) -> Error {
-        let Some(Profiles { table, chosen_by }) = self.profiles else {
+        let Some(Profiles {
+            table,
+            selected_by: chosen_by,
+        }) = self.profiles
+        else {
             return self.unknown_key(key, origin);
         };
         let own = chosen_by.rsplit_once('.').map(|(own, _)| own);
@@ -193,7 +203,7 @@ fn flaw(setting: &Setting) -> Option<String> {
     } else if setting.variable() == CONFIG_VARIABLE {
         Some(format!("{CONFIG_VARIABLE} names the configuration file"))
     } else if setting.about.is_empty() || setting.trades.is_empty() {
-        Some("it says not what it is or not what it trades".to_string())
+        Some("it has no description or no trade-off".to_string())
     } else {
         let error = setting.read(setting.default).err()?;
         Some(format!("its default is wrong: {error}"))

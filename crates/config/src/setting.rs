@@ -1,4 +1,4 @@
-//! One setting: its name, what it may be, and what it trades.
+//! Settings: key, kind, default, description and trade-off.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,50 +9,50 @@ use super::origin::Origin;
 use super::quantity::format_bytes;
 use super::value::{Value, ValueError, read};
 
-/// A setting that people may change. Rooms of the house declare theirs in a `static` slice.
+/// A setting of the program. Each crate declares its settings in a `static` slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name: words of `a-z`, `0-9` and `_`, joined by dots where the file has nested tables.
+    /// The key: words of `a-z`, `0-9` and `_`, joined by dots for nested tables of the file.
     pub key: &'static str,
-    /// What it may be set to.
+    /// The kind of the setting's values.
     pub kind: Kind,
-    /// What it is when nobody says otherwise, as one would write it.
+    /// The default, as a user would write it.
     pub default: &'static str,
-    /// What it is, in one sentence.
+    /// The description, in one sentence.
     pub about: &'static str,
-    /// What more of it buys, and what it costs.
+    /// The benefit and the cost of a higher value.
     pub trades: &'static str,
 }
 
-/// What a setting may be set to. The bounds belong to the range.
+/// The kind of a setting's values. Bounds are inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A whole number, such as `1_000_000`.
     Count {
-        /// The smallest.
+        /// The minimum.
         least: u64,
-        /// The largest.
+        /// The maximum.
         most: u64,
     },
     /// A whole number, or `auto` to let the program choose.
     CountOrAuto {
-        /// The smallest.
+        /// The minimum.
         least: u64,
-        /// The largest.
+        /// The maximum.
         most: u64,
     },
-    /// A length of time, such as `1m30s`.
+    /// A duration, such as `1m30s`.
     Duration {
-        /// The shortest.
+        /// The minimum.
         least: Duration,
-        /// The longest.
+        /// The maximum.
         most: Duration,
     },
     /// A size in bytes, such as `64KiB`.
     Bytes {
-        /// The smallest, in bytes.
+        /// The minimum, in bytes.
         least: u64,
-        /// The largest, in bytes.
+        /// The maximum, in bytes.
         most: u64,
     },
     /// `true` or `false`; also `on`, `yes`, `1` and `off`, `no`, `0`.
@@ -64,7 +64,7 @@ pub enum Kind {
 }
 
 impl fmt::Display for Kind {
-    /// Says what to write: `a whole number from 1 to 10`.
+    /// Describes a correct value: `a whole number from 1 to 10`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Count { least, most } => write!(f, "a whole number from {least} to {most}"),
@@ -91,7 +91,7 @@ impl fmt::Display for Kind {
 }
 
 impl Setting {
-    /// The environment variable of this setting: `ARDEA_ENGINE_SLICE` for `engine.slice`.
+    /// Returns the environment variable of this setting: `ARDEA_ENGINE_SLICE` for `engine.slice`.
     pub fn variable(&self) -> String {
         format!(
             "{PREFIX}{}",
@@ -99,16 +99,17 @@ impl Setting {
         )
     }
 
-    /// Reads `text` as a value of this setting.
+    /// Parses `text` as a value of this setting.
     ///
     /// # Errors
     ///
-    /// When it is none, with the reason.
+    /// If `text` is not a valid value, with the reason.
     pub fn read(&self, text: &str) -> Result<Value, ValueError> {
         read(self.kind, text)
     }
 
-    /// What to write instead of a value that is none: the form and an example; of a text, which may have any form, what it is.
+    /// Returns the advice for an invalid value: the valid form and an example, or for
+    /// [`Kind::Text`] the description of the setting.
     pub(super) fn advice(&self, origin: &Origin) -> String {
         match self.kind {
             Kind::Text => format!("{}: {}", self.key, self.about),
@@ -116,7 +117,7 @@ impl Setting {
         }
     }
 
-    /// A right value, its default, as it is written in the place that `origin` names.
+    /// Returns a valid assignment, the default, in the syntax of `origin`.
     pub(super) fn example(&self, origin: &Origin) -> String {
         let (key, value) = (self.key, self.default);
         match origin {

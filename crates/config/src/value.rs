@@ -1,4 +1,4 @@
-//! The typed value of a setting, and how a kind reads it from text.
+//! The typed values of settings, and their parsing by kind.
 
 use std::error::Error;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::did_you_mean::nearest;
 use super::duration::{DurationError, format_duration, parse_duration};
-use super::nearest::nearest;
 use super::quantity::{QuantityError, format_bytes, parse_bytes, parse_count};
 use super::setting::Kind;
 
-/// What a setting was set to. It prints as it would be written.
+/// The value of a setting. Its display form is the text that a user would write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
     /// A whole number.
     Count(u64),
-    /// `auto`: the program chooses, from what it finds on the machine.
+    /// `auto`: the program chooses a value that suits the machine.
     Auto,
-    /// A length of time.
+    /// A duration.
     Duration(Duration),
     /// A size in bytes.
     Bytes(u64),
@@ -26,7 +26,7 @@ pub enum Value {
     Flag(bool),
     /// Any text.
     Text(String),
-    /// One of the words of its kind.
+    /// One of the words allowed by the setting's kind.
     Choice(&'static str),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Counts are numbers and flags booleans; everything else is the text that people write.
+/// Counts are serialized as numbers and flags as booleans; everything else as the displayed text.
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -55,19 +55,20 @@ impl Serialize for Value {
     }
 }
 
-/// Why a text is no value of a kind.
+/// The reason why a text is not a value of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// It is no duration.
+    /// The text is not a duration.
     Duration(DurationError),
-    /// It is no count or size.
+    /// The text is not a count or size.
     Quantity(QuantityError),
-    /// It is of the kind, but outside its range.
+    /// The value is outside the range.
     OutOfRange(String),
-    /// It is neither true nor false.
+    /// The text is neither true nor false.
     NotAFlag(String),
-    /// It is none of the words; the second is the nearest one, if one is near.
+    /// The text (first field) is none of the allowed words; the second field is a similar word, if
+    /// any.
     NotAChoice(String, Option<&'static str>),
 }
 
@@ -96,7 +97,8 @@ impl Error for ValueError {
     }
 }
 
-/// Reads `text` as a value of `kind`. White space around it counts only in a [`Kind::Text`].
+/// Parses `text` as a value of `kind`. White space around it is significant only in a
+/// [`Kind::Text`].
 pub(super) fn read(kind: Kind, text: &str) -> Result<Value, ValueError> {
     let word = text.trim();
     match kind {

@@ -11,16 +11,17 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Cut, CutWriter, Epoch, Instance, InstanceContext, JobSignals, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Result, Source, StateShape, Timestamp,
+    Bounded, Epoch, Instance, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, Source, StateShape, Timestamp,
 };
 
-use crate::numbers::Numbers;
+use crate::sequence_splits::SequenceSplits;
 
-/// The items of a collection in their order, without event times.
+/// Returns a source of the items of a collection in order, without event times.
 ///
-/// The items are cloned as they are read: the job may be started again. Several instances share the items. A job that keeps its state goes on
-/// with the item that comes next, and takes for granted that the collection is the same; one that has become shorter than that fails the job.
+/// Items are cloned when they are read, since the job may be restarted. The instances share the
+/// items. A restored job continues with the next item of the same collection; the job fails if the
+/// collection has become too short.
 pub fn items<T>(items: impl IntoIterator<Item = T>) -> Source<T, Bounded>
 where
     T: Clone + Send + Sync + 'static,
@@ -28,7 +29,8 @@ where
     items_with_times(items.into_iter().map(|item| (item, Timestamp::MIN)))
 }
 
-/// The items of a collection in their order, each with its event time. No watermark comes between them.
+/// Returns a source of the items of a collection in order, each with its event time. The source
+/// emits no watermarks between the items.
 pub fn items_with_times<T>(items: impl IntoIterator<Item = (T, Timestamp)>) -> Source<T, Bounded>
 where
     T: Clone + Send + Sync + 'static,
@@ -36,7 +38,7 @@ where
     let items: Arc<[(T, Timestamp)]> = items.into_iter().collect();
     let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
         Ok(Box::new(ItemsP {
-            numbers: Numbers::new(instance, items.len() as u64),
+            numbers: SequenceSplits::new(instance, items.len() as u64),
             items: Arc::clone(&items),
             signals: Arc::default(),
         }))
@@ -46,8 +48,8 @@ where
 
 struct ItemsP<T> {
     items: Arc<[(T, Timestamp)]>,
-    /// Those of the items that are its own.
-    numbers: Numbers,
+    /// The indices of this instance's items.
+    numbers: SequenceSplits,
     signals: Arc<JobSignals>,
 }
 
@@ -69,7 +71,7 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
         while room > 0
             && let Some(run) = self.numbers.front()
         {
-            // There are no more numbers than items, and those have indices.
+            // Numbers are below the number of items, so they fit into `usize`.
             let (first, step) = (run.first as usize, run.step as usize);
             let count = (run.count as usize).min(room);
             let rest = self.items.get(first..).unwrap_or_default();
@@ -82,15 +84,15 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
     }
 
     fn states(&self) -> Vec<StateShape> {
-        Numbers::states()
+        SequenceSplits::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.numbers.take_cut()
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.numbers.take_snapshot()
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.numbers.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.numbers.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -152,17 +154,17 @@ mod tests {
 
     #[test]
     fn a_collection_that_has_become_shorter_than_what_was_read_fails_the_job() {
-        use crate::testing::kept_context;
-        let driven = |count: u32| Driven::new(items(0..count), kept_context(0, 1)).unwrap();
+        use crate::testing::stateful_context;
+        let driven = |count: u32| Driven::new(items(0..count), stateful_context(0, 1)).unwrap();
         let mut before = driven(100);
         before.run_until_records(60);
-        let cut = before.cut().unwrap();
+        let snapshot = before.snapshot().unwrap();
         let seen = before.records.len() as u32;
-        let error = driven(seen - 1).give_back(&cut).unwrap_err();
+        let error = driven(seen - 1).give_back(&snapshot).unwrap_err();
         assert_eq!(error.code(), ardea_core::ErrorCode::ReadFailed);
         for count in [seen, 100, 200] {
             let mut after = driven(count);
-            after.give_back(&cut).unwrap();
+            after.give_back(&snapshot).unwrap();
             assert_eq!(after.run().unwrap().records.len() as u32, count - seen);
         }
     }

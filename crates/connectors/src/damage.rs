@@ -1,21 +1,21 @@
-//! The policy for damage of an input as a whole.
+//! The policy for damaged inputs.
 
 use serde::Deserialize;
 
-/// The policy for an input that can't be read to its end.
+/// The policy for an input that cannot be read to its end.
 ///
-/// An input is damaged if the container of its records is: compressed data that ends early or has a wrong checksum, a
-/// file that shrinks or breaks off while it is read, a header that is none, a connection that breaks. Single records
-/// that can't be decoded are no damage; [`OnError`](ardea_core::OnError) decides about those.
+/// Damage is compressed data that ends early or has a wrong checksum, a file that shrinks or cannot
+/// be read further, an invalid header, or a broken connection. Single records that cannot be
+/// decoded are subject to [`OnError`](ardea_core::OnError) instead.
 ///
-/// In settings it is `fail` or `keep`.
+/// The value in settings is `fail` or `keep`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDamage {
-    /// The job fails, and says how much was read.
+    /// The job fails. The error contains how much of the input was read.
     #[default]
     Fail,
-    /// The records before the damage are kept. The damage is counted, said on standard error, and becomes a dead letter.
-    /// The source goes on with its next input, if there is one.
+    /// The records before the damage are retained. The damage is counted, is reported on standard
+    /// error, and becomes a dead letter. The source continues with its next input, if any.
     Keep,
 }

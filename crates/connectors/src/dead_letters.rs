@@ -1,4 +1,4 @@
-//! Keeps a job's dead letters in a file.
+//! Storage of a job's dead letters in a file.
 //!
 //! ```
 //! use ardea_core::{DeadLetter, OnError};
@@ -32,27 +32,28 @@ use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode, Result};
 use ardea_filesystem::Shown;
 use serde::Serialize;
 
-pub use setting::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
+pub use setting::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterTarget};
 
-/// The dead letters of a job, each appended to the file at `path` as a line of JSON.
+/// Returns the dead letters of a job, each appended to the file at `path` as a line of JSON.
 ///
-/// A line has `vertex`, `origin`, `reason`, and the record as `raw` if it is UTF-8, else as `raw_base64`. Each line is
-/// with the operating system before the job goes on, so a crash of the process loses none; it is on the disk (fsync)
-/// after at most 100 ms and further letters, or when the letters are dropped. The file is appended to, and half a line
-/// that an earlier crash of the machine left is ended first. In a job that keeps its state, letters of records that come again after a failure
-/// are written again.
+/// A line has `vertex`, `origin`, `reason`, and the record as `raw` if it is UTF-8, otherwise as
+/// `raw_base64`. Each line is written to the operating system before the job continues, so a
+/// process crash loses none. The file is flushed to disk (fsync) with the first letter written 100
+/// ms after the last flush, and on drop. An existing file is appended to; a partial line left by a
+/// system crash is terminated first. In a job with state, the letters of records replayed after a
+/// failure are written again.
 ///
 /// # Errors
-/// [`ErrorCode::WriteFailed`] if the file can't be opened; later, on the job, if it can't be written.
+/// [`ErrorCode::WriteFailed`] if the file cannot be opened. A later write error fails the job.
 pub fn to_file(path: impl AsRef<Path>) -> Result<DeadLetters> {
     to_bounded_file(path, u64::MAX)
 }
 
-/// As [`to_file`], with a limit on the size of the file in bytes. Letters that no longer fit are not written, but counted by
-/// [`DeadLetters::unwritten`].
+/// Like [`to_file`], with a maximum file size in bytes. Letters that do not fit are not written but
+/// counted by [`DeadLetters::unwritten`].
 ///
 /// # Errors
-/// As [`to_file`].
+/// Those of [`to_file`].
 pub fn to_bounded_file(path: impl AsRef<Path>, most_bytes: u64) -> Result<DeadLetters> {
     let path = path.as_ref();
     let file = open(path).map_err(|error| cannot_write(path, error))?;
@@ -72,20 +73,20 @@ pub fn to_bounded_file(path: impl AsRef<Path>, most_bytes: u64) -> Result<DeadLe
     }))
 }
 
-/// How long a letter may be with the system only, while others come.
+/// The minimum interval between two flushes to disk.
 const SYNC_PERIOD: Duration = Duration::from_millis(100);
 
 struct Log {
     path: PathBuf,
     file: File,
-    /// In bytes.
+    /// The length of the file in bytes.
     length: u64,
     most_bytes: u64,
     synced: Instant,
     dirty: bool,
 }
 
-/// A letter as it is written.
+/// A dead letter as it is written.
 #[derive(Serialize)]
 struct Line<'a> {
     vertex: &'a str,
@@ -98,7 +99,7 @@ struct Line<'a> {
 }
 
 impl Log {
-    /// Appends a letter. Returns whether there was room for it.
+    /// Appends a letter; returns false if the file would exceed its maximum size.
     fn append(&mut self, letter: &DeadLetter) -> Result<bool> {
         let raw = std::str::from_utf8(&letter.raw).ok();
         let line = Line {
@@ -122,7 +123,7 @@ impl Log {
         self.length = self.length.max(self.file.metadata()?.len());
         let length = self.length.saturating_add(line.len() as u64);
         if length > self.most_bytes {
-            // A shorter letter behind it could fit: but then the file would say nothing of the gap.
+            // A shorter letter might still fit, but would hide the gap.
             self.most_bytes = self.length;
             return Ok(false);
         }
@@ -145,7 +146,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         if self.dirty {
-            // Nobody is left to be told; the lines are with the system in any case.
+            // The error cannot be reported; the lines are with the operating system in any case.
             let _ = self.sync();
         }
     }
@@ -175,7 +176,7 @@ fn cannot_write(path: &Path, error: io::Error) -> Error {
         .hint("check the path and the disk")
 }
 
-/// Base64 with the standard alphabet and padding (RFC 4648, section 4).
+/// Encodes bytes as Base64 with the standard alphabet and padding (RFC 4648, section 4).
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,4 +1,4 @@
-//! A stream with its compression undone: of a file, a pipe or standard input.
+//! Decompression of a stream: of a file, a pipe or standard input.
 
 mod members;
 
@@ -10,11 +10,12 @@ use members::Members;
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// A frame of zstd that holds no data, with a first byte of [`SKIPPABLE`] before it; some programs begin with one.
+/// The magic bytes of a skippable zstd frame, after a first byte in [`SKIPPABLE`]. Some programs
+/// write such a frame first.
 const SKIPPABLE_MAGIC: &[u8] = &[0x2a, 0x4d, 0x18];
 const SKIPPABLE: std::ops::RangeInclusive<u8> = 0x50..=0x5f;
 
-/// The two formats that are unpacked.
+/// The supported compression formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Packing {
     Gzip,
@@ -22,7 +23,7 @@ enum Packing {
 }
 
 impl Packing {
-    /// The format of a stream with this beginning.
+    /// Returns the format of a stream that begins with `head`; `None` if no format matches.
     fn of(head: &[u8]) -> Option<Packing> {
         if head.starts_with(GZIP_MAGIC) {
             return Some(Packing::Gzip);
@@ -34,7 +35,7 @@ impl Packing {
         is_zstd.then_some(Packing::Zstd)
     }
 
-    /// Returns true if more bytes behind this beginning could make it one of the formats.
+    /// Returns true if more bytes after `head` could match one of the formats.
     fn is_open(head: &[u8]) -> bool {
         let may_become = |magic: &[u8]| head.len() < magic.len() && magic.starts_with(head);
         let may_skip = head.split_first().is_none_or(|(first, rest)| {
@@ -44,7 +45,7 @@ impl Packing {
         may_become(GZIP_MAGIC) || may_become(ZSTD_MAGIC) || may_skip
     }
 
-    /// Returns true if a member can begin with this byte.
+    /// Returns true if a gzip member or zstd frame can begin with `byte`.
     fn may_begin_with(self, byte: u8) -> bool {
         match self {
             Packing::Gzip => byte == GZIP_MAGIC[0],
@@ -61,31 +62,31 @@ impl Packing {
     }
 }
 
-/// Reads a stream, and undoes gzip and zstd, which it knows by their first bytes.
+/// A reader that decompresses gzip and zstd, detected by the first bytes.
 ///
-/// A compressed stream that ends early, has a wrong checksum, or has something else than padding behind a member is an
-/// error. The stream below may say [`ErrorKind::WouldBlock`]; so does this reader then, and goes on where it was with
-/// the next read.
+/// A compressed stream that ends early, has a wrong checksum, or has data other than padding after
+/// a member is an error. If the underlying stream returns [`ErrorKind::WouldBlock`], so does this
+/// reader, and the next read continues.
 pub(crate) struct Decompressed<R: Read> {
-    way: Way<R>,
-    /// What the stream is taken for if its first bytes don't tell.
+    way: Decoder<R>,
+    /// The format assumed if the first bytes match none.
     otherwise: Compression,
 }
 
-enum Way<R: Read> {
-    /// Too few bytes are there to tell.
-    Unknown(Halting<R>),
-    Plain(Halting<R>),
-    Packed(Box<Members<Halting<R>>>),
-    /// Setting up the decoder has failed.
+enum Decoder<R: Read> {
+    /// Too few bytes were read to detect the format.
+    Unknown(HaltableStream<R>),
+    Plain(HaltableStream<R>),
+    Packed(Box<Members<HaltableStream<R>>>),
+    /// Creating the decoder has failed.
     Failed,
 }
 
-impl<R: Read> Way<R> {
-    fn of(stream: Halting<R>, packing: Option<Packing>) -> io::Result<Self> {
+impl<R: Read> Decoder<R> {
+    fn of(stream: HaltableStream<R>, packing: Option<Packing>) -> io::Result<Self> {
         Ok(match packing {
-            None => Way::Plain(stream),
-            Some(packing) => Way::Packed(Box::new(Members::new(packing, stream)?)),
+            None => Decoder::Plain(stream),
+            Some(packing) => Decoder::Packed(Box::new(Members::new(packing, stream)?)),
         })
     }
 }
@@ -93,7 +94,7 @@ impl<R: Read> Way<R> {
 impl<R: Read> Decompressed<R> {
     pub fn new(reader: R) -> Self {
         Decompressed {
-            way: Way::Unknown(Halting {
+            way: Decoder::Unknown(HaltableStream {
                 head: Cursor::default(),
                 reader,
                 is_halted: false,
@@ -102,55 +103,55 @@ impl<R: Read> Decompressed<R> {
         }
     }
 
-    /// Reads a stream that is known not to be compressed, from the middle of it for example.
+    /// Returns a reader of a stream that is known to be uncompressed, for example from its middle.
     pub fn plain(reader: R) -> Self {
         let Decompressed { way, otherwise } = Decompressed::new(reader);
         let way = match way {
-            Way::Unknown(stream) => Way::Plain(stream),
+            Decoder::Unknown(stream) => Decoder::Plain(stream),
             way => way,
         };
         Decompressed { way, otherwise }
     }
 
-    /// Whether the stream is compressed, as far as that is known by now.
+    /// Returns true if the stream is known to be compressed.
     pub fn is_packed(&self) -> bool {
-        matches!(self.way, Way::Packed(_))
+        matches!(self.way, Decoder::Packed(_))
     }
 
-    /// Takes a stream that begins like neither for one that is compressed so, as its name promises: then it is damaged.
+    /// Sets the format promised by the file name. A stream that matches no format is then damaged.
     pub fn promised(mut self, compression: Compression) -> Self {
         self.otherwise = compression;
         self
     }
 
-    /// Reads no further from the stream. What was read of it still comes out, as far as it can be unpacked; then comes the end,
-    /// and that the rest of the compressed data is missing is no error.
+    /// Stops reading from the stream. The bytes read so far are decompressed as far as possible;
+    /// then the reader reports the end, without an error for the truncation.
     pub fn halt(&mut self) {
         if let Some(stream) = self.stream() {
             stream.is_halted = true;
         }
     }
 
-    /// The stream as it is, unless unpacking has failed.
+    /// Returns the underlying stream, unless decompression has failed.
     pub fn raw(&mut self) -> Option<&mut R> {
         self.stream().map(|stream| &mut stream.reader)
     }
 
-    fn stream(&mut self) -> Option<&mut Halting<R>> {
+    fn stream(&mut self) -> Option<&mut HaltableStream<R>> {
         match &mut self.way {
-            Way::Unknown(stream) | Way::Plain(stream) => Some(stream),
-            Way::Packed(members) => members.stream(),
-            Way::Failed => None,
+            Decoder::Unknown(stream) | Decoder::Plain(stream) => Some(stream),
+            Decoder::Packed(members) => members.stream(),
+            Decoder::Failed => None,
         }
     }
 
-    /// Reads the beginning of the stream, and decides what it is once the bytes tell.
+    /// Reads the beginning of the stream until the format is detected.
     fn recognise(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let Way::Unknown(stream) = &mut self.way else {
+            let Decoder::Unknown(stream) = &mut self.way else {
                 return self.read_on(buffer);
             };
-            // The head is kept aside, not read again.
+            // The head is stored aside, since it cannot be read again.
             let read = stream.read_below(buffer)?;
             let is_all = read == 0;
             let head = stream.head.get_mut();
@@ -159,17 +160,17 @@ impl<R: Read> Decompressed<R> {
                 continue;
             }
             let packing = Packing::of(head).or(Packing::promised(self.otherwise));
-            if let Way::Unknown(stream) = std::mem::replace(&mut self.way, Way::Failed) {
-                self.way = Way::of(stream, packing)?;
+            if let Decoder::Unknown(stream) = std::mem::replace(&mut self.way, Decoder::Failed) {
+                self.way = Decoder::of(stream, packing)?;
             }
         }
     }
 
     fn read_on(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match &mut self.way {
-            Way::Plain(stream) => return stream.read(buffer),
-            Way::Packed(members) => members.read(buffer),
-            Way::Unknown(_) | Way::Failed => Ok(0),
+            Decoder::Plain(stream) => return stream.read(buffer),
+            Decoder::Packed(members) => members.read(buffer),
+            Decoder::Unknown(_) | Decoder::Failed => Ok(0),
         };
         match read {
             Err(error)
@@ -186,21 +187,21 @@ impl<R: Read> Decompressed<R> {
 impl<R: Read> Read for Decompressed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.way {
-            Way::Unknown(_) if !buffer.is_empty() => self.recognise(buffer),
+            Decoder::Unknown(_) if !buffer.is_empty() => self.recognise(buffer),
             _ => self.read_on(buffer),
         }
     }
 }
 
-/// A stream whose first bytes were looked at, and that can be made to end.
-struct Halting<R> {
-    /// The bytes looked at; they come first.
+/// A stream that returns its first bytes again after detection, and can be made to end early.
+struct HaltableStream<R> {
+    /// The bytes read for detection, which are returned first.
     head: Cursor<Vec<u8>>,
     reader: R,
     is_halted: bool,
 }
 
-impl<R: Read> Halting<R> {
+impl<R: Read> HaltableStream<R> {
     fn read_below(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.is_halted {
             return Ok(0);
@@ -209,7 +210,7 @@ impl<R: Read> Halting<R> {
     }
 }
 
-impl<R: Read> Read for Halting<R> {
+impl<R: Read> Read for HaltableStream<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.head.get_ref().is_empty() {
             let read = self.head.read(buffer)?;
@@ -222,45 +223,45 @@ impl<R: Read> Read for Halting<R> {
     }
 }
 
-/// A reason why a stream can't be read any further.
+/// The reason why a stream cannot be read any further.
 #[derive(Clone, Debug)]
 pub(crate) struct Damage {
-    pub told: String,
-    /// True if another attempt meets it again.
+    pub reason: String,
+    /// True if another attempt would fail in the same way.
     pub is_permanent: bool,
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told)
+        f.write_str(&self.reason)
     }
 }
 
 impl std::error::Error for Damage {}
 
 impl Damage {
-    /// Damage that another attempt may not meet.
+    /// Creates damage that may not occur again in another attempt.
     pub fn transient(told: impl Into<String>) -> Self {
         Damage {
-            told: told.into(),
+            reason: told.into(),
             is_permanent: false,
         }
     }
 
     pub fn permanent(told: impl Into<String>) -> Self {
         Damage {
-            told: told.into(),
+            reason: told.into(),
             is_permanent: true,
         }
     }
 
-    /// The damage that an error of a read carries, if it does.
+    /// Returns the damage contained in a read error, if any.
     pub fn of(error: &io::Error) -> Option<&Damage> {
         error.get_ref()?.downcast_ref::<Damage>()
     }
 }
 
-/// Why a stream can't be read any further: its content, or the system below.
+/// Converts a read error into damage, of the content or of the underlying system.
 pub(crate) fn damage(error: &io::Error) -> Damage {
     if let Some(damage) = Damage::of(error) {
         return damage.clone();
@@ -286,7 +287,7 @@ mod tests {
         error.raw_os_error().is_none()
     }
 
-    /// Gives a few bytes at a time, and says "not now" between any two reads.
+    /// Returns a few bytes at a time, and `WouldBlock` between two reads.
     struct Hesitating<'a> {
         bytes: &'a [u8],
         piece: usize,
@@ -304,7 +305,7 @@ mod tests {
         }
     }
 
-    /// What comes out, and how it ended.
+    /// Returns the bytes read, and the result at the end.
     fn drain(reader: &mut impl Read, size: usize) -> (Vec<u8>, io::Result<()>) {
         let (mut all, mut buffer) = (Vec::new(), vec![0; size]);
         loop {
@@ -412,7 +413,7 @@ mod tests {
         }
     }
 
-    /// More than is read at a time.
+    /// More than one read of compressed data.
     const COMPRESSED_BLOCKS: usize = 200_000;
 
     #[test]

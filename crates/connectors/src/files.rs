@@ -1,12 +1,14 @@
-//! Files: lines, CSV and JSON lines, plain or compressed, once or for ever; and the same way out.
+//! Sources and sinks for files: lines, CSV and JSON lines, plain or compressed, bounded or
+//! unbounded.
 //!
-//! Reading: [`lines`], [`csv()`], [`json_lines`], or [`read()`] with a format of your own. A path names a file or a
-//! directory, whose files are read in the order of their names, split over the instances. Files that gzip or zstd
-//! compressed are known by their first bytes. [`FileSource::follow`] makes the source go on when the file grows,
-//! [`FileSource::watch`] when the directory gets other files.
+//! Reading: [`lines`], [`csv()`], [`json_lines`], or [`read()`] with a custom format. A path names
+//! a file or a directory. The files of a directory are read in the order of their names and
+//! distributed over the instances. Gzip and zstd are detected by the first bytes of a file.
+//! [`FileSource::follow`] tails a growing file; [`FileSource::watch`] also reads files that are
+//! added to the directory later.
 //!
-//! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write()`]. A file being written is named `….part`
-//! until it is whole, so a reader never sees half a file.
+//! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write()`]. A file is named
+//! `….part` until it is complete, so readers never see a partial file.
 //!
 //! ```
 //! use ardea_connectors::files;
@@ -21,7 +23,9 @@
 
 mod checked;
 mod claim;
+mod decompressed_files;
 mod fingerprint;
+mod finished_file;
 mod follow;
 mod list;
 mod open;
@@ -29,16 +33,14 @@ mod part_file;
 mod plan;
 mod read;
 mod special_file;
-mod unpacked;
 mod watch;
-mod whole;
 mod write;
 
+pub use decompressed_files::{listed, unpacked};
 pub use follow::FollowSource;
 pub use part_file::{Compression, PartFile};
 pub(crate) use part_file::{cannot_lock, cannot_write};
 pub use read::{FileSource, csv, json_lines, lines, read};
-pub use special_file::Awaited;
-pub use unpacked::{listed, unpacked};
+pub use special_file::ReadyEvent;
 pub use watch::WatchSource;
 pub use write::{FileSink, write, write_csv, write_json_lines, write_lines};

@@ -1,11 +1,11 @@
-//! Hands each record to a function.
+//! A sink that calls a function with each record.
 //!
 //! ```
 //! use ardea_connectors::for_each::for_each;
 //! use ardea_core::{Isolation, Sink};
 //!
 //! let quick: Sink<u64> = for_each(|n| assert!(n < 10));
-//! // A function that blocks wants a thread of its own.
+//! // A blocking function needs a separate thread.
 //! let slow: Sink<String> = for_each(|line| println!("{line}")).isolation(Isolation::Thread);
 //! ```
 
@@ -16,11 +16,11 @@ use ardea_core::{
     Delivery, Inbox, Ordinal, Outbox, Processor, RecordGuard, Result, Sink, supplier,
 };
 
-/// A sink that calls `act` with each record; shared by all instances.
+/// Returns a sink that calls `act` with each record; all instances share `act`.
 ///
-/// It runs on a cooperative thread: an `act` that blocks delays other work, and belongs on
-/// [`Isolation::Thread`](ardea_core::Isolation::Thread). In a job that keeps its state it is called again with records that come again after
-/// a failure.
+/// The sink runs on a cooperative thread. An `act` that blocks delays other work and needs
+/// [`Isolation::Thread`](ardea_core::Isolation::Thread). In a job with state, `act` is called again
+/// for records replayed after a failure.
 pub fn for_each<T, F>(act: F) -> Sink<T>
 where
     T: Send + 'static,
@@ -31,7 +31,7 @@ where
         act: Arc::clone(&act),
         record: PhantomData,
     };
-    Sink::new("for each", supplier(make)).delivering(Delivery::AtLeastOnce)
+    Sink::new("for each", supplier(make)).with_delivery(Delivery::AtLeastOnce)
 }
 
 struct ForEachP<T, F> {

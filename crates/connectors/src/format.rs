@@ -1,8 +1,8 @@
-//! Formats: how the bytes of a record become a record, and the other way round.
+//! Formats: conversion of bytes to records and back.
 //!
-//! One [`Decode`] and one [`Encode`] serve files, standard input and output, and TCP alike. A system cuts
-//! its bytes into frames (a line, or a CSV record with newlines inside quotes) and hands each to the
-//! decoder; a decoder never sees where the bytes came from.
+//! The same [`Decode`] and [`Encode`] serve files, standard input and output, and TCP. A source
+//! splits its bytes into frames (a line, or a CSV record with newlines inside quotes) and passes
+//! each to the decoder; the decoder is independent of the origin of the bytes.
 //!
 //! ```
 //! use ardea_connectors::format::{Decode, Lines};
@@ -36,77 +36,83 @@ pub use json::{JsonLines, LossyJsonLines};
 pub use lines::{Debugged, Lines, MultilineText};
 pub use non_finite::NonFinite;
 
-/// Where a record's bytes end.
+/// The rule that ends a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// At each newline.
+    /// Frames end at each newline.
     Lines,
-    /// At each newline outside of a quoted field.
+    /// Frames end at each newline outside a quoted field.
     Quoted {
-        /// What quotes a field; doubled, it stands for itself.
+        /// The quote character; doubled, it represents itself.
         quote: u8,
-        /// What ends a field.
+        /// The delimiter between fields.
         delimiter: u8,
     },
 }
 
-/// Makes records of bytes, one frame at a time.
+/// A decoder from frames to records.
 ///
-/// The value given to a source is a prototype: each instance, and each connection of a server, decodes with a
-/// clone of its own. A clone starts afresh; state (such as a CSV header) is not carried over.
+/// The value given to a source is a prototype: each instance, and each connection of a server, uses
+/// its own clone. A clone starts without state, such as a CSV header.
 pub trait Decode<T>: Clone + Send + Sync + 'static {
-    /// How the bytes are cut into frames.
+    /// Returns the rule that splits bytes into frames.
     fn framing(&self) -> Framing {
         Framing::Lines
     }
 
-    /// A new stream (a file, a connection) begins: forget what the last one said.
+    /// Starts a new stream (a file, a connection) and drops the state of the previous stream.
     fn begin(&mut self) {}
 
-    /// Whether a stream can only be read from its beginning, as one whose header says what the rest means.
+    /// Returns true if a stream can only be decoded from its beginning, for example because of a
+    /// header.
     ///
-    /// A job that goes on in the middle of such a stream after a failure first gives the decoder the frames of its beginning, up to the
-    /// first that is a record, and then those from the middle.
+    /// A job that is restored in the middle of such a stream first passes the frames of its
+    /// beginning to the decoder, up to the first record, and then the frames from the restored
+    /// position on.
     fn needs_beginning(&self) -> bool {
         false
     }
 
-    /// The number of fields of each record, if all have the same and it is known by now, as behind a header.
+    /// Returns the number of fields of each record, if it is fixed and known, for example after a
+    /// header.
     ///
-    /// A source of [quoted](Framing::Quoted) records finds its way by it behind a field that was not closed.
+    /// A source of [quoted](Framing::Quoted) records uses it to resynchronize after an unclosed
+    /// field.
     fn fields(&self) -> Option<usize> {
         None
     }
 
-    /// Returns true if the next frame is a header, without which nothing behind it can be understood. If that can't
-    /// be decoded, the stream is [damaged](crate::OnDamage).
+    /// Returns true if the next frame is a header that is needed to decode the rest. If the header
+    /// cannot be decoded, the stream is [damaged](crate::OnDamage).
     fn awaits_header(&self) -> bool {
         false
     }
 
-    /// The record of a frame, without its newline (`\n` or `\r\n`); `None` for a frame that holds no record,
-    /// such as a header or a blank line.
+    /// Decodes a frame, given without its newline (`\n` or `\r\n`). Returns `None` for a frame
+    /// without a record, such as a header or a blank line.
     ///
     /// # Errors
-    /// The reason why the bytes are no record; it goes to the dead letters with the bytes and their position.
+    /// The reason why the frame cannot be decoded. The source reports the reason, the bytes and
+    /// their position as a dead letter.
     fn decode(&mut self, frame: &[u8]) -> Result<Option<T>, String>;
 }
 
-/// Makes bytes of records.
+/// An encoder from records to bytes.
 ///
-/// What an encoder writes reads back as it was by the decoder of the same format; a record for which that is not so is refused.
-/// Choices that give this up are made by name, such as [`JsonLines::non_finite`].
+/// The decoder of the same format must read each encoded record back unchanged; the encoder refuses
+/// other records. Exceptions must be requested, for example with [`JsonLines::non_finite`].
 ///
 /// The value given to a sink is a prototype, cloned for each instance.
 pub trait Encode<T>: Clone + Send + Sync + 'static {
-    /// A new output (a file, a connection) begins; a header is due again.
+    /// Starts a new output (a file, a connection), which needs a header again.
     fn begin(&mut self) {}
 
-    /// An output goes on that an earlier encoder has begun: its header is there already. Called before any record.
+    /// Continues an output that already has a header. The sink calls this method before the first
+    /// record.
     fn resume(&mut self) {}
 
-    /// Does the same where `output` reads that output from its beginning, so that what comes can be
-    /// compared with its header.
+    /// Like `resume`. `output` reads the existing output from its beginning, so that the encoder
+    /// can compare records with its header.
     ///
     /// # Errors
     /// Those of `output`.
@@ -115,9 +121,10 @@ pub trait Encode<T>: Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Appends the record to `out`, with whatever ends it (for lines, a newline).
+    /// Appends the record to `out`, including its terminator (for lines, a newline).
     ///
     /// # Errors
-    /// The reason why the record can't be written so; what was appended is taken back by the caller.
+    /// The reason why the record cannot be encoded. The caller then removes the bytes appended to
+    /// `out`.
     fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String>;
 }

@@ -1,6 +1,6 @@
-//! Cuts a stream of bytes into frames, in bounded memory.
+//! Splitting of a stream of bytes into frames, in bounded memory.
 
-mod fault;
+mod framing_error;
 mod quotes;
 mod recovery;
 
@@ -9,83 +9,85 @@ use std::io::{self, Read};
 use memchr::memchr;
 
 use crate::format::Framing;
-use crate::place::{Passed, Place};
-use fault::hole;
-pub(crate) use fault::{Fault, refuse_hole};
+use crate::stream_position::{StreamPosition, TrailingBytes};
+use framing_error::hole;
+pub(crate) use framing_error::{FramingError, refuse_hole};
 use quotes::QuoteScan;
 use recovery::Recovery;
 
-/// The number of bytes of a frame over the limit that are kept for its dead letter.
+/// The number of bytes of an overlong frame that are retained for its dead letter.
 pub(crate) const KEPT_OF_OVERLONG: usize = 4096;
 
-/// The mark that a text may begin with; it is no part of the text.
+/// The optional byte order mark before a text, which is not part of the text.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Room beyond the limit, so that a frame at the limit still leaves some to read into.
+/// Buffer space beyond the maximum frame length, so that bytes after a frame of maximum length can
+/// be read.
 const SLACK: usize = 64 << 10;
 
-/// One frame, without its newline.
+/// A frame without its newline.
 pub(crate) struct Frame<'a> {
-    /// The bytes; of an overlong frame only the first.
+    /// The bytes; only a prefix if the frame is overlong.
     pub bytes: &'a [u8],
-    /// The number of lines that it takes up.
+    /// The number of lines that it spans.
     pub lines: u64,
-    /// The reason why it can't be decoded, if there is one.
-    pub fault: Option<Fault>,
+    /// The reason why the frame cannot be decoded, if any.
+    pub fault: Option<FramingError>,
 }
 
-/// The bounds of frames, in bytes.
+/// The limits of frames, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
-    /// Of a frame without its newline.
+    /// The maximum length of a frame without its newline.
     pub frame: usize,
-    /// Of a quoted field that spans lines.
+    /// The maximum length of a quoted field that spans lines.
     pub quoted: usize,
 }
 
-/// A frame over the limit that is being passed over.
+/// An overlong frame that is being skipped.
 struct Skipping {
     prefix: Vec<u8>,
     bytes: u64,
-    /// True if it has held zeros only so far.
+    /// True if the frame has contained only zeros so far.
     is_zero: bool,
-    /// The bytes before it.
-    passed: Passed,
+    /// The bytes before the frame.
+    passed: TrailingBytes,
 }
 
-/// Cuts a stream into frames: bytes go in by [`fill`](Framer::fill), frames come out by [`next`](Framer::next).
+/// Splits a stream into frames: [`fill`](Framer::fill) reads bytes, [`next`](Framer::next) returns
+/// frames.
 ///
-/// The frames depend on the bytes alone, not on the pieces in which they come.
+/// The frames do not depend on how the bytes are split into reads.
 ///
-/// **Invariant:** `start <= scanned <= end <= buffer.len()`; no frame ends in `start..scanned`, and `scan` is the
-/// state at `scanned`. The buffer grows with the longest frame, up to the limit.
+/// **Invariant:** `start <= scanned <= end <= buffer.len()`; no frame ends in `start..scanned`, and
+/// `scan` is the state at `scanned`. The buffer grows with the longest frame, up to the limit.
 pub(crate) struct Framer {
     buffer: Vec<u8>,
     start: usize,
     scanned: usize,
     end: usize,
-    /// Lines of the frame that end before `scanned`.
+    /// The number of lines of the frame that end before `scanned`.
     inner_lines: u64,
-    /// The scan of the frame for quoted fields, if the format has those.
+    /// The scan of the frame for quoted fields, if the format has them.
     scan: Option<QuoteScan>,
     max: usize,
     max_quoted: usize,
-    /// The number of fields of each record, once a header has told it.
+    /// The number of fields of each record, once a header was read.
     expected_fields: Option<usize>,
-    /// A record with an open quote that is being set aside.
+    /// A record with an unclosed quote that is being set aside.
     recovery: Option<Recovery>,
     skipping: Option<Skipping>,
-    /// The overlong frame reported last; kept here so that it can be lent out.
+    /// The bytes of the overlong frame returned last, which that [`Frame`] borrows.
     overlong: Vec<u8>,
-    /// True if there may be zeros in the buffer.
+    /// True if the buffer may contain zeros.
     has_zeros: bool,
     ended: bool,
     /// The bytes before the buffer.
-    passed: Passed,
+    passed: TrailingBytes,
 }
 
 impl Framer {
-    /// Reads `read_size` bytes at a time; a frame over the limits is a fault.
+    /// Creates a framer that reads `read_size` bytes at a time. A frame over the limits is a fault.
     pub fn new(framing: Framing, limits: Limits, read_size: usize) -> Self {
         let scan = match framing {
             Framing::Lines => None,
@@ -106,13 +108,13 @@ impl Framer {
             overlong: Vec::new(),
             has_zeros: false,
             ended: false,
-            passed: Passed::default(),
+            passed: TrailingBytes::default(),
         };
         framer.begin();
         framer
     }
 
-    /// A new stream begins; what is left of the last one is forgotten.
+    /// Starts a new stream and drops the rest of the previous stream.
     pub fn begin(&mut self) {
         (self.start, self.scanned, self.end) = (0, 0, 0);
         self.restart();
@@ -124,33 +126,33 @@ impl Framer {
         self.skipping = None;
         self.has_zeros = false;
         self.ended = false;
-        self.passed = Passed::default();
+        self.passed = TrailingBytes::default();
     }
 
-    /// A stream goes on that was read up to this place. The number of fields stays the one told before.
-    pub fn begin_at(&mut self, place: &Place) {
+    /// Continues a stream at a restored position. The expected number of fields is retained.
+    pub fn begin_at(&mut self, place: &StreamPosition) {
         let fields = self.expected_fields;
         self.begin();
         if place.offset > 0 {
             self.restart();
         }
         self.expected_fields = fields;
-        self.passed = Passed::up_to(place);
+        self.passed = TrailingBytes::up_to(place);
     }
 
-    /// A stream begins behind these bytes of another one, of which none counts.
-    pub fn begin_behind(&mut self, before: &Passed) {
+    /// Starts a stream after the bytes `before`, which do not count towards the offset.
+    pub fn begin_behind(&mut self, before: &TrailingBytes) {
         self.begin();
         self.restart();
-        self.passed = Passed::behind(before);
+        self.passed = TrailingBytes::behind(before);
     }
 
-    /// Tells the number of fields that each record has from now on, if all have the same.
+    /// Sets the number of fields of each further record; `None` if it is not fixed.
     pub fn expect_fields(&mut self, fields: Option<usize>) {
         self.expected_fields = fields;
     }
 
-    /// The number of bytes before the next frame.
+    /// Returns the number of bytes before the next frame.
     pub fn offset(&self) -> u64 {
         match &self.skipping {
             Some(skipping) => skipping.passed.count,
@@ -158,22 +160,24 @@ impl Framer {
         }
     }
 
-    /// The place of the next frame, which is in line `line`. Costs two small allocations.
-    pub fn place(&self, line: u64) -> Place {
+    /// Returns the position of the next frame, which is in line `line`. Makes two small
+    /// allocations.
+    pub fn place(&self, line: u64) -> StreamPosition {
         match &self.skipping {
             Some(skipping) => skipping.passed.clone().place(line),
             None => self.passed_before(self.start).place(line),
         }
     }
 
-    /// The bytes before this place in the buffer.
-    fn passed_before(&self, at: usize) -> Passed {
+    /// Returns the last bytes before the index `at` of the buffer.
+    fn passed_before(&self, at: usize) -> TrailingBytes {
         let mut passed = self.passed.clone();
         passed.add(&self.buffer[..at]);
         passed
     }
 
-    /// Reads once from `reader`; for when [`next`](Self::next) has nothing. Zero bytes mean the end, as with any reader.
+    /// Reads once from `reader`; called when [`next`](Self::next) returns `None`. Zero bytes mean
+    /// the end of the stream.
     pub fn fill(&mut self, reader: &mut (impl Read + ?Sized)) -> io::Result<usize> {
         if self.start > 0 {
             self.passed.add(&self.buffer[..self.start]);
@@ -201,17 +205,18 @@ impl Framer {
         Ok(read)
     }
 
-    /// The stream has ended: a last frame without newline counts as well.
+    /// Marks the end of the stream: a last frame without newline is returned as well.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Returns true if there are bytes behind the last complete frame.
+    /// Returns true if there are bytes after the last complete frame.
     pub fn has_partial(&self) -> bool {
         self.skipping.is_some() || self.start < self.end
     }
 
-    /// Takes out the bytes behind the last complete frame; a frame being passed over yields its first bytes.
+    /// Takes the bytes after the last complete frame; for a frame that is being skipped, only its
+    /// first bytes.
     pub fn take_partial(&mut self) -> Option<Vec<u8>> {
         let partial = match self.skipping.take() {
             Some(skipping) => Some(skipping.prefix),
@@ -222,14 +227,15 @@ impl Framer {
         partial
     }
 
-    /// The end of the bytes that may belong to a frame that begins at `start`, or end it.
+    /// Returns the highest buffer index up to which a frame that starts at `start`, or its newline,
+    /// may reach.
     #[inline]
     fn horizon(&self, start: usize) -> usize {
         self.end
             .min(start.saturating_add(self.max).saturating_add(1))
     }
 
-    /// The next frame, if a whole one is there.
+    /// Returns the next frame; `None` if more bytes are needed.
     #[inline]
     pub fn next(&mut self) -> Option<Frame<'_>> {
         if self.skipping.is_some() {
@@ -254,7 +260,7 @@ impl Framer {
                 if scan.is_open() {
                     let opened = scan.opened();
                     if newline - self.start - opened > self.max_quoted {
-                        let fault = Fault::OpenTooLong(self.max_quoted);
+                        let fault = FramingError::OpenTooLong(self.max_quoted);
                         return self.set_aside(fault, opened, Some(newline));
                     }
                     self.inner_lines += 1;
@@ -267,13 +273,14 @@ impl Framer {
                     return self.set_aside(fault, 0, Some(newline));
                 }
             }
-            return Some(self.cut(newline, newline + 1));
+            return Some(self.checked_frame(newline, newline + 1));
         }
     }
 
-    /// Cuts off the frame that ends at `end`, the next one beginning at `next`.
+    /// Returns the frame that ends at `end` after checking it for holes. The next frame starts at
+    /// `next`.
     #[inline]
-    fn cut(&mut self, end: usize, next: usize) -> Frame<'_> {
+    fn checked_frame(&mut self, end: usize, next: usize) -> Frame<'_> {
         let fault = match self.has_zeros {
             true => hole(&self.buffer[self.start..end], &mut 0),
             false => None,
@@ -281,9 +288,15 @@ impl Framer {
         self.take(end, next, self.inner_lines + 1, fault)
     }
 
-    /// Takes out the frame that ends at `end`, the next one beginning at `next`.
+    /// Returns the frame that ends at `end`. The next frame starts at `next`.
     #[inline]
-    fn take(&mut self, end: usize, next: usize, lines: u64, fault: Option<Fault>) -> Frame<'_> {
+    fn take(
+        &mut self,
+        end: usize,
+        next: usize,
+        lines: u64,
+        fault: Option<FramingError>,
+    ) -> Frame<'_> {
         let start = self.start;
         self.start = next;
         self.scanned = next;
@@ -302,7 +315,8 @@ impl Framer {
         }
     }
 
-    /// No newline is left before `horizon`: waits for more, or ends the stream, or gives up on an overlong frame.
+    /// Handles the absence of a newline before `horizon`: waits for more bytes, ends the stream, or
+    /// skips an overlong frame.
     fn without_newline(&mut self, horizon: usize) -> Option<Frame<'_>> {
         let from = self.scanned - self.start;
         let mut fault = None;
@@ -311,8 +325,8 @@ impl Framer {
         if let Some(scan) = &mut self.scan {
             scan.scan(from, &self.buffer[self.scanned..horizon]);
             let open = match is_overlong {
-                true => Fault::OpenTooLong(self.max_quoted),
-                false => Fault::Unclosed,
+                true => FramingError::OpenTooLong(self.max_quoted),
+                false => FramingError::Unclosed,
             };
             let open = (scan.is_open() && (is_last || is_overlong)).then_some(open);
             let at = scan.opened();
@@ -339,7 +353,7 @@ impl Framer {
         }
         let is_first = self.passed.count == 0 && self.start == 0;
         if is_first && self.buffer[..horizon] == *BYTE_ORDER_MARK {
-            // A file of no lines.
+            // A file without lines.
             self.start = horizon;
             return None;
         }
@@ -348,14 +362,14 @@ impl Framer {
                 .iter()
                 .all(|&byte| byte == 0)
         {
-            // Padding, up to the end of a block for example.
+            // Padding, for example to the end of a block.
             self.start = horizon;
             return None;
         }
-        Some(self.cut(horizon, horizon))
+        Some(self.checked_frame(horizon, horizon))
     }
 
-    /// Begins to pass over a frame that has more bytes than the limit before `horizon`.
+    /// Starts to skip a frame that reaches `horizon` and exceeds the maximum length.
     fn pass_over(&mut self, horizon: usize) -> Option<Frame<'_>> {
         let bytes = &self.buffer[self.start..horizon];
         self.skipping = Some(Skipping {
@@ -368,7 +382,7 @@ impl Framer {
         self.skip()
     }
 
-    /// Passes over an overlong frame up to its newline.
+    /// Skips an overlong frame up to its newline.
     fn skip(&mut self) -> Option<Frame<'_>> {
         let rest = &self.buffer[self.start..self.end];
         let newline = memchr(b'\n', rest);
@@ -391,7 +405,7 @@ impl Framer {
         Some(Frame {
             bytes: &self.overlong,
             lines,
-            fault: Some(Fault::Overlong(skipping.bytes)),
+            fault: Some(FramingError::Overlong(skipping.bytes)),
         })
     }
 }

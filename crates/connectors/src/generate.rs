@@ -1,4 +1,4 @@
-//! Generated records: at a steady rate for ever, or a sequence as fast as it is taken.
+//! Sources of generated records: unbounded at a steady rate, or a sequence at full speed.
 //!
 //! ```
 //! use ardea_connectors::generate;

@@ -1,17 +1,23 @@
-//! Maps of a grid in jobs: read as sources, written by sinks, and looked things up in.
+//! Grid maps in jobs, as sources, sinks and lookup tables.
 //!
-//! * [`ClusterMap`]: a map that the hosts of a job's cluster keep, which `ardea map` shows; [`Grid`], [`GridConfig`], [`GridMap`]: a grid of one's own, of which a job uses the maps of a
-//!   member in its own process; [`AnyMap`]: either;
-//! * [`contents()`]: all that a map has, once; [`changes()`]: that, and then all that happens to it;
-//! * [`put()`], [`remove()`], [`update()`]: sinks that make a map what the records say, the materialised view of a stream; [`merge()`], [`merge_with()`]: sinks that apply a function;
-//! * [`lookup()`]: a step that makes each record of itself and of what a map has of its key.
-//! * Beside them what they use, for processors of one's own: [`MapReads`], [`ClusterReads`]; [`MapListener`], [`ClusterListener`].
+//! * [`ClusterMap`]: a map stored by the hosts of a job's cluster; `ardea map` shows its entries.
+//!   [`Grid`], [`GridConfig`], [`GridMap`]: an embedded grid with a member in the job's own
+//!   process. [`AnyMap`]: a map of either kind.
+//! * [`contents()`]: a bounded source of all entries of a map. [`changes()`]: the entries, and then
+//!   all changes.
+//! * [`put()`], [`remove()`], [`update()`]: sinks that write a map, as a materialized view of a
+//!   stream. [`merge()`], [`merge_with()`]: sinks that apply a function to the current value.
+//! * [`lookup()`]: a step that joins each record with the map's value of its key.
+//! * Clients for custom processors: [`MapReads`], [`ClusterReads`], [`MapListener`],
+//!   [`ClusterListener`].
 //!
 //! # Invariants
 //!
-//! * A part of a map that can't be used at the moment is waited for, and that is said once on standard error; nothing is left out meanwhile.
-//! * Steps between others never block; sources and sinks have a thread of their own.
-//! * What sinks put and remove may come again after a failure, which changes nothing: the last record of a key is the one that stays.
+//! * The connectors wait for an unavailable partition of a map and skip no entry. Each outage is
+//!   logged once on standard error.
+//! * Lookups never block; sources and sinks have threads of their own.
+//! * Puts and removals may be repeated after a failure without effect: the last record of a key
+//!   wins.
 //!
 //! # Example
 //!
@@ -38,10 +44,10 @@
 //! ```
 
 mod any_map;
-mod patience;
+mod retry;
 
 mod changes;
-mod contents;
+mod scan;
 
 mod merge;
 mod write;
@@ -55,7 +61,7 @@ pub use ardea_grid::node::{
     Read, Run,
 };
 pub use changes::{Change, changes};
-pub use contents::contents;
 pub use lookup::{Lookup, lookup};
 pub use merge::{merge, merge_with};
+pub use scan::contents;
 pub use write::{put, remove, update};

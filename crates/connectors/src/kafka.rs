@@ -1,29 +1,32 @@
 //! Source and sink for Apache Kafka.
 //!
-//! * [`read`]: the records of one topic or several, their partitions spread over the source's instances, with event times and a watermark
-//!   for each partition; see [`KafkaSource`].
-//! * [`write()`]: records to a topic, by an idempotent producer; see [`KafkaSink`].
-//! * [`Positions`]: how far a topic has been read, partition by partition.
-//! * [`dead_letters`]: the dead letters of a job, in a topic.
-//! * [`Tls`] and [`Sasl`]: encryption and authentication, for all of these.
+//! * [`read`]: reads the records of one or several topics. Partitions are distributed over the
+//!   source's instances. Each partition has its own watermark; see [`KafkaSource`].
+//! * [`write()`]: writes records to a topic with an idempotent producer; see [`KafkaSink`].
+//! * [`Positions`]: the next offset of each partition of a topic.
+//! * [`dead_letters`]: writes the dead letters of a job to a topic.
+//! * [`Tls`] and [`Sasl`]: encryption and authentication for all of these.
 //!
-//! The client below is librdkafka, which is compiled in (a C compiler and `make` are needed). Its settings can be reached by
-//! `property`. TLS and SCRAM come from the system's OpenSSL; with the feature `vendored-tls` it is compiled in. GSSAPI is left out.
+//! The client is librdkafka, which is compiled in (a C compiler and `make` are needed). Its
+//! properties are set with `property`. TLS and SCRAM use the system's OpenSSL; the feature
+//! `vendored-tls` compiles it in. GSSAPI is not included.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! While a job runs each record that was read is emitted once, and each record that was written is in the topic once, whatever
-//! brokers do in between. A job that keeps its state reads on where its snapshot says, and writes each record once (or at least once, as it
-//! promises) also over failures; see [`KafkaSource`] and [`KafkaSink`]. One that keeps none reads from where [`Start`] says when it is started
-//! again, and what was under way when it ended is lost or written again.
+//! While a job runs, each record read is emitted once and each record written is in the topic once,
+//! also across broker failures. A job with checkpoints resumes from the positions in its
+//! checkpoint. It writes each record exactly once or at least once after failures, depending on its
+//! guarantee; see [`KafkaSource`] and [`KafkaSink`]. A job without checkpoints starts again at the
+//! configured [`Start`]. Records in flight when it ended are lost or written again.
 //!
 //! # Invariants
 //!
-//! * A broker that is away is waited for: it is said once on standard error that it is away, and once that it is back.
-//! * Nothing is skipped in silence: positions that do not mean any more what they meant, a topic that is gone, a batch that can't be read, a
-//!   delivery that failed for good, each fails the job. What another attempt can't change is a permanent error.
-//! * Passwords occur in no error and no log.
-//! * Whatever may block runs on a thread of its own, and looks at the job at least every 100 ms.
+//! * The connectors wait for unavailable brokers. The beginning and the end of an outage are each
+//!   logged once on standard error.
+//! * Nothing is skipped silently: lost positions, a deleted topic, an unreadable batch and a failed
+//!   delivery each fail the job. Errors that a new attempt cannot fix are permanent.
+//! * No error or log line contains a password.
+//! * Blocking calls run on threads of their own and check the job at least every 100 ms.
 //!
 //! # Example
 //!
@@ -41,7 +44,7 @@
 //! .build();
 //! ```
 
-mod costs;
+mod cpu_accounting;
 mod dead_letters;
 mod discovery;
 mod fingerprint;
@@ -49,19 +52,19 @@ mod headers;
 mod identity;
 mod lost;
 mod message;
+mod outage_reporter;
 mod partitions;
 mod positions;
 mod security;
 mod settings;
 mod sink;
 mod source;
-mod teller;
 mod topics;
 
-pub use costs::SourceCosts;
+pub use cpu_accounting::SourceCosts;
 pub use dead_letters::{DeadLetterTopic, dead_letters};
 pub use message::{Message, Record};
-pub use positions::{Bookmark, Positions, Start};
+pub use positions::{EmittedPositions, Positions, Start};
 pub use security::{Sasl, Tls};
 pub use sink::{KafkaSink, Outgoing, write};
 pub use source::{Decoder, KafkaSource, read};
@@ -69,5 +72,6 @@ pub use topics::Topics;
 
 use std::time::Duration;
 
-/// The longest that a call waits before it looks at its job again.
-const TURN: Duration = Duration::from_millis(100);
+/// Maximum duration of a blocking call, after which the connector checks for cancellation of the
+/// job.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,34 +1,37 @@
-//! Sources and sinks: one file a system.
+//! Sources and sinks: one module per system.
 //!
-//! A source or sink is described by a few calls and becomes a [`Source`](ardea_core::Source) or
-//! [`Sink`](ardea_core::Sink) for a pipeline; nothing is opened before the job starts, and what can't be opened
-//! fails it there, by name.
+//! A builder describes a source or sink and turns it into a [`Source`](ardea_core::Source) or
+//! [`Sink`](ardea_core::Sink) for a pipeline. Files and connections are opened when the job starts.
+//! If this fails, the job fails with the name of the resource.
 //!
 //! | system | source | sink |
 //! |---|---|---|
 //! | [`files`] | lines, CSV, JSON lines; a directory; gzip, zstd; follow | the same; rotation, compression |
 //! | [`stdin`], [`stdout`] | lines, CSV, JSON lines; gzip, zstd | lines, JSON lines |
-//! | [`twins`] | | one file that several copies of a job write together |
+//! | [`active_active`] | | one file written by several replicas of a job |
 //! | [`tcp`] | client with reconnecting, server for many clients | client with reconnecting |
 //! | [`generate`] | at a rate, or a sequence | |
 //! | [`collections`] | items in memory | |
 //! | [`live_table`] | | the latest row of each key, as a table in the terminal |
-//! | [`preview`], [`for_each`], [`null`] | | a sample for the eye; a function; a count |
+//! | [`preview`], [`for_each`], [`null`] | | a sample for display; a function; a count |
 //!
-//! How bytes become records and back is apart from where they come from: see [`format`](mod@format). Dead letters are kept in
-//! a file by [`dead_letters`].
+//! Formats are independent of the systems: see [`format`](mod@format). Dead letters are stored in a
+//! file by [`dead_letters`].
 //!
 //! # Invariants
 //!
-//! * A record that can't be decoded or encoded is dealt with as the source or sink says
-//!   ([`OnError`](ardea_core::OnError)), with its place and bytes; nothing around it is lost.
-//! * An input that can't be read to its end fails the job, unless the source is to keep what it could read
-//!   ([`OnDamage`]).
-//! * Memory is bounded whatever comes in: by the longest line allowed.
-//! * A source that can be read again hands over what it has *delivered* at the end of an epoch, and goes on exactly there; one that can't says
-//!   so ([`forgets`](ardea_core::Processor::forgets)). Each sink says what it [gives](ardea_core::Delivery).
-//! * What may block runs on a thread of its own and looks at the job's signals at least every 200 ms; name lookups and
-//!   slow disks excepted, which the system does not let go of.
+//! * A record that cannot be decoded or encoded is handled according to
+//!   [`OnError`](ardea_core::OnError) and reported with its position and bytes. Other records are
+//!   not affected.
+//! * An input that cannot be read to its end fails the job, unless the source retains the records
+//!   before the damage ([`OnDamage`]).
+//! * Memory is bounded for any input, since the line length is limited.
+//! * A replayable source stores the position of the records *emitted* before the end of an epoch,
+//!   and continues exactly there. Other sources declare that they lose data
+//!   ([`unsaved_state`](ardea_core::Processor::unsaved_state)). Each sink declares its [delivery
+//!   guarantee](ardea_core::Delivery).
+//! * Blocking operations run on a separate thread and check the job's signals at least every 200
+//!   ms. Name resolution and disk accesses may take longer, since they cannot be interrupted.
 //!
 //! # Example
 //!
@@ -56,11 +59,11 @@ pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 
+pub mod active_active;
 pub mod files;
 pub mod stdin;
 pub mod stdout;
 pub mod tcp;
-pub mod twins;
 
 pub mod collections;
 pub mod generate;
@@ -75,12 +78,12 @@ pub mod format;
 
 mod damage;
 mod decompressed;
+mod fd_poll;
 mod framer;
-mod intake;
-mod numbers;
-mod outgo;
-mod place;
-mod ready;
+mod record_reader;
+mod record_writer;
+mod sequence_splits;
+mod stream_position;
 
 pub use damage::OnDamage;
 

@@ -1,10 +1,12 @@
-//! A sink that shows the latest row of each key as a table that lives in the terminal.
+//! A sink that shows the latest row of each key as a live table in the terminal.
 //!
-//! Several tables share the one [`Screen`] of the process: side by side where the terminal is wide enough, below each other where
-//! it is not, redrawn in place at most ten times a second. In a pipe each table is printed once, when the last one has ended.
+//! All tables share the [`Screen`] of the process. They are placed side by side if the terminal is
+//! wide enough, otherwise one below the other, and redrawn in place at most ten times a second. In
+//! a pipe each table is printed once, when the last table has ended.
 //!
-//! In reading order: [`Table`] and [`Row`], what a job says; `board`, the latest rows; `layout`, from boards to lines;
-//! [`Screen`], which draws; `terminal`, what the terminal can do; `text_width`, how wide a text is on it.
+//! In reading order: [`Table`] and [`Row`], the API; `table_state`, the latest rows; `layout`,
+//! which arranges tables into lines; [`Screen`], which draws them; `terminal`, the capabilities of
+//! the terminal; `text_width`, the display width of texts.
 //!
 //! ```
 //! use ardea_connectors::live_table::{self, Row};
@@ -17,10 +19,10 @@
 //! # drop(sink);
 //! ```
 
-mod board;
 mod layout;
 mod row;
 mod screen;
+mod table_state;
 mod terminal;
 mod text_width;
 
@@ -32,13 +34,14 @@ use ardea_core::{
     Result, Sink,
 };
 
-use board::Board;
-use screen::Place;
+use screen::TableIndex;
+use table_state::TableState;
 
 pub use row::Row;
 pub use screen::Screen;
 
-/// A table under this title on the screen of the process; the first column is the key's.
+/// Returns a sink that shows a table with this title on the screen of the process. The first of
+/// `columns` contains the key.
 ///
 /// Short for [`Table::new`] and [`Table::sink`].
 pub fn sink<T: Send + 'static>(
@@ -49,7 +52,7 @@ pub fn sink<T: Send + 'static>(
     Table::new(title, columns).sink(row)
 }
 
-/// A table before it becomes a sink.
+/// The builder of a table sink.
 #[derive(Clone, Debug)]
 pub struct Table {
     title: String,
@@ -59,7 +62,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of any number of rows, on the screen of the process. The first of `columns` is the heading of the key.
+    /// Creates a table without a row limit on the screen of the process. `columns` are the
+    /// headings; the first one belongs to the key.
     pub fn new(
         title: impl Into<String>,
         columns: impl IntoIterator<Item = impl Into<String>>,
@@ -72,37 +76,39 @@ impl Table {
         }
     }
 
-    /// Shows only the first `rows` rows in their order.
+    /// Shows only the first `rows` rows of the sorted table.
     pub fn rows(mut self, rows: usize) -> Self {
         self.rows = rows;
         self
     }
 
-    /// Shows it on another screen than the one of the process.
+    /// Shows the table on `screen` instead of the screen of the process.
     pub fn on(mut self, screen: &Screen) -> Self {
         self.screen = screen.clone();
         self
     }
 
-    /// The sink: `row` says for each record which row it is. A later row of the same key replaces the earlier one.
+    /// Builds the sink: `row` converts each record into a row. A later row of the same key replaces
+    /// the earlier one.
     ///
-    /// A row is made and stored for every record, so this is for results, not for a firehose; [`rows`](Self::rows) or not, it
-    /// remembers at least the 10,000 keys that come first in order, and never 20,000. The sink has one instance, on a thread of its own, since a
-    /// terminal may make it wait.
+    /// The sink builds and stores a row for each record, so it suits results rather than high-rate
+    /// streams. Regardless of [`rows`](Self::rows), the table retains at least the first 10,000
+    /// keys in sort order, and at most 20,000. The sink has one instance on a separate thread,
+    /// since writing to a terminal may block.
     pub fn sink<T, F>(self, row: F) -> Sink<T>
     where
         T: Send + 'static,
         F: Fn(&T) -> Row + Send + Sync + 'static,
     {
         let row = Arc::new(row);
-        // Taken here, so that tables stand in the order in which the job names them.
-        let place = Place::next();
+        // Assigned here, so that tables appear in the order in which the job defines them.
+        let place = TableIndex::next();
         let name = format!("table {}", self.title);
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(LiveTableP {
                 screen: self.screen.clone(),
                 place,
-                board: Some(Board::new(
+                board: Some(TableState::new(
                     self.title.clone(),
                     self.columns.clone(),
                     self.rows,
@@ -113,16 +119,16 @@ impl Table {
         };
         Sink::new(name, Arc::new(supply))
             .isolation(Isolation::Thread)
-            .delivering(Delivery::Nothing)
+            .with_delivery(Delivery::Nothing)
     }
 }
 
-/// Puts each record's row on the screen.
+/// The processor that shows the row of each record on the screen.
 struct LiveTableP<T, F> {
     screen: Screen,
-    place: Place,
-    /// The table before it is on the screen.
-    board: Option<Board>,
+    place: TableIndex,
+    /// The table until it is shown on the screen.
+    board: Option<TableState>,
     row: Arc<F>,
     record: PhantomData<fn(T)>,
 }
@@ -154,14 +160,14 @@ where
     }
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        self.screen.leave(self.place)?;
+        self.screen.finish(self.place)?;
         Ok(Progress::DONE)
     }
 
     fn close(&mut self) {
-        // After a failure or a cancellation the table is still shown as it was; after `complete` there is nothing left to do. What
-        // the terminal says then has nobody to be told to.
-        let _ = self.screen.leave(self.place);
+        // Shows the table's last state after a failure or a cancellation; after `complete` this has
+        // no effect. Errors cannot be reported any more.
+        let _ = self.screen.finish(self.place);
     }
 }
 

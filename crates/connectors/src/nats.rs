@@ -1,15 +1,18 @@
-//! Source and sink for NATS JetStream, a queue whose messages are acknowledged.
+//! Source and sink for NATS JetStream, a message store with acknowledgements.
 //!
-//! * [`read`]: the messages of a stream, by a durable consumer; acknowledged when the epoch in which they were read is committed, and each
-//!   read once although the server delivers some again; see [`NatsSource`].
-//! * [`write()`]: records as messages, confirmed by the stream; those with an id are there once; see [`NatsSink`].
+//! * [`read`]: reads a stream with a durable consumer. Messages are acknowledged when the epoch in
+//!   which they were read is committed, and redelivered messages are deduplicated; see
+//!   [`NatsSource`].
+//! * [`write()`]: writes records as messages confirmed by the stream. Messages with an id are
+//!   deduplicated by the server; see [`NatsSink`].
 //!
 //! # Invariants
 //!
-//! * No message is acknowledged before the job can't go back to before it; none is lost whatever dies.
-//! * What has to be remembered of messages that may be delivered again is bounded by how many may be unacknowledged.
-//! * A server that is away is waited for: that is said once on standard error, and once that it is back.
-//! * Whatever may block runs on a thread of its own.
+//! * A message is acknowledged only when its epoch is committed, so no failure loses a message.
+//! * The memory for deduplication is bounded by the number of unacknowledged messages.
+//! * The connectors wait for an unavailable server. The beginning and the end of an outage are each
+//!   logged once on standard error.
+//! * Blocking calls run on threads of their own.
 //!
 //! # Example
 //!
@@ -27,9 +30,9 @@
 //! ```
 
 mod message;
+mod outage_reporter;
 mod sink;
 mod source;
-mod teller;
 
 pub use message::Message;
 pub use sink::{NatsSink, Outgoing, write};
@@ -37,5 +40,6 @@ pub use source::{Decoder, NatsSource, read};
 
 use std::time::Duration;
 
-/// The longest that a call waits before it looks at its job again.
-const TURN: Duration = Duration::from_millis(100);
+/// Maximum duration of a blocking call, after which the connector checks for cancellation of the
+/// job.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);

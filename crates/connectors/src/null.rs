@@ -1,4 +1,5 @@
-//! Counts records and forgets them, for measurements. What comes again after a failure counts again.
+//! A sink that counts and drops records, for measurements. Records replayed after a failure are
+//! counted again.
 //!
 //! ```
 //! let (sink, count) = ardea_connectors::null::counting::<String>();
@@ -12,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ardea_core::{Delivery, Inbox, Ordinal, Outbox, Processor, Result, Sink, supplier};
 
-/// A sink that drops records.
+/// Returns a sink that drops records.
 pub fn sink<T: Send + 'static>() -> Sink<T> {
     counting().0
 }
 
-/// A sink that counts records and drops them, and its count.
+/// Returns a sink that counts and drops records, and a handle to the count.
 pub fn counting<T: Send + 'static>() -> (Sink<T>, Count) {
     let count = Count::default();
     let shared = count.clone();
@@ -25,16 +26,16 @@ pub fn counting<T: Send + 'static>() -> (Sink<T>, Count) {
         count: shared.clone(),
         record: PhantomData,
     };
-    let sink = Sink::new("null", supplier(make)).delivering(Delivery::Nothing);
+    let sink = Sink::new("null", supplier(make)).with_delivery(Delivery::Nothing);
     (sink, count)
 }
 
-/// How many records a [`counting`] sink has received, over all instances.
+/// The number of records that a [`counting`] sink has received, over all instances.
 #[derive(Clone, Default, Debug)]
 pub struct Count(Arc<AtomicU64>);
 
 impl Count {
-    /// The count by now.
+    /// Returns the present count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }

@@ -1,29 +1,29 @@
 //! Source and sink for PostgreSQL.
 //!
-//! * [`write()`]: records into a table, a row each: inserted, [upserted](PostgresSink::upsert), or,
-//!   in a job that keeps its state, there [exactly once](PostgresSink::exactly_once); see
-//!   [`PostgresSink`].
-//! * [`TableName`]: names are taken as they are, by reader and writer alike.
-//! * [`read`] and [`query`]: the rows of a table or a query in the order of a key, by several
-//!   instances if it is a whole number; see [`PostgresSource`].
-//! * [`Cell`]: what values of Rust become in columns.
+//! * [`write()`]: writes each record as a row of a table, with `insert` or
+//!   [upsert](PostgresSink::upsert); in a job with checkpoints also [exactly
+//!   once](PostgresSink::exactly_once). See [`PostgresSink`].
+//! * [`TableName`]: names of tables and columns, which are case-sensitive in source and sink.
+//! * [`read`] and [`query`]: read the rows of a table or a query in the order of a key, with
+//!   several instances if the key is an integer; see [`PostgresSource`].
+//! * [`Cell`]: conversion of Rust values to column values.
 //!
 //! # Invariants
 //!
-//! * A server that is away, starting, or full is waited for: that is said once on standard error
-//!   with the reason, and once that it is back.
-//! * A row that the server refuses (a constraint, a value that does not fit its column) is dealt
-//!   with as the sink says, with its record's position; the rows around it are written.
-//! * Nothing is skipped in silence: rows that a source would pass over, since their key is null or
-//!   not unique, fail the job.
-//! * A table that was dropped, created again or emptied under a position is noticed.
-//! * A server that can't give what a sink promises is refused before anything is written: a
-//!   standby, a connection pooler in transaction mode in front of a sink that depends on sessions,
-//!   a table without the permissions that are needed.
-//! * Memory is bounded: a job that is faster than the server waits, and so does a source whose job
-//!   is slow.
-//! * Whatever may block runs on a thread of its own.
-//! * A password is never shown.
+//! * The connectors wait for a server that is unavailable, starting or full. The beginning and the
+//!   end of an outage are each logged once on standard error.
+//! * A row that the server refuses (a constraint, a value that does not fit its column) is handled
+//!   by the sink's error policy and reported with its record's position. The other rows are
+//!   written.
+//! * Nothing is skipped silently: rows with a null or duplicate key, which a source would miss,
+//!   fail the job.
+//! * A table that was dropped, created again or truncated since the checkpoint is detected.
+//! * A server that cannot support the sink's guarantee is refused before the first write: a
+//!   standby, a connection pooler in transaction mode for a sink that depends on sessions, or
+//!   missing permissions.
+//! * Memory is bounded: a sink waits for a slow server, and a source waits for a slow job.
+//! * Blocking calls run on threads of their own.
+//! * Passwords are never shown.
 //!
 //! # Example
 //!
@@ -49,8 +49,9 @@
 mod address;
 mod cell;
 mod connection;
+mod connection_count;
 mod encryption;
-mod held;
+mod error_class;
 mod pooler;
 mod relation;
 mod replaced;
@@ -59,7 +60,6 @@ mod session;
 mod sink;
 mod source;
 mod table_name;
-mod trouble;
 mod unbound;
 
 pub use cell::Cell;
@@ -71,5 +71,6 @@ pub use table_name::TableName;
 
 use std::time::Duration;
 
-/// The longest that a call waits before it looks at its job again.
-const TURN: Duration = Duration::from_millis(100);
+/// Maximum duration of a blocking call, after which the connector checks for cancellation of the
+/// job.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Shows some of a stream to a person.
+//! A sink that displays a sample of a stream.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,9 +22,10 @@ use ardea_core::{
 };
 
 use crate::format::{Debugged, Encode};
-use crate::outgo::{Outgo, Writing, writing_options};
+use crate::record_writer::{RecordWriter, Writing, writing_options};
 
-/// Shows up to `limit` records in each span of `every`, and how many it left out.
+/// Returns a sink that shows up to `limit` records in each interval of `every`, and the number of
+/// records left out.
 pub fn preview<T: Send + 'static>(limit: u64, every: Duration) -> PreviewSink<T, Debugged> {
     PreviewSink {
         sample: Sample {
@@ -37,7 +38,8 @@ pub fn preview<T: Send + 'static>(limit: u64, every: Duration) -> PreviewSink<T,
     }
 }
 
-/// Shows the first `limit` records, and at the end how many more there were.
+/// Returns a sink that shows the first `limit` records, and at its end the number of further
+/// records.
 pub fn first<T: Send + 'static>(limit: u64) -> PreviewSink<T, Debugged> {
     let PreviewSink {
         sample,
@@ -67,10 +69,11 @@ enum Target {
     Stdout,
 }
 
-/// A sink that shows a sample of the records on standard error, one a line, as their `Debug` shows them.
+/// A sink that shows a sample of the records on standard error, one per line, formatted with
+/// `Debug`.
 ///
-/// All records are taken and counted, whether shown or not. A preview that can't be written any more (its reader has
-/// gone) is silent and does not disturb the job. With several instances each shows its own sample.
+/// All records are consumed and counted, whether shown or not. Write errors, for example of a
+/// closed pipe, do not affect the job. Each of several instances shows its own sample.
 #[derive(Debug)]
 pub struct PreviewSink<T, E> {
     sample: Sample,
@@ -79,7 +82,7 @@ pub struct PreviewSink<T, E> {
 }
 
 impl<T: Send + 'static, E: Clone> PreviewSink<T, E> {
-    /// Shows on standard output instead.
+    /// Shows the records on standard output instead.
     pub fn to_stdout(mut self) -> Self {
         self.sample.target = Target::Stdout;
         self
@@ -100,7 +103,7 @@ impl<T: Send + 'static, E: Clone> PreviewSink<T, E> {
 
     writing_options!();
 
-    /// The sink, for a pipeline.
+    /// Builds the sink for a pipeline.
     pub fn build(self) -> Sink<T>
     where
         E: Encode<T>,
@@ -117,7 +120,7 @@ impl<T: Send + 'static, E: Clone> PreviewSink<T, E> {
         };
         Sink::new("preview", Arc::new(supply))
             .isolation(Isolation::Thread)
-            .delivering(Delivery::Nothing)
+            .with_delivery(Delivery::Nothing)
     }
 }
 
@@ -127,12 +130,12 @@ impl<T: Send + 'static, E: Encode<T>> From<PreviewSink<T, E>> for Sink<T> {
     }
 }
 
-/// An error means that nobody looks; that is no reason to disturb the job.
+/// Writes `text` to standard error. Write errors are ignored: the preview must not affect the job.
 fn show_on_stderr(text: &[u8]) {
     let _ = io::stderr().lock().write_all(text);
 }
 
-/// As [`show_on_stderr`].
+/// Writes `text` to standard output; otherwise like [`show_on_stderr`].
 fn show_on_stdout(text: &[u8]) {
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(text).and_then(|()| stdout.flush());
@@ -140,7 +143,7 @@ fn show_on_stdout(text: &[u8]) {
 
 struct PreviewP<T, E, S> {
     sample: Sample,
-    outgo: Outgo<T, E>,
+    outgo: RecordWriter<T, E>,
     show: S,
     text: Vec<u8>,
     shown: u64,
@@ -153,7 +156,7 @@ impl<T: Send + 'static, E: Encode<T>, S: FnMut(&[u8]) + Send> PreviewP<T, E, S> 
     fn new(sample: Sample, writing: &Writing<E>, show: S) -> Self {
         PreviewP {
             sample,
-            outgo: Outgo::new(writing),
+            outgo: RecordWriter::new(writing),
             show,
             text: Vec::new(),
             shown: 0,

@@ -1,25 +1,26 @@
-//! A sink of commands for Redis, and for whatever speaks its protocol.
+//! Sink of commands for Redis and compatible servers.
 //!
-//! [`write()`] makes a [`RedisSink`]: for each record a function writes [`Commands`], which are
-//! sent in batches without waiting for each answer.
+//! [`write()`] creates a [`RedisSink`]. For each record a function writes [`Commands`], which are
+//! pipelined in batches.
 //!
 //! # Invariants
 //!
-//! * Every record is carried out at least once: what a broken connection leaves in doubt is sent
-//!   again, and so is what comes again when a job goes on from a snapshot. Commands that say how
-//!   things are (`SET`, `HSET`) do not mind; those that change them by an amount (`INCRBY`) may
-//!   then count twice, unless the sink works [exactly once](RedisSink::exactly_once).
-//! * Commands of one instance are carried out in their order; in a cluster those of one key are.
-//! * A server that can't give what the sink promises is refused before anything is written: a
-//!   replica, a sentinel, and a cluster for a sink that works exactly once without a [hash
-//!   tag](RedisSink::hash_tag). What it may lose is told on standard error.
-//! * A server that is away, or can't take anything at the moment (it is full, loads its files, only
-//!   reads …), is waited for: it is said once on standard error that it is away, and once that it
-//!   is back.
-//! * A command that the server refuses for what it is is dealt with as the sink says, with its
+//! * Every command is executed at least once. Commands are sent again if their outcome is unknown
+//!   after a connection failure, or if their record is replayed after a restore. Commands that set
+//!   a state (`SET`, `HSET`) may be repeated without effect. Commands that change a value by an
+//!   amount (`INCRBY`) may count twice, unless the sink works [exactly
+//!   once](RedisSink::exactly_once).
+//! * Commands of one instance are executed in order; in a cluster, the commands of one key are.
+//! * A server that cannot support the sink's guarantee is refused before the first write: a
+//!   replica, a sentinel, and a cluster for an exactly-once sink without a [hash
+//!   tag](RedisSink::hash_tag). A possible loss of data by the server is logged on standard error.
+//! * The sink waits for a server that is unavailable or temporarily unable (out of memory, loading
+//!   its files, read-only …). The beginning and the end of an outage are each logged once on
+//!   standard error.
+//! * A command that the server refuses is handled by the sink's error policy and reported with its
 //!   record's position.
 //! * Memory is bounded: a job that is faster than the server waits.
-//! * A password is never shown.
+//! * Passwords are never shown.
 //!
 //! # Example
 //!
@@ -41,17 +42,17 @@ mod batch;
 mod checks;
 mod commands;
 mod connected;
-mod costs;
+mod connection_worker;
+mod cpu_accounting;
 mod keys;
-mod link;
 mod nodes;
 mod place;
 mod sentinels;
 mod sink;
-mod talker;
 mod transactions;
+mod worker_handle;
 
 pub use argument::Argument;
 pub use commands::Commands;
-pub use costs::SinkCosts;
+pub use cpu_accounting::SinkCosts;
 pub use sink::{RedisSink, write};

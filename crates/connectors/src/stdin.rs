@@ -1,4 +1,4 @@
-//! Standard input: lines, CSV or JSON lines, until it ends.
+//! A source that reads standard input: lines, CSV or JSON lines, until it ends.
 //!
 //! ```no_run
 //! use ardea_connectors::stdin;
@@ -7,8 +7,9 @@
 //! let words: Source<String, Bounded> = stdin::lines().build();
 //! ```
 //!
-//! A process has one standard input, so one source may read it at a time; a second one fails its job at the start.
-//! A CSV record may span several lines, as in files, and gzip and zstd are known by their first bytes.
+//! A process has one standard input, which one source at a time may read; a second source fails its
+//! job at the start. A CSV record may span several lines, as in files, and gzip and zstd are
+//! detected by the first bytes.
 
 use std::io::{self, Read};
 use std::marker::PhantomData;
@@ -23,26 +24,26 @@ use ardea_core::{
 use serde::de::DeserializeOwned;
 
 use crate::decompressed::{Damage, Decompressed, damage};
+use crate::fd_poll::{CancellablePoll, not_now};
 use crate::format::{Csv, Decode, JsonLines, Lines};
-use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
-use crate::ready::{InTurns, not_now};
+use crate::record_reader::{Intake, READ_SIZE, Reading, reading_options};
 
-/// The lines of standard input, as text.
+/// Returns a source of the lines of standard input, as text.
 pub fn lines() -> StdinSource<String, Lines> {
     read(Lines)
 }
 
-/// The records of standard input, CSV with a header.
+/// Returns a source of the records of standard input: CSV with a header.
 pub fn csv<T: DeserializeOwned + Send + 'static>() -> StdinSource<T, Csv> {
     read(Csv::new())
 }
 
-/// The records of standard input, one JSON value a line.
+/// Returns a source of the records of standard input: one JSON value per line.
 pub fn json_lines<T: DeserializeOwned + Send + 'static>() -> StdinSource<T, JsonLines> {
     read(JsonLines)
 }
 
-/// The records of standard input, in any format.
+/// Returns a source of the records of standard input in any format.
 pub fn read<T: Send + 'static, D: Decode<T>>(decoder: D) -> StdinSource<T, D> {
     StdinSource {
         reading: Reading::new(decoder),
@@ -53,10 +54,11 @@ pub fn read<T: Send + 'static, D: Decode<T>>(decoder: D) -> StdinSource<T, D> {
 /// A source that reads standard input until it ends.
 ///
 /// * A last line without newline counts.
-/// * Gzip and zstd are undone. If the compressed data is cut off or damaged, all whole lines before that are delivered; then
-///   the job fails, unless [`on_damage`](Self::on_damage) has it keep them.
-/// * A job that drains reads no further, and delivers what it has read.
-/// * What has been read can't be read again, so a job that keeps its state can't have it.
+/// * Gzip and zstd are decompressed. If the compressed data is truncated or corrupt, all complete
+///   lines before the damage are emitted; then the job fails, unless [`on_damage`](Self::on_damage)
+///   is `Keep`.
+/// * A draining job stops reading and emits the data already read.
+/// * A job with state cannot use this source, since the data cannot be read again.
 #[derive(Debug)]
 pub struct StdinSource<T, D> {
     reading: Reading<D>,
@@ -66,7 +68,7 @@ pub struct StdinSource<T, D> {
 impl<T: Send + 'static, D: Decode<T>> StdinSource<T, D> {
     reading_options!();
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
         let reading = self.reading;
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
@@ -91,12 +93,14 @@ impl<T: Send + 'static, D: Decode<T>> From<StdinSource<T, D>> for Source<T, Boun
 
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a source of this process reads standard input: what is typed is for its job then.
+/// Returns true if a source of this process reads standard input. The program must then not read
+/// user input from it.
 pub fn is_claimed() -> bool {
     CLAIMED.load(Ordering::Acquire)
 }
 
-/// The right to read standard input, held by one source at a time. Reads past the standard library's own buffer.
+/// Exclusive access to standard input for one source at a time. Bypasses the standard library's
+/// buffer.
 struct Stdin(io::Stdin);
 
 impl Stdin {
@@ -106,7 +110,7 @@ impl Stdin {
                 ErrorCode::InvalidJob,
                 "standard input is already read by another source of this process",
             )
-            .hint("read it once, and branch the stream behind the source"));
+            .hint("read it once, and branch the stream after the source"));
         }
         Ok(Stdin(io::stdin()))
     }
@@ -130,21 +134,21 @@ impl Read for Stdin {
     }
 }
 
-/// What the reader is doing.
-enum Stage {
+/// The state of the reader.
+enum ReaderState {
     /// Reading until the end.
     Reading,
-    /// Delivering the last whole lines of an input that can't be read any further.
+    /// Emitting the last complete lines of an input that cannot be read any further.
     Broken(Damage),
-    /// Delivering the last records.
+    /// Emitting the last records.
     Ending,
 }
 
-/// Reads one stream that may keep it waiting, until it ends.
+/// The processor that reads one stream, whose reads may wait, until it ends.
 struct StreamP<T, D, R: Read + AsFd> {
-    reader: Option<Decompressed<InTurns<R>>>,
-    stage: Stage,
-    /// Whether the end of the input was read, and not only that of what was there when the job drained.
+    reader: Option<Decompressed<CancellablePoll<R>>>,
+    stage: ReaderState,
+    /// True if the end of the input was read; false if reading stopped because the job drained.
     is_at_end: bool,
     intake: Intake<T, D>,
     signals: Arc<JobSignals>,
@@ -155,19 +159,19 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
         let mut intake = Intake::new(reading, READ_SIZE);
         intake.begin(name);
         StreamP {
-            reader: Some(Decompressed::new(InTurns(reader))),
-            stage: Stage::Reading,
+            reader: Some(Decompressed::new(CancellablePoll(reader))),
+            stage: ReaderState::Reading,
             is_at_end: false,
             intake,
             signals: Arc::default(),
         }
     }
 
-    /// An instance with nothing to read.
+    /// Creates an instance that reads nothing.
     fn idle(reading: &Reading<D>) -> Self {
         StreamP {
             reader: None,
-            stage: Stage::Ending,
+            stage: ReaderState::Ending,
             is_at_end: true,
             intake: Intake::new(reading, 1),
             signals: Arc::default(),
@@ -182,15 +186,15 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
         Ok(())
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        // An instance with nothing to read has nothing to forget.
+    fn unsaved_state(&self) -> Option<&'static str> {
+        // An instance with nothing to read loses no data.
         self.reader.as_ref().map(|_| {
-            "what it has read of standard input, which can't be read again (write it to a file first, and read that)"
+            "data read from standard input, which can't be read again (write it to a file first, and read that)"
         })
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // What has been read and not delivered can't be put back.
+        // Data already read cannot be put back.
         self.complete(outbox)
     }
 
@@ -208,30 +212,31 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
             return Ok(Progress::MADE);
         }
         if let Some(damage) = self.intake.bad_header() {
-            self.stage = Stage::Broken(damage.clone());
+            self.stage = ReaderState::Broken(damage.clone());
         }
         let reader = match (&mut self.stage, &mut self.reader) {
-            (Stage::Reading, Some(reader)) => reader,
-            (Stage::Broken(damage), _) => {
+            (ReaderState::Reading, Some(reader)) => reader,
+            (ReaderState::Broken(damage), _) => {
                 self.intake.damage(damage)?;
                 return Ok(Progress::DONE);
             }
-            (Stage::Ending, _) | (_, None) => return Ok(Progress::DONE),
+            (ReaderState::Ending, _) | (_, None) => return Ok(Progress::DONE),
         };
         if draining {
-            // As if the input ended here: what was read comes out, half a line too, since it can't be put back.
+            // Treated as the end of the input: even a partial line is emitted, since it cannot be
+            // put back.
             reader.halt();
         }
         match self.intake.fill(reader) {
             Ok(0) => {
                 self.intake.end();
-                self.stage = Stage::Ending;
+                self.stage = ReaderState::Ending;
                 self.is_at_end = !draining;
             }
             Ok(_) => {}
             Err(error) if not_now(&error) => return Ok(Progress::NONE),
             Err(error) => {
-                self.stage = Stage::Broken(damage(&error));
+                self.stage = ReaderState::Broken(damage(&error));
                 self.is_at_end = !draining;
             }
         }
@@ -306,7 +311,7 @@ mod tests {
     fn piped_bytes(bytes: Vec<u8>) -> Driven<String> {
         let (reader, mut writer) = io::pipe().unwrap();
         let driven = piped(reader);
-        // More than a pipe holds is to be written while it is read.
+        // More than a pipe buffers, so it must be written while it is read.
         std::thread::spawn(move || writer.write_all(&bytes));
         driven
     }
@@ -376,7 +381,7 @@ mod tests {
         for packed in [gzip(&text), zstd(&text)] {
             let (reader, mut writer) = io::pipe().unwrap();
             let mut driven = piped(reader);
-            // It stays open: this is no end.
+            // The pipe stays open: this is not the end.
             writer.write_all(&packed[..60_000]).unwrap();
             driven.run_until_records(1);
             signals(&driven.context).drain();

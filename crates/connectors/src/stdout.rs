@@ -1,4 +1,4 @@
-//! Standard output: lines or JSON lines.
+//! A sink that writes lines or JSON lines to standard output.
 //!
 //! ```
 //! use ardea_connectors::stdout;
@@ -8,14 +8,15 @@
 //! let pairs: Sink<(String, u64)> = stdout::json_lines().build();
 //! ```
 //!
-//! Standard output is locked once a chunk, so lines of several writers don't mix, and all of a chunk is out when the
-//! sink is done with it.
+//! Standard output is locked once per chunk, so lines of several writers do not mix, and a chunk is
+//! written completely before the sink finishes it.
 //!
-//! In a job that keeps its state, records of an epoch are out when it ends; some come again after a failure.
+//! In a job with state, the records of an epoch are written before the epoch ends; some are written
+//! again after a failure.
 //!
-//! When the reader has gone (`ardea run … | head`), the job ends with
-//! [`ErrorCode::OutputClosed`]: nobody wants the rest, and a job that goes on, or
-//! that claims to have finished, would be wrong. The command line treats it as a normal end.
+//! If the reader closes the pipe (`ardea run … | head`), the job ends with
+//! [`ErrorCode::OutputClosed`], since the reader does not want the remaining output. The command
+//! line treats this as a normal end.
 
 use std::io::{self, ErrorKind, Write};
 use std::marker::PhantomData;
@@ -28,10 +29,11 @@ use ardea_core::{
 };
 
 use crate::format::{Encode, JsonLines, Lines, LossyJsonLines, NonFinite};
-use crate::outgo::{Outgo, Pending, Writing, writing_options};
+use crate::record_writer::{OutputBuffer, RecordWriter, Writing, writing_options};
 
-/// Writes each record as a line, as it displays. One whose text has newlines is set aside, unless the format is
-/// [`Lines.multiline()`](Lines::multiline), as it may be for eyes: `stdout::write(Lines.multiline())`.
+/// Returns a sink that writes each record as a line, formatted with `Display`. A record whose text
+/// has newlines is refused. The format [`Lines.multiline()`](Lines::multiline) permits newlines for
+/// display: `stdout::write(Lines.multiline())`.
 pub fn lines<T: Send + 'static>() -> StdoutSink<T, Lines>
 where
     Lines: Encode<T>,
@@ -39,7 +41,7 @@ where
     write(Lines)
 }
 
-/// Writes each record as a line of JSON.
+/// Returns a sink that writes each record as a line of JSON.
 pub fn json_lines<T: Send + 'static>() -> StdoutSink<T, JsonLines>
 where
     JsonLines: Encode<T>,
@@ -47,7 +49,7 @@ where
     write(JsonLines)
 }
 
-/// Writes records in any format.
+/// Returns a sink that writes records in any format.
 pub fn write<T: Send + 'static, E: Encode<T>>(encoder: E) -> StdoutSink<T, E> {
     StdoutSink {
         writing: Writing::new(encoder),
@@ -65,7 +67,7 @@ pub struct StdoutSink<T, E> {
 impl<T: Send + 'static, E: Encode<T>> StdoutSink<T, E> {
     writing_options!();
 
-    /// The sink, for a pipeline.
+    /// Builds the sink for a pipeline.
     pub fn build(self) -> Sink<T> {
         let writing = self.writing;
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
@@ -76,12 +78,13 @@ impl<T: Send + 'static, E: Encode<T>> StdoutSink<T, E> {
         };
         Sink::new("stdout", Arc::new(supply))
             .isolation(Isolation::Thread)
-            .delivering(Delivery::AtLeastOnce)
+            .with_delivery(Delivery::AtLeastOnce)
     }
 }
 
 impl<T: Send + 'static> StdoutSink<T, JsonLines> {
-    /// Sets what is written for a float that is NaN or infinite, of which JSON has none. By default the record is set aside.
+    /// Sets the replacement for NaN and infinite floats, which JSON cannot represent. By default
+    /// such a record is refused.
     pub fn non_finite(self, choice: NonFinite) -> StdoutSink<T, LossyJsonLines> {
         StdoutSink {
             writing: self.writing.map(|format| format.non_finite(choice)),
@@ -96,12 +99,12 @@ impl<T: Send + 'static, E: Encode<T>> From<StdoutSink<T, E>> for Sink<T> {
     }
 }
 
-/// What a pipe takes without blocking once it is ready (`PIPE_BUF` of pipe(7)).
+/// The number of bytes that a ready pipe accepts without blocking (`PIPE_BUF` of pipe(7)).
 const PIPE_BUF: usize = 4096;
 
-/// Something that is locked while a chunk goes out.
+/// A writer that is locked while a chunk is written.
 trait Shared: Write + AsFd + Send {
-    /// Lets `work` have it alone.
+    /// Calls `work` with exclusive access to the writer.
     fn alone<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R;
 }
 
@@ -131,11 +134,11 @@ impl AsFd for Stdout {
     }
 }
 
-/// Encodes chunks and writes them out in turns.
+/// The processor that encodes chunks and writes them in turns.
 struct WriteP<T, E, W> {
     writer: W,
-    outgo: Outgo<T, E>,
-    pending: Pending,
+    outgo: RecordWriter<T, E>,
+    pending: OutputBuffer,
     most: usize,
 }
 
@@ -146,8 +149,8 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> WriteP<T, E, W> {
         let most = if regular { usize::MAX } else { PIPE_BUF };
         WriteP {
             writer,
-            outgo: Outgo::new(writing),
-            pending: Pending::default(),
+            outgo: RecordWriter::new(writing),
+            pending: OutputBuffer::default(),
             most,
         }
     }
@@ -163,7 +166,7 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> WriteP<T, E, W> {
             ..
         } = self;
         let outcome = writer.alone(|writer| {
-            // What others printed before comes first.
+            // Output printed earlier by other writers comes first.
             writer.flush()?;
             pending.push_out(writer, *most)
         });
@@ -193,7 +196,7 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> Processor for WriteP<T, E, W> {
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        Pending::rest_later(self.push_out()?, outbox);
+        OutputBuffer::wake_if_pending(self.push_out()?, outbox);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
-//! TCP: records over a connection, as client or as server.
+//! Sources and sinks for TCP connections, as client or as server.
 //!
-//! [`connect`] reads from a server, [`listen`] takes lines from many clients, [`send`] writes to a server. All read and
-//! write lines of text unless given another format.
+//! [`connect`] reads from a server, [`listen`] receives lines from many clients, [`send`] writes to
+//! a server. The default format is lines of text.
 //!
 //! ```
 //! use std::time::Duration;

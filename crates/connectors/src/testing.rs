@@ -1,23 +1,24 @@
-//! Drives a source or sink by hand through hostile schedules, for this crate's tests.
+//! Drivers that run a source or sink step by step under adverse schedules, for the tests of this
+//! crate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Chunk, Cut, CutWriter, Epoch, Guarantee, Inbox, Instance, InstanceContext, Marker, Ordinal,
-    Outbox, Processor, Progress, RestoredState, Result, Rows, Sink, Source, StateChunk, Timestamp,
-    Watermark,
+    Chunk, Epoch, Guarantee, Inbox, Instance, InstanceContext, Marker, Ordinal, Outbox, Processor,
+    Progress, RestoredState, Result, Rows, Sink, SnapshotRequest, SnapshotWriter, Source,
+    StateChunk, Timestamp, Watermark,
 };
 
-/// How long a test waits for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The timeout of waiting in tests.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn context(name: &str) -> InstanceContext {
     InstanceContext::detached(name)
 }
 
-/// The context of an instance whose job keeps its state.
-pub(crate) fn kept_context(index: u32, parallelism: u32) -> InstanceContext {
+/// Returns an instance context of a job with state.
+pub(crate) fn stateful_context(index: u32, parallelism: u32) -> InstanceContext {
     InstanceContext {
         instance: Instance { index, parallelism },
         guarantee: Guarantee::ExactlyOnce,
@@ -25,25 +26,25 @@ pub(crate) fn kept_context(index: u32, parallelism: u32) -> InstanceContext {
     }
 }
 
-/// All that a processor remembers.
-fn cut_of(processor: &mut dyn Processor, cut: Cut) -> Result<StateChunk> {
-    processor.take_cut(cut)?;
+/// Takes and returns a complete snapshot of a processor.
+fn snapshot_of(processor: &mut dyn Processor, snapshot: SnapshotRequest) -> Result<StateChunk> {
+    processor.take_snapshot(snapshot)?;
     let mut chunk = StateChunk::default();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let limit = chunk.byte_len() + 50;
         if processor
-            .write_cut(&mut CutWriter::new(&mut chunk, limit))?
+            .write_snapshot(&mut SnapshotWriter::new(&mut chunk, limit))?
             .done
         {
             return Ok(chunk);
         }
-        assert!(Instant::now() < deadline, "the cut is never written");
+        assert!(Instant::now() < deadline, "the snapshot is never written");
     }
 }
 
-/// Gives a processor back what some remembered at the end of an epoch.
-fn give_back(
+/// Restores a processor from a snapshot taken at the end of an epoch.
+fn restore_snapshot(
     processor: &mut dyn Processor,
     instance: Instance,
     epoch: Epoch,
@@ -57,9 +58,9 @@ fn give_back(
     Ok(())
 }
 
-/// Polls `condition` until it holds; fails the test when it never does.
+/// Polls `condition` until it holds; fails the test if it never does.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::park_timeout(Duration::from_millis(1));
@@ -86,7 +87,8 @@ pub(crate) fn zstd(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A source being driven: every third call finds the outbox full, the others have room for one, then for many.
+/// A source being driven: every third call has a full outbox, the others have room for one record
+/// and for many.
 pub(crate) struct Driven<T> {
     processor: Box<dyn Processor>,
     pub context: InstanceContext,
@@ -141,7 +143,7 @@ impl<T: Send + 'static> Driven<T> {
         Ok(progress)
     }
 
-    /// The number of calls so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> usize {
         self.calls
     }
@@ -152,7 +154,7 @@ impl<T: Send + 'static> Driven<T> {
     }
 
     pub fn run_until(&mut self, condition: impl Fn(&Self) -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !condition(self) {
             assert!(!self.done, "the source ended first");
             assert!(Instant::now() < deadline, "the source never gets there");
@@ -167,7 +169,7 @@ impl<T: Send + 'static> Driven<T> {
         self
     }
 
-    /// Steps until the source finds nothing more to read for now.
+    /// Steps until the source has nothing more to read for now.
     pub fn until_quiet(&mut self) {
         let mut quiet = 0;
         while quiet < 4 {
@@ -176,31 +178,35 @@ impl<T: Send + 'static> Driven<T> {
         }
     }
 
-    /// All that it remembers; what it has emitted counts as delivered.
-    pub fn cut(&mut self) -> Result<StateChunk> {
-        self.cut_as(Cut::full(Epoch(1)))
+    /// Returns a full snapshot; the records emitted so far count as delivered.
+    pub fn snapshot(&mut self) -> Result<StateChunk> {
+        self.cut_as(SnapshotRequest::full(Epoch(1)))
     }
 
-    /// Ends an epoch and takes this cut.
-    pub fn cut_as(&mut self, cut: Cut) -> Result<StateChunk> {
-        while !self.processor.on_epoch(cut.epoch, &mut self.outbox)?.done {}
-        cut_of(&mut *self.processor, cut)
+    /// Ends an epoch and takes the requested snapshot.
+    pub fn cut_as(&mut self, snapshot: SnapshotRequest) -> Result<StateChunk> {
+        while !self
+            .processor
+            .on_epoch(snapshot.epoch, &mut self.outbox)?
+            .done
+        {}
+        snapshot_of(&mut *self.processor, snapshot)
     }
 
     pub fn commit(&mut self, epoch: Epoch) -> Result<()> {
-        while !self.processor.on_epoch_committed(epoch)?.done {}
+        while !self.processor.on_checkpoint_committed(epoch)?.done {}
         Ok(())
     }
 
     pub fn give_back(&mut self, chunk: &StateChunk) -> Result<()> {
-        give_back(&mut *self.processor, self.context.instance, Epoch(1), chunk)
+        restore_snapshot(&mut *self.processor, self.context.instance, Epoch(1), chunk)
     }
 
     pub fn values(&self) -> Vec<&T> {
         self.records.iter().map(|(value, _)| value).collect()
     }
 
-    /// Origin and reason of each dead letter.
+    /// Returns origin and reason of each dead letter.
     pub fn letters(&self) -> Vec<(String, String)> {
         let letters = self.context.dead_letters.sample();
         letters
@@ -249,7 +255,7 @@ impl<T: Send + 'static> Fed<T> {
         Fed::new(sink, context).unwrap()
     }
 
-    /// Offers one chunk; false while some of it is left.
+    /// Passes one chunk to the sink; returns false if the sink has left records in the inbox.
     pub fn offer(&mut self, records: impl IntoIterator<Item = T>) -> Result<bool> {
         let rows: Rows<T> = records
             .into_iter()
@@ -267,9 +273,9 @@ impl<T: Send + 'static> Fed<T> {
         Ok(self.inbox.is_empty())
     }
 
-    /// Offers one chunk until it is taken whole.
+    /// Passes one chunk to the sink until all of it is consumed.
     pub fn feed(&mut self, records: impl IntoIterator<Item = T>) -> Result<&mut Self> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut taken = self.offer(records)?;
         while !taken {
             assert!(
@@ -285,20 +291,24 @@ impl<T: Send + 'static> Fed<T> {
         self.processor.on_wake(&mut self.outbox)
     }
 
-    /// Ends an epoch and takes all that it remembers then.
-    pub fn cut(&mut self, cut: Cut) -> Result<StateChunk> {
-        if !cut.is_last {
-            while !self.processor.on_epoch(cut.epoch, &mut self.outbox)?.done {}
+    /// Ends an epoch and takes a complete snapshot.
+    pub fn snapshot(&mut self, snapshot: SnapshotRequest) -> Result<StateChunk> {
+        if !snapshot.is_last {
+            while !self
+                .processor
+                .on_epoch(snapshot.epoch, &mut self.outbox)?
+                .done
+            {}
         }
-        cut_of(&mut *self.processor, cut)
+        snapshot_of(&mut *self.processor, snapshot)
     }
 
     pub fn give_back(&mut self, epoch: Epoch, chunk: &StateChunk) -> Result<()> {
-        give_back(&mut *self.processor, self.context.instance, epoch, chunk)
+        restore_snapshot(&mut *self.processor, self.context.instance, epoch, chunk)
     }
 
     pub fn commit(&mut self, epoch: Epoch) -> Result<()> {
-        while !self.processor.on_epoch_committed(epoch)?.done {}
+        while !self.processor.on_checkpoint_committed(epoch)?.done {}
         Ok(())
     }
 
@@ -307,7 +317,7 @@ impl<T: Send + 'static> Fed<T> {
     }
 
     pub fn finish(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.processor.complete(&mut self.outbox)?.done {
             assert!(Instant::now() < deadline, "the sink never ends");
         }
@@ -321,13 +331,13 @@ impl<T> Drop for Fed<T> {
     }
 }
 
-/// Whether `error` says all of `parts`.
-pub(crate) fn says(error: &ardea_core::Error, parts: &[&str]) -> bool {
+/// Returns true if the text of `error` contains all of `parts`.
+pub(crate) fn error_contains(error: &ardea_core::Error, parts: &[&str]) -> bool {
     let text = error.to_string();
     parts.iter().all(|part| text.contains(part))
 }
 
-/// A second handle on the signals of a context.
+/// Returns a second handle on the signals of a context.
 pub(crate) fn signals(context: &InstanceContext) -> Arc<ardea_core::JobSignals> {
     Arc::clone(&context.signals)
 }

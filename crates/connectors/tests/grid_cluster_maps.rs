@@ -1,4 +1,5 @@
-//! Jobs that use maps of a cluster, by a host in this process that goes and comes.
+//! Tests of jobs with cluster maps. A host in this process serves the maps, and is stopped and
+//! started.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,14 +10,14 @@ use ardea_connectors::for_each::for_each;
 use ardea_connectors::grid::{Change, ClusterMap, Grid, GridConfig, changes, lookup, put};
 use ardea_core::{Error, ErrorCode, Instance, Result};
 use ardea_engine::{JobConfig, Node, NodeConfig};
-use ardea_grid::cluster::{GridShelf, reach_maps_by};
+use ardea_grid::cluster::{LocalGridStore, set_map_client};
 use ardea_pipeline::Pipeline;
 
 const SOON: Duration = Duration::from_secs(60);
 
 type Numbers = ClusterMap<u64, u64>;
 
-/// Polls until it is so.
+/// Polls a condition until it holds; panics after a timeout.
 fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
     let until = Instant::now() + SOON;
     while !is_it() {
@@ -25,17 +26,17 @@ fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
     }
 }
 
-fn host(shelf: &GridShelf, life: u64) {
+fn host(shelf: &LocalGridStore, life: u64) {
     let grid = Grid::start(GridConfig::new("test")).unwrap();
     shelf.open(grid, life).unwrap();
 }
 
-/// There is one way for a process, so this is one test.
+/// A single test, because a process can have only one connection to the maps.
 #[test]
 fn jobs_look_up_in_maps_of_the_cluster_and_follow_them() -> Result<()> {
-    let shelf = GridShelf::new();
+    let shelf = LocalGridStore::new();
     host(&shelf, 1);
-    reach_maps_by(Arc::new(shelf.clone()));
+    set_map_client(Arc::new(shelf.clone()));
     records_are_joined_in_order()?;
     a_key_that_can_not_be_one_fails_the_job();
     what_can_not_be_read_at_the_moment_is_waited_for(&shelf)?;
@@ -52,7 +53,7 @@ fn records_are_joined_in_order() -> Result<()> {
     p.run()?;
     let squares_of: BTreeMap<u64, u64> = entries.into_iter().collect();
     let p = Pipeline::new("join");
-    // Some keys come often.
+    // Some keys occur often.
     let records = (0..10_000_u64).map(|n| n % 3_000).collect::<Vec<_>>();
     let found = p
         .read_from(items(records.clone()))
@@ -83,7 +84,7 @@ fn a_key_that_can_not_be_one_fails_the_job() {
     assert_eq!(p.run().unwrap_err().code(), ErrorCode::UserError);
 }
 
-fn what_can_not_be_read_at_the_moment_is_waited_for(shelf: &GridShelf) -> Result<()> {
+fn what_can_not_be_read_at_the_moment_is_waited_for(shelf: &LocalGridStore) -> Result<()> {
     shelf.close(Error::new(ErrorCode::StateUnavailable, "it has died"));
     let later = Numbers::new("later")?;
     let p = Pipeline::new("waits");
@@ -100,7 +101,7 @@ fn what_can_not_be_read_at_the_moment_is_waited_for(shelf: &GridShelf) -> Result
     Ok(())
 }
 
-fn whoever_follows_knows_what_a_map_has(shelf: &GridShelf) -> Result<()> {
+fn whoever_follows_knows_what_a_map_has(shelf: &LocalGridStore) -> Result<()> {
     let map = Numbers::new("numbers")?;
     let write = |entries: &[(u64, Option<u64>)]| {
         let entries = entries.iter();
@@ -128,7 +129,7 @@ fn whoever_follows_knows_what_a_map_has(shelf: &GridShelf) -> Result<()> {
     shows(BTreeMap::from([(1, 10), (2, 20), (3, 30)]));
     write(&[(2, Some(21)), (3, None), (4, Some(40))])?;
     shows(BTreeMap::from([(1, 10), (2, 21), (4, 40)]));
-    // Another host has nothing of it, and what it has then is found by reading.
+    // The new host has no entries; changes are found by reading again.
     shelf.close(Error::new(ErrorCode::StateUnavailable, "it has died"));
     host(shelf, 3);
     write(&[(2, Some(22)), (5, Some(50))])?;
@@ -146,6 +147,6 @@ fn who_follows_a_map_promises_to_keep_nothing() -> Result<()> {
         index: 0,
         parallelism: 1,
     };
-    assert!(supplier.supply(instance)?.forgets().is_some());
+    assert!(supplier.supply(instance)?.unsaved_state().is_some());
     Ok(())
 }

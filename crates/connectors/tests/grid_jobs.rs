@@ -1,4 +1,4 @@
-//! Jobs that use maps of a grid of two members in this process.
+//! Tests of jobs with maps of a grid of two members in this process.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -14,14 +14,14 @@ use ardea_connectors::grid::{
 use ardea_core::{Delivery, Epoch, ErrorCode, Instance, Parallelism, Result};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
-use ardea_testkit::{Driven, KeptEpoch};
+use ardea_testkit::{CapturedEpoch, ExternalHarness};
 
 const SOON: Duration = Duration::from_secs(60);
 
 fn config() -> GridConfig {
     GridConfig::new("test")
-        // Members that the machine has no time for are not put out at once.
-        .silence(Duration::from_secs(5))
+        // Members delayed by a busy machine must not be removed quickly.
+        .failure_timeout(Duration::from_secs(5))
         .function("add", |had: Option<u64>, more: u64| {
             Ok(Some(had.unwrap_or(0) + more))
         })
@@ -51,7 +51,7 @@ fn content(map: &GridMap<u64, u64>) -> BTreeMap<u64, u64> {
     all
 }
 
-/// Polls until it is so.
+/// Polls a condition until it holds; panics after a timeout.
 fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
     let until = Instant::now() + SOON;
     while !is_it() {
@@ -65,7 +65,7 @@ fn a_map_is_what_the_records_say_last() -> Result<()> {
     let [first, second] = grids();
     let map = numbers(&first);
     let p = Pipeline::new("put");
-    // Each key comes ten times; the last says nine.
+    // Each key occurs ten times; its last value is nine.
     let records: Vec<(u64, u64)> = (0..2_000).map(|n| (n % 200, n / 200)).collect();
     p.read_from(items(records))
         .write_to(put(&map, |record: &(u64, u64)| *record));
@@ -170,20 +170,21 @@ fn what_has_been_read_of_a_map_is_not_read_again_by_another_life() {
     let (_, supplier, _, _) = contents(&map).into_parts();
     let of = |index, parallelism| Instance { index, parallelism };
     let mut read: Vec<(u64, u64)> = Vec::new();
-    let mut kept: Option<KeptEpoch> = None;
-    // One instance, then two, then one again: each reads some, and dies after more, which doesn't count.
+    let mut kept: Option<CapturedEpoch> = None;
+    // One instance, then two, then one again. Each instance reads some records before its snapshot,
+    // and further ones, which do not count, before it crashes.
     for (epoch, parallelism) in [(1, 1), (2, 2), (3, 1)] {
         let mut all = Vec::new();
         for index in 0..parallelism {
             let instance = of(index, parallelism);
-            let mut driven = Driven::begin(&supplier, "job", instance, kept.as_ref());
+            let mut driven = ExternalHarness::begin(&supplier, "job", instance, kept.as_ref());
             driven.read(400 + 7 * epoch as usize, &mut read);
             all.push(driven.end_epoch(Epoch(epoch), true));
             driven.read(50, &mut Vec::<(u64, u64)>::new());
         }
-        kept = Some(KeptEpoch::together(all));
+        kept = Some(CapturedEpoch::merge(all));
     }
-    let mut driven = Driven::begin(&supplier, "job", of(0, 1), kept.as_ref());
+    let mut driven = ExternalHarness::begin(&supplier, "job", of(0, 1), kept.as_ref());
     while !driven.try_read(100, &mut read).unwrap() {}
     read.sort_unstable();
     assert!(read.into_iter().eq(entries));
@@ -221,10 +222,10 @@ fn whoever_follows_the_changes_of_a_map_knows_what_it_has() -> Result<()> {
     map.remove(&3)?;
     map.put(&4, &40)?;
     shows(BTreeMap::from([(1, 10), (2, 21), (4, 40)]));
-    // What a member that is lost has told nobody is found by reading again.
+    // Changes lost with a member are found by reading again.
     let gone = first.id();
     drop(first);
-    second.tell_dead(gone);
+    second.report_dead(gone);
     soon("it can be written", || {
         numbers(&second).put(&5, &50).is_ok()
     });

@@ -1,4 +1,4 @@
-//! Whole jobs that read standard input, which is a pipe: each in a process of its own, as a process has one standard input.
+//! Tests of whole jobs that read standard input from a pipe, each in a separate process.
 
 use std::env;
 use std::fs;
@@ -9,19 +9,19 @@ use ardea_connectors::{OnDamage, files, stdin};
 use ardea_core::{Bounded, Dag, Edge, Sink, Source, Vertex};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 
-/// Where the job of a process of its own writes what it reads; such a process is this program again.
+/// The output file of a job in a child process, which runs this program again.
 const OUTPUT: &str = "ARDEA_TEST_OUTPUT";
 
-/// The policy of the job of such a process for damage.
+/// The damage policy of the job in a child process.
 const ON_DAMAGE: &str = "ARDEA_TEST_ON_DAMAGE";
 
-/// What the process ends with, besides 0, if the job has set records aside.
+/// The exit code of a child process whose job had dead letters.
 const WITH_DEAD_LETTERS: i32 = 70;
 
-/// And if it has failed.
+/// The exit code of a child process whose job has failed.
 const FAILED: i32 = 71;
 
-/// The job itself. Without an output there is nothing to do: this is not the process of its own.
+/// Runs the job in a child process. Does nothing without the output variable.
 #[test]
 fn a_job_copies_standard_input_if_told_where_to() {
     let Some(output) = env::var_os(OUTPUT) else {
@@ -52,7 +52,8 @@ fn a_job_copies_standard_input_if_told_where_to() {
     }
 }
 
-/// The output of a job that copies `input`, if it publishes any, how its process ends, and what it says.
+/// Runs a job that copies `input` in a child process. Returns the published output, if any, the
+/// exit code and the error text.
 fn copied(input: &[u8], on_damage: OnDamage) -> (Option<String>, i32, String) {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("copy");

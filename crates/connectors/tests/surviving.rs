@@ -1,4 +1,5 @@
-//! Whole jobs from files to files, stopped at any moment and gone on with from their last committed epoch: each line is seen once.
+//! Tests of whole jobs that copy files. The jobs are stopped at any moment and restored from their
+//! last committed epoch; each line is written once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,29 +10,30 @@ use std::time::{Duration, Instant};
 
 use ardea_connectors::files;
 use ardea_core::{
-    Cut, Dag, Edge, Epoch, Guarantee, Parallelism, Result, Routing, StateChunk, Vertex, Waker,
+    Dag, Edge, Epoch, Guarantee, Parallelism, Result, Routing, SnapshotRequest, StateChunk, Vertex,
+    Waker,
 };
 use ardea_engine::{
-    CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName, JobConfig,
-    JobHandle, JobStatus, Node, NodeConfig,
+    InstanceName, JobConfig, JobHandle, JobStatus, Node, NodeConfig, RestoreReader, RestoreSource,
+    SnapshotAbort, SnapshotIo, SnapshotRead, SnapshotReport, SnapshotSink,
 };
 
-/// How long a test waits for what must come.
+/// The timeout of waiting in tests.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many lines there are in each of the files.
+/// The number of lines in each file.
 const LINES: usize = 4_000;
 
 /// The entries of an instance, as chunks.
 type Entries = Vec<StateChunk>;
 
-/// Keeps full cuts in memory.
+/// An in-memory store of full snapshots.
 #[derive(Default)]
 struct Keeper(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     begun: BTreeMap<(String, u32), Entries>,
-    whole: BTreeMap<(String, u32), Vec<(Cut, Entries)>>,
+    whole: BTreeMap<(String, u32), Vec<(SnapshotRequest, Entries)>>,
 }
 
 fn key(of: &InstanceName) -> (String, u32) {
@@ -39,25 +41,26 @@ fn key(of: &InstanceName) -> (String, u32) {
 }
 
 impl Keeper {
-    /// All state at the end of an epoch, once all instances have handed theirs over.
-    fn snapshot(&self, epoch: Epoch, vertices: &[(&str, u32)]) -> Option<Snapshot> {
+    /// Returns the state of all vertices at an epoch; `None` until all instances have reported
+    /// their snapshots.
+    fn checkpoint(&self, epoch: Epoch, vertices: &[(&str, u32)]) -> Option<Checkpoint> {
         let kept = self.0.lock().unwrap();
         let mut state: BTreeMap<String, Entries> = BTreeMap::new();
         for (vertex, count) in vertices {
             for index in 0..*count {
-                let cuts = kept.whole.get(&(vertex.to_string(), index))?;
-                let (_, entries) = cuts
-                    .iter()
-                    .find(|(cut, _)| cut.epoch == epoch || cut.is_last && cut.epoch < epoch)?;
+                let snapshots = kept.whole.get(&(vertex.to_string(), index))?;
+                let (_, entries) = snapshots.iter().find(|(snapshot, _)| {
+                    snapshot.epoch == epoch || snapshot.is_last && snapshot.epoch < epoch
+                })?;
                 let of_vertex = state.entry(vertex.to_string()).or_default();
                 of_vertex.extend(entries.iter().cloned());
             }
         }
-        Some(Snapshot { epoch, state })
+        Some(Checkpoint { epoch, state })
     }
 }
 
-impl CutSink for Keeper {
+impl SnapshotSink for Keeper {
     fn wants_all(&self, _: &InstanceName, _: Epoch) -> bool {
         true
     }
@@ -66,38 +69,38 @@ impl CutSink for Keeper {
         Some(StateChunk::default())
     }
 
-    fn take(&self, of: &InstanceName, _: Cut, entries: StateChunk) {
+    fn take(&self, of: &InstanceName, _: SnapshotRequest, entries: StateChunk) {
         let mut kept = self.0.lock().unwrap();
         kept.begun.entry(key(of)).or_default().push(entries);
     }
 
-    fn finish(&self, of: &InstanceName, report: CutReport, entries: StateChunk) {
+    fn finish(&self, of: &InstanceName, report: SnapshotReport, entries: StateChunk) {
         let mut kept = self.0.lock().unwrap();
         let mut all = kept.begun.remove(&key(of)).unwrap_or_default();
         all.push(entries);
         kept.whole
             .entry(key(of))
             .or_default()
-            .push((report.cut, all));
+            .push((report.snapshot, all));
     }
 
-    fn give_up(&self, of: &InstanceName, _: Cut, _: CutEnd) {
+    fn abort(&self, of: &InstanceName, _: SnapshotRequest, _: SnapshotAbort) {
         self.0.lock().unwrap().begun.remove(&key(of));
     }
 }
 
-/// All state at the end of an epoch, by vertex.
-struct Snapshot {
+/// The state of a job at an epoch, by vertex.
+struct Checkpoint {
     epoch: Epoch,
     state: BTreeMap<String, Entries>,
 }
 
-impl CutSource for Snapshot {
+impl RestoreSource for Checkpoint {
     fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    fn open(&self, of: &InstanceName) -> Result<Box<dyn CutReader>> {
+    fn open(&self, of: &InstanceName) -> Result<Box<dyn RestoreReader>> {
         let chunks = self.state.get(&*of.vertex).cloned().unwrap_or_default();
         Ok(Box::new(Reader(chunks)))
     }
@@ -105,19 +108,20 @@ impl CutSource for Snapshot {
 
 struct Reader(Entries);
 
-impl CutReader for Reader {
-    fn read(&mut self, into: &mut StateChunk, _: &Waker) -> Result<CutRead> {
+impl RestoreReader for Reader {
+    fn read(&mut self, into: &mut StateChunk, _: &Waker) -> Result<SnapshotRead> {
         match self.0.pop() {
             Some(chunk) => {
                 *into = chunk;
-                Ok(CutRead::Entries)
+                Ok(SnapshotRead::Entries)
             }
-            None => Ok(CutRead::End),
+            None => Ok(SnapshotRead::End),
         }
     }
 }
 
-/// A job that copies the files of a folder, with so many instances at each end.
+/// Creates a job that copies the files of a folder with `readers` source instances and `writers`
+/// sink instances.
 fn dag(from: &Path, to: &Path, [readers, writers]: [u32; 2], is_one_file: bool) -> Dag {
     let exactly = |count| Parallelism::Exactly(NonZeroU32::new(count).unwrap());
     let sink = files::write_lines::<String>(to.join("out.txt"));
@@ -136,18 +140,18 @@ fn dag(from: &Path, to: &Path, [readers, writers]: [u32; 2], is_one_file: bool) 
     dag
 }
 
-/// Lets the job end an epoch; nothing if it does not come to that.
+/// Ends an epoch of the job and returns its checkpoint; `None` if the job has ended.
 fn end_epoch(
     job: &JobHandle,
     keeper: &Keeper,
     epoch: Epoch,
     vertices: &[(&str, u32)],
-) -> Option<Snapshot> {
+) -> Option<Checkpoint> {
     job.end_epochs(epoch);
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(snapshot) = keeper.snapshot(epoch, vertices) {
-            return Some(snapshot);
+        if let Some(checkpoint) = keeper.checkpoint(epoch, vertices) {
+            return Some(checkpoint);
         }
         if job.status().is_over() {
             return None;
@@ -157,7 +161,7 @@ fn end_epoch(
     }
 }
 
-/// All lines of the files that have their names.
+/// Returns all lines of published files.
 fn seen(folder: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -181,7 +185,7 @@ fn copied_once(is_one_file: bool, lives: &[([u32; 2], u64)]) {
         fs::write(from.join(format!("{file}.txt")), lines.join("\n")).unwrap();
         all.extend(lines);
     }
-    let mut snapshot: Option<Arc<Snapshot>> = None;
+    let mut checkpoint: Option<Arc<Checkpoint>> = None;
     let mut epoch = Epoch(0);
     for (life, (instances, epochs)) in lives.iter().enumerate() {
         let is_last = life + 1 == lives.len();
@@ -195,10 +199,10 @@ fn copied_once(is_one_file: bool, lives: &[([u32; 2], u64)]) {
         let node = node.unwrap();
         let config = JobConfig {
             guarantee: Guarantee::ExactlyOnce,
-            cuts: Cuts {
+            snapshots: SnapshotIo {
                 sink: Some(Arc::<Keeper>::clone(&keeper)),
-                source: snapshot.clone().map(|snapshot| snapshot as _),
-                ..Cuts::default()
+                source: checkpoint.clone().map(|checkpoint| checkpoint as _),
+                ..SnapshotIo::default()
             },
             ..JobConfig::named("copy")
         };
@@ -213,8 +217,8 @@ fn copied_once(is_one_file: bool, lives: &[([u32; 2], u64)]) {
             let Some(ended) = end_epoch(&job, &keeper, epoch, &vertices) else {
                 break;
             };
-            snapshot = Some(Arc::new(ended));
-            // The last of a life is committed, and nobody is told.
+            checkpoint = Some(Arc::new(ended));
+            // The last epoch of an attempt is committed without notifying the job.
             if is_last || number + 1 < *epochs {
                 job.epoch_committed(epoch);
             }

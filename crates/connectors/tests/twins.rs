@@ -1,4 +1,5 @@
-//! Copies in processes of their own, which are killed at any moment: what they write together is there once, and whole at every moment.
+//! Tests of active-active replicas in separate processes that are killed at any moment: results are
+//! written once, and the file is valid at all times.
 
 use std::env;
 use std::fs;
@@ -7,26 +8,27 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_connectors::twins;
+use ardea_connectors::active_active;
 use ardea_core::{
     Chunk, Guarantee, Inbox, InstanceContext, Ordinal, Outbox, Rows, Sink, Timestamp, Watermark,
 };
 
-/// Tells a process that it is a copy, and which file it writes.
-const COPY: &str = "ARDEA_TEST_TWINS";
-/// The one test of this file, in which copies live.
+/// The environment variable that makes a process a replica; its value is the path of the output
+/// file.
+const COPY: &str = "ARDEA_TEST_REPLICAS";
+/// The only test of this file, which also runs in the replicas.
 const TEST: &str = "copies_that_are_killed_at_any_moment_write_each_result_once";
-/// How many slices there are, each with ten numbers.
+/// The number of slices, each with ten numbers.
 const SLICES: u64 = 20_000;
 const EACH: u64 = 10;
-/// How often a copy is killed.
+/// The number of times that a replica is killed.
 const DEATHS: u64 = 60;
-/// How long all may take.
+/// The timeout of the test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Reads all numbers from the first on, and writes them.
+/// Runs a replica that reads all numbers from the first and writes them.
 fn be_a_copy(path: &Path) {
-    let sink: Sink<u64> = twins::write_lines(path)
+    let sink: Sink<u64> = active_active::write_lines(path)
         .slice(Duration::from_micros(EACH))
         .build();
     let (_, supplier, ..) = sink.into_parts();
@@ -52,7 +54,7 @@ fn be_a_copy(path: &Path) {
     processor.close();
 }
 
-/// A process that ends with the test.
+/// A child process that is killed with the test.
 struct Copy(Child);
 
 impl Copy {
@@ -66,7 +68,7 @@ impl Copy {
         Copy(child.unwrap())
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     fn end(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().unwrap()
     }
@@ -98,7 +100,7 @@ fn copies_that_are_killed_at_any_moment_write_each_result_once() {
     let deadline = Instant::now() + PATIENCE;
     let mut copies = [Copy::start(&path), Copy::start(&path)];
     for death in 1..=DEATHS {
-        // Wherever the file has come to then.
+        // The present length of the file is arbitrary.
         while length() < all * death / (DEATHS + 1) {
             assert!(Instant::now() < deadline, "{} of {all}", length());
             thread::park_timeout(Duration::from_micros(100));

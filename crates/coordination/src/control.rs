@@ -1,38 +1,47 @@
-//! The control plane as state machines: `on(now, event)` gives the actions, and nothing else happens.
+//! The control plane as deterministic state machines: `on(now, event)` returns the actions to take.
 //!
-//! No sockets, threads, clocks or randomness are in here. A driver passes in what has happened and the time since its own start, and
-//! does what comes out: sends messages, asks the state manager, calls the scheduler. The same machines run on a laptop, in a
-//! cluster, and under simulated faults (`ardea-sim`).
+//! This module contains no sockets, threads, clocks or random numbers. A driver passes in events
+//! with the time since its own start and executes the returned actions: it sends messages, calls
+//! the metadata store and calls the scheduler. The same machines run on a laptop, in a cluster, and
+//! under simulated faults (`ardea-sim`).
 //!
 //! In reading order:
 //!
-//! * [`JobRef`], [`WorkerId`], [`MasterEpoch`], [`Order`]: who speaks, and what counts;
-//! * [`Lease`]: which process is a job's master; [`StoreRequest`]: what machines ask of a state manager;
-//! * [`Membership`]: which workers there are; [`Refused`]: why one is not taken; [`Backoff`]: when to try again;
-//! * [`ToMaster`], [`ToWorker`], [`FromWorker`], [`Assignment`]: the messages, all of them serialisable;
-//! * [`WorkerAgent`]: a worker's side of it;
-//! * [`Life`], [`LifeEnd`]: one life of a job with a guarantee, and why a worker can't go on with it;
-//! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
-//! * [`JobDefinition`], [`WorkerStart`]: what was submitted, and what a worker is started with;
-//! * [`Epochs`]: conducts the epochs of a job, to snapshots that are committed; [`EpochsAgent`]: a participant's side of it;
-//! * [`Candidate`]: a master with its lease; [`Submission`]: how a job comes to be; [`Upgrade`], [`Following`]: how its program is followed
-//!   by another.
+//! * [`JobRef`], [`WorkerId`], [`MasterEpoch`], [`Order`]: identities, fencing tokens and the order
+//!   of commands;
+//! * [`Lease`]: leader election; [`StoreRequest`]: requests to the metadata store;
+//! * [`Membership`]: the registered workers; [`Rejection`]: reasons for a refusal; [`Backoff`]:
+//!   retry delays;
+//! * [`ToMaster`], [`ToWorker`], [`FromWorker`], [`Assignment`]: the serialisable messages;
+//! * [`WorkerAgent`]: the worker's side of the protocol;
+//! * [`ExecutionAttempt`], [`AttemptEnd`]: one execution attempt of a job with a guarantee, and the
+//!   reasons for which a worker ends an attempt;
+//! * [`JobMaster`]: packing, starting and recovery; [`JobRecord`]: the stored state of a job;
+//!   [`Scaling`]: the transition from one plan to the next;
+//! * [`JobDefinition`], [`WorkerStart`]: the submitted job, and the start parameters of a worker;
+//! * [`CheckpointCoordinator`]: triggers, completes and commits checkpoints;
+//!   [`CheckpointParticipant`]: the worker's part in them;
+//! * [`Candidate`]: a job master with its lease; [`Submission`]: submission of a job; [`Upgrade`],
+//!   [`Replacement`]: replacement of a job's program by another.
 //!
 //! # Invariants
 //!
-//! * A machine is a function of its configuration and the events so far, with their times.
-//! * Messages may be lost, doubled, delayed and reordered; the state manager may not answer. What is not known to have
-//!   happened is asked for again.
-//! * At most one process acts as a job's master: terms of leases don't overlap, and what a master of an earlier epoch says is obeyed by nobody.
-//! * What is decided is stored before it is done.
-//! * A job's data does not wait for its master: workers go on with what they were told last.
-//! * A job with a guarantee goes back as a whole: in each of its lives a container has one worker process, and after the loss of one that is
-//!   needed there is another life.
-//! * An epoch is committed when its snapshot is recorded, and then for good; nothing is published before.
+//! * A machine is a function of its configuration and of the timed events so far.
+//! * Messages may be lost, duplicated, delayed and reordered, and the metadata store may not
+//!   answer. A machine repeats a request until it knows the outcome.
+//! * At most one process acts as the leader of a job: lease terms do not overlap, and receivers
+//!   ignore commands with an outdated master epoch.
+//! * Decisions are stored before they are executed.
+//! * The data path does not depend on the leader: without one, workers continue with their last
+//!   assignment.
+//! * A job with a guarantee is restored as a whole. Each execution attempt has exactly one worker
+//!   process per container, and the loss of a required worker starts a new attempt.
+//! * An epoch is committed, permanently, when its checkpoint is recorded. Nothing is published
+//!   before that.
 //!
-//! # Example: a worker that looks for its master
+//! # Example: a worker that looks up its leader
 //!
-//! A lease's example is at [`Lease`].
+//! See [`Lease`] for an example of a lease.
 //!
 //! ```
 //! use std::time::Duration;
@@ -53,53 +62,56 @@ mod lease;
 
 mod backoff;
 mod membership;
-mod refused;
+mod rejection;
 
-mod life;
+mod attempt;
 mod message;
 mod worker_agent;
 
 mod definition;
 
-mod epochs;
+mod checkpoint_coordinator;
 
 mod candidate;
 mod job_master;
 mod job_record;
-mod scaling;
+mod rescale;
 mod submission;
 mod upgrade;
 
+pub use attempt::{AttemptEnd, ExecutionAttempt};
 pub use backoff::{Backoff, BackoffConfig};
 pub use candidate::{Candidate, CandidateAction, CandidateEvent};
+pub use checkpoint_coordinator::{
+    AbortReason, AttemptFailure, CheckpointCommand, CheckpointCoordinator, CheckpointParticipant,
+    CheckpointRecord, CoordinatorAction, CoordinatorConfig, CoordinatorEvent, CoordinatorMessage,
+    CoordinatorStatus, EpochKind, EpochNotDone, EpochsOver, FromParticipant, Generation,
+    ParticipantAction, ParticipantEvent, ParticipantId, ParticipantReport, RecordedCheckpoint,
+    RecordedSnapshot, RequiredCheckpoints, SafeMode, SnapshotAck, StopState, ToParticipant,
+};
 pub use definition::{
     CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
 };
-pub use epochs::{
-    AttemptFailure, EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent,
-    EpochsAgentAction, EpochsAgentEvent, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote,
-    EpochsOver, EpochsRecord, FromParticipant, Generation, GivenUp, Needed, ParticipantId, Receipt,
-    RecordedCut, RecordedSnapshot, Report, SafeMode, StopState, ToParticipant,
-};
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
-    Command, CommandId, ContainerRequest, ContainerState, Displaced, JobMaster, JobPhase,
-    MasterAction, MasterConfig, MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
+    Command, CommandId, ContainerRequest, ContainerState, ContainersToMove, JobMaster, JobPhase,
+    MasterAction, MasterConfig, MasterEvent, MasterStatus, SchedulerAnswer, SchedulerCall,
+    SchedulerTraits,
 };
-pub use job_record::{Intent, JobRecord, Previous};
+pub use job_record::{DesiredState, JobRecord, Previous};
 pub use lease::{Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord};
-pub use life::{Life, LifeEnd};
 pub use membership::{Cause, Credentials, MemberAction, MemberEvent, Membership, MembershipConfig};
 pub use message::{
-    Assignment, FromWorker, Held, Peer, Registration, Run, Status, ToMaster, ToWorker,
+    Assignment, FromWorker, Peer, Registration, Run, RunningAssignment, Status, ToMaster, ToWorker,
 };
-pub use refused::Refused;
-pub use scaling::{Scaling, ScalingAction, ScalingEvent, Stage};
+pub use rejection::Rejection;
+pub use rescale::{RescalePhase, Scaling, ScalingAction, ScalingEvent};
 pub use store::{RequestId, StoreReply, StoreRequest, StoreVersion};
 pub use submission::{Submission, SubmissionAction, SubmissionEvent};
 pub use upgrade::{
-    BROUGHT, Following, Left, LeftState, Predecessor, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
+    FinalState, IMPORTED, Predecessor, PredecessorState, Replacement, Successor, Upgrade,
+    UpgradeEnd, UpgradeOrder,
 };
 pub use worker_agent::{
-    AgentAction, AgentConfig, AgentEvent, Change, Departure, Lookup, WorkerAgent,
+    AgentAction, AgentConfig, AgentEvent, Change, LeaveReason, Lookup, WorkerAgent,
 };

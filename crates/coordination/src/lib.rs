@@ -1,14 +1,15 @@
-//! The control plane of a cluster as pure state machines: `on(now, event)` returns actions.
+//! The control plane of a cluster as deterministic state machines: `on(now, event)` returns
+//! actions.
 //!
 //! In reading order:
 //!
-//! * [`packing`]: which instance runs in which container: plans, and the policies that make them;
-//! * [`control`]: leases, membership, the master of a job, checkpoints, upgrades.
+//! * [`packing`]: packing plans, and the policies that compute them;
+//! * [`control`]: leases, membership, the job master, checkpoints, upgrades.
 //!
 //! # Invariants
 //!
-//! * Nothing here has a thread, socket, clock or randomness. A driver passes in what has happened,
-//!   and carries out the actions; the simulator does so as well.
+//! * This crate has no threads, sockets, clocks or random numbers. A driver passes in events and
+//!   executes the actions; the simulator is such a driver.
 #![forbid(unsafe_code)]
 
 pub mod control;

@@ -1,38 +1,42 @@
-//! Which instance runs in which container: packing plans, and the policies that make them.
+//! Packing plans, which assign instances to containers, and the policies that compute them.
 //!
-//! A job asks for so many instances of each vertex, each with some cpu, memory and disk ([`JobDemand`]); a site says how
-//! large a container may be ([`PackingConfig`]). A [`ResourceManager`] turns both into a [`PackingPlan`], and, when the
-//! demand changes while the job runs, into the next plan that disturbs as little as possible.
+//! A job requires a number of instances of each vertex, each with an amount of cpu, memory and disk
+//! ([`JobDemand`]). A site limits the size of containers ([`PackingConfig`]). A [`PackingPolicy`]
+//! turns both into a [`PackingPlan`]. If the demand changes while the job runs, it computes the
+//! next plan with as few changes as possible.
 //!
 //! In reading order:
 //!
-//! * [`VertexName`], [`InstanceId`], [`ContainerId`]: who is placed where;
-//! * [`MilliCores`], [`Resources`]: how much; [`JobDemand`], [`VertexDemand`]: of what;
-//! * [`PackingConfig`], [`ContainerLimits`], [`Padding`]: within what;
-//! * [`PackingPlan`], [`ContainerPlan`], [`PlanChange`]: the outcome, and what differs between two of them;
-//! * [`ResourceManager`] and its implementations [`RoundRobin`], [`BinPacking`], [`CompliantRoundRobin`];
-//! * [`ResourceManagers`]: policies by name, a user's own among them, so that each job chooses its own;
-//! * [`InstanceLimits`], [`MOST_INSTANCES_ATTRIBUTE`]: how many instances a cluster allows, and how many a vertex can have;
-//! * [`TOGETHER_ATTRIBUTE`]: which vertices have to stay together, whichever policy packs them;
-//! * [`Refusal`]: why a job can't be packed, with the numbers.
+//! * [`VertexName`], [`InstanceId`], [`ContainerId`]: identities;
+//! * [`MilliCores`], [`Resources`]: amounts; [`JobDemand`], [`VertexDemand`]: requirements;
+//! * [`PackingConfig`], [`ContainerLimits`], [`Padding`]: limits;
+//! * [`PackingPlan`], [`ContainerPlan`], [`PlanChange`]: the result, and the difference between two
+//!   results;
+//! * [`PackingPolicy`] and its implementations [`RoundRobin`], [`BinPacking`],
+//!   [`CompliantRoundRobin`];
+//! * [`PackingPolicies`]: policies by name, including those of users, chosen per job;
+//! * [`InstanceLimits`], [`MOST_INSTANCES_ATTRIBUTE`]: limits of a cluster and of a vertex for the
+//!   number of instances;
+//! * [`COLOCATION_ATTRIBUTE`]: vertices that are colocated under every policy;
+//! * [`PackingError`]: the reason for which a job cannot be packed, with the numbers.
 //!
-//! The interface and the three policies are Heron's ("Twitter Heron: Towards Extensible Streaming Engines", ICDE 2017,
-//! §IV-A).
-//!
-//! A suite that every policy passes, one's own too, is in `conformance`, behind the feature of that name.
+//! The interface and the three policies are Heron's ("Twitter Heron: Towards Extensible Streaming
+//! Engines", ICDE 2017, §IV-A). A test suite for all policies, including those of users, is in
+//! `conformance`, behind the feature of that name.
 //!
 //! # Invariants
 //!
-//! * A [`PackingPlan`] holds every instance of its job exactly once and no container over its limits: it can't be
-//!   made, nor read from anywhere, otherwise, whoever wrote the policy.
-//! * Packing is a function: the same demand, configuration and current plan give the same plan, on every machine.
-//! * [`ResourceManager::repack`] never moves an instance that may stay where it is.
+//! * A [`PackingPlan`] contains every instance of its job exactly once, and no container over its
+//!   limits. This is checked when it is created or read, whichever policy computed it.
+//! * Packing is deterministic: the same demand, configuration and current plan give the same plan
+//!   on every machine.
+//! * [`PackingPolicy::repack`] never moves an instance that can stay.
 //!
 //! # Example
 //!
 //! ```
 //! use ardea_coordination::packing::{
-//!     ContainerLimits, JobDemand, MilliCores, PackingConfig, ResourceManagers, Resources, VertexDemand,
+//!     ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingPolicies, Resources, VertexDemand,
 //! };
 //!
 //! let each = Resources { cpu: MilliCores(500), memory_bytes: 1 << 30, disk_bytes: 0 };
@@ -47,7 +51,7 @@
 //!     ..PackingConfig::default()
 //! };
 //!
-//! let managers = ResourceManagers::builtin();
+//! let managers = PackingPolicies::builtin();
 //! let plan = managers.get("binpack")?.pack(&demand, &config)?;
 //! assert_eq!(plan.containers().len(), 2);
 //!
@@ -62,18 +66,18 @@ mod demand;
 mod identity;
 mod instance_limits;
 mod limits;
+mod packing_error;
 mod plan;
 mod plan_change;
 mod plan_table;
-mod refusal;
 mod resources;
 
 mod bins;
-mod keep;
-mod level;
-mod manager;
+mod colocation;
 mod place;
-mod together;
+mod policy;
+mod rebalance;
+mod retain;
 
 mod bin_packing;
 mod compliant;
@@ -83,17 +87,18 @@ mod round_robin;
 pub mod conformance;
 
 pub use bin_packing::BinPacking;
+pub use colocation::COLOCATION_ATTRIBUTE;
 pub use compliant::CompliantRoundRobin;
 pub use demand::{
-    AS_MANY_ATTRIBUTE, FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, VertexDemand,
+    EQUAL_PARALLELISM_ATTRIBUTE, FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE,
+    VertexDemand,
 };
 pub use identity::{ContainerId, IdentityError, InstanceId, VertexName};
 pub use instance_limits::InstanceLimits;
 pub use limits::{ContainerLimits, PackingConfig, Padding};
-pub use manager::{ResourceManager, ResourceManagers};
+pub use packing_error::{PackingError, Resource};
 pub use plan::{ContainerPlan, PackingPlan, Placement};
 pub use plan_change::{Move, PlanChange};
-pub use refusal::{Refusal, Resource};
+pub use policy::{PackingPolicies, PackingPolicy};
 pub use resources::{MilliCores, ResourceError, Resources};
 pub use round_robin::RoundRobin;
-pub use together::TOGETHER_ATTRIBUTE;

@@ -1,4 +1,4 @@
-//! What every packing policy promises, kept by those that come with Ardea: as they are, and behind what keeps vertices together.
+//! The conformance suite for the built-in packing policies, with and without colocation.
 
 mod round_robin {
     ardea_coordination::conformance_suite!(ardea_coordination::packing::RoundRobin);
@@ -16,14 +16,14 @@ mod by_name {
     use std::sync::Arc;
 
     use ardea_coordination::packing::{
-        JobDemand, PackingConfig, PackingPlan, ResourceManager, ResourceManagers,
+        JobDemand, PackingConfig, PackingPlan, PackingPolicies, PackingPolicy,
     };
     use ardea_core::Result;
 
-    /// A policy as jobs get it: by its name.
-    struct ByName(Arc<dyn ResourceManager>);
+    /// A policy as jobs obtain it: from the registry, by its name.
+    struct ByName(Arc<dyn PackingPolicy>);
 
-    impl ResourceManager for ByName {
+    impl PackingPolicy for ByName {
         fn pack(&self, demand: &JobDemand, config: &PackingConfig) -> Result<PackingPlan> {
             self.0.pack(demand, config)
         }
@@ -39,7 +39,7 @@ mod by_name {
     }
 
     ardea_coordination::conformance_suite!(ByName(
-        ResourceManagers::builtin()
+        PackingPolicies::builtin()
             .get("binpack")
             .expect("it is there")
     ));

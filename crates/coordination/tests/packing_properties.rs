@@ -1,11 +1,12 @@
-//! What the policies promise beyond what all do, on random jobs; and what is refused.
+//! Properties of the built-in packing policies beyond the conformance suite, on random jobs, and
+//! rejected demands.
 
 use std::num::NonZeroU32;
 
 use ardea_coordination::packing::conformance::{configs, demands};
 use ardea_coordination::packing::{
-    ContainerId, ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingPlan, Padding,
-    Refusal, ResourceManagers, Resources, VertexDemand,
+    ContainerId, ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingError, PackingPlan,
+    PackingPolicies, Padding, Resources, VertexDemand,
 };
 use ardea_core::ErrorCode;
 use proptest::prelude::*;
@@ -21,7 +22,7 @@ fn resources(cpu: u64, memory_bytes: u64, disk_bytes: u64) -> Resources {
 }
 
 fn pack(policy: &str, demand: &JobDemand, config: &PackingConfig) -> PackingPlan {
-    let managers = ResourceManagers::builtin();
+    let managers = PackingPolicies::builtin();
     managers.get(policy).unwrap().pack(demand, config).unwrap()
 }
 
@@ -31,7 +32,7 @@ fn repack(
     demand: &JobDemand,
     config: &PackingConfig,
 ) -> PackingPlan {
-    let manager = ResourceManagers::builtin().get(policy).unwrap();
+    let manager = PackingPolicies::builtin().get(policy).unwrap();
     manager.repack(current, demand, config).unwrap()
 }
 
@@ -64,8 +65,8 @@ proptest! {
         containers in prop::option::of(1..60u32),
     ) {
         let config = PackingConfig { containers: containers.and_then(NonZeroU32::new), ..config };
-        let managers = ResourceManagers::builtin();
-        // With a fixed number of containers, dealing out may not be possible.
+        let managers = PackingPolicies::builtin();
+        // If the number of containers is fixed, round robin may fail.
         if let Ok(dealt) = managers.get("round-robin").unwrap().pack(&demand, &config) {
             let packed = pack("binpack", &demand, &config);
             prop_assert!(packed.containers().len() <= dealt.containers().len());
@@ -144,7 +145,8 @@ proptest! {
     }
 }
 
-/// The optimum, by trying everything: each item into each container that differs from those tried, largest first.
+/// Returns the minimum number of containers by exhaustive search, which puts each item, largest
+/// first, into each distinct container.
 fn fewest_containers(sizes: &[u64], capacity: u64) -> usize {
     fn search(rest: &[u64], loads: &mut Vec<u64>, capacity: u64, best: &mut usize) {
         let Some((item, rest)) = rest.split_first() else {
@@ -208,7 +210,7 @@ fn a_job_that_can_not_fit_is_refused_with_the_numbers() {
         ..PackingConfig::default()
     };
     for policy in POLICIES {
-        let manager = ResourceManagers::builtin().get(policy).unwrap();
+        let manager = PackingPolicies::builtin().get(policy).unwrap();
         let error = manager.pack(&demand, &config).unwrap_err();
         assert_eq!(error.code(), ErrorCode::ResourcesImpossible);
         assert_eq!(
@@ -227,7 +229,7 @@ fn round_robin_in_too_few_containers_is_refused_with_the_numbers() {
         limits: ContainerLimits::of(resources(1_500, 0, 0)),
         ..PackingConfig::default()
     };
-    let manager = ResourceManagers::builtin().get("round-robin").unwrap();
+    let manager = PackingPolicies::builtin().get("round-robin").unwrap();
     let error = manager.pack(&demand, &config).unwrap_err().to_string();
     assert!(
         error.contains("container 1 of 2 would be given 3 instances with 1.8 cpu"),
@@ -237,7 +239,7 @@ fn round_robin_in_too_few_containers_is_refused_with_the_numbers() {
 
 #[test]
 fn demands_that_make_no_sense_are_refused() {
-    let manager = ResourceManagers::builtin().get("binpack").unwrap();
+    let manager = PackingPolicies::builtin().get("binpack").unwrap();
     let one = |name: &str, parallelism| VertexDemand::new(name, parallelism, Resources::ZERO);
     let empty = JobDemand::new("j");
     for demand in [
@@ -258,7 +260,7 @@ fn demands_that_make_no_sense_are_refused() {
 
 #[test]
 fn an_unknown_policy_is_refused_with_those_there_are() {
-    let error = ResourceManagers::builtin()
+    let error = PackingPolicies::builtin()
         .get("binpak")
         .err()
         .unwrap()
@@ -289,10 +291,18 @@ fn a_stored_plan_that_was_tampered_with_is_refused() {
         (
             "[0,1]",
             "[0,0]",
-            Refusal::PlacedTwice("v#0".parse().unwrap()),
+            PackingError::PlacedTwice("v#0".parse().unwrap()),
         ),
-        ("[0,1]", "[0,7]", Refusal::Unknown("v#7".parse().unwrap())),
-        ("[0,1]", "[0]", Refusal::Missing("v#1".parse().unwrap())),
+        (
+            "[0,1]",
+            "[0,7]",
+            PackingError::Unknown("v#7".parse().unwrap()),
+        ),
+        (
+            "[0,1]",
+            "[0]",
+            PackingError::Missing("v#1".parse().unwrap()),
+        ),
     ] {
         let error = serde_json::from_str::<PackingPlan>(&json.replace(from, to)).unwrap_err();
         assert_eq!(error.to_string(), refusal.to_string());
@@ -335,7 +345,7 @@ fn a_plan_with_new_containers_is_the_same_under_other_numbers() {
         container.id = ContainerId(to);
         assert_eq!(next.container(ContainerId(to)), Some(&container));
     }
-    // What is checked when a plan is read holds of it.
+    // The plan passes the validation on reading.
     let json = serde_json::to_string(&next).unwrap();
     assert_eq!(serde_json::from_str::<PackingPlan>(&json).unwrap(), next);
     assert!(plan.change_to(&next).started.is_empty());

@@ -1,14 +1,15 @@
-//! The bound on how far a single record may move event time.
+//! The bound on how far one record may advance event time.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
 
 use crate::{Clock, Timestamp};
 
-/// Tells event times that are too far ahead from others, and those that are none.
+/// A check that rejects records without an event time, and those whose event time is too far in the
+/// future.
 ///
-/// A record may be ahead of both the latest event time before it and the wall clock by this much. The check of a record is one
-/// comparison with a limit that only rises; the clock is read when a record exceeds that limit.
+/// The limit is the later of the latest accepted event time and the wall clock, plus the bound. It
+/// only rises; the clock is read only when a record exceeds it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,27 +23,27 @@ use crate::{Clock, Timestamp};
 #[derive(Clone, Debug)]
 pub struct AheadBound {
     ahead: Option<Duration>,
-    /// Event times up to this are within the bound.
+    /// Event times up to this limit are accepted without reading the clock.
     limit: Timestamp,
-    /// The latest event time within the bound.
+    /// The latest accepted event time.
     highest: Timestamp,
     clock: Clock,
 }
 
-/// The reason why a time is no event time, or is not taken for one.
+/// The reason why an event time was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadTime {
-    /// There is none.
+    /// The record has no event time.
     Missing,
-    /// It is after all event times.
+    /// The time is after the last possible event time.
     OutOfRange,
-    /// It is further ahead than the bound allows.
+    /// The time is further ahead than the bound allows.
     TooFarAhead {
         /// The time of the record.
         time: Timestamp,
-        /// The bound.
+        /// The maximum distance from the later of `highest` and `wall`.
         ahead: Duration,
-        /// The latest event time before it; the start of all time if there is none.
+        /// The latest accepted event time before the record; [`Timestamp::MIN`] if there is none.
         highest: Timestamp,
         /// The wall clock.
         wall: Timestamp,
@@ -50,7 +51,9 @@ pub enum BadTime {
 }
 
 impl AheadBound {
-    /// A bound behind a record at `highest`, which is the start of all time if there was none. `None` bounds nothing.
+    /// Creates a bound of `ahead` for a stream whose latest event time is `highest`
+    /// ([`Timestamp::MIN`] if the stream had no record yet). If `ahead` is `None`, there is no
+    /// bound.
     pub fn new(ahead: Option<Duration>, highest: Timestamp, clock: Clock) -> Self {
         AheadBound {
             ahead,
@@ -64,10 +67,10 @@ impl AheadBound {
         }
     }
 
-    /// Takes the time of a record.
+    /// Checks the event time of a record, and accepts it if it is within the bound.
     ///
     /// # Errors
-    /// The reason why the record is to be set aside.
+    /// The reason for which the record must be rejected.
     #[inline]
     pub fn take(&mut self, time: Timestamp) -> Result<(), BadTime> {
         if time > self.limit || time == Timestamp::MIN {
@@ -77,22 +80,22 @@ impl AheadBound {
         Ok(())
     }
 
-    /// The limit of the event times that are within the bound as far as is known without the clock.
+    /// Returns the event time up to which records are accepted without reading the clock.
     ///
-    /// A loop over many records compares with it, tells [`advance`](Self::advance) what it took,
-    /// and asks [`take`](Self::take) about a time beyond it.
+    /// A loop over many records compares with this limit, reports accepted times with
+    /// [`advance`](Self::advance), and calls [`take`](Self::take) for a time beyond it.
     #[inline]
     pub fn limit(&self) -> Timestamp {
         self.limit
     }
 
-    /// Notes the latest of some event times, none of which was beyond the limit.
+    /// Records the latest of a group of accepted event times, none of which exceeds the limit.
     #[inline]
     pub fn advance(&mut self, latest: Timestamp) {
         self.highest = self.highest.max(latest);
     }
 
-    /// Raises the limit to what it is by now, and looks whether the time is still beyond it.
+    /// Raises the limit by the current clock, and checks `time` against it.
     #[cold]
     fn take_beyond(&mut self, time: Timestamp) -> Result<(), BadTime> {
         match time {
@@ -116,13 +119,13 @@ impl AheadBound {
         }
     }
 
-    /// The latest event time within the bound.
+    /// Returns the latest accepted event time.
     pub fn highest(&self) -> Timestamp {
         self.highest
     }
 }
 
-/// Returns the latest event time within the bound behind `base`; never one that no record may have.
+/// Returns `base` plus `ahead`, at most [`Timestamp::LAST_EVENT`].
 fn limit(base: Timestamp, ahead: Duration) -> Timestamp {
     (base + ahead).min(Timestamp::LAST_EVENT)
 }
@@ -164,7 +167,7 @@ mod tests {
         Timestamp::from_secs(secs)
     }
 
-    /// A bound of an hour, and a clock that says ten hours.
+    /// Returns a bound of one hour with a clock that shows ten hours.
     fn hour() -> (AheadBound, ManualClock) {
         let hand = ManualClock::new();
         hand.advance(10 * HOUR);

@@ -1,10 +1,10 @@
-//! What an instance does with records that it can't deal with.
+//! Handling of records that an instance cannot process.
 
 use std::fmt::Display;
 
 use crate::{DeadLetter, InstanceContext, OnError, Result};
 
-/// A policy for bad records, and the instance that meets them: who is named, and who is told.
+/// A policy for bad records, bound to the instance that reports them.
 ///
 /// ```
 /// use ardea_core::{BadRecords, InstanceContext, OnError};
@@ -24,7 +24,7 @@ pub struct BadRecords {
 }
 
 impl BadRecords {
-    /// Deals with bad records by `policy`; attached to no job yet.
+    /// Creates a handler with `policy` that is not attached to an instance yet.
     pub fn new(policy: OnError) -> Self {
         BadRecords {
             policy,
@@ -32,26 +32,27 @@ impl BadRecords {
         }
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> OnError {
         self.policy
     }
 
-    /// Where the instance runs, as `init` is told.
+    /// Attaches the instance; to be called from `init`.
     pub fn attach(&mut self, context: &InstanceContext) {
         self.context = context.clone();
     }
 
-    /// Where the instance runs.
+    /// Returns the context of the attached instance.
     pub fn context(&self) -> &InstanceContext {
         &self.context
     }
 
-    /// Counts a bad record and deals with it as the policy says. `origin` and `raw`, where it came from and its bytes, are called
-    /// only if somebody will see them.
+    /// Counts a bad record and handles it by the policy. `origin` and `raw` return its origin and
+    /// bytes; they are called only if the record is retained or reported.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRecord`](crate::ErrorCode::BadRecord) if the policy is to fail; the dead letters' receiver's own error.
+    /// [`ErrorCode::BadRecord`](crate::ErrorCode::BadRecord) if the policy is to fail; an error of
+    /// the dead letters' receiver.
     #[cold]
     pub fn report(
         &self,

@@ -1,26 +1,27 @@
-//! Whether a stream ends: known to the type system.
+//! Boundedness of streams as a type parameter.
 
-/// Whether a stream ends by itself.
+/// A type that marks a stream as bounded or unbounded.
 pub trait Boundedness: Send + Sync + 'static {
-    /// True if it does.
+    /// True if the stream ends by itself.
     const ENDS: bool;
 }
 
-/// A stream that is known to end: [`Bounded`] and nothing else.
+/// The trait bound for streams that end; only [`Bounded`] implements it.
 #[diagnostic::on_unimplemented(
     message = "this needs a stream that ends, and the stream here has no end",
     label = "an endless stream never gets there",
-    note = "cut it into windows first: `.key_by(..).window(..)`, or read from a source that ends"
+    note = "split it into windows first: `.key_by(..).window(..)`, or read from a source that ends"
 )]
 pub trait Ends: Boundedness {}
 
 impl Ends for Bounded {}
 
-/// A stream that ends by itself, like a file: it can be sorted, or be the table side of a join.
+/// The marker of a stream that ends by itself, such as a file. Only such a stream can be sorted, or
+/// be the build side of a join.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded;
 
-/// A stream without an end, like a socket.
+/// The marker of a stream without an end, such as a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Unbounded;
 
@@ -34,7 +35,7 @@ impl Boundedness for Unbounded {
 
 /// The boundedness of two streams together: bounded only if both are.
 pub trait Join<Other> {
-    /// What comes of the two.
+    /// The boundedness of the result.
     type Out: Boundedness;
 }
 

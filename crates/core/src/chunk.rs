@@ -1,4 +1,4 @@
-//! The type-erased batch that moves on an edge.
+//! The type-erased batch that is sent over an edge.
 
 use std::any::Any;
 use std::any::type_name;
@@ -7,28 +7,29 @@ use std::fmt;
 use crate::error::{Error, ErrorCode};
 use crate::{Result, Rows};
 
-/// A batch of records of a type that only its producer and its consumer know.
+/// A batch of records whose type only its producer and its consumer know.
 ///
-/// Implemented by [`Rows<T>`]; a batch of another layout, such as the encoded tuples of a topology, implements it as well.
+/// Implemented by [`Rows<T>`], and by batches of other layouts such as the encoded tuples of a
+/// topology.
 pub trait Records: Any + Send {
-    /// The number of records.
+    /// Returns the number of records.
     fn len(&self) -> usize;
 
-    /// Whether there is no record.
+    /// Returns true if there is no record.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops all records and keeps the memory for the next ones.
+    /// Drops all records but keeps the memory.
     fn clear(&mut self);
 
-    /// The name of the record's type, for messages.
+    /// Returns the name of the record type, for messages.
     fn type_name(&self) -> &'static str;
 
-    /// For the consumer, to get the typed batch back.
+    /// Returns the batch for downcasting.
     fn as_any(&self) -> &dyn Any;
 
-    /// For the consumer, to get the typed batch back.
+    /// Returns the batch for downcasting.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
@@ -54,52 +55,54 @@ impl<T: Send + 'static> Records for Rows<T> {
     }
 }
 
-/// A batch of records behind a type-erased face: what moves on an edge.
+/// A type-erased batch of records, as sent over an edge.
 ///
-/// A chunk starts without a type and takes that of the first batch asked from it; an empty one may change its type.
-/// Chunks are recycled: the consumer hands the emptied batch back, so that the steady state allocates nothing.
+/// A new chunk has no type and takes the type of the first batch requested from it; an empty chunk
+/// may change its type. Chunks are recycled: the consumer returns the emptied batch, so that the
+/// steady state allocates nothing.
 #[derive(Default)]
 pub struct Chunk {
     records: Option<Box<dyn Records>>,
 }
 
 impl Chunk {
-    /// A chunk that holds `records`.
+    /// Creates a chunk that holds `records`.
     pub fn new(records: impl Records) -> Self {
         Chunk {
             records: Some(Box::new(records)),
         }
     }
 
-    /// The number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records.as_ref().map_or(0, |records| records.len())
     }
 
-    /// Whether there is no record.
+    /// Returns true if there is no record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops all records and keeps the memory.
+    /// Drops all records but keeps the memory.
     pub fn clear(&mut self) {
         if let Some(records) = &mut self.records {
             records.clear();
         }
     }
 
-    /// Whether this chunk has memory that can be used again.
+    /// Returns true if this chunk has memory that can be reused.
     pub fn is_allocated(&self) -> bool {
         self.records.is_some()
     }
 
-    /// Whether its batch, empty or not, is an `R`.
+    /// Returns true if the batch, empty or not, is an `R`.
     pub fn holds<R: Records>(&self) -> bool {
         let records = self.records.as_ref();
         records.is_some_and(|records| records.as_any().is::<R>())
     }
 
-    /// The batch, as rows of `T`. An empty chunk becomes an empty batch of `T` with room for `capacity` records.
+    /// Returns the batch as rows of `T`. An empty chunk becomes an empty batch of `T` with room for
+    /// `capacity` records.
     ///
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds records of another type.
@@ -113,7 +116,7 @@ impl Chunk {
         self.rows()
     }
 
-    /// The batch, as rows of `T`.
+    /// Returns the batch as rows of `T`.
     ///
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds records of another type.
@@ -121,7 +124,7 @@ impl Chunk {
         self.batch_of::<Rows<T>>(type_name::<T>())
     }
 
-    /// The batch as the concrete `R`, for batches that aren't rows.
+    /// Returns the batch as the concrete `R`, for batches that aren't rows.
     ///
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds a batch of another type.
@@ -129,7 +132,7 @@ impl Chunk {
         self.batch_of::<R>(type_name::<R>())
     }
 
-    /// The batch as `R`; `reads` is what the consumer calls its records.
+    /// Returns the batch as `R`; `reads` names the record type that the consumer expects.
     fn batch_of<R: Records>(&mut self, reads: &'static str) -> Result<&mut R> {
         if !self.holds::<R>() {
             return Err(self.mismatch(reads));

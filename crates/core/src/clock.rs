@@ -1,4 +1,4 @@
-//! The time of day and the time since start, real or a test's.
+//! Wall-clock and monotonic time, of the system or of a test.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Timestamp;
 
-/// A source of time: the machine's, or one that a test moves by hand.
-///
-/// Cheap to clone; all clones show the same time.
+/// A source of time: the system clock, or one that a test advances.
 #[derive(Clone)]
 pub struct Clock(Kind);
 
@@ -23,7 +21,7 @@ enum Kind {
 }
 
 impl Clock {
-    /// The machine's clock; its monotonic time starts at zero now.
+    /// Returns the system clock; its monotonic time starts at zero now.
     pub fn system() -> Self {
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -34,7 +32,7 @@ impl Clock {
         })
     }
 
-    /// Time since the clock's origin; never runs backwards.
+    /// Returns the time since the clock's origin; never decreases.
     #[inline]
     pub fn now(&self) -> Duration {
         match &self.0 {
@@ -43,7 +41,8 @@ impl Clock {
         }
     }
 
-    /// The time of day. Follows the monotonic time from the origin on, so that it never runs backwards either.
+    /// Returns the wall-clock time. It is read once at the origin and advances with the monotonic
+    /// time, so it never decreases.
     #[inline]
     pub fn wall(&self) -> Timestamp {
         let origin = match &self.0 {
@@ -62,7 +61,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// The hand that moves a test's clock.
+/// The control that advances a test's clock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,17 +76,17 @@ impl fmt::Debug for Clock {
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// At zero: the monotonic origin, and 1970 as the time of day.
+    /// Creates a control at zero: the monotonic origin, and 1970 as wall-clock time.
     pub fn new() -> Self {
         ManualClock::default()
     }
 
-    /// The clock that this hand moves.
+    /// Returns a clock that this control advances.
     pub fn clock(&self) -> Clock {
         Clock(Kind::Manual(Arc::clone(&self.0)))
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(
             u64::try_from(by.as_nanos()).unwrap_or(u64::MAX),

@@ -1,16 +1,17 @@
-//! Typed descriptions of where records come from and go to.
+//! Typed descriptions of sources and sinks.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::delivery::Delivering;
-use crate::file_use::UsingFiles;
+use crate::delivery::WithDelivery;
+use crate::file_use::WithFiles;
 use crate::{Delivery, Demand, FileUse, Isolation, Key, Parallelism, ProcessorSupplier, Routing};
 
-/// A source of records of type `T`: a vertex without inputs, described but not yet running.
+/// A source of records of type `T`: the description of a vertex without inputs.
 ///
-/// `B` says whether it ends by itself ([`Bounded`](crate::Bounded)) or not ([`Unbounded`](crate::Unbounded)).
+/// `B` is [`Bounded`](crate::Bounded) if the source ends by itself, otherwise
+/// [`Unbounded`](crate::Unbounded).
 pub struct Source<T, B> {
     name: String,
     supplier: Arc<dyn ProcessorSupplier>,
@@ -20,7 +21,7 @@ pub struct Source<T, B> {
     kind: PhantomData<fn() -> (T, B)>,
 }
 
-/// A sink for records of type `T`: a vertex without outputs, described but not yet running.
+/// A sink for records of type `T`: the description of a vertex without outputs.
 pub struct Sink<T> {
     name: String,
     supplier: Arc<dyn ProcessorSupplier>,
@@ -31,11 +32,11 @@ pub struct Sink<T> {
     kind: PhantomData<fn(T)>,
 }
 
-/// How a vertex at either end of a pipeline is described.
+/// The methods that sources and sinks share.
 macro_rules! described {
     ($what:ident<$($of:ident),+> $(, $field:ident: $nothing:expr)?) => {
         impl<$($of),+> $what<$($of),+> {
-            /// With one instance, on a cooperative thread.
+            /// Creates a description with one instance on a cooperative thread.
             pub fn new(name: impl Into<String>, supplier: Arc<dyn ProcessorSupplier>) -> Self {
                 $what {
                     name: name.into(),
@@ -48,25 +49,26 @@ macro_rules! described {
                 }
             }
 
-            /// Sets how many instances there are: a number, or a [`Parallelism`].
+            /// Sets the parallelism: a number, or a [`Parallelism`].
             pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
                 self.parallelism = parallelism.into();
                 self
             }
 
-            /// Sets where the instances run; one that blocks needs a thread.
+            /// Sets the kind of thread that runs the instances; instances that block need a thread
+            /// each.
             pub fn isolation(mut self, isolation: Isolation) -> Self {
                 self.isolation = isolation;
                 self
             }
 
-            /// Sets what each instance needs of its machine, where the job runs on a cluster.
+            /// Sets the resources that each instance requires on a cluster.
             pub fn demand(mut self, demand: Demand) -> Self {
                 self.demand = demand;
                 self
             }
 
-            /// What each instance needs of its machine.
+            /// Returns the resources that each instance requires.
             pub fn wanted_demand(&self) -> Demand {
                 self.demand
             }
@@ -77,18 +79,19 @@ macro_rules! described {
                 self
             }
 
-            /// Says which files its processors will read or write, so that a job that would overwrite what it reads is refused.
-            /// Asked when a job starts, with the number of instances; see [`ProcessorSupplier::files`].
+            /// Declares the files that the processors will read or write, so that a job that would
+            /// overwrite its input is refused. `files` is called with the parallelism when a job
+            /// starts; see [`ProcessorSupplier::files`].
             pub fn using_files(
                 mut self,
                 files: impl Fn(u32) -> Vec<FileUse> + Send + Sync + 'static,
             ) -> Self {
                 let supplier = self.supplier;
-                self.supplier = Arc::new(UsingFiles { supplier, files });
+                self.supplier = Arc::new(WithFiles { supplier, files });
                 self
             }
 
-            /// The parts: name, supplier, parallelism, isolation.
+            /// Returns the parts: name, supplier, parallelism, isolation.
             pub fn into_parts(
                 self,
             ) -> (String, Arc<dyn ProcessorSupplier>, Parallelism, Isolation) {
@@ -108,15 +111,20 @@ described!(Source<T, B>);
 described!(Sink<T>, routing: None);
 
 impl<T> Sink<T> {
-    /// Says what it gives at best, for the summary of a job that promises more. Not said, it is not known.
-    pub fn delivering(mut self, delivery: Delivery) -> Self {
+    /// Declares the strongest delivery guarantee of this sink; unknown by default. If a job's
+    /// guarantee is stronger, the summary of the job names the sink.
+    pub fn with_delivery(mut self, delivery: Delivery) -> Self {
         let supplier = self.supplier;
-        self.supplier = Arc::new(Delivering { supplier, delivery });
+        self.supplier = Arc::new(WithDelivery { supplier, delivery });
         self
     }
 
-    /// Has all records of a key come over one instance, in the order in which an instance of the step before has sent them, however many instances there are: for sinks where
-    /// a later record takes the place of an earlier one. Not said, records go straight on where both steps have as many instances, and to any instance else.
+    /// Partitions the input of the sink by key: all records of a key reach one instance, in the
+    /// order in which an instance of the previous step sent them. Use it for sinks in which a later
+    /// record replaces an earlier one.
+    ///
+    /// By default records are forwarded directly if both steps have the same parallelism, and
+    /// otherwise distributed over all instances.
     pub fn keyed<K: Key>(mut self, key: impl Fn(&T) -> K + Send + Sync + 'static) -> Self
     where
         T: Send + 'static,
@@ -125,7 +133,7 @@ impl<T> Sink<T> {
         self
     }
 
-    /// How records come to it, if that matters.
+    /// Returns the routing that the sink requires, if any.
     pub fn wanted_routing(&self) -> Option<&Routing> {
         self.routing.as_ref()
     }

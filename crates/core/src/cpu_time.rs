@@ -1,11 +1,11 @@
-//! What a thread has cost.
+//! CPU time of the calling thread.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// User and system time of the calling thread so far; the difference of two is what lies between them. Takes a system call: ask once a
-/// chunk at most, and only for those who want to know.
+/// Returns the user and system time of the calling thread so far. Costs a system call: call it at
+/// most once per chunk.
 pub fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(

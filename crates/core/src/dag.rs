@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::error::{Error, ErrorCode};
 use crate::{Edge, EdgeId, Ordinal, Parallelism, Result, Routing, Vertex, VertexId};
 
-/// The graph of a job: a value that is built once, checked, and never patched.
+/// The graph of a job: built once, then validated, never modified.
 ///
 /// ```
 /// use ardea_core::{Dag, Edge, Inbox, Ordinal, Outbox, Processor, Result, Vertex, supplier};
@@ -26,7 +26,7 @@ pub struct Dag {
 }
 
 impl Dag {
-    /// Without vertices.
+    /// Creates a graph without vertices.
     pub fn new() -> Self {
         Dag::default()
     }
@@ -43,43 +43,44 @@ impl Dag {
         EdgeId(self.edges.len() as u32 - 1)
     }
 
-    /// All vertices, by id.
+    /// Returns all vertices, by id.
     pub fn vertices(&self) -> &[Vertex] {
         &self.vertices
     }
 
-    /// All edges, by id.
+    /// Returns all edges, by id.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// The ids of all edges, in order.
+    /// Returns the ids of all edges, in order.
     pub fn edge_ids(&self) -> impl ExactSizeIterator<Item = EdgeId> + use<> {
         (0..self.edges.len() as u32).map(EdgeId)
     }
 
-    /// The vertex with this id.
+    /// Returns the vertex with this id.
     ///
     /// # Panics
-    /// If the id is of another graph, with more vertices.
+    /// If the graph has no such vertex, because the id is that of a larger graph.
     pub fn get(&self, id: VertexId) -> &Vertex {
         &self.vertices[id.index()]
     }
 
-    /// The edges that lead into a vertex, by input ordinal.
+    /// Returns the edges that lead into a vertex, by input ordinal.
     pub fn inputs(&self, id: VertexId) -> Vec<EdgeId> {
         self.edges_by_ordinal(|edge| edge.to, id)
     }
 
-    /// The edges that lead out of a vertex, by output ordinal.
+    /// Returns the edges that lead out of a vertex, by output ordinal.
     pub fn outputs(&self, id: VertexId) -> Vec<EdgeId> {
         self.edges_by_ordinal(|edge| edge.from, id)
     }
 
-    /// The vertices, each behind all that lead to it.
+    /// Returns the vertices in topological order.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if there is a cycle; the vertices on it, and those behind it, are named.
+    /// [`ErrorCode::InvalidJob`] if there is a cycle; the error names the vertices on it and
+    /// downstream of it.
     pub fn topological_order(&self) -> Result<Vec<VertexId>> {
         let mut waiting: Vec<usize> = vec![0; self.vertices.len()];
         for edge in &self.edges {
@@ -119,9 +120,10 @@ impl Dag {
     /// Checks that the graph can run.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`]: no vertex, two of one name, an ordinal used twice or left out, an edge to nowhere, a cycle,
-    /// a forward edge between different parallelisms, a parallelism of zero, a vertex that
-    /// feeds both an urgent input and one that waits for it.
+    /// [`ErrorCode::InvalidJob`] if there is no vertex, two vertices have the same name, an ordinal
+    /// is used twice or left out, an edge leads to an unknown vertex, there is a cycle, a forward
+    /// edge joins different parallelisms, a parallelism is zero, or a vertex feeds both an urgent
+    /// input and an input that waits for it.
     pub fn validate(&self) -> Result<()> {
         if self.vertices.is_empty() {
             return Err(invalid("the job has no vertex".into()).hint("add a source and a sink"));
@@ -130,12 +132,12 @@ impl Dag {
         for vertex in &self.vertices {
             if !names.insert(&vertex.name) {
                 return Err(invalid(format!("two vertices are named {:?}", vertex.name))
-                    .hint("give each step a name of its own: state is found by it"));
+                    .hint("give each step a unique name: its state is stored under it"));
             }
             if vertex.parallelism == Parallelism::Zero {
                 return Err(
                     invalid(format!("{:?} has a parallelism of 0", vertex.name)).hint(
-                        "use a parallelism of at least 1, or Parallelism::Auto for one instance a thread",
+                        "use a parallelism of at least 1, or Parallelism::Auto for one instance per thread",
                     ),
                 );
             }
@@ -149,10 +151,12 @@ impl Dag {
         self.validate_priorities()
     }
 
-    /// Refuses graphs that could stop for ever on a full queue.
+    /// Refuses graphs that could deadlock on a full queue.
     ///
-    /// While a vertex reads an urgent input it takes nothing from the others: whatever leads to those is held up until all that
-    /// leads to the urgent one has ended. What is held up, directly or through other vertices, until it has itself ended never does.
+    /// While a vertex reads an urgent input it takes nothing from its other inputs. Vertices
+    /// upstream of these other inputs are held up until all vertices upstream of the urgent input
+    /// have ended. A vertex never ends if, directly or through others, it is held up until it has
+    /// itself ended.
     fn validate_priorities(&self) -> Result<()> {
         let mut held_until: BTreeMap<VertexId, BTreeSet<VertexId>> = BTreeMap::new();
         for (urgent, waiting) in self.waiting_pairs() {
@@ -161,7 +165,7 @@ impl Dag {
                 held_until.entry(held).or_default().extend(&ends);
             }
         }
-        // The last one is named: the nearest to the joins.
+        // Reports the last stuck vertex: the nearest to the joins.
         let stuck = held_until
             .keys()
             .rev()
@@ -183,11 +187,11 @@ impl Dag {
         .hint("read the source twice, once for each input"))
     }
 
-    /// The vertices that lead, directly or through others, to an urgent input: one that is read to its end before others of its
-    /// vertex. Their records have to be all there, or what is made of those others is wrong.
+    /// Returns the vertices upstream of urgent inputs. An urgent input is read to its end before
+    /// the other inputs of its vertex, whose results would be wrong without all its records.
     ///
-    /// What is told beside such a stream, over a [timeless](Edge::timeless) edge that is not urgent itself, may have no end: it
-    /// does not count.
+    /// Vertices that lead there only by a [timeless](Edge::timeless) edge are left out, unless that
+    /// edge is the urgent input itself. They may be unbounded.
     pub fn feeding_urgent_inputs(&self) -> BTreeSet<VertexId> {
         let mut next: Vec<VertexId> = self
             .waiting_pairs()
@@ -207,7 +211,8 @@ impl Dag {
         found
     }
 
-    /// The pairs of inputs of one vertex of which the second is not read before the first has ended.
+    /// Returns all pairs of inputs of one vertex in which the second input is read only after the
+    /// first has ended.
     fn waiting_pairs(&self) -> impl Iterator<Item = (&Edge, &Edge)> {
         self.edges.iter().flat_map(|urgent| {
             let others = self.edges.iter().filter(|other| other.to.0 == urgent.to.0);
@@ -217,7 +222,7 @@ impl Dag {
         })
     }
 
-    /// A vertex and all that lead to it.
+    /// Returns a vertex and all vertices upstream of it.
     fn ancestors(&self, id: VertexId) -> BTreeSet<VertexId> {
         let mut found = BTreeSet::from([id]);
         let mut next = vec![id];
@@ -297,7 +302,7 @@ impl Dag {
     }
 }
 
-/// Whether a way of at least one step leads from `from` to `to`.
+/// Returns true if a path of at least one step leads from `from` to `to`.
 fn reaches(steps: &BTreeMap<VertexId, BTreeSet<VertexId>>, from: VertexId, to: VertexId) -> bool {
     let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
     while let Some(vertex) = next.pop() {
@@ -319,7 +324,7 @@ fn invalid(what: String) -> Error {
 
 fn describe(parallelism: Parallelism) -> String {
     match parallelism {
-        Parallelism::Auto => "one a thread".into(),
+        Parallelism::Auto => "one per thread".into(),
         Parallelism::Exactly(count) => count.to_string(),
         Parallelism::Zero => "0".into(),
     }
@@ -399,7 +404,7 @@ mod tests {
         assert!(error.contains("waits for the other's end"), "{error}");
     }
 
-    /// Two streams, each the table of the other's join.
+    /// Two streams, each the build side of the other's join.
     #[test]
     fn joins_that_wait_for_each_other_are_refused() {
         let mut dag = Dag::new();

@@ -1,4 +1,4 @@
-//! Records that could not be dealt with: never lost in silence.
+//! Dead letters: records that could not be processed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::{Error, ErrorCode, Result};
 
-/// What to do with a record that can't be decoded, or that user code returns an error for.
+/// The policy for a record that can't be decoded, or for which user code returns an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnError {
-    /// Keep it aside, with its position, its bytes and the reason; go on.
+    /// Retain it as a dead letter with its position, bytes and the reason; go on.
     #[default]
     DeadLetter,
     /// Count it and go on.
@@ -19,21 +19,22 @@ pub enum OnError {
     Fail,
 }
 
-/// A record that could not be dealt with.
+/// A record that could not be processed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeadLetter {
-    /// The step that could not deal with it.
+    /// The step that failed to process it.
     pub vertex: String,
-    /// Where it came from: a file and line, a peer, an input's position.
+    /// The origin of the record: a file and line, a peer, a position of an input.
     pub origin: String,
-    /// The record as it came, as far as it is known.
+    /// The bytes of the record, as far as they are known.
     pub raw: Vec<u8>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl DeadLetter {
-    /// The beginning of the record, in quotes, on one line and harmless to a terminal; how long it is if there is more.
+    /// Returns the beginning of the record, quoted and escaped on one line, with its length if it
+    /// is truncated.
     ///
     /// ```
     /// # use ardea_core::DeadLetter;
@@ -53,11 +54,12 @@ impl DeadLetter {
     }
 }
 
-/// Takes every dead letter of a job, and returns whether it had room for it; called on the thread that met it, and may block for
-/// backpressure.
+/// A receiver of every dead letter of a job. Returns true if it had room for the letter. Called on
+/// the thread that reported the letter; may block for backpressure.
 type Receiver = dyn Fn(DeadLetter) -> Result<bool> + Send + Sync;
 
-/// The dead letters of one job: counted, the first and the latest ones kept as a sample, and all of them handed on if someone listens.
+/// The dead letters of one job: their count, the first one, a sample of the latest, and an optional
+/// receiver of all.
 #[derive(Default)]
 pub struct DeadLetters {
     count: AtomicU64,
@@ -70,21 +72,21 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    /// How many of the latest letters are kept as a sample.
+    /// The maximum number of letters in the sample.
     pub const SAMPLE: usize = 100;
 
-    /// How many bytes of a record the sample keeps; whoever receives the letters gets all of them.
+    /// The maximum number of bytes per record in the sample; the receiver gets all bytes.
     pub const SAMPLE_BYTES: usize = 4 * 1024;
 
-    /// Hands every letter to `receiver` as well.
+    /// Creates dead letters that are also passed to `receiver`.
     pub fn with_receiver(
         receiver: impl Fn(DeadLetter) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
         DeadLetters::with_bounded_receiver(move |letter| receiver(letter).map(|()| true))
     }
 
-    /// Hands every letter to `receiver` as well, which returns whether it had room for it. Letters without room are counted by
-    /// [`unwritten`](Self::unwritten).
+    /// Creates dead letters that are also passed to `receiver`, which returns true if it had room
+    /// for the letter. Letters without room are counted by [`unwritten`](Self::unwritten).
     pub fn with_bounded_receiver(
         receiver: impl Fn(DeadLetter) -> Result<bool> + Send + Sync + 'static,
     ) -> Self {
@@ -94,10 +96,12 @@ impl DeadLetters {
         }
     }
 
-    /// Deals with a bad record as `policy` says. `letter` is built only if it is kept or reported.
+    /// Handles a bad record by `policy`. `letter` is called only if the record is retained or
+    /// reported.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRecord`] if the policy is to fail; the receiver's own error if it can't take the letter.
+    /// [`ErrorCode::BadRecord`] if the policy is to fail; the receiver's own error if it can't take
+    /// the letter.
     pub fn handle(&self, policy: OnError, letter: impl FnOnce() -> DeadLetter) -> Result<()> {
         match policy {
             OnError::Drop => {
@@ -116,14 +120,14 @@ impl DeadLetters {
                     ),
                 )
                 .hint(
-                    "mend the record, or let bad records go to the dead-letter output (`on_error`)",
+                    "correct the record, or send bad records to the dead-letter output (`on_error`)",
                 ))
             }
-            OnError::DeadLetter => self.keep(letter()),
+            OnError::DeadLetter => self.retain(letter()),
         }
     }
 
-    fn keep(&self, mut letter: DeadLetter) -> Result<()> {
+    fn retain(&self, mut letter: DeadLetter) -> Result<()> {
         if let Some(receiver) = &self.receiver
             && !receiver(letter.clone())?
         {
@@ -141,27 +145,29 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// How many letters came.
+    /// Returns the number of dead letters.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// How many records were dropped because their step said so.
+    /// Returns the number of records dropped by the policy of their step.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The number of letters that the receiver had no room for. They are part of [`count`](Self::count).
+    /// Returns the number of letters that the receiver had no room for. They are part of
+    /// [`count`](Self::count).
     pub fn unwritten(&self) -> u64 {
         self.unwritten.load(Ordering::Relaxed)
     }
 
-    /// The first letter, which often tells most, with the first [`SAMPLE_BYTES`](Self::SAMPLE_BYTES) of its record.
+    /// Returns the first letter, with the first [`SAMPLE_BYTES`](Self::SAMPLE_BYTES) of its record.
     pub fn first(&self) -> Option<&DeadLetter> {
         self.first.get()
     }
 
-    /// The latest letters, at most [`SAMPLE`](Self::SAMPLE), each with the first [`SAMPLE_BYTES`](Self::SAMPLE_BYTES) of its record.
+    /// Returns the latest letters, at most [`SAMPLE`](Self::SAMPLE), each with the first
+    /// [`SAMPLE_BYTES`](Self::SAMPLE_BYTES) of its record.
     pub fn sample(&self) -> Vec<DeadLetter> {
         self.sample
             .lock()

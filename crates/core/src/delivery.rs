@@ -1,37 +1,38 @@
-//! What a sink gives of what a job promises.
+//! Delivery guarantees of sinks.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Dag, FileUse, Guarantee, Instance, Processor, ProcessorSupplier, Result};
 
-/// What a sink gives, at best, in a job that keeps its state: how often what is behind it sees each record when something fails.
+/// The strongest delivery guarantee of a sink: how often the external system sees each record after
+/// a failure.
 ///
-/// A job's [`Guarantee`] is about its state. What is seen outside depends on the sink as well: one that writes at once writes
-/// again what comes again.
+/// A job's [`Guarantee`] concerns its state. The guarantee towards an external system depends on
+/// the sink as well: a sink that writes at once writes replayed records again.
 ///
 /// ```
 /// use ardea_core::{Delivery, Guarantee};
 ///
-/// assert!(Delivery::ExactlyOnce.keeps(Guarantee::ExactlyOnce));
-/// assert!(!Delivery::AtLeastOnce.keeps(Guarantee::ExactlyOnce));
-/// assert!(Delivery::AtLeastOnce.keeps(Guarantee::AtLeastOnce));
+/// assert!(Delivery::ExactlyOnce.satisfies(Guarantee::ExactlyOnce));
+/// assert!(!Delivery::AtLeastOnce.satisfies(Guarantee::ExactlyOnce));
+/// assert!(Delivery::AtLeastOnce.satisfies(Guarantee::AtLeastOnce));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Delivery {
-    /// Nothing that counts: it is for the eye, or for measurements.
+    /// No guarantee: the sink is for display or measurements.
     Nothing,
-    /// Each record, some again after a failure.
+    /// Each record at least once; records may be repeated after a failure.
     AtLeastOnce,
-    /// Each record, some again after a failure, and that changes nothing: writing a record twice is as writing it once.
+    /// Each record at least once, and writing a record again changes nothing.
     Idempotent,
-    /// Each record once: what belongs to an epoch is seen when that is committed.
+    /// Each record once: the records of an epoch become visible when it is committed.
     ExactlyOnce,
 }
 
 impl Delivery {
-    /// Whether what is behind the sink sees what the job promises.
-    pub const fn keeps(self, promised: Guarantee) -> bool {
+    /// Returns true if this guarantee is at least as strong as the job's guarantee `promised`.
+    pub const fn satisfies(self, promised: Guarantee) -> bool {
         match promised {
             Guarantee::None => true,
             Guarantee::AtLeastOnce => !matches!(self, Delivery::Nothing),
@@ -39,7 +40,7 @@ impl Delivery {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Delivery::Nothing => "nothing",
@@ -57,26 +58,26 @@ impl fmt::Display for Delivery {
 }
 
 impl Dag {
-    /// The sinks behind which is seen less than the job promises, by name, and what they give; those that don't say are left out. For the
-    /// summary of a job.
+    /// Returns the sinks whose declared delivery guarantee is weaker than `promised`, with that
+    /// guarantee.
     pub fn sinks_below(&self, promised: Guarantee) -> Vec<(Arc<str>, Delivery)> {
         let given = self.vertices().iter().filter_map(|vertex| {
             let delivery = vertex.supplier().delivery()?;
             Some((Arc::clone(vertex.name()), delivery))
         });
         given
-            .filter(|(_, delivery)| !delivery.keeps(promised))
+            .filter(|(_, delivery)| !delivery.satisfies(promised))
             .collect()
     }
 }
 
-/// Supplies what another supplies, and says what that gives.
-pub(crate) struct Delivering {
+/// A supplier that wraps another and declares its delivery guarantee.
+pub(crate) struct WithDelivery {
     pub(crate) supplier: Arc<dyn ProcessorSupplier>,
     pub(crate) delivery: Delivery,
 }
 
-impl ProcessorSupplier for Delivering {
+impl ProcessorSupplier for WithDelivery {
     fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>> {
         self.supplier.supply(instance)
     }
@@ -103,9 +104,9 @@ mod tests {
         let of = |sink: Sink<u8>| sink.into_parts().1.delivery();
         let sink = || Sink::new("s", supplier(|| Drops));
         assert_eq!(of(sink()), None);
-        let said = sink().delivering(Delivery::Idempotent);
+        let said = sink().with_delivery(Delivery::Idempotent);
         assert_eq!(of(said), Some(Delivery::Idempotent));
-        let said = sink().delivering(Delivery::ExactlyOnce);
+        let said = sink().with_delivery(Delivery::ExactlyOnce);
         assert_eq!(
             of(said.using_files(|_| Vec::new())),
             Some(Delivery::ExactlyOnce)
@@ -123,7 +124,7 @@ mod tests {
         ] {
             let mut sink = Sink::<u8>::new(name, supplier(|| Drops));
             if let Some(delivery) = delivery {
-                sink = sink.delivering(delivery);
+                sink = sink.with_delivery(delivery);
             }
             let (name, supplier, ..) = sink.into_parts();
             dag.vertex(Vertex::new(name, supplier));

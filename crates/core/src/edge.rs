@@ -1,4 +1,4 @@
-//! An arrow of the graph.
+//! The edges of the graph.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -6,32 +6,34 @@ use std::sync::Arc;
 
 use crate::{ChunkCodec, Ordinal, Routing, VertexId};
 
-/// Which edge of its graph.
+/// The id of an edge in its graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EdgeId(pub(crate) u32);
 
 impl EdgeId {
-    /// Its position among the graph's edges.
+    /// Returns the position among the graph's edges.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// In which order a vertex reads its inputs: lower numbers are read to their end before higher ones start.
+/// The order in which a vertex reads its inputs: inputs of lower numbers are read to their end
+/// before those of higher numbers start.
 ///
-/// Draining does not cut an urgent input short, as what is made of the others would be wrong: the sources that lead to it go on to
-/// their end. So they must have one.
+/// Draining does not end the sources upstream of an urgent input, because incomplete build sides
+/// make results wrong. These sources must be bounded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Priority(pub i16);
 
 impl Priority {
-    /// What an edge has unless told otherwise; edges of equal priority are read in turn.
+    /// The default priority; edges of equal priority are read in turn.
     pub const NORMAL: Priority = Priority(0);
-    /// Read to its end before normal ones: the build side of a hash join.
+    /// The priority of inputs that are read to their end before normal ones: the build side of a
+    /// hash join.
     pub const FIRST: Priority = Priority(-1);
 }
 
-/// An arrow from an output of one vertex to an input of another.
+/// A connection from an output of one vertex to an input of another.
 #[derive(Clone)]
 pub struct Edge {
     pub(crate) from: (VertexId, Ordinal),
@@ -44,12 +46,13 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// From the first output of one vertex to the first input of another, round robin.
+    /// Creates an edge from the first output of one vertex to the first input of another, round
+    /// robin.
     pub fn between(from: VertexId, to: VertexId) -> Self {
         Edge::from_ordinals((from, Ordinal::FIRST), (to, Ordinal::FIRST))
     }
 
-    /// From a certain output of one vertex to a certain input of another, round robin.
+    /// Creates an edge from one output of a vertex to one input of another, round robin.
     pub fn from_ordinals(from: (VertexId, Ordinal), to: (VertexId, Ordinal)) -> Self {
         Edge {
             from,
@@ -62,7 +65,7 @@ impl Edge {
         }
     }
 
-    /// Sets which instance a record goes to.
+    /// Sets the routing, which selects the receiving instance of a record.
     pub fn routing(mut self, routing: Routing) -> Self {
         self.routing = routing;
         self
@@ -74,58 +77,59 @@ impl Edge {
         self
     }
 
-    /// Sets how many chunks each queue of this edge holds; the node's default otherwise. Small queues mean less memory
-    /// and earlier backpressure, large ones ride out longer pauses of the consumer.
+    /// Sets the capacity of each queue of this edge in chunks; the node's setting by default. Small
+    /// queues need less memory and give earlier backpressure, large ones bridge longer pauses of
+    /// the consumer.
     pub fn capacity(mut self, chunks: NonZeroUsize) -> Self {
         self.capacity_chunks = Some(chunks);
         self
     }
 
-    /// Says how its records become bytes, so that it may join instances of different processes. Without a codec both ends of it have
-    /// to be in one.
+    /// Sets the codec, so that the edge may connect instances of different processes. Without a
+    /// codec both ends must be in one process.
     pub fn codec(mut self, codec: Arc<dyn ChunkCodec>) -> Self {
         self.codec = Some(codec);
         self
     }
 
-    /// Says that the records of this edge have no part in the consumer's time: its watermarks are not listened to, and its silence
-    /// holds nobody back. For rules, rates and other news beside a stream.
+    /// Excludes this edge from the consumer's event time: its watermarks are ignored, and it never
+    /// holds back the watermark. For rules, rates and other side inputs.
     pub fn timeless(mut self) -> Self {
         self.is_timeless = true;
         self
     }
 
-    /// The producing vertex and its output.
+    /// Returns the producing vertex and its output.
     pub fn source(&self) -> (VertexId, Ordinal) {
         self.from
     }
 
-    /// The consuming vertex and its input.
+    /// Returns the consuming vertex and its input.
     pub fn target(&self) -> (VertexId, Ordinal) {
         self.to
     }
 
-    /// Which instance a record goes to.
+    /// Returns the routing.
     pub fn wanted_routing(&self) -> &Routing {
         &self.routing
     }
 
-    /// The order in which the consumer reads its inputs.
+    /// Returns the order in which the consumer reads its inputs.
     pub fn wanted_priority(&self) -> Priority {
         self.priority
     }
 
-    /// How many chunks each queue holds, if set.
+    /// Returns the capacity of each queue in chunks, if set.
     pub fn wanted_capacity(&self) -> Option<NonZeroUsize> {
         self.capacity_chunks
     }
 
-    /// Whether the edge has no part in the consumer's time.
+    /// Returns true if the edge is excluded from the consumer's event time.
     pub fn is_timeless(&self) -> bool {
         self.is_timeless
     }
 
-    /// How its records become bytes, if they may leave the process.
+    /// Returns the codec, if the edge may connect processes.
     pub fn wanted_codec(&self) -> Option<&Arc<dyn ChunkCodec>> {
         self.codec.as_ref()
     }

@@ -1,22 +1,22 @@
-//! Errors for people: what failed, on what, why, and what to do next.
+//! Errors for users: the failed operation, its object, the reason, and a hint.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// The result of anything that can fail here.
+/// The result type of this project.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A stable name for a kind of failure; scripts may rely on it.
+/// A stable code for a kind of failure; scripts may rely on it.
 ///
-/// These are the only codes of the project. A crate with an error type of its own says with `code()` which of them it is, or
-/// converts it into an [`Error`] before a person sees it; errors that only code sees, such as that of a full queue, and
-/// those of tests have none.
+/// These are the only codes of the project. A crate with its own error type returns one of them
+/// from `code()`, or converts the error into an [`Error`] before a user sees it. Internal errors,
+/// such as that of a full queue, and errors of tests have no code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// The graph or a setting of the job makes no sense.
+    /// The graph or a setting of the job is invalid.
     InvalidJob,
     /// A setting has a wrong name or value.
     InvalidConfig,
@@ -24,7 +24,7 @@ pub enum ErrorCode {
     TypeMismatch,
     /// A processor wrote to an output that its vertex hasn't.
     NoSuchOutput,
-    /// Records came where none are taken.
+    /// Records arrived at a processor that takes none.
     UnexpectedInput,
     /// The user's code panicked.
     UserPanic,
@@ -32,61 +32,63 @@ pub enum ErrorCode {
     UserError,
     /// A record could not be decoded.
     BadRecord,
-    /// An instance fails again and again, and is not started any more.
-    FailsAgain,
-    /// Reading from outside failed.
+    /// An instance failed repeatedly and is not restarted any more.
+    RestartLimitReached,
+    /// Reading from an external system failed.
     ReadFailed,
-    /// Writing to outside failed.
+    /// Writing to an external system failed.
     WriteFailed,
     /// An address is in use or can't be reached.
     Network,
-    /// A store (a file system, a bucket, a server) lacks what the job promises to do with it.
+    /// A store (file system, bucket, server) lacks a feature that the job requires.
     StoreUnsuitable,
-    /// The node has no place for more.
+    /// A limit of the engine or of the system is reached.
     LimitReached,
     /// The job was cancelled.
     Cancelled,
-    /// Whoever read the output has gone: nobody wants the rest.
+    /// The reader of the output has closed it.
     OutputClosed,
-    /// A node of the state manager's tree is not as the caller expected: read it again.
-    StateConflict,
-    /// The state manager's tree does not allow this, whoever asks and however often.
-    StateRefused,
-    /// The state manager, or who keeps a part of a grid's map, did not answer in time, and nothing was done.
+    /// A node of the metadata store is not in the expected state: read it again.
+    MetastoreConflict,
+    /// The metadata store does not allow this operation; a retry does not help.
+    MetastoreRefused,
+    /// The metadata store, or the primary of a grid partition, did not answer in time; nothing was
+    /// changed.
     StateUnavailable,
-    /// The answer of the state manager, or of a member of a grid, was lost: the change was made, or it was not.
-    StateUnknown,
-    /// What the state manager stored is damaged.
-    StateCorrupt,
-    /// The session with the state manager has ended, and its ephemeral nodes with it.
+    /// The response of the metadata store or of a grid member was lost: the change may or may not
+    /// have been made.
+    OutcomeUnknown,
+    /// The data of the metadata store is damaged.
+    MetastoreCorrupt,
+    /// The session with the metadata store has ended, and its ephemeral nodes with it.
     SessionEnded,
-    /// What a job asks for doesn't fit into the containers that it may have.
+    /// The resources that a job requires do not fit into its containers.
     ResourcesImpossible,
-    /// A packing plan that doesn't hold each instance once and within the limits.
+    /// A packing plan exceeds a limit, or does not contain each instance exactly once.
     BrokenPlan,
     /// Another job of the cluster has this name.
     NameTaken,
     /// The cluster has no such job.
     NoSuchJob,
-    /// Two processes of one job are of versions that don't understand each other.
+    /// Two processes of one job have incompatible versions.
     VersionMismatch,
-    /// A process of another cluster, or of another job.
+    /// The process belongs to another cluster or another job.
     WrongCluster,
-    /// Somebody newer has taken over: a master or a worker that was given up.
+    /// The leader or worker has been replaced by a newer one.
     Superseded,
-    /// The job is in a state in which this can't be done.
+    /// The job is in a state that does not allow this operation.
     WrongState,
-    /// A process refused the connection of another, and said why.
+    /// A process refused the connection of another and sent the reason.
     Refused,
-    /// What another process sent can't be read.
+    /// A message of another process can't be decoded.
     BadMessage,
-    /// Another process of the job is gone, with what was under way there.
+    /// Another process of the job was lost, with its data in flight.
     PeerLost,
     /// A container's process could not be started.
     StartFailed,
     /// No host has room for a container.
     NoRoom,
-    /// What a scheduler gets its containers from can't be reached, or does not do what it is asked for.
+    /// The scheduler's backend can't be reached, or does not fulfil a request.
     SchedulerUnavailable,
     /// The job has no such container, or the container no such output.
     NoSuchContainer,
@@ -96,42 +98,44 @@ pub enum ErrorCode {
     NoSuchEntry,
     /// The package store has no such package.
     PackageMissing,
-    /// What came is not what was asked for: its digest or its content is wrong.
+    /// A package has a wrong digest or wrong content.
     PackageCorrupt,
-    /// The package store can't be reached, or broke off.
-    PackageStoreAway,
-    /// The package store, or whoever unpacks, does not accept this package: too large, unsafe, or not allowed.
+    /// The package store can't be reached, or broke off the transfer.
+    PackageStoreUnavailable,
+    /// The package store, or the host that unpacks it, does not accept this package: too large,
+    /// unsafe, or not allowed.
     PackageRefused,
     /// There is no space left on the device.
     DiskFull,
-    /// A batch of metrics that can't be read.
+    /// A batch of metrics can't be decoded.
     BrokenBatch,
-    /// A part of a snapshot is damaged or gone.
-    SnapshotDamaged,
-    /// There is no such snapshot, or not any more.
-    NoSuchSnapshot,
-    /// The cuts of an epoch do not make a snapshot together.
-    SnapshotRefused,
-    /// The place of a job's snapshots can't be read at the moment; it is waited for.
-    SnapshotsAway,
-    /// What the job has to go on with is still in the hands of a process of an earlier life of it; that is waited for.
-    StillHeld,
-    /// Whoever asks has no token, or a wrong one.
+    /// A part of a checkpoint is damaged or missing.
+    CheckpointDamaged,
+    /// The checkpoint does not exist, or was deleted.
+    NoSuchCheckpoint,
+    /// The snapshots of an epoch do not form a complete checkpoint.
+    CheckpointRefused,
+    /// The job's checkpoint store can't be read at the moment; the operation is retried.
+    CheckpointStoreUnavailable,
+    /// The state to restore is still in use by a process of an earlier attempt; the operation is
+    /// retried.
+    StateInUse,
+    /// The request has no token, or a wrong one.
     Unauthorized,
-    /// A request that the cluster's interface does not understand.
+    /// The cluster's API does not understand the request.
     BadRequest,
-    /// What answered is no cluster's interface, or one of another version.
-    BadAnswer,
-    /// A broken invariant of the engine itself: please report it.
+    /// The response is not from a cluster's API, or from one of another version.
+    BadResponse,
+    /// An invariant of the engine is broken: please report it.
     Internal,
 }
 
-/// Who can mend a failure.
+/// The party that can fix a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Domain {
     /// The author of the job.
     User,
-    /// Whoever runs what the job talks to.
+    /// The operator of a system that the job talks to.
     External,
     /// The engine's authors.
     Engine,
@@ -147,7 +151,7 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::UserPanic,
     ErrorCode::UserError,
     ErrorCode::BadRecord,
-    ErrorCode::FailsAgain,
+    ErrorCode::RestartLimitReached,
     ErrorCode::ReadFailed,
     ErrorCode::WriteFailed,
     ErrorCode::Network,
@@ -155,11 +159,11 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::LimitReached,
     ErrorCode::Cancelled,
     ErrorCode::OutputClosed,
-    ErrorCode::StateConflict,
-    ErrorCode::StateRefused,
+    ErrorCode::MetastoreConflict,
+    ErrorCode::MetastoreRefused,
     ErrorCode::StateUnavailable,
-    ErrorCode::StateUnknown,
-    ErrorCode::StateCorrupt,
+    ErrorCode::OutcomeUnknown,
+    ErrorCode::MetastoreCorrupt,
     ErrorCode::SessionEnded,
     ErrorCode::ResourcesImpossible,
     ErrorCode::BrokenPlan,
@@ -180,35 +184,36 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::NoSuchEntry,
     ErrorCode::PackageMissing,
     ErrorCode::PackageCorrupt,
-    ErrorCode::PackageStoreAway,
+    ErrorCode::PackageStoreUnavailable,
     ErrorCode::PackageRefused,
     ErrorCode::DiskFull,
     ErrorCode::BrokenBatch,
-    ErrorCode::SnapshotDamaged,
-    ErrorCode::NoSuchSnapshot,
-    ErrorCode::SnapshotRefused,
-    ErrorCode::SnapshotsAway,
-    ErrorCode::StillHeld,
+    ErrorCode::CheckpointDamaged,
+    ErrorCode::NoSuchCheckpoint,
+    ErrorCode::CheckpointRefused,
+    ErrorCode::CheckpointStoreUnavailable,
+    ErrorCode::StateInUse,
     ErrorCode::Unauthorized,
     ErrorCode::BadRequest,
-    ErrorCode::BadAnswer,
+    ErrorCode::BadResponse,
     ErrorCode::Internal,
 ];
 
 impl ErrorCode {
-    /// The code of this stable name, if there is one; what travelled between processes as a text is found again by it.
+    /// Returns the code with this stable name, if there is one, for names received from another
+    /// process.
     ///
     /// ```
     /// use ardea_core::ErrorCode;
     ///
-    /// assert_eq!(ErrorCode::named("ARD-101"), Some(ErrorCode::InvalidJob));
-    /// assert_eq!(ErrorCode::named("ARD-0"), None);
+    /// assert_eq!(ErrorCode::from_name("ARD-101"), Some(ErrorCode::InvalidJob));
+    /// assert_eq!(ErrorCode::from_name("ARD-0"), None);
     /// ```
-    pub fn named(name: &str) -> Option<ErrorCode> {
+    pub fn from_name(name: &str) -> Option<ErrorCode> {
         ALL.iter().copied().find(|code| code.as_str() == name)
     }
 
-    /// The stable name, such as `ARD-101`.
+    /// Returns the stable name, such as `ARD-101`.
     pub const fn as_str(self) -> &'static str {
         match self {
             ErrorCode::InvalidJob => "ARD-101",
@@ -219,7 +224,7 @@ impl ErrorCode {
             ErrorCode::UserPanic => "ARD-201",
             ErrorCode::UserError => "ARD-202",
             ErrorCode::BadRecord => "ARD-203",
-            ErrorCode::FailsAgain => "ARD-204",
+            ErrorCode::RestartLimitReached => "ARD-204",
             ErrorCode::ReadFailed => "ARD-301",
             ErrorCode::WriteFailed => "ARD-302",
             ErrorCode::Network => "ARD-303",
@@ -227,11 +232,11 @@ impl ErrorCode {
             ErrorCode::LimitReached => "ARD-401",
             ErrorCode::Cancelled => "ARD-402",
             ErrorCode::OutputClosed => "ARD-403",
-            ErrorCode::StateConflict => "ARD-501",
-            ErrorCode::StateRefused => "ARD-502",
+            ErrorCode::MetastoreConflict => "ARD-501",
+            ErrorCode::MetastoreRefused => "ARD-502",
             ErrorCode::StateUnavailable => "ARD-503",
-            ErrorCode::StateUnknown => "ARD-504",
-            ErrorCode::StateCorrupt => "ARD-505",
+            ErrorCode::OutcomeUnknown => "ARD-504",
+            ErrorCode::MetastoreCorrupt => "ARD-505",
             ErrorCode::SessionEnded => "ARD-506",
             ErrorCode::ResourcesImpossible => "ARD-601",
             ErrorCode::BrokenPlan => "ARD-602",
@@ -252,23 +257,23 @@ impl ErrorCode {
             ErrorCode::NoSuchEntry => "ARD-626",
             ErrorCode::PackageMissing => "ARD-631",
             ErrorCode::PackageCorrupt => "ARD-632",
-            ErrorCode::PackageStoreAway => "ARD-633",
+            ErrorCode::PackageStoreUnavailable => "ARD-633",
             ErrorCode::PackageRefused => "ARD-634",
             ErrorCode::DiskFull => "ARD-635",
             ErrorCode::BrokenBatch => "ARD-641",
-            ErrorCode::SnapshotDamaged => "ARD-645",
-            ErrorCode::NoSuchSnapshot => "ARD-646",
-            ErrorCode::SnapshotRefused => "ARD-647",
-            ErrorCode::SnapshotsAway => "ARD-648",
-            ErrorCode::StillHeld => "ARD-649",
+            ErrorCode::CheckpointDamaged => "ARD-645",
+            ErrorCode::NoSuchCheckpoint => "ARD-646",
+            ErrorCode::CheckpointRefused => "ARD-647",
+            ErrorCode::CheckpointStoreUnavailable => "ARD-648",
+            ErrorCode::StateInUse => "ARD-649",
             ErrorCode::Unauthorized => "ARD-650",
             ErrorCode::BadRequest => "ARD-651",
-            ErrorCode::BadAnswer => "ARD-652",
+            ErrorCode::BadResponse => "ARD-652",
             ErrorCode::Internal => "ARD-900",
         }
     }
 
-    /// Whether all failures of this kind are [permanent](Error::is_permanent).
+    /// Returns true if all failures of this kind are [permanent](Error::is_permanent).
     const fn is_permanent(self) -> bool {
         matches!(
             self,
@@ -283,7 +288,7 @@ impl ErrorCode {
         )
     }
 
-    /// Who can mend it.
+    /// Returns the party that can fix the failure.
     pub const fn domain(self) -> Domain {
         match self {
             ErrorCode::ReadFailed
@@ -291,35 +296,35 @@ impl ErrorCode {
             | ErrorCode::Network
             | ErrorCode::StoreUnsuitable
             | ErrorCode::StateUnavailable
-            | ErrorCode::StateUnknown
-            | ErrorCode::StateCorrupt
+            | ErrorCode::OutcomeUnknown
+            | ErrorCode::MetastoreCorrupt
             | ErrorCode::SessionEnded
             | ErrorCode::BadMessage
             | ErrorCode::PeerLost
-            | ErrorCode::BadAnswer
+            | ErrorCode::BadResponse
             | ErrorCode::NoRoom
             | ErrorCode::SchedulerUnavailable
             | ErrorCode::PackageCorrupt
-            | ErrorCode::PackageStoreAway
+            | ErrorCode::PackageStoreUnavailable
             | ErrorCode::DiskFull
             | ErrorCode::BrokenBatch
-            | ErrorCode::SnapshotDamaged
-            | ErrorCode::SnapshotsAway
-            | ErrorCode::StillHeld => Domain::External,
-            ErrorCode::SnapshotRefused | ErrorCode::Internal => Domain::Engine,
+            | ErrorCode::CheckpointDamaged
+            | ErrorCode::CheckpointStoreUnavailable
+            | ErrorCode::StateInUse => Domain::External,
+            ErrorCode::CheckpointRefused | ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }
     }
 }
 
-/// Whether another attempt at the same may succeed.
+/// The persistence of a failure: transient if a retry may succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Persistence {
     Transient,
     Permanent,
 }
 
-/// What failed, where, why, and what to do next.
+/// A failure: the failed operation, its place, the reason, and a hint.
 ///
 /// ```
 /// use ardea_core::{Error, ErrorCode};
@@ -344,12 +349,12 @@ struct Inner {
     hint: Option<String>,
     vertex: Option<(String, u32)>,
     record: Option<(usize, u64)>,
-    /// Set by [`Error::permanent`] and [`Error::transient`]; unset, code and cause decide.
+    /// Set by [`Error::permanent`] and [`Error::transient`]; if unset, code and cause decide.
     persistence: Option<Persistence>,
 }
 
 impl Error {
-    /// `what` failed: a phrase without a full stop.
+    /// Creates an error; `what` describes the failure in a phrase without a full stop.
     pub fn new(code: ErrorCode, what: impl Into<String>) -> Self {
         Error(Box::new(Inner {
             code,
@@ -362,19 +367,19 @@ impl Error {
         }))
     }
 
-    /// Why.
+    /// Sets the cause.
     pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// What to do next.
+    /// Sets a hint for the user.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// Where; the innermost place is kept.
+    /// Sets the vertex and instance unless an inner call has set them.
     pub fn in_vertex(mut self, vertex: &str, instance: u32) -> Self {
         self.0
             .vertex
@@ -382,33 +387,36 @@ impl Error {
         self
     }
 
-    /// On which record: the input's ordinal and the record's position on it, from zero; the innermost is kept.
+    /// Sets the record unless an inner call has set it: the input's ordinal and the record's
+    /// position on it, from zero.
     pub fn at_record(mut self, input: usize, position: u64) -> Self {
         self.0.record.get_or_insert((input, position));
         self
     }
 
-    /// Marks the failure as permanent, whatever its code and cause: see [`is_permanent`](Self::is_permanent).
+    /// Marks the failure as permanent regardless of code and cause: see
+    /// [`is_permanent`](Self::is_permanent).
     pub fn permanent(mut self) -> Self {
         self.0.persistence = Some(Persistence::Permanent);
         self
     }
 
-    /// Marks the failure as one that another attempt may outlast, whatever its code and cause.
+    /// Marks the failure as transient regardless of code and cause.
     pub fn transient(mut self) -> Self {
         self.0.persistence = Some(Persistence::Transient);
         self
     }
 
-    /// Returns whether another attempt fails in the same way until a person changes something.
+    /// Returns true if a retry fails in the same way until a user changes something.
     ///
-    /// A job ends with such an error at once instead of being restarted; on a cluster it enters safe mode.
-    /// Unless [`permanent`](Self::permanent) or [`transient`](Self::transient) says so, the failure is permanent in three cases:
-    ///
-    /// * Its code concerns the job's description or its surroundings: `InvalidJob`, `InvalidConfig`, `StoreUnsuitable`, `TypeMismatch`,
-    ///   `NoSuchOutput`, `UnexpectedInput`, `VersionMismatch`, `WrongCluster`.
-    /// * Its code is `ReadFailed` or `WriteFailed`, and its cause an [`io::Error`] that another attempt cannot change: the path does
-    ///   not exist, is of the wrong kind, or access is denied.
+    /// A job ends with such an error at once instead of being restarted; on a cluster it enters
+    /// safe mode. Unless [`permanent`](Self::permanent) or [`transient`](Self::transient) was
+    /// called, the failure is permanent in three cases:
+    /// * Its code concerns the job's description or its environment: `InvalidJob`, `InvalidConfig`,
+    ///   `StoreUnsuitable`, `TypeMismatch`, `NoSuchOutput`, `UnexpectedInput`, `VersionMismatch`,
+    ///   `WrongCluster`.
+    /// * Its code is `ReadFailed` or `WriteFailed`, and its cause an [`io::Error`] that a retry
+    ///   cannot change: the path does not exist, is of the wrong kind, or access is denied.
     /// * Its cause is a permanent error of the same code.
     ///
     /// ```
@@ -449,24 +457,24 @@ impl Error {
             })
     }
 
-    /// The kind of failure.
+    /// Returns the kind of failure.
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
-    /// What to do next, if that is known.
-    pub fn what_next(&self) -> Option<&str> {
+    /// Returns the hint, if there is one.
+    pub fn hint_text(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
 
-    /// The error without what to do next: code, what, why and where.
+    /// Returns the error without the hint.
     pub fn without_hint(&self) -> Error {
         let mut error = self.clone();
         error.0.hint = None;
         error
     }
 
-    /// What failed, why and where: without the code and what to do next.
+    /// Returns the text without the code and the hint: failure, cause and place.
     pub fn message(&self) -> String {
         let text = self.without_hint().to_string();
         let behind = text.strip_prefix(self.code().as_str());
@@ -476,7 +484,7 @@ impl Error {
         }
     }
 
-    /// The vertex and instance that failed, if the failure has a place.
+    /// Returns the vertex and instance that failed, if known.
     pub fn vertex(&self) -> Option<(&str, u32)> {
         self.0
             .vertex
@@ -484,7 +492,7 @@ impl Error {
             .map(|(name, instance)| (name.as_str(), *instance))
     }
 
-    /// The input ordinal and the position of the record at hand, if there was one.
+    /// Returns the input ordinal and position of the record, if known.
     pub fn record(&self) -> Option<(usize, u64)> {
         self.0.record
     }
@@ -511,7 +519,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// As it is displayed: a program that returns the error from `main` prints it so.
+/// Same as the display, for programs that return the error from `main`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -554,7 +562,7 @@ mod tests {
         let cause = || Error::new(ErrorCode::ReadFailed, "no topic").permanent();
         let over = |code| Error::new(code, "x").because(cause());
         assert!(over(ErrorCode::ReadFailed).is_permanent());
-        assert!(!over(ErrorCode::SnapshotsAway).is_permanent());
+        assert!(!over(ErrorCode::CheckpointStoreUnavailable).is_permanent());
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         assert!(
             !Error::new(ErrorCode::Network, "x")
@@ -573,7 +581,7 @@ mod tests {
             "a code is missing in ALL, or is there twice"
         );
         for code in ALL {
-            assert_eq!(ErrorCode::named(code.as_str()), Some(*code));
+            assert_eq!(ErrorCode::from_name(code.as_str()), Some(*code));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Which files a vertex reads or writes, for telling before anything runs that a job would overwrite its own input.
+//! Files that a vertex reads or writes, for detecting a job that would overwrite its own input
+//! before it runs.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -6,19 +7,21 @@ use std::{env, fs};
 
 use crate::{Delivery, Instance, Processor, ProcessorSupplier, Result};
 
-/// A file that the instances of a vertex will read or write, as far as that is known before they start.
+/// A file that the instances of a vertex will read or write, as far as known before they start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FileUse {
-    /// Read from this file. Who reads the files of a directory names those that he would read now.
+    /// Read from this file. A reader of a directory names the files that it would read now.
     Reads(PathBuf),
-    /// Written to this file, in place of what is there.
+    /// Written to this file, replacing its content.
     Writes(PathBuf),
 }
 
-/// The one name of a file that may have several: absolute, without `.`, `..` and links, as far as the way to it exists.
+/// Returns the canonical path of a file: absolute, without `.`, `..` and symbolic links, as far as
+/// the path exists.
 ///
-/// What of the way isn't there yet is taken as it is written. So a file keeps its name when it and its directories are made, also
-/// behind a link that leads to nothing yet. Costs a few system calls for each part of the path.
+/// Parts that do not exist yet are taken literally. So a file keeps its path when the file and its
+/// directories are created, also behind a dangling link. Costs a few system calls per part of the
+/// path.
 ///
 /// ```
 /// use ardea_core::real_path;
@@ -27,7 +30,7 @@ pub enum FileUse {
 /// assert!(real_path("file".as_ref()).is_absolute());
 /// ```
 pub fn real_path(path: &Path) -> PathBuf {
-    let mut links_left = MOST_LINKS;
+    let mut links_left = MAX_LINKS;
     follow(
         env::current_dir().unwrap_or_default(),
         path,
@@ -35,10 +38,11 @@ pub fn real_path(path: &Path) -> PathBuf {
     )
 }
 
-/// How many links that lead to nothing are followed, as many as the system follows links.
-const MOST_LINKS: u32 = 40;
+/// The maximum number of dangling links that are followed, equal to the limit of the system for
+/// links.
+const MAX_LINKS: u32 = 40;
 
-/// The real path of `path`, which is relative to `real`.
+/// Returns the canonical path of `path`, relative to `real`.
 fn follow(mut real: PathBuf, path: &Path, links_left: &mut u32) -> PathBuf {
     for part in path.components() {
         match part {
@@ -64,13 +68,13 @@ fn follow(mut real: PathBuf, path: &Path, links_left: &mut u32) -> PathBuf {
     real
 }
 
-/// Supplies what another supplies, and says which files that will use.
-pub(crate) struct UsingFiles<F> {
+/// A supplier that wraps another and declares the files that it will use.
+pub(crate) struct WithFiles<F> {
     pub(crate) supplier: Arc<dyn ProcessorSupplier>,
     pub(crate) files: F,
 }
 
-impl<F> ProcessorSupplier for UsingFiles<F>
+impl<F> ProcessorSupplier for WithFiles<F>
 where
     F: Fn(u32) -> Vec<FileUse> + Send + Sync,
 {

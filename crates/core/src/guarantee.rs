@@ -1,8 +1,8 @@
-//! What a job promises of its records when something fails.
+//! Processing guarantees of a job.
 
 use std::fmt;
 
-/// What a job promises of its records when something fails.
+/// The processing guarantee of a job when something fails.
 ///
 /// ```
 /// use ardea_core::Guarantee;
@@ -13,24 +13,24 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Guarantee {
-    /// Nothing: state is not kept, and what was under way is lost.
+    /// No guarantee: state is not saved, and records in flight are lost.
     #[default]
     None,
-    /// Every record counts in the state, some may do so twice: an instance doesn't wait for the slower of its inputs at the end of an
-    /// epoch, so that its cut holds records of the next one.
+    /// Each record takes effect in the state at least once. Instances do not align barriers, so a
+    /// snapshot may hold records of the next epoch.
     AtLeastOnce,
-    /// Every record counts in the state once: an instance that has come to the end of an epoch on one input holds that input until it
-    /// has come there on all.
+    /// Each record takes effect in the state exactly once. Instances align barriers: an input at
+    /// the end of an epoch is held until all inputs have reached it.
     ExactlyOnce,
 }
 
 impl Guarantee {
-    /// Whether instances have to remember beyond their own lives.
+    /// Returns true if the state of instances is saved in snapshots.
     pub const fn keeps_state(self) -> bool {
         !matches!(self, Guarantee::None)
     }
 
-    /// Its name in settings.
+    /// Returns the name in settings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Guarantee::None => "none",

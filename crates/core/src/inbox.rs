@@ -1,12 +1,13 @@
-//! What a processor reads from.
+//! The input side of a processor.
 
 use crate::chunk::Records;
 use crate::{Chunk, Result, Rows};
 
-/// The records that wait for a processor on one input: at most one chunk at a time.
+/// The pending records of a processor on one input: at most one chunk at a time.
 ///
-/// The processor removes what it has dealt with. What it leaves is offered again, before anything newer, once its
-/// outbox has room; so a processor that can't place all its output simply stops reading.
+/// The processor removes records that it has processed. The remaining ones are offered again,
+/// before newer ones, once the outbox has room; so a processor that can't place all its output
+/// simply stops reading.
 #[derive(Debug, Default)]
 pub struct Inbox {
     chunk: Chunk,
@@ -15,45 +16,47 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// The number of records that wait.
+    /// Returns the number of pending records.
     pub fn len(&self) -> usize {
         self.chunk.len()
     }
 
-    /// Whether no record waits.
+    /// Returns true if no record is pending.
     pub fn is_empty(&self) -> bool {
         self.chunk.is_empty()
     }
 
-    /// The position of the first waiting record: how many came before it on this input since the start.
+    /// Returns the position of the first pending record: the number of records before it on this
+    /// input since the start.
     pub fn position(&self) -> u64 {
         self.taken_before + (self.filled - self.chunk.len().min(self.filled)) as u64
     }
 
-    /// The waiting records, as rows of `T`; remove those that were dealt with.
+    /// Returns the pending records as rows of `T`; remove those that were processed.
     ///
     /// # Errors
-    /// [`ErrorCode::TypeMismatch`](crate::ErrorCode::TypeMismatch) if the edge carries another type.
+    /// [`ErrorCode::TypeMismatch`](crate::ErrorCode::TypeMismatch) if the edge carries another
+    /// type.
     pub fn rows<T: Send + 'static>(&mut self) -> Result<&mut Rows<T>> {
         self.chunk.rows::<T>()
     }
 
-    /// The waiting batch as the concrete `R`, for batches that aren't rows.
+    /// Returns the pending batch as the concrete `R`, for batches that aren't rows.
     ///
     /// # Errors
-    /// [`ErrorCode::TypeMismatch`](crate::ErrorCode::TypeMismatch) if the edge carries another type.
+    /// [`ErrorCode::TypeMismatch`](crate::ErrorCode::TypeMismatch) if the edge carries another
+    /// type.
     pub fn batch<R: Records>(&mut self) -> Result<&mut R> {
         self.chunk.batch::<R>()
     }
 
-    /// Exchanges the waiting chunk, as it is, for `other`; for processors that pass chunks on unread.
+    /// Swaps the pending chunk with `other`, for processors that forward chunks unread.
     pub fn swap(&mut self, other: &mut Chunk) {
         std::mem::swap(&mut self.chunk, other);
     }
 
-    /// For the runtime: puts the next chunk in and returns the emptied one for its producer.
-    ///
-    /// Only an empty inbox is filled.
+    /// For the runtime: adds the next chunk and returns the emptied one for its producer. The inbox
+    /// must be empty.
     pub fn fill(&mut self, chunk: Chunk) -> Chunk {
         debug_assert!(
             self.is_empty(),
@@ -64,7 +67,7 @@ impl Inbox {
         std::mem::replace(&mut self.chunk, chunk)
     }
 
-    /// For the runtime: takes the emptied chunk out, for its producer to use again.
+    /// For the runtime: takes the emptied chunk, to return it to its producer.
     pub fn take_empty(&mut self) -> Option<Chunk> {
         (self.chunk.is_empty() && self.chunk.is_allocated()).then(|| {
             self.taken_before += self.filled as u64;

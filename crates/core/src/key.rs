@@ -1,16 +1,16 @@
-//! Keys, and the frozen hash that places them.
+//! Keys and the stable hash that partitions them.
 
 use std::cell::Cell;
 use std::hash::Hash;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What records can be grouped by: equal keys meet in one instance.
+/// A value that records can be grouped by: records of equal keys go to the same instance.
 ///
-/// A key has canonical bytes, the same in every language and on every machine, and its hash is xxh3-64 over them. The hash
-/// decides which partition, and so which instance and which part of the state, a key belongs to; it is frozen: it does not
-/// change between versions. What is remembered of a key is kept under its bytes: keys that differ have different ones.
-///
+/// A key has canonical bytes, the same in every language and on every machine; its hash is xxh3-64
+/// over them. The hash determines the partition, and so the instance and the part of the state, of
+/// a key. It is frozen: it does not change between versions. State is stored under the canonical
+/// bytes, so different keys must have different bytes.
 /// | type | canonical bytes |
 /// |---|---|
 /// | integers up to 64 bits, `char`, `bool` | eight bytes, little-endian, sign-extended |
@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// | [`Timestamp`](crate::Timestamp) | as the integer of its microseconds since the Unix epoch |
 /// | tuples, options, arrays | each part: its length as eight bytes, then its bytes; `None` and `()` have no part |
 ///
-/// Own types implement it in a line, usually through a tuple:
+/// A user type implements the trait by writing its parts:
 ///
 /// ```
 /// use ardea_core::{Key, KeyBytes};
@@ -54,13 +54,13 @@ pub trait Key: Eq + Hash + Clone + Send + Sync + 'static {
         *out = bytes.bytes;
     }
 
-    /// xxh3-64 of the canonical bytes.
+    /// Returns xxh3-64 of the canonical bytes.
     ///
-    /// Routing asks it of every record: the default writes the bytes to a buffer that each thread keeps, so that no call
-    /// allocates once that is long enough.
+    /// Called for every record: the default writes the bytes to a thread-local buffer, so that it
+    /// rarely allocates.
     #[inline]
     fn key_hash(&self) -> u64 {
-        // Taken out, not borrowed: a key may ask for the hash of another while it is written.
+        // Taken, not borrowed: `write` may compute the hash of another key.
         let mut bytes = SCRATCH.take();
         bytes.bytes.clear();
         self.write(&mut bytes);
@@ -69,7 +69,8 @@ pub trait Key: Eq + Hash + Clone + Send + Sync + 'static {
         hash
     }
 
-    /// The key as a small number, if it is one: tables then look it up by index instead of by hash.
+    /// Returns the key as a small number, if it is one: tables then use it as an index instead of
+    /// hashing.
     #[inline]
     fn as_index(&self) -> Option<u64> {
         None
@@ -77,7 +78,7 @@ pub trait Key: Eq + Hash + Clone + Send + Sync + 'static {
 }
 
 thread_local! {
-    /// Where keys that have no hash of their own are written.
+    /// The buffer of keys that use the default hash.
     static SCRATCH: Cell<KeyBytes> = const { Cell::new(KeyBytes { bytes: Vec::new() }) };
 }
 
@@ -192,7 +193,7 @@ impl Key for crate::Timestamp {
     }
 }
 
-/// The key of a stream that is not grouped: all records share it.
+/// The key of a stream that is not grouped: shared by all records.
 impl Key for () {
     fn write(&self, _: &mut KeyBytes) {}
 
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_frozen() {
-        // These values are part of the format of state and of keyed edges. They never change.
+        // These values are part of the format of state and of keyed edges. They must never change.
         assert_eq!(7u64.key_hash(), xxh3_64(&7u64.to_le_bytes()));
         assert_eq!(0u64.key_hash(), 0xc77b_3abb_6f87_acd9);
         assert_eq!("ardea".to_string().key_hash(), xxh3_64(b"ardea"));

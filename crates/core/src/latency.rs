@@ -1,44 +1,46 @@
-//! How long things took, counted by size.
+//! Histograms of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Eight buckets to an octave: a time is told to within an eighth.
+/// Buckets per octave: the relative error is at most an eighth.
 const STEPS: usize = 8;
 
-/// From the first bucket's 1,024 ns, 32 octaves: more than an hour.
+/// Octaves from the first bucket's 1,024 ns: more than an hour.
 const OCTAVES: usize = 32;
 
 /// The first octave begins at two to the power of this, in nanoseconds.
-const FIRST: u32 = 10;
+const FIRST_OCTAVE_EXPONENT: u32 = 10;
 
-/// One for all that is shorter, then eight an octave; the last holds all that is longer as well.
+/// One bucket for all shorter durations, then eight per octave; the last one includes all longer
+/// durations.
 const BUCKETS: usize = 1 + STEPS * OCTAVES;
 
-/// Times counted by size, written by one thread and read by anybody. Counting costs two loads and stores.
+/// A histogram of durations with one writing thread and any readers. Counting costs two loads and
+/// stores.
 #[derive(Debug)]
-pub struct Latencies {
+pub struct LatencyHistogram {
     counts: Box<[AtomicU64]>,
     sum_nanos: AtomicU64,
 }
 
-impl Default for Latencies {
+impl Default for LatencyHistogram {
     fn default() -> Self {
-        Latencies {
+        LatencyHistogram {
             counts: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             sum_nanos: AtomicU64::new(0),
         }
     }
 }
 
-impl Latencies {
-    /// Counts one. Only one thread may call this.
+impl LatencyHistogram {
+    /// Counts one duration. Only one thread may call this.
     #[inline]
     pub fn count(&self, took: Duration) {
         self.count_many(took, 1);
     }
 
-    /// Counts so many that all took as long. Only one thread may call this.
+    /// Counts `times` equal durations. Only one thread may call this.
     #[inline]
     pub fn count_many(&self, took: Duration, times: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -49,7 +51,7 @@ impl Latencies {
         self.sum_nanos.store(sum, Relaxed);
     }
 
-    /// What has been counted so far.
+    /// Returns the current counts.
     pub fn snapshot(&self) -> LatencySnapshot {
         LatencySnapshot {
             counts: self
@@ -64,24 +66,24 @@ impl Latencies {
 
 fn bucket(nanos: u64) -> usize {
     let octave = nanos.max(1).ilog2();
-    if octave < FIRST {
+    if octave < FIRST_OCTAVE_EXPONENT {
         return 0;
     }
     let step = (nanos >> (octave - STEPS.ilog2())) as usize % STEPS;
-    (1 + (octave - FIRST) as usize * STEPS + step).min(BUCKETS - 1)
+    (1 + (octave - FIRST_OCTAVE_EXPONENT) as usize * STEPS + step).min(BUCKETS - 1)
 }
 
-/// What is not in this bucket any more: the least time that is longer.
-fn end(bucket: usize) -> Duration {
+/// Returns the exclusive upper bound of a bucket.
+fn upper_bound(bucket: usize) -> Duration {
     let (octave, step) = match bucket.checked_sub(1) {
-        None => return Duration::from_nanos(1 << FIRST),
+        None => return Duration::from_nanos(1 << FIRST_OCTAVE_EXPONENT),
         Some(at) => (at / STEPS, at % STEPS),
     };
-    let first = 1_u64 << (FIRST as usize + octave);
+    let first = 1_u64 << (FIRST_OCTAVE_EXPONENT as usize + octave);
     Duration::from_nanos(first + first / STEPS as u64 * (step as u64 + 1))
 }
 
-/// Times counted by size, up to one moment or between two.
+/// The counts of a histogram at one moment, or of the durations counted between two moments.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct LatencySnapshot {
     counts: Vec<u64>,
@@ -89,19 +91,19 @@ pub struct LatencySnapshot {
 }
 
 impl LatencySnapshot {
-    /// How many have been counted.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts
             .iter()
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// All of them together.
+    /// Returns the sum of all durations.
     pub fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// What was counted since `before`, an earlier snapshot of the same.
+    /// Returns the durations counted since `before`, an earlier snapshot of the same histogram.
     pub fn since(&self, before: &LatencySnapshot) -> LatencySnapshot {
         let earlier = before.counts.iter().chain(std::iter::repeat(&0));
         let counts = self.counts.iter().zip(earlier);
@@ -113,7 +115,7 @@ impl LatencySnapshot {
         }
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &LatencySnapshot) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -124,7 +126,8 @@ impl LatencySnapshot {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// This share of the times, from 0 to 1, was not longer, to within an eighth; none if nothing has been counted.
+    /// Returns the quantile for `share` from 0 to 1, to within an eighth; `None` if nothing has
+    /// been counted.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let all = self.count();
         let wanted = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
@@ -135,12 +138,12 @@ impl LatencySnapshot {
         })
     }
 
-    /// How many took how long at the most, where there are any, the shortest first.
+    /// Returns upper bound and count of each bucket that is not empty, the shortest first.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let counts = self.counts.iter().take(BUCKETS).enumerate();
         counts
             .filter(|(_, count)| **count > 0)
-            .map(|(at, count)| (end(at), *count))
+            .map(|(at, count)| (upper_bound(at), *count))
     }
 }
 
@@ -153,7 +156,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_time_is_told_to_within_an_eighth(nanos in 1_024u64..4_000_000_000_000) {
-            let latencies = Latencies::default();
+            let latencies = LatencyHistogram::default();
             latencies.count(Duration::from_nanos(nanos));
             let told = latencies.snapshot().quantile(0.5).unwrap().as_nanos() as f64;
             prop_assert!(told > nanos as f64 && told <= nanos as f64 * 1.125 + 1.0);
@@ -162,7 +165,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_of_what_was_counted_since() {
-        let latencies = Latencies::default();
+        let latencies = LatencyHistogram::default();
         latencies.count(Duration::from_secs(1));
         let before = latencies.snapshot();
         for millis in 1..=100 {
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn many_at_once_are_as_many_one_by_one() {
-        let (at_once, one_by_one) = (Latencies::default(), Latencies::default());
+        let (at_once, one_by_one) = (LatencyHistogram::default(), LatencyHistogram::default());
         at_once.count_many(Duration::from_millis(3), 4);
         (0..4).for_each(|_| one_by_one.count(Duration::from_millis(3)));
         assert_eq!(at_once.snapshot(), one_by_one.snapshot());
@@ -192,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_shortest_and_the_longest_have_buckets() {
-        let latencies = Latencies::default();
+        let latencies = LatencyHistogram::default();
         latencies.count(Duration::ZERO);
         latencies.count(Duration::MAX);
         assert_eq!(latencies.snapshot().count(), 2);

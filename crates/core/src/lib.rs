@@ -1,28 +1,29 @@
 //! The model of a job: graph, processors, records, time and errors.
 //!
-//! Everything that Ardea runs is a [`Dag`]: vertices that hold [`Processor`] code and edges that say how
-//! records travel between them. The typed pipeline, SQL and Python all compile to this model, and the
-//! engine runs nothing else. This crate starts no thread and opens no socket; it can be read alone.
+//! Every job that Ardea runs is a [`Dag`]: vertices with [`Processor`] code, and edges that route
+//! records between them. The typed pipeline, SQL and Python all compile to this model. This crate
+//! starts no thread and opens no socket; it can be read alone.
 //!
 //! The main types, in reading order:
 //!
 //! * [`Timestamp`] and [`Watermark`]: event time, and the promise that no older event follows;
 //! * [`Rows`] and [`Chunk`]: a batch of records with their event times, typed and type-erased;
-//! * [`Inbox`] and [`Outbox`]: what a processor reads from and writes to, both bounded;
-//! * [`Processor`]: the code of a vertex, with the contract of every callback written out;
+//! * [`Inbox`] and [`Outbox`]: the input and output of a processor, both bounded;
+//! * [`Processor`]: the code of a vertex, with the contract of every callback;
 //! * [`Dag`], [`Vertex`], [`Edge`], [`Routing`]: the graph;
 //! * [`Key`] and [`PartitionId`]: the frozen partition function;
-//! * [`Guarantee`], [`Cut`], [`CutWriter`], [`RestoredState`]: state that outlives its instance;
-//! * [`Error`]: what failed, on what, why, and what to do next;
+//! * [`Guarantee`], [`SnapshotRequest`], [`SnapshotWriter`], [`RestoredState`]: snapshots and
+//!   restore;
+//! * [`Error`]: the failed operation, its object, the reason, and a hint.
 //!
 //! # Invariants
 //!
-//! * This crate knows nothing of threads, tasklets or networks, and reads no file;
-//!   [`real_path`] looks at names only.
-//! * Time is asked of a [`Clock`] only, so that a test can move it by hand; only what a thread costs is asked of the kernel
-//!   ([`thread_cpu_time`]).
-//! * A dynamic call happens once a chunk, never once a record.
-//! * A record is never dropped here: an inbox or outbox that can't take more says so before it is asked.
+//! * This crate has no threads, tasklets or networks, and reads no file; [`real_path`] resolves
+//!   names only.
+//! * Time comes from a [`Clock`], so that a test can control it; only [`thread_cpu_time`] reads the
+//!   kernel.
+//! * A dynamic call happens once per chunk, never once per record.
+//! * A record is never dropped here: an inbox or outbox reports in advance how much it can take.
 //!
 //! # Example: a processor by hand
 //!
@@ -70,8 +71,8 @@ mod edge;
 mod routing;
 mod vertex;
 
+mod backchannel;
 mod codec;
-mod side_channel;
 
 mod boundedness;
 mod connector;
@@ -88,11 +89,12 @@ mod lost_position;
 mod metrics;
 mod origins;
 mod token;
+mod unicode_guard;
 mod unique;
-mod unseen;
 mod waker;
 
 pub use ahead_bound::{AheadBound, BadTime};
+pub use backchannel::{Backchannel, MessageCounts, MessageReport};
 pub use bad_records::BadRecords;
 pub use boundedness::{Bounded, Boundedness, Ends, Join, Unbounded};
 pub use chunk::{Chunk, Records};
@@ -110,28 +112,27 @@ pub use file_use::{FileUse, real_path};
 pub use guarantee::Guarantee;
 pub use inbox::Inbox;
 pub use key::{Key, KeyBytes};
-pub use latency::{Latencies, LatencySnapshot};
+pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use lost_position::OnLostPosition;
 pub use metrics::{InstanceMetrics, MetricsSnapshot};
 pub use origins::{OriginRun, Origins};
-pub use outbox::{FarNews, Lane, Marker, Outbox};
+pub use outbox::{Lane, Marker, Outbox, RemoteSignal};
 pub use partition::{PARTITION_COUNT, PartitionId};
 pub use position::{RecordGuard, panic_message, take_failed_index};
 pub use processor::{MakeProcessor, Processor, ProcessorSupplier, supplier};
 pub use progress::Progress;
 pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;
-pub use side_channel::{MessageCounts, MessageReport, SideChannel};
 pub use state::{
-    Cut, CutDraft, CutWriter, EnumSchema, FieldSchema, GoneKeys, Integer, IntegerType, LocalChange,
-    LocalEntries, LocalPlace, LocalStore, LocalView, RUNTIME_STATE, RestoredEntry, RestoredState,
-    Schema, StateChunk, StateCodec, StateEntries, StateEntry, StateForm, StateShape, StructSchema,
-    Undecided, VariantSchema, instance_state,
+    EnumSchema, FieldSchema, Integer, IntegerType, KeyValueStore, LocalChange, LocalEntries,
+    PendingCommit, RUNTIME_STATE, RemovedKeys, RestoredEntry, RestoredState, Schema, SmallSnapshot,
+    SnapshotRequest, SnapshotWriter, StateBackend, StateChunk, StateCodec, StateEntries,
+    StateEntry, StateForm, StateShape, StoreSnapshot, StructSchema, VariantSchema, instance_state,
 };
 pub use time::{Epoch, Timestamp};
 pub use token::Token;
+pub use unicode_guard::{escape_invisible, is_invisible};
 pub use unique::unique_number;
-pub use unseen::{is_unseen, shown};
 pub use vertex::{Demand, Isolation, Ordinal, Parallelism, Vertex, VertexId};
 pub use waker::Waker;
 pub use watermark::{Watermark, WatermarkMerge};

@@ -1,14 +1,14 @@
-//! Sources whose remembered position means nothing any more.
+//! The policy for sources whose restored position is not valid any more.
 
-/// Decides about a source that cannot go on where it was: what comes next was removed, or the log,
-/// the stream or the table is another one.
+/// The policy for a source that cannot resume at its restored position: the next records were
+/// removed, or the log, stream or table is another one.
 ///
-/// The documentation of each source says what it notices, and where it goes on.
+/// The documentation of each source lists the cases that it detects, and where it resumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnLostPosition {
-    /// Fails the job. The error says what was remembered, and what there is.
+    /// Fails the job. The error names the restored position and the available ones.
     #[default]
     Fail,
-    /// Goes on with what there is, and says so on standard error.
+    /// Resumes with the available data, and reports it on standard error.
     Continue,
 }

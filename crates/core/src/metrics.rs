@@ -4,11 +4,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::{Clock, Latencies, LatencySnapshot, Timestamp, Watermark};
+use crate::{Clock, LatencyHistogram, LatencySnapshot, Timestamp, Watermark};
 
-/// Counters of one instance, written by its thread once a chunk and read by anybody.
+/// The counters of one instance, written by its thread once per chunk and readable from any thread.
 ///
-/// Padded to its own cache lines, so that reading one instance's counters does not slow another's writing.
+/// Padded to its own cache lines, so that readers of one instance do not slow down another's
+/// writer.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct InstanceMetrics {
@@ -16,56 +17,58 @@ pub struct InstanceMetrics {
     records_in: AtomicU64,
     /// Records written, over all outputs.
     records_out: AtomicU64,
-    /// Records that came behind the watermark and its allowed lateness.
+    /// Records that arrived after the watermark and the allowed lateness.
     late: AtomicU64,
-    /// Records that some of their windows had closed before.
+    /// Records that arrived after some of their windows had closed.
     late_in_part: AtomicU64,
-    /// Records dropped or set aside by this instance because they could not be dealt with.
+    /// Records dropped or set aside by this instance because they could not be processed.
     bad: AtomicU64,
-    /// Nanoseconds of its tasklet's slices in which this instance worked.
+    /// Nanoseconds of the tasklet's slices spent in this instance.
     busy_nanos: AtomicU64,
-    /// Nanoseconds of processor time in `busy_nanos`.
+    /// Nanoseconds of CPU time in `busy_nanos`.
     busy_cpu_nanos: AtomicU64,
-    /// Nanoseconds of its tasklet's slices in which other instances worked.
+    /// Nanoseconds of the tasklet's slices spent in other instances of the chain.
     chain_nanos: AtomicU64,
     /// The longest slice so far, in nanoseconds.
     longest_slice_nanos: AtomicU64,
     /// Slices that found the outputs full.
     blocked: AtomicU64,
-    /// The latest watermark, in microseconds; `i64::MIN` before the first. What it is for, see [`MetricsSnapshot::watermark`].
+    /// The latest watermark in microseconds; `i64::MIN` before the first. See
+    /// [`MetricsSnapshot::watermark`].
     watermark_micros: AtomicI64,
     /// Epochs ended.
     epochs: AtomicU64,
-    /// What ends of epochs cost.
-    cuts: CutCounters,
-    /// What it remembers.
+    /// Cost of snapshots.
+    snapshots: SnapshotCounters,
+    /// Size of the state.
     state: StateGauges,
-    /// Rests with full outputs.
+    /// Time blocked by full outputs.
     blocked_for: RestTime,
-    /// Rests with nothing to do.
+    /// Time without work.
     idle_for: RestTime,
-    /// How full the fullest input queue was, in thousandths.
+    /// Fill level of the fullest input queue, in thousandths.
     queue_permille: AtomicU64,
-    /// How long marks took from their sources to here; made for the first one.
-    latency: OnceLock<Latencies>,
+    /// Times of latency markers from their sources to this instance; allocated for the first
+    /// marker.
+    latency: OnceLock<LatencyHistogram>,
 }
 
-/// What ends of epochs cost an instance.
+/// The cost of an instance's snapshots.
 #[derive(Debug, Default)]
-struct CutCounters {
-    /// Nanoseconds between the first input's end of an epoch and the last one's.
+struct SnapshotCounters {
+    /// Nanoseconds from the first input's barrier until the last input's.
     aligned_nanos: AtomicU64,
     taken: AtomicU64,
-    /// Nanoseconds spent taking cuts and writing them.
+    /// Nanoseconds spent in taking snapshots and writing them.
     busy_nanos: AtomicU64,
     written: AtomicU64,
     entries: AtomicU64,
     bytes: AtomicU64,
-    /// Nanoseconds from taking cuts until they were handed over.
+    /// Nanoseconds from taking snapshots until they were written.
     nanos: AtomicU64,
 }
 
-/// How much an instance remembers.
+/// The size of an instance's state.
 #[derive(Debug, Default)]
 struct StateGauges {
     keys: AtomicU64,
@@ -74,10 +77,11 @@ struct StateGauges {
     disk_bytes: AtomicU64,
 }
 
-/// How long rests of one kind took, the present one included: one word, so that a reader never sees half a change.
+/// The accumulated time that an instance rested, blocked or idle, including the current rest. One
+/// word, so that readers see it consistently.
 ///
-/// Not negative: the nanoseconds of all rests so far. Negative, while one lasts that began at `t`: those nanoseconds
-/// less `t`, less one; with the time now it says how long they took until now.
+/// A word that is not negative is the total in nanoseconds. A negative word means a rest that began
+/// at `t`: the total before it, less `t`, less one.
 #[derive(Debug, Default)]
 struct RestTime(AtomicI64);
 
@@ -98,7 +102,7 @@ impl RestTime {
         }
     }
 
-    /// `now` is asked for after the word has been read, so that the rest has begun by then.
+    /// Reads `now` after the word, so that `now` is not before the start of the rest.
     fn read(&self, now: impl FnOnce() -> i64) -> Duration {
         let word = self.0.load(Relaxed);
         let nanos = if word < 0 { now() + word + 1 } else { word };
@@ -126,7 +130,7 @@ impl Default for InstanceMetrics {
             blocked: AtomicU64::new(0),
             watermark_micros: AtomicI64::new(i64::MIN),
             epochs: AtomicU64::new(0),
-            cuts: CutCounters::default(),
+            snapshots: SnapshotCounters::default(),
             state: StateGauges::default(),
             blocked_for: RestTime::default(),
             idle_for: RestTime::default(),
@@ -145,64 +149,67 @@ pub struct MetricsSnapshot {
     pub records_out: u64,
     /// Late records.
     pub late: u64,
-    /// Records that are missing in some of their windows, which had closed, and counted in the others.
+    /// Records that missed some of their windows, which had closed, and were counted in the others.
     pub late_in_part: u64,
     /// Bad records.
     pub bad: u64,
-    /// Wall-clock time in which it worked. In a chain of several stages it is estimated from samples; the sum over the chain is exact.
+    /// Wall-clock time in which the instance worked. In a chain of several stages it is estimated
+    /// from samples; the sum over the chain is exact.
     pub busy: Duration,
-    /// Processor time in `busy`, estimated from samples. Less than `busy` where it waits within a call, or where other processes
-    /// take its core.
+    /// CPU time in `busy`, estimated from samples. Less than `busy` if the instance waits within a
+    /// call, or other processes take its core.
     pub busy_cpu: Duration,
-    /// Wall-clock time in which other stages of its chain worked.
+    /// Wall-clock time in which other stages of the instance's chain worked.
     pub chain: Duration,
-    /// The longest slice of its tasklet, which the first stage of a chain reports.
+    /// The longest slice of its tasklet; reported by the first stage of a chain.
     pub longest_slice: Duration,
     /// Slices that found the outputs full.
     pub blocked: u64,
-    /// The latest watermark that was passed on, or, where there is no output, taken in; [`Timestamp::MIN`] before the first.
+    /// The latest watermark emitted or, without outputs, received; [`Timestamp::MIN`] before the
+    /// first.
     pub watermark: Timestamp,
     /// Epochs ended.
     pub epochs: u64,
-    /// Time from the first input's end of an epoch until the last one's, over all epochs: so long were inputs held, if the job aligns
-    /// them.
+    /// Time from the first input's barrier until the last input's, summed over all epochs: the time
+    /// in which inputs were held, if the job aligns barriers.
     pub aligned_for: Duration,
-    /// Cuts taken.
-    pub cuts_taken: u64,
-    /// Cuts handed over whole.
-    pub cuts: u64,
-    /// Their entries.
-    pub cut_entries: u64,
-    /// The bytes of keys and values in them, with what says where they belong.
-    pub cut_bytes: u64,
-    /// Time from taking each cut until it was handed over, while records went on.
-    pub cuts_took: Duration,
-    /// The part of it in which records waited: for taking cuts and writing them.
-    pub cuts_busy: Duration,
-    /// Keys whose state it keeps in memory, if it says so.
+    /// Snapshots taken.
+    pub snapshots_taken: u64,
+    /// Snapshots written completely.
+    pub snapshots: u64,
+    /// Entries of the snapshots that were written completely.
+    pub snapshot_entries: u64,
+    /// Bytes of these entries: keys, values and the identification of their state.
+    pub snapshot_bytes: u64,
+    /// Time from taking snapshots until they were written, while processing went on.
+    pub snapshots_took: Duration,
+    /// Time in which processing waited for taking snapshots and writing them.
+    pub snapshots_busy: Duration,
+    /// Keys whose state is in memory, if the processor reports it.
     pub state_keys: u64,
-    /// About how many bytes of memory they take.
+    /// Approximate bytes of memory of the keys whose state is in memory.
     pub state_bytes: u64,
-    /// Keys whose state it keeps on disk.
+    /// Keys whose state is on disk.
     pub state_disk_keys: u64,
-    /// How many bytes they take there, without what the disk needs to find them.
+    /// Bytes on disk of the keys whose state is there, without the overhead of the store.
     pub state_disk_bytes: u64,
-    /// Time at rest with full outputs: backpressure. Only [`InstanceMetrics::snapshot_at`] tells it.
+    /// Time blocked by full outputs: backpressure. Set by [`InstanceMetrics::snapshot_at`] only.
     pub blocked_for: Duration,
-    /// Time at rest with nothing to do. Only [`InstanceMetrics::snapshot_at`] tells it.
+    /// Time without work. Set by [`InstanceMetrics::snapshot_at`] only.
     pub idle_for: Duration,
-    /// How full the fullest input queue was at the end of the last slice, in thousandths.
+    /// Fill level of the fullest input queue at the end of the last slice, in thousandths.
     pub queue_permille: u32,
 }
 
-/// Adds on a counter that only this thread writes: a load and a store, no locked instruction.
+/// Adds to a counter that only this thread writes: a load and a store, no locked instruction.
 #[inline]
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
 }
 
 impl InstanceMetrics {
-    /// Counts records read. Only the instance's own thread may call this, as all the `count_` methods.
+    /// Counts records read. Only the instance's own thread may call this and all other `count_`
+    /// methods.
     #[inline]
     pub fn count_in(&self, records: u64) {
         add(&self.records_in, records);
@@ -220,7 +227,7 @@ impl InstanceMetrics {
         add(&self.late, records);
     }
 
-    /// Counts records that some of their windows had closed before.
+    /// Counts records that arrived after some of their windows had closed.
     #[inline]
     pub fn count_late_in_part(&self, records: u64) {
         add(&self.late_in_part, records);
@@ -232,7 +239,8 @@ impl InstanceMetrics {
         add(&self.bad, records);
     }
 
-    /// Counts wall-clock time in which this instance worked, with the processor time in it, and time in which others of its chain did.
+    /// Counts wall-clock time spent in this instance, its CPU time, and the time spent in other
+    /// instances of the chain.
     #[inline]
     pub fn count_work(&self, busy_nanos: u64, cpu_nanos: u64, chain_nanos: u64) {
         add(&self.busy_nanos, busy_nanos);
@@ -240,9 +248,9 @@ impl InstanceMetrics {
         add(&self.chain_nanos, chain_nanos);
     }
 
-    /// Notes the length of a slice.
+    /// Records the length of a slice.
     #[inline]
-    pub fn note_slice(&self, took: Duration) {
+    pub fn record_slice(&self, took: Duration) {
         let nanos = took.as_nanos() as u64;
         if nanos > self.longest_slice_nanos.load(Relaxed) {
             self.longest_slice_nanos.store(nanos, Relaxed);
@@ -260,49 +268,51 @@ impl InstanceMetrics {
         add(&self.epochs, 1);
     }
 
-    /// Counts the time from the first input's end of an epoch until the last one's.
+    /// Counts the time from the first input's barrier until the last input's.
     pub fn count_alignment(&self, took: Duration) {
-        add(&self.cuts.aligned_nanos, took.as_nanos() as u64);
+        add(&self.snapshots.aligned_nanos, took.as_nanos() as u64);
     }
 
-    /// Counts a cut that was taken.
-    pub fn count_cut_taken(&self) {
-        add(&self.cuts.taken, 1);
+    /// Counts a snapshot that was taken.
+    pub fn count_snapshot_taken(&self) {
+        add(&self.snapshots.taken, 1);
     }
 
-    /// Counts time for cuts in which records waited.
-    pub fn count_cut_work(&self, took: Duration) {
-        add(&self.cuts.busy_nanos, took.as_nanos() as u64);
+    /// Counts time for snapshots in which processing waited.
+    pub fn count_snapshot_work(&self, took: Duration) {
+        add(&self.snapshots.busy_nanos, took.as_nanos() as u64);
     }
 
-    /// Counts a cut that was handed over whole, `took` after it was taken.
-    pub fn count_cut(&self, entries: u64, bytes: u64, took: Duration) {
-        add(&self.cuts.written, 1);
-        add(&self.cuts.entries, entries);
-        add(&self.cuts.bytes, bytes);
-        add(&self.cuts.nanos, took.as_nanos() as u64);
+    /// Counts a snapshot that was written completely, `took` after it was taken.
+    pub fn count_snapshot(&self, entries: u64, bytes: u64, took: Duration) {
+        add(&self.snapshots.written, 1);
+        add(&self.snapshots.entries, entries);
+        add(&self.snapshots.bytes, bytes);
+        add(&self.snapshots.nanos, took.as_nanos() as u64);
     }
 
-    /// Notes how many keys it remembers and the bytes that they take: in memory, and on disk. Once a chunk.
+    /// Records the number of keys and the bytes of the state: in memory, and on disk. Called once
+    /// per chunk.
     #[inline]
-    pub fn note_state(&self, (keys, bytes): (u64, u64), (disk_keys, disk_bytes): (u64, u64)) {
+    pub fn record_state(&self, (keys, bytes): (u64, u64), (disk_keys, disk_bytes): (u64, u64)) {
         self.state.keys.store(keys, Relaxed);
         self.state.bytes.store(bytes, Relaxed);
         self.state.disk_keys.store(disk_keys, Relaxed);
         self.state.disk_bytes.store(disk_bytes, Relaxed);
     }
 
-    /// Notes a watermark that this instance has passed on, or taken in if it has no output. The latest counts: one output may
-    /// be behind another.
+    /// Records a watermark that this instance has emitted, or received if it has no output. The
+    /// latest watermark counts: one output may be behind another.
     #[inline]
-    pub fn note_watermark(&self, watermark: Watermark) {
+    pub fn record_watermark(&self, watermark: Watermark) {
         let micros = watermark.0.as_micros();
         if micros > self.watermark_micros.load(Relaxed) {
             self.watermark_micros.store(micros, Relaxed);
         }
     }
 
-    /// Notes that a rest begins, with full outputs or with nothing to do; once a slice. A rest that lasts is of one kind.
+    /// Records the start of a rest: with full outputs if `is_blocked`, else without work. Called
+    /// once per slice.
     #[inline]
     pub fn begin_rest(&self, now: Duration, is_blocked: bool) {
         let now = nanos(now);
@@ -315,7 +325,7 @@ impl InstanceMetrics {
         }
     }
 
-    /// Notes that a slice begins; without a rest before it nothing happens. Once a slice.
+    /// Records the start of a slice, which ends a rest; called once per slice.
     #[inline]
     pub fn end_rest(&self, now: Duration) {
         let now = nanos(now);
@@ -323,27 +333,31 @@ impl InstanceMetrics {
         self.idle_for.end(now);
     }
 
-    /// Notes how full the fullest input queue is: `queued` of `capacity` chunks. Once a slice.
+    /// Records the fill level of the fullest input queue: `queued` of `capacity` chunks. Called
+    /// once per slice.
     #[inline]
-    pub fn note_queue_fill(&self, queued: usize, capacity: usize) {
+    pub fn record_queue_fill(&self, queued: usize, capacity: usize) {
         let permille = (queued * 1_000).checked_div(capacity).unwrap_or(0);
         self.queue_permille.store(permille as u64, Relaxed);
     }
 
-    /// Counts a mark of latency that took so long from its source to this instance.
+    /// Counts a latency marker that took `took` from its source to this instance.
     pub fn count_latency(&self, took: Duration) {
-        self.latency.get_or_init(Latencies::default).count(took);
+        self.latency
+            .get_or_init(LatencyHistogram::default)
+            .count(took);
     }
 
-    /// How long marks of latency took so far from their sources to this instance.
+    /// Returns the latencies of markers from their sources to this instance.
     pub fn latency(&self) -> LatencySnapshot {
         self.latency
             .get()
-            .map(Latencies::snapshot)
+            .map(LatencyHistogram::snapshot)
             .unwrap_or_default()
     }
 
-    /// The values now, with the times at rest. `clock` has to be the one by which the instance notes its rests.
+    /// Returns the current values, including times at rest. `clock` must be the clock that the
+    /// instance passes to [`begin_rest`](Self::begin_rest).
     pub fn snapshot_at(&self, clock: &Clock) -> MetricsSnapshot {
         MetricsSnapshot {
             blocked_for: self.blocked_for.read(|| nanos(clock.now())),
@@ -352,7 +366,8 @@ impl InstanceMetrics {
         }
     }
 
-    /// The values now but for the times at rest; each is exact, together they may be some records apart.
+    /// Returns the current values without times at rest. Each is exact, but they may be some
+    /// records apart.
     pub fn snapshot(&self) -> MetricsSnapshot {
         MetricsSnapshot {
             records_in: self.records_in.load(Relaxed),
@@ -367,13 +382,13 @@ impl InstanceMetrics {
             blocked: self.blocked.load(Relaxed),
             watermark: Timestamp::from_micros(self.watermark_micros.load(Relaxed)),
             epochs: self.epochs.load(Relaxed),
-            aligned_for: Duration::from_nanos(self.cuts.aligned_nanos.load(Relaxed)),
-            cuts_taken: self.cuts.taken.load(Relaxed),
-            cuts: self.cuts.written.load(Relaxed),
-            cut_entries: self.cuts.entries.load(Relaxed),
-            cut_bytes: self.cuts.bytes.load(Relaxed),
-            cuts_took: Duration::from_nanos(self.cuts.nanos.load(Relaxed)),
-            cuts_busy: Duration::from_nanos(self.cuts.busy_nanos.load(Relaxed)),
+            aligned_for: Duration::from_nanos(self.snapshots.aligned_nanos.load(Relaxed)),
+            snapshots_taken: self.snapshots.taken.load(Relaxed),
+            snapshots: self.snapshots.written.load(Relaxed),
+            snapshot_entries: self.snapshots.entries.load(Relaxed),
+            snapshot_bytes: self.snapshots.bytes.load(Relaxed),
+            snapshots_took: Duration::from_nanos(self.snapshots.nanos.load(Relaxed)),
+            snapshots_busy: Duration::from_nanos(self.snapshots.busy_nanos.load(Relaxed)),
             state_keys: self.state.keys.load(Relaxed),
             state_bytes: self.state.bytes.load(Relaxed),
             state_disk_keys: self.state.disk_keys.load(Relaxed),
@@ -399,7 +414,7 @@ mod tests {
         assert_eq!(metrics.snapshot_at(&clock).blocked_for, Duration::ZERO);
         hand.advance(second);
         assert_eq!(metrics.snapshot_at(&clock).blocked_for, second);
-        // Woken, and blocked still: the same rest goes on.
+        // Woken while still blocked: the same rest continues.
         metrics.begin_rest(clock.now(), true);
         hand.advance(second);
         metrics.end_rest(clock.now());
@@ -420,9 +435,9 @@ mod tests {
     #[test]
     fn a_queue_without_room_is_as_full_as_an_empty_one() {
         let metrics = InstanceMetrics::default();
-        metrics.note_queue_fill(3, 4);
+        metrics.record_queue_fill(3, 4);
         assert_eq!(metrics.snapshot().queue_permille, 750);
-        metrics.note_queue_fill(0, 0);
+        metrics.record_queue_fill(0, 0);
         assert_eq!(metrics.snapshot().queue_permille, 0);
     }
 }

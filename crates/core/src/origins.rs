@@ -1,22 +1,23 @@
-//! Where the records of a source came from, for a step behind it that has to set one aside.
+//! Origins of a source's records, for a downstream step that has to set one aside.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Records of a source that came from lines one after the other, one record a line.
+/// Consecutive records of a source that were read from consecutive lines, each from one line.
 #[derive(Clone, Debug)]
 pub struct OriginRun {
-    /// The position of the first of them: how many records the source has emitted before it.
+    /// The position of the first record: the number of records that the source emitted before it.
     pub position: u64,
-    /// What they came from: a file, a peer.
+    /// The origin of the records: a file, a peer.
     pub stream: Arc<str>,
-    /// The line of the first of them, from one.
+    /// The line of the first record, from one.
     pub line: u64,
 }
 
-/// The latest runs of each source of a job that reads lines and has one instance.
+/// The latest runs of the sources of a job. Only sources that read lines and have one instance add
+/// runs.
 ///
-/// Takes a lock for each piece of news and each question: a file without bad or blank lines is one run.
+/// Each update and each lookup takes a lock; a file without bad or blank lines is one run.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -31,10 +32,10 @@ pub struct OriginRun {
 pub struct Origins(Mutex<HashMap<String, VecDeque<OriginRun>>>);
 
 impl Origins {
-    /// How many runs of a source are kept.
+    /// The maximum number of runs per source.
     const RUNS: usize = 1_000;
 
-    /// The source of this name goes on with these runs.
+    /// Adds the next runs of the source `vertex`.
     pub fn add(&self, vertex: &str, runs: impl IntoIterator<Item = OriginRun>) {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = sources.entry(vertex.to_string()).or_default();
@@ -43,7 +44,8 @@ impl Origins {
         kept.drain(..too_many);
     }
 
-    /// Where the record at this position of a source's output came from, as `in.csv:42`, if that is known (still).
+    /// Returns the origin of the record at this position of a source's output, such as `in.csv:42`,
+    /// if still known.
     pub fn of(&self, vertex: &str, position: u64) -> Option<String> {
         let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = sources.get(vertex)?;

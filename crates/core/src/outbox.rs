@@ -1,4 +1,4 @@
-//! What a processor writes to.
+//! The output side of a processor.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,44 +6,48 @@ use std::time::Duration;
 use crate::error::{Error, ErrorCode};
 use crate::{Chunk, Epoch, Ordinal, Result, Rows, Timestamp, Watermark};
 
-/// What travels between records on an edge.
+/// A control item between the records of an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Marker {
-    /// No older event time follows.
+    /// No record with an older event time follows.
     Watermark(Watermark),
-    /// The source is silent: this edge is not to hold back the watermark of others until it speaks again. To be said again now and then as long as it is, since
-    /// it is passed over [where others have just woken](crate::WatermarkMerge).
+    /// The producer is idle: receivers ignore it when they merge watermarks, until it sends again.
+    /// An idle producer repeats the marker periodically, since a receiver drops it if another input
+    /// of the same group [has just become active](crate::WatermarkMerge).
     Idle,
-    /// This epoch's records end here.
-    EpochEnd(Epoch),
-    /// How long it is on its way is how long records are: a source said this at that time of day, and it overtakes nothing.
+    /// The end of the records of this epoch.
+    Barrier(Epoch),
+    /// A latency marker with the wall-clock time at which a source emitted it. It is queued like a
+    /// record.
     Latency(Timestamp),
-    /// Nothing follows.
+    /// No item follows.
     Done,
 }
 
-/// One output of a processor: a chunk being filled, and the markers behind it.
+/// One output of a processor: the chunk being filled, and the markers after it.
 #[derive(Debug, Default)]
 struct Slot {
     building: Chunk,
     markers: VecDeque<Marker>,
-    /// Behind the markers: what is said of those who write to it from elsewhere.
-    news: Option<FarNews>,
+    /// A signal about the remote producers of this lane, to be processed after the markers.
+    signal: Option<RemoteSignal>,
 }
 
-/// What the receiving end of an edge between processes says of those who send.
+/// A signal about the remote producers of an edge, from the receiving end of an edge between
+/// processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FarNews {
-    /// Nobody routes to this lane at the moment, see [`Outbox::leave`].
-    Left,
-    /// They begin anew, see [`Outbox::begin_anew`].
-    Anew,
+pub enum RemoteSignal {
+    /// No producer routes to this lane at the moment, see [`Outbox::signal_producers_left`].
+    ProducersLeft,
+    /// The sending end has restarted, see [`Outbox::signal_restart`].
+    Restarted,
 }
 
-/// The bounded outputs of a processor, one lane an output ordinal.
+/// The bounded outputs of a processor: one lane per output ordinal.
 ///
-/// A processor asks [`Lane::room`] and writes no more than that. When a lane is full it returns; it is called again when
-/// the runtime has moved the lane's content on. Nothing blocks and nothing is dropped.
+/// A processor checks [`Lane::room`] and writes at most that many records. It returns when a lane
+/// is full, and is called again when the runtime has sent the lane's content. Nothing blocks and
+/// nothing is dropped.
 #[derive(Debug)]
 pub struct Outbox {
     slots: Vec<Slot>,
@@ -54,7 +58,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox of `lanes` lanes, each for up to `chunk_records` records at a time.
+    /// Creates an outbox of `lanes` lanes for up to `chunk_records` records each.
     pub fn new(lanes: usize, chunk_records: usize) -> Self {
         Outbox {
             slots: (0..lanes).map(|_| Slot::default()).collect(),
@@ -65,16 +69,16 @@ impl Outbox {
         }
     }
 
-    /// The number of lanes.
+    /// Returns the number of lanes.
     pub fn lanes(&self) -> usize {
         self.slots.len()
     }
 
-    /// The lane with this ordinal, for records of type `T`.
+    /// Returns the lane with this ordinal, for records of type `T`.
     ///
     /// # Errors
-    /// [`ErrorCode::NoSuchOutput`] if the vertex has no such output; [`ErrorCode::TypeMismatch`] if the lane still holds
-    /// records of another type.
+    /// [`ErrorCode::NoSuchOutput`] if the vertex has no such output; [`ErrorCode::TypeMismatch`]
+    /// if the lane still holds records of another type.
     #[inline]
     pub fn lane<T: Send + 'static>(&mut self, ordinal: Ordinal) -> Result<Lane<'_, T>> {
         let chunk_records = self.chunk_records;
@@ -86,16 +90,16 @@ impl Outbox {
         Ok(Lane { rows, limit })
     }
 
-    /// Whether a processor may write at least one record to this lane.
+    /// Returns true if a processor may write at least one record to this lane.
     pub fn has_room(&self, ordinal: Ordinal) -> bool {
         self.slots
             .get(ordinal.index())
             .is_some_and(|s| s.markers.is_empty() && s.building.len() < self.budget)
     }
 
-    /// Offers a whole chunk; takes it only if the lane is empty, and says whether it did.
+    /// Adds a whole chunk if the lane is empty, and returns true if it was added.
     ///
-    /// The chunk given back is an emptied one to use again, or the refused one.
+    /// Afterwards `chunk` is an emptied one for reuse, or the refused one.
     ///
     /// # Errors
     /// [`ErrorCode::NoSuchOutput`] if the vertex has no such output.
@@ -109,50 +113,58 @@ impl Outbox {
         Ok(free)
     }
 
-    /// Writes a watermark behind the records of every lane. Always taken; the lanes are then full until moved on.
+    /// Appends a watermark to every lane. Never refused; the lanes are then full until the runtime
+    /// has sent their content.
     pub fn watermark(&mut self, watermark: Watermark) {
         self.marker(Marker::Watermark(watermark));
     }
 
-    /// Writes a marker behind the records of every lane. Always taken; the lanes are then full until moved on.
+    /// Appends a marker to every lane. Never refused; the lanes are then full until the runtime has
+    /// sent their content.
     pub fn marker(&mut self, marker: Marker) {
         for slot in &mut self.slots {
             slot.markers.push_back(marker);
         }
     }
 
-    /// For the receiving end of an edge between processes: says, behind all that is on this lane, that no producer over there routes
-    /// to this lane's consumer at the moment. A consumer that is to end does not wait for them then; for any other it means nothing.
+    /// For the receiving end of an edge between processes: signals, after the content of this lane,
+    /// that no remote producer routes to the lane's consumer at the moment. A consumer that is
+    /// stopping then does not wait for these producers; for others the signal has no effect.
     ///
     /// # Errors
     /// [`ErrorCode::NoSuchOutput`] if there is no such output.
-    pub fn leave(&mut self, ordinal: Ordinal) -> Result<()> {
-        self.slot(ordinal)?.news.get_or_insert(FarNews::Left);
+    pub fn signal_producers_left(&mut self, ordinal: Ordinal) -> Result<()> {
+        self.slot(ordinal)?
+            .signal
+            .get_or_insert(RemoteSignal::ProducersLeft);
         Ok(())
     }
 
-    /// For the receiving end of an edge between processes: says, behind all that is on the lanes, that the other end begins anew, as it
-    /// was started again or the connection was cut. What it said before of those who route, of those who come and of its end is void.
-    pub fn begin_anew(&mut self) {
+    /// For the receiving end of an edge between processes: signals, after the content of the lanes,
+    /// that the sending end has restarted or the connection was cut. Earlier signals of the sending
+    /// end, about leaving or expected producers and end of stream, are void.
+    pub fn signal_restart(&mut self) {
         for slot in &mut self.slots {
-            slot.news = Some(FarNews::Anew);
+            slot.signal = Some(RemoteSignal::Restarted);
         }
     }
 
-    /// For the receiving end of an edge between processes: so many records came for an output that there is not, by routes of before this
-    /// process was started. They have been dropped.
+    /// For the receiving end of an edge between processes: counts records that were dropped because
+    /// their output does not exist. The sender used a routing older than the start of this process.
     pub fn count_misrouted(&mut self, records: usize) {
         self.misrouted += records as u64;
     }
 
-    /// For the runtime: how many records have been dropped so since the last call.
+    /// For the runtime: returns the number of records counted by
+    /// [`count_misrouted`](Self::count_misrouted) since the last call.
     pub fn take_misrouted(&mut self) -> u64 {
         std::mem::take(&mut self.misrouted)
     }
 
-    /// Asks to be called again no later than at `deadline`, on the instance's monotonic clock, even without input.
+    /// Requests a call no later than `deadline`, on the instance's monotonic clock, even without
+    /// input.
     ///
-    /// Of several calls in one step the earliest counts; it holds for the next wait only.
+    /// Of several requests in one step the earliest counts. A request holds for the next wait only.
     pub fn wake_at(&mut self, deadline: Duration) {
         self.wake_at = Some(
             self.wake_at
@@ -160,20 +172,21 @@ impl Outbox {
         );
     }
 
-    /// For the runtime: the deadline that was asked for, once.
+    /// For the runtime: takes the requested deadline.
     pub fn take_wake_at(&mut self) -> Option<Duration> {
         self.wake_at.take()
     }
 
-    /// For the runtime: whether nothing waits to be moved on.
+    /// For the runtime: returns true if there is nothing to send.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.slots
-            .iter()
-            .all(|slot| slot.building.is_empty() && slot.markers.is_empty() && slot.news.is_none())
+        self.slots.iter().all(|slot| {
+            slot.building.is_empty() && slot.markers.is_empty() && slot.signal.is_none()
+        })
     }
 
-    /// For the runtime: makes lanes, until there are so many. Markers that wait on the first one wait on the new ones as well.
+    /// For the runtime: adds lanes until there are `lanes`. Pending markers of the first lane are
+    /// copied to the new ones.
     pub fn grow(&mut self, lanes: usize) {
         let markers = self.slots.first().map(|slot| slot.markers.clone());
         while self.slots.len() < lanes {
@@ -184,30 +197,32 @@ impl Outbox {
         }
     }
 
-    /// For the runtime: what is said, behind records and markers that have been taken, of those who write to a lane from elsewhere.
+    /// For the runtime: returns the pending signal about a lane's remote producers. It applies
+    /// after all records and markers that were in the lane.
     #[inline]
-    pub fn peek_news(&self, lane: usize) -> Option<FarNews> {
-        self.slots[lane].news
+    pub fn peek_signal(&self, lane: usize) -> Option<RemoteSignal> {
+        self.slots[lane].signal
     }
 
-    /// For the runtime: that has been passed on.
-    pub fn take_news(&mut self, lane: usize) -> Option<FarNews> {
-        self.slots[lane].news.take()
+    /// For the runtime: takes the pending signal about a lane's remote producers.
+    pub fn take_signal(&mut self, lane: usize) -> Option<RemoteSignal> {
+        self.slots[lane].signal.take()
     }
 
-    /// For the runtime: takes the records of a lane, if there are any, leaving `spare` to be filled next.
+    /// For the runtime: takes the records of a lane, if there are any, and leaves `spare` to be
+    /// filled next.
     pub fn take_chunk(&mut self, lane: usize, spare: impl FnOnce() -> Chunk) -> Option<Chunk> {
         let slot = &mut self.slots[lane];
         (!slot.building.is_empty()).then(|| std::mem::replace(&mut slot.building, spare()))
     }
 
-    /// For the runtime: whether a lane holds records.
+    /// For the runtime: returns true if a lane holds records.
     #[inline]
     pub fn has_records(&self, lane: usize) -> bool {
         !self.slots[lane].building.is_empty()
     }
 
-    /// For the runtime: the lane's chunk, to be emptied in place.
+    /// For the runtime: returns the lane's chunk, to be emptied in place.
     pub fn chunk_mut(&mut self, lane: usize) -> &mut Chunk {
         &mut self.slots[lane].building
     }
@@ -222,7 +237,8 @@ impl Outbox {
         }
     }
 
-    /// For the runtime: the next marker of a lane whose records have been taken, left in place.
+    /// For the runtime: returns, without removing it, the next marker of a lane whose records have
+    /// been taken.
     pub fn peek_marker(&self, lane: usize) -> Option<Marker> {
         let slot = &self.slots[lane];
         if slot.building.is_empty() {
@@ -232,7 +248,8 @@ impl Outbox {
         }
     }
 
-    /// For the runtime and the test kit: how many records each lane may hold from now on; zero refuses all.
+    /// For the runtime and the test kit: sets the maximum number of records per lane; zero refuses
+    /// all.
     pub fn set_budget(&mut self, records: usize) {
         self.budget = records;
     }
@@ -257,26 +274,27 @@ pub struct Lane<'a, T> {
 }
 
 impl<T> Lane<'_, T> {
-    /// How many records may be written now.
+    /// Returns the number of records that may be written now.
     #[inline]
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.rows.len())
     }
 
-    /// Whether no record may be written now.
+    /// Returns true if no record may be written now.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.rows.len() >= self.limit
     }
 
-    /// Writes a record. The caller has asked [`room`](Lane::room); a record beyond it is kept all the same, but the test
-    /// kit reports the processor that does so.
+    /// Writes a record. The caller must have checked [`room`](Lane::room). A record without room is
+    /// not lost, but the test kit reports the processor.
     #[inline]
     pub fn push(&mut self, value: T, time: Timestamp) {
         self.rows.push(value, time);
     }
 
-    /// The batch under construction, to write to in bulk; at most [`room`](Lane::room) records may be added.
+    /// Returns the batch under construction for bulk writes; at most [`room`](Lane::room) records
+    /// may be added.
     #[inline]
     pub fn rows(&mut self) -> &mut Rows<T> {
         self.rows
@@ -318,20 +336,20 @@ mod tests {
     fn a_lane_that_was_left_is_not_empty_until_that_is_passed_on() {
         let mut outbox = Outbox::new(1, 4);
         outbox.grow(2);
-        outbox.leave(Ordinal(1)).unwrap();
+        outbox.signal_producers_left(Ordinal(1)).unwrap();
         assert!(!outbox.is_empty());
         assert_eq!(
-            (outbox.peek_news(0), outbox.peek_news(1)),
-            (None, Some(FarNews::Left))
+            (outbox.peek_signal(0), outbox.peek_signal(1)),
+            (None, Some(RemoteSignal::ProducersLeft))
         );
-        assert_eq!(outbox.take_news(1), Some(FarNews::Left));
+        assert_eq!(outbox.take_signal(1), Some(RemoteSignal::ProducersLeft));
         assert!(outbox.is_empty());
-        assert!(outbox.leave(Ordinal(2)).is_err());
-        outbox.begin_anew();
-        outbox.leave(Ordinal(0)).unwrap();
+        assert!(outbox.signal_producers_left(Ordinal(2)).is_err());
+        outbox.signal_restart();
+        outbox.signal_producers_left(Ordinal(0)).unwrap();
         assert_eq!(
-            outbox.take_news(0),
-            Some(FarNews::Anew),
+            outbox.take_signal(0),
+            Some(RemoteSignal::Restarted),
             "whoever begins anew has left"
         );
     }

@@ -1,33 +1,33 @@
-//! Key ranges: the unit in which state is owned, saved and moved.
+//! Partitions: the unit in which keyed state is owned, saved and moved (Flink: key groups).
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Key;
 
-/// The number of partitions of every job, and so the greatest useful parallelism of a keyed step.
+/// The number of partitions of every job, and so the maximum parallelism of a keyed step.
 ///
-/// Fixed for ever: state, snapshots and keyed edges all use the same ones.
+/// Fixed forever: state, checkpoints and keyed edges depend on it.
 pub const PARTITION_COUNT: u32 = 1024;
 
-/// One of the [`PARTITION_COUNT`] key ranges.
+/// One of the [`PARTITION_COUNT`] partitions of the key space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PartitionId(u16);
 
 impl PartitionId {
-    /// The partition of a key: its frozen hash modulo [`PARTITION_COUNT`].
+    /// Returns the partition of a key: its frozen hash modulo [`PARTITION_COUNT`].
     #[inline]
     pub fn of<K: Key>(key: &K) -> Self {
         PartitionId((key.key_hash() % PARTITION_COUNT as u64) as u16)
     }
 
-    /// The partition of a key that is there as its canonical bytes only (see [`Key`]), such as a field of an encoded record: the
-    /// same as that of the key itself.
+    /// Returns the partition of a key given as its canonical bytes (see [`Key`]), such as a field
+    /// of an encoded record.
     #[inline]
     pub fn of_canonical(bytes: &[u8]) -> Self {
         PartitionId((xxh3_64(bytes) % PARTITION_COUNT as u64) as u16)
     }
 
-    /// The partition of this number, if there is one.
+    /// Returns the partition with this index, if there is one.
     #[inline]
     pub const fn from_index(index: u32) -> Option<Self> {
         if index < PARTITION_COUNT {
@@ -37,14 +37,14 @@ impl PartitionId {
         }
     }
 
-    /// From zero to [`PARTITION_COUNT`] - 1.
+    /// Returns the index, from zero to [`PARTITION_COUNT`] - 1.
     #[inline]
     pub const fn index(self) -> u32 {
         self.0 as u32
     }
 
-    /// Which of `instances` instances owns this partition; neighbours stay together, so that a change of parallelism moves
-    /// whole ranges.
+    /// Returns the index of the instance, out of `instances`, that owns this partition. Each
+    /// instance owns a contiguous range, so that a rescale moves whole ranges.
     #[inline]
     pub const fn owner(self, instances: u32) -> u32 {
         self.0 as u32 * instances / PARTITION_COUNT

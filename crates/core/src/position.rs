@@ -1,4 +1,4 @@
-//! Which record user code was on when it panicked.
+//! The record that user code was processing when it panicked.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -7,9 +7,9 @@ thread_local! {
     static FAILED_INDEX: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Follows a loop over a batch, so that a panic in it can be laid to the record at hand.
+/// A guard that tracks a loop over a batch, so that a panic can be attributed to a record.
 ///
-/// Costs nothing while all goes well: the index is written out only while unwinding.
+/// The index is stored only while unwinding, so the guard costs nothing otherwise.
 ///
 /// ```
 /// use ardea_core::{RecordGuard, take_failed_index};
@@ -30,13 +30,13 @@ pub struct RecordGuard {
 }
 
 impl RecordGuard {
-    /// At the first record of a batch.
+    /// Creates a guard at the first record of a batch.
     #[inline]
     pub fn new() -> Self {
         RecordGuard { index: 0 }
     }
 
-    /// On to the next record.
+    /// Advances to the next record.
     #[inline]
     pub fn advance(&mut self) {
         self.index += 1;
@@ -52,7 +52,7 @@ impl Drop for RecordGuard {
     }
 }
 
-/// The message of a panic, given what `catch_unwind` returned.
+/// Returns the message of a panic payload, as returned by `catch_unwind`.
 pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     if let Some(text) = payload.downcast_ref::<&str>() {
         text
@@ -63,7 +63,7 @@ pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// The index in its batch of the record on which this thread's last panic happened, once.
+/// Takes the index, in its batch, of the record on which this thread's last panic happened.
 pub fn take_failed_index() -> Option<usize> {
     FAILED_INDEX.take()
 }

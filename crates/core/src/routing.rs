@@ -1,4 +1,4 @@
-//! Which instance of the consumer a record goes to.
+//! Routing of records to instances of the consumer.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,27 +6,29 @@ use std::sync::Arc;
 
 use crate::{Chunk, Error, ErrorCode, Key, PartitionId, Result, Rows, Timestamp};
 
-/// Which instance of the consumer a record goes to.
+/// The routing of an edge: selects the receiving instance of each record.
 #[derive(Clone)]
 pub enum Routing {
-    /// From instance *i* to instance *i*: no record changes its core. Both vertices have the same parallelism.
+    /// From instance *i* to instance *i*, without changing cores. Both vertices must have the same
+    /// parallelism.
     Forward,
-    /// Whole chunks in turn, to whichever consumer has room.
+    /// Whole chunks in turn, to the next consumer that has room.
     RoundRobin,
-    /// As round robin, among the consumers in the producer's own process if there are any there; else among all.
+    /// Like round robin, among the consumers in the producer's process if there are any, else among
+    /// all.
     LocalOrRoundRobin,
-    /// To the owner of the record's key.
+    /// To the instance that owns the partition of the record's key.
     Keyed(Arc<dyn Scatter>),
     /// To every instance.
     Broadcast(Arc<dyn Replicate>),
     /// To the first instance.
     AllToOne,
-    /// To where the user's function says.
+    /// To the instance selected by the user's function.
     Custom(Arc<dyn Scatter>),
 }
 
 impl Routing {
-    /// To the owner of `key(record)`.
+    /// Routes by the owner of the partition of `key(record)`.
     pub fn keyed<T, K, F>(key: F) -> Routing
     where
         T: Send + 'static,
@@ -39,7 +41,7 @@ impl Routing {
         }))
     }
 
-    /// To the instance `choose(record)` modulo the number of instances.
+    /// Routes to the instance `choose(record)` modulo the number of instances.
     pub fn custom<T, F>(choose: F) -> Routing
     where
         T: Send + 'static,
@@ -51,14 +53,14 @@ impl Routing {
         }))
     }
 
-    /// A copy to every instance.
+    /// Copies records to every instance.
     pub fn broadcast<T: Clone + Send + 'static>() -> Routing {
         Routing::Broadcast(Arc::new(Broadcast {
             record: PhantomData::<fn(&T)>,
         }))
     }
 
-    /// A word for plans and messages.
+    /// Returns the name in plans and messages.
     pub fn name(&self) -> &'static str {
         match self {
             Routing::Forward => "forward",
@@ -78,18 +80,18 @@ impl fmt::Debug for Routing {
     }
 }
 
-/// Splits a chunk over several consumers by a property of each record.
+/// A partitioner: splits a chunk over several consumers by a property of each record.
 pub trait Scatter: Send + Sync {
     /// Moves every record of `from` to the chunk of its consumer, in order.
     ///
-    /// `capacity` is the room that a consumer's chunk gets when it is made.
+    /// `capacity` is the initial capacity of a consumer's chunk.
     ///
     /// # Errors
     /// [`ErrorCode::TypeMismatch`](crate::ErrorCode::TypeMismatch) if the chunk holds another type.
     fn scatter(&self, from: &mut Chunk, to: &mut [Chunk], capacity: usize) -> Result<()>;
 }
 
-/// Copies a chunk for several consumers.
+/// A replicator: copies a chunk for several consumers.
 pub trait Replicate: Send + Sync {
     /// Appends a copy of the records of `from` to `to`.
     ///
@@ -98,7 +100,7 @@ pub trait Replicate: Send + Sync {
     fn replicate(&self, from: &mut Chunk, to: &mut Chunk) -> Result<()>;
 }
 
-/// Scatters by the owner of a key; see [`Routing::keyed`].
+/// A partitioner by the owner of a key; see [`Routing::keyed`].
 pub struct Keyed<T, F> {
     key: F,
     record: PhantomData<fn(&T)>,
@@ -118,7 +120,7 @@ where
     }
 }
 
-/// Scatters by a user's function; see [`Routing::custom`].
+/// A partitioner by a user's function; see [`Routing::custom`].
 pub struct Custom<T, F> {
     choose: F,
     record: PhantomData<fn(&T)>,
@@ -137,10 +139,10 @@ where
     }
 }
 
-/// Up to so many consumers are found without allocating.
+/// Maximum number of consumers for which the lookup table is on the stack.
 const CONSUMERS_ON_STACK: usize = 64;
 
-/// Moves each record of `from` to the chunk of its owner, a number below that of the chunks.
+/// Moves each record of `from` to the chunk of `to` with the index `owner(record)`.
 fn scatter_by<T: Send + 'static>(
     from: &mut Chunk,
     to: &mut [Chunk],
@@ -154,7 +156,7 @@ fn scatter_by<T: Send + 'static>(
         for place in on_stack.iter_mut().take(targets.len()) {
             *place = targets.next().transpose()?;
         }
-        // The remainder changes no number, and spares a check of the array's end.
+        // The remainder changes no index; it avoids a bounds check.
         move_each(rows, |value, time| {
             let target = &mut on_stack[owner(&value) as usize % CONSUMERS_ON_STACK];
             target.as_deref_mut().map(|target| target.push(value, time))
@@ -168,14 +170,14 @@ fn scatter_by<T: Send + 'static>(
     }
 }
 
-/// Gives each record to `put`, which finds its owner, or returns `None` if there is none.
+/// Passes each record to `put`, which returns `None` if the consumer does not exist.
 #[inline]
 fn move_each<T>(from: &mut Rows<T>, mut put: impl FnMut(T, Timestamp) -> Option<()>) -> Result<()> {
     let count = from.len();
     let mut guard = crate::RecordGuard::new();
     for (value, time) in from.drain_front(count) {
         if put(value, time).is_none() {
-            let what = "a record was routed to a consumer that is not there";
+            let what = "a record was routed to a consumer that does not exist";
             return Err(Error::new(ErrorCode::Internal, what));
         }
         guard.advance();
@@ -183,7 +185,7 @@ fn move_each<T>(from: &mut Rows<T>, mut put: impl FnMut(T, Timestamp) -> Option<
     Ok(())
 }
 
-/// Copies records; see [`Routing::broadcast`].
+/// A replicator that clones records; see [`Routing::broadcast`].
 pub struct Broadcast<T> {
     record: PhantomData<fn(&T)>,
 }
@@ -222,7 +224,7 @@ mod tests {
         }
     }
 
-    /// A record whose copy fails from seven on.
+    /// A record whose clone panics from seven on.
     struct Fragile(u32);
 
     impl Clone for Fragile {

@@ -2,10 +2,10 @@
 
 use crate::Timestamp;
 
-/// A batch of records and the event time of each, in two columns.
+/// A batch of records and their event times, in two columns.
 ///
-/// The columns are apart so that stages which only look at the records, or only at the times, read one of them;
-/// a map leaves the times where they are. A record without event time has [`Timestamp::MIN`].
+/// Stages that need only the records or only the times read one column; a map does not touch the
+/// times. A record without event time has [`Timestamp::MIN`].
 ///
 /// **Invariant:** both columns have the same length.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// An empty batch with room for `capacity` records.
+    /// Creates an empty batch with room for `capacity` records.
     pub fn with_capacity(capacity: usize) -> Self {
         Rows {
             values: Vec::with_capacity(capacity),
@@ -39,55 +39,55 @@ impl<T> Rows<T> {
         self.times.push(time);
     }
 
-    /// The number of records.
+    /// Returns the number of records.
     #[inline]
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there is no record.
+    /// Returns true if there is no record.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The records.
+    /// Returns the records.
     #[inline]
     pub fn values(&self) -> &[T] {
         &self.values
     }
 
-    /// The records, to change in place.
+    /// Returns the records for changes in place.
     #[inline]
     pub fn values_mut(&mut self) -> &mut [T] {
         &mut self.values
     }
 
-    /// The event time of each record.
+    /// Returns the event time of each record.
     #[inline]
     pub fn times(&self) -> &[Timestamp] {
         &self.times
     }
 
-    /// The event times, to change in place.
+    /// Returns the event times for changes in place.
     #[inline]
     pub fn times_mut(&mut self) -> &mut [Timestamp] {
         &mut self.times
     }
 
-    /// The records and the event times, the latter to change in place.
+    /// Returns the records, and the event times for changes in place.
     #[inline]
     pub fn values_and_times_mut(&mut self) -> (&[T], &mut [Timestamp]) {
         (&self.values, &mut self.times)
     }
 
-    /// The records with their times.
+    /// Iterates over the records with their times.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&T, Timestamp)> {
         self.values.iter().zip(self.times.iter().copied())
     }
 
-    /// Removes and yields up to `count` records from the front. Cost: a move of those that stay.
+    /// Removes and yields up to `count` records from the front. Moves the remaining ones.
     #[inline]
     pub fn drain_front(
         &mut self,
@@ -97,7 +97,7 @@ impl<T> Rows<T> {
         self.values.drain(..count).zip(self.times.drain(..count))
     }
 
-    /// Removes all records; the memory stays.
+    /// Removes all records but keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.values.clear();
@@ -111,7 +111,7 @@ impl<T> Rows<T> {
         self.times.drain(..count);
     }
 
-    /// Appends up to `count` records from the front of `other`, which keeps the rest.
+    /// Moves up to `count` records from the front of `other` to the end of this batch.
     pub fn append_front(&mut self, other: &mut Rows<T>, count: usize) {
         let count = count.min(other.len());
         if count == other.len() {
@@ -123,9 +123,10 @@ impl<T> Rows<T> {
         }
     }
 
-    /// Appends `f(record)` for up to `count` records from the front of `input`; the times are kept.
+    /// Appends `f(record)` with its time for up to `count` records from the front of `input`, and
+    /// removes these records from `input`.
     ///
-    /// `input` keeps the rest. One pass over each column, which the compiler can vectorise.
+    /// One pass per column, which the compiler can vectorise.
     #[inline]
     pub fn extend_map<S>(&mut self, input: &mut Rows<S>, count: usize, f: impl FnMut(S) -> T) {
         let count = count.min(input.len());
@@ -134,16 +135,16 @@ impl<T> Rows<T> {
         input.times.drain(..count);
     }
 
-    /// Keeps the records for which `keep` is true, in their order. Linear, in place.
+    /// Retains the records for which `keep` is true, in order. Linear, in place.
     ///
-    /// If `keep` panics, some records may have changed places; none is lost or doubled.
+    /// If `keep` panics, some records may have changed places; none is lost or duplicated.
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let (values, times) = (self.values.as_mut_slice(), self.times.as_mut_slice());
         let mut kept = 0;
         for read in 0..values.len().min(times.len()) {
             if keep(&values[read]) {
-                // A swap, not a move: what falls out gathers at the end and is dropped at once.
+                // A swap, not a move: rejected records gather at the end and are dropped together.
                 values.swap(kept, read);
                 times.swap(kept, read);
                 kept += 1;
@@ -153,11 +154,11 @@ impl<T> Rows<T> {
         self.times.truncate(kept);
     }
 
-    /// The least and the greatest event time, `None` without records.
+    /// Returns the least and the greatest event time, `None` without records.
     #[inline]
     pub fn time_range(&self) -> Option<(Timestamp, Timestamp)> {
         let first = *self.times.first()?;
-        // Folded by hand: min and max of a column in one vectorised pass.
+        // Minimum and maximum in one vectorised pass.
         let (mut low, mut high) = (first, first);
         for &time in &self.times {
             low = low.min(time);
@@ -172,10 +173,10 @@ impl<T> Rows<T> {
         self.times.reserve(additional);
     }
 
-    /// Fills the batch from the two columns at once: `fill` appends to both and must leave them equally long.
+    /// Appends to both columns at once: `fill` must leave them equally long.
     ///
     /// # Panics
-    /// If `fill` leaves the columns with different lengths, a broken invariant.
+    /// If `fill` leaves the columns with different lengths.
     #[inline]
     pub fn extend_columns(&mut self, fill: impl FnOnce(&mut Vec<T>, &mut Vec<Timestamp>)) {
         fill(&mut self.values, &mut self.times);

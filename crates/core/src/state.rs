@@ -1,43 +1,46 @@
-//! State that survives: what an instance hands over at the end of an epoch, and gets back when it is made anew.
+//! Snapshots: the state that an instance writes at the end of an epoch and gets back on restore.
 //!
-//! An **epoch** ends at a marker. A [`Cut`] is the state of one instance at the end of an epoch: a set of **entries**, each the name of a
-//! state, a partition or none, the bytes of a key, and the bytes of a value or that there is none any more ([`StateEntry`]). An entry
-//! with a partition goes to whoever owns that when the job is restored, with however many instances; one without goes to all
-//! instances of the vertex.
+//! An **epoch** ends at a barrier. A snapshot is the state of one instance at the end of an epoch;
+//! a [`SnapshotRequest`] requests one. It is a set of **entries** ([`StateEntry`]), each with the
+//! name of a state, an optional partition, a key, and a value or a tombstone. On restore an entry
+//! with a partition goes to the instance that owns that partition, at any parallelism. An entry
+//! without a partition goes to all instances of the vertex.
 //!
-//! * [`StateChunk`]: entries in a buffer that is used again;
-//! * [`CutWriter`]: what a processor writes its cut with, as many bytes at a time as it is allowed;
-//! * [`CutDraft`], [`GoneKeys`], [`instance_state`]: for those whose cuts are small;
-//! * [`Undecided`]: for those that wait for commits;
-//! * [`RestoredState`]: what hands them back;
-//! * [`StateCodec`]: how values become bytes, or an [`Integer`];
-//! * [`Schema`], [`StateShape`]: what they look like, told beside them;
-//! * [`LocalStore`]: where an instance puts what memory has no room for.
+//! * [`StateChunk`]: entries in a reusable buffer;
+//! * [`SnapshotWriter`]: the writer of a snapshot, with a limit of bytes per call;
+//! * [`SmallSnapshot`], [`RemovedKeys`], [`instance_state`]: helpers for processors with small
+//!   snapshots;
+//! * [`PendingCommit`]: a helper for processors that wait for commits;
+//! * [`RestoredState`]: the iterator over restored entries;
+//! * [`StateCodec`]: serialization of values to bytes, or to an [`Integer`];
+//! * [`Schema`], [`StateShape`]: the types of state, stored with the entries;
+//! * [`StateBackend`]: local disk storage for state that does not fit into memory.
 //!
-//! How a processor is asked for all that is said at [`Processor`](crate::Processor).
+//! [`Processor`](crate::Processor) documents the order of the calls.
 
+mod backend;
 mod codec;
-mod cut;
-mod draft;
 mod entry;
 pub mod instance_state;
 mod integer;
-mod local;
+mod pending_commit;
 mod restored;
 mod schema;
-mod undecided;
+mod small_snapshot;
+mod snapshot;
 
+pub use backend::{KeyValueStore, LocalChange, LocalEntries, StateBackend, StoreSnapshot};
 pub use codec::StateCodec;
-pub use cut::{Cut, CutWriter};
-pub use draft::{CutDraft, GoneKeys};
 pub use entry::{StateChunk, StateEntries, StateEntry};
 pub use integer::{Integer, IntegerType};
-pub use local::{LocalChange, LocalEntries, LocalPlace, LocalStore, LocalView};
+pub use pending_commit::PendingCommit;
 pub use restored::{RestoredEntry, RestoredState};
 pub use schema::{
     EnumSchema, FieldSchema, Schema, StateForm, StateShape, StructSchema, VariantSchema,
 };
-pub use undecided::Undecided;
+pub use small_snapshot::{RemovedKeys, SmallSnapshot};
+pub use snapshot::{SnapshotRequest, SnapshotWriter};
 
-/// What the names of states begin with that are the runtime's own; those of processors do not.
+/// The first character of the names of the runtime's own states; names of processors' states begin
+/// with another one.
 pub const RUNTIME_STATE: char = '@';

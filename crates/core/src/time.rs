@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A point in event time: microseconds since 1970-01-01 00:00 UTC, negative before.
 ///
-/// Arithmetic saturates: the far past and the far future stay where they are.
+/// Arithmetic saturates at both ends.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -15,62 +15,63 @@ use std::time::Duration;
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Before all events; also the time of a record that has none.
+    /// Before all events; also the time of a record without event time.
     pub const MIN: Timestamp = Timestamp(i64::MIN);
-    /// After all events; the watermark of a stream that ended.
+    /// After all events; the watermark of a stream that has ended.
     pub const MAX: Timestamp = Timestamp(i64::MAX);
-    /// The earliest time at which something can happen.
+    /// The earliest possible event time.
     pub const FIRST_EVENT: Timestamp = Timestamp(i64::MIN + 1);
-    /// The latest time at which something can happen; only the end of a stream is after it.
+    /// The latest possible event time; only the end of a stream is after it.
     pub const LAST_EVENT: Timestamp = Timestamp(i64::MAX - 1);
     /// The start of 1970, UTC.
     pub const UNIX_EPOCH: Timestamp = Timestamp(0);
 
-    /// From microseconds since the Unix epoch.
+    /// Creates a timestamp from microseconds since the Unix epoch.
     #[inline]
     pub const fn from_micros(micros: i64) -> Self {
         Timestamp(micros)
     }
 
-    /// From milliseconds since the Unix epoch; saturates outside of ±292,000 years.
+    /// Creates a timestamp from milliseconds since the Unix epoch; saturates outside of ±292,000
+    /// years.
     #[inline]
     pub const fn from_millis(millis: i64) -> Self {
         Timestamp(millis.saturating_mul(1_000))
     }
 
-    /// From seconds since the Unix epoch; saturates outside of ±292,000 years.
+    /// Creates a timestamp from seconds since the Unix epoch; saturates outside of ±292,000 years.
     #[inline]
     pub const fn from_secs(secs: i64) -> Self {
         Timestamp(secs.saturating_mul(1_000_000))
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     #[inline]
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// Whole milliseconds since the Unix epoch, rounded down.
+    /// Returns the whole milliseconds since the Unix epoch, rounded down.
     #[inline]
     pub const fn as_millis(self) -> i64 {
         self.0.div_euclid(1_000)
     }
 
-    /// Whether something can happen at this time: neither [`MIN`](Self::MIN), which says that there is none, nor
-    /// [`MAX`](Self::MAX), which only the watermark of a stream that ended has.
+    /// Returns true if an event can have this time: unless it is [`MIN`](Self::MIN), which means no
+    /// time, or [`MAX`](Self::MAX), the watermark of a stream that has ended.
     #[inline]
     pub const fn is_event_time(self) -> bool {
         self.0 != i64::MIN && self.0 != i64::MAX
     }
 
-    /// The time from `earlier` until `self`, zero if `earlier` is later.
+    /// Returns the time from `earlier` until `self`, zero if `earlier` is later.
     #[inline]
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0).max(0) as u64)
     }
 }
 
-/// Microseconds of a duration, saturating at `i64::MAX`.
+/// Returns the microseconds of a duration, saturating at `i64::MAX`.
 #[inline]
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
@@ -92,9 +93,10 @@ impl Sub<Duration> for Timestamp {
     }
 }
 
-/// RFC 3339, in UTC: `2013-01-01T10:00:00Z`, with as many decimals as are needed.
+/// Formats as RFC 3339 in UTC: `2013-01-01T10:00:00Z`, with as many decimals as needed.
 ///
-/// Days become dates as in the proleptic Gregorian calendar, after Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+/// Days are converted to dates of the proleptic Gregorian calendar after Howard Hinnant,
+/// "chrono-Compatible Low-Level Date Algorithms".
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -138,14 +140,14 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// As it is displayed.
+/// Same as the display.
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The number of an epoch: a slice of the stream, ended by a marker on every edge.
+/// The number of an epoch: a section of the stream, ended by a barrier on every edge.
 #[derive(
     Clone,
     Copy,
@@ -163,7 +165,7 @@ impl fmt::Debug for Timestamp {
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// The epoch that follows.
+    /// Returns the next epoch.
     pub const fn next(self) -> Epoch {
         Epoch(self.0 + 1)
     }

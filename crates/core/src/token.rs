@@ -1,8 +1,9 @@
-//! The secret by which the processes of a cluster know each other.
+//! The shared secret by which processes of a cluster authenticate each other.
 
 use std::fmt;
 
-/// A secret that all processes of a cluster know. It is never shown, and compared in a time that says nothing of it.
+/// A secret shared by all processes of a cluster. It is never displayed, and compared in constant
+/// time.
 ///
 /// ```
 /// use ardea_core::Token;
@@ -15,12 +16,13 @@ use std::fmt;
 pub struct Token(String);
 
 impl Token {
-    /// This secret.
+    /// Creates a token from a secret.
     pub fn new(secret: impl Into<String>) -> Self {
         Token(secret.into())
     }
 
-    /// Whether this is the same secret. Takes the same time wherever the difference is.
+    /// Returns true if `other` is the same secret. The time does not depend on the position of a
+    /// difference.
     pub fn is(&self, other: &str) -> bool {
         let (ours, theirs) = (self.0.as_bytes(), other.as_bytes());
         let differences = ours
@@ -30,7 +32,7 @@ impl Token {
         ours.len() == theirs.len() && differences == 0
     }
 
-    /// The secret itself, to send it to somebody who may ask for it.
+    /// Returns the secret, for authentication with a peer.
     pub fn secret(&self) -> &str {
         &self.0
     }

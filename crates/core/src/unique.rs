@@ -2,9 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Returns a random number: another one at each call, on every machine.
-///
-/// 64 bits of the system's randomness; not for secrets.
+/// Returns a random 64-bit number, different at each call and on every machine. Not for secrets.
 pub fn unique_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

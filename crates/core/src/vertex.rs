@@ -1,4 +1,4 @@
-//! A node of the graph.
+//! The vertices of the graph.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -6,42 +6,42 @@ use std::sync::Arc;
 
 use crate::ProcessorSupplier;
 
-/// Which vertex of its graph.
+/// The id of a vertex in its graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VertexId(pub(crate) u32);
 
 impl VertexId {
-    /// The vertex at this position among its graph's vertices.
+    /// Returns the id of the vertex at this position among its graph's vertices.
     pub const fn of_index(index: usize) -> Self {
         VertexId(index as u32)
     }
 
-    /// Its position among the graph's vertices.
+    /// Returns the position among the graph's vertices.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Which input, or which output, of a vertex.
+/// The number of an input, or of an output, of a vertex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ordinal(pub u16);
 
 impl Ordinal {
-    /// The first, often the only one.
+    /// The first input or output.
     pub const FIRST: Ordinal = Ordinal(0);
-    /// The second.
+    /// The second input or output.
     pub const SECOND: Ordinal = Ordinal(1);
 
-    /// As an index.
+    /// Returns the ordinal as an index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How many instances a vertex has.
+/// The number of instances of a vertex.
 ///
-/// A plain number converts into it, so that `.parallelism(2)` does:
+/// A number converts into it, so `.parallelism(2)` works:
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -54,10 +54,10 @@ impl Ordinal {
 pub enum Parallelism {
     /// As many as there are cooperative threads.
     Auto,
-    /// That many.
+    /// Exactly this number.
     Exactly(NonZeroU32),
-    /// No instance: the result of `Parallelism::from(0)`. [`Dag::validate`](crate::Dag::validate) refuses a graph that has it, and
-    /// names the vertex.
+    /// No instance: the result of `Parallelism::from(0)`. [`Dag::validate`](crate::Dag::validate)
+    /// refuses it with an error that names the vertex.
     Zero,
 }
 
@@ -65,7 +65,7 @@ impl Parallelism {
     /// A single instance.
     pub const ONE: Parallelism = Parallelism::Exactly(NonZeroU32::MIN);
 
-    /// The number of instances, given the number of cooperative threads.
+    /// Returns the number of instances, given the number of cooperative threads.
     pub fn resolve(self, threads: NonZeroU32) -> u32 {
         match self {
             Parallelism::Auto => threads.get(),
@@ -87,30 +87,30 @@ impl From<NonZeroU32> for Parallelism {
     }
 }
 
-/// Where an instance runs.
+/// The kind of thread or process that runs an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
     /// On a cooperative thread, with others; must not block.
     #[default]
     Tasklet,
-    /// On a thread of its own; may block.
+    /// On a dedicated thread; may block.
     Thread,
-    /// In a process of its own, where the job runs on a cluster; embedded, on a thread of its own.
+    /// In a dedicated process if the job runs on a cluster; embedded, on a dedicated thread.
     Process,
 }
 
-/// What one instance of a vertex needs of the machine that it runs on, as far as somebody has said so.
+/// The resources that one instance of a vertex requires; `None` if not specified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Demand {
-    /// Thousandths of a core.
+    /// CPU in thousandths of a core.
     pub cpu_millicores: Option<u64>,
-    /// Memory.
+    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Disk.
+    /// Disk space in bytes.
     pub disk_bytes: Option<u64>,
 }
 
-/// A node of the graph: a name, and the code of its instances.
+/// A vertex of the graph: a name, and the code of its instances.
 #[derive(Clone)]
 pub struct Vertex {
     pub(crate) name: Arc<str>,
@@ -118,13 +118,13 @@ pub struct Vertex {
     pub(crate) parallelism: Parallelism,
     pub(crate) isolation: Isolation,
     demand: Demand,
-    most_instances: Option<NonZeroU32>,
-    has_fixed_instances: bool,
+    max_instances: Option<NonZeroU32>,
+    has_fixed_parallelism: bool,
     has_generated_name: bool,
 }
 
 impl Vertex {
-    /// A vertex with a name that is unique in its graph.
+    /// Creates a vertex; the name must be unique in its graph.
     pub fn new(name: impl Into<Arc<str>>, supplier: Arc<dyn ProcessorSupplier>) -> Self {
         Vertex {
             name: name.into(),
@@ -132,88 +132,90 @@ impl Vertex {
             parallelism: Parallelism::Auto,
             isolation: Isolation::Tasklet,
             demand: Demand::default(),
-            most_instances: None,
-            has_fixed_instances: false,
+            max_instances: None,
+            has_fixed_parallelism: false,
             has_generated_name: false,
         }
     }
 
-    /// Says whether nobody chose its name, or the name of the step that it is a part of, so that who shows a job to people may
-    /// leave it out.
+    /// Sets whether the name, or that of the step that contains this vertex, was generated, so that
+    /// displays may omit it.
     pub fn generated_name(mut self, is_generated: bool) -> Self {
         self.has_generated_name = is_generated;
         self
     }
 
-    /// Sets how many instances run.
+    /// Sets the parallelism.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Sets where the instances run.
+    /// Sets the kind of thread or process that runs the instances.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
     }
 
-    /// Sets what each instance needs of its machine.
+    /// Sets the resources that each instance requires.
     pub fn demand(mut self, demand: Demand) -> Self {
         self.demand = demand;
         self
     }
 
-    /// Sets how many instances its processors can be of at most, so that more are refused before they are started.
-    pub fn most_instances(mut self, most: NonZeroU32) -> Self {
-        self.most_instances = Some(most);
+    /// Sets the maximum number of instances, so that a larger parallelism is refused before the
+    /// start.
+    pub fn max_instances(mut self, most: NonZeroU32) -> Self {
+        self.max_instances = Some(most);
         self
     }
 
-    /// Says whether the number of its instances stays as it was when the job began. So it is where each of them has a share of one
-    /// input that depends on how many they are: those that run would keep theirs, and nobody would read the rest.
-    pub fn fixed_instances(mut self, are_fixed: bool) -> Self {
-        self.has_fixed_instances = are_fixed;
+    /// Sets whether the parallelism is fixed when the job starts. Required if each instance has a
+    /// share of one input that depends on the parallelism: running instances would keep their share
+    /// after a rescale, and the rest would be unread.
+    pub fn fixed_parallelism(mut self, are_fixed: bool) -> Self {
+        self.has_fixed_parallelism = are_fixed;
         self
     }
 
-    /// Whether the number of its instances stays as it was when the job began.
-    pub fn has_fixed_instances(&self) -> bool {
-        self.has_fixed_instances
+    /// Returns true if the parallelism is fixed when the job starts.
+    pub fn has_fixed_parallelism(&self) -> bool {
+        self.has_fixed_parallelism
     }
 
-    /// Whether nobody chose its name: it was made from the kind of step, as in `map-2`, or from the step's name for the first of
-    /// its two stages, as in `counts: partial`. Says nothing of sources and sinks, which bring a name along that somebody may have
-    /// chosen.
+    /// Returns true if the name was generated from the kind of step, as in `map-2`, or from the
+    /// step's name for the first of its two stages, as in `counts: partial`. Always false for
+    /// sources and sinks, which have names of their own that the user may have set.
     pub fn has_generated_name(&self) -> bool {
         self.has_generated_name
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// What makes the instances' processors.
+    /// Returns the supplier of the instances' processors.
     pub fn supplier(&self) -> &Arc<dyn ProcessorSupplier> {
         &self.supplier
     }
 
-    /// How many instances run, as asked for.
+    /// Returns the requested parallelism.
     pub fn wanted_parallelism(&self) -> Parallelism {
         self.parallelism
     }
 
-    /// The most instances that it can have, if its processors know of a limit.
+    /// Returns the maximum number of instances, if limited.
     pub fn instance_limit(&self) -> Option<NonZeroU32> {
-        self.most_instances
+        self.max_instances
     }
 
-    /// What each instance needs of its machine.
+    /// Returns the resources that each instance requires.
     pub fn wanted_demand(&self) -> Demand {
         self.demand
     }
 
-    /// Where the instances run.
+    /// Returns the kind of thread or process that runs the instances.
     pub fn wanted_isolation(&self) -> Isolation {
         self.isolation
     }

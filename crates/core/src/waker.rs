@@ -1,21 +1,21 @@
-//! Waking an instance from a thread of its own making.
+//! Waking an instance from a thread that its processor has started.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Wakes one instance: its `complete` (a source's) or `on_wake` is called soon after.
+/// A handle that wakes one instance: its `complete` (sources) or `on_wake` is called soon after.
 ///
 /// Cheap to clone, callable from any thread, never blocks; waking twice is like waking once.
 #[derive(Clone)]
 pub struct Waker(Arc<dyn Fn() + Send + Sync>);
 
 impl Waker {
-    /// A waker that calls `wake`.
+    /// Creates a waker that calls `wake`.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Waker(Arc::new(wake))
     }
 
-    /// A waker that wakes nobody, for tests.
+    /// Creates a waker without effect, for tests.
     pub fn none() -> Self {
         Waker::new(|| {})
     }

@@ -1,4 +1,4 @@
-//! Watermarks, and how those of several inputs become one.
+//! Watermarks, and their merge over several inputs.
 
 use crate::Timestamp;
 
@@ -9,125 +9,131 @@ use crate::Timestamp;
 pub struct Watermark(pub Timestamp);
 
 impl Watermark {
-    /// Nothing is promised yet.
+    /// No promise yet.
     pub const NONE: Watermark = Watermark(Timestamp::MIN);
     /// No record follows at all.
     pub const END: Watermark = Watermark(Timestamp::MAX);
 }
 
-/// What one input has said of its time.
+/// The state of one input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Input {
-    /// Speaking; the last watermark it gave.
+enum InputState {
+    /// Active, with its last watermark.
     Active(Watermark),
-    /// Silent for so long that it does not hold the others back; the last watermark it gave.
+    /// Idle, with its last watermark: it does not hold back the other inputs.
     Idle(Watermark),
     /// Ended.
     Done,
 }
 
-/// Merges the watermarks of several inputs into their minimum, without those that are idle or done.
+/// Merges the watermarks of several inputs into their minimum, ignoring those that are idle or
+/// done.
 ///
-/// The merged watermark never runs backwards: an input that wakes from idleness behind the others does not pull
-/// it back (its old records are then late). When all are idle time stands still. Cost: a scan of the inputs for each watermark that was the minimum.
+/// The merged watermark never decreases: an idle input that becomes active behind the others does
+/// not pull it back, and its old records are late. While all inputs are idle the merged watermark
+/// stands still. Cost: a scan of the inputs for each watermark.
 ///
-/// **Waking.** What one source says comes over several paths, and over some later than over others. Inputs that were told to be [beside](Self::beside) others
-/// wake with them: when one speaks that was idle, those of its group (all, if all were idle) hold time again, and what they have said of idleness may be older than
-/// that, so the next time that they say it is passed over. So whoever is idle has to say it again now and then. Each speaks for itself unless told otherwise.
+/// **Waking.** The signals of one source arrive over several paths, on some later than on others.
+/// Inputs of a [group](Self::set_group) wake together: when an idle input becomes active, the other
+/// inputs of its group (of all groups, if all inputs were idle) hold back the watermark again.
+/// Their next idle signal may be older than the wake-up, so it is dropped. An idle input must
+/// therefore repeat its signal periodically. An input without group wakes alone.
 ///
 /// ```
 /// use ardea_core::{Timestamp, Watermark, WatermarkMerge};
 /// let at = |secs| Watermark(Timestamp::from_secs(secs));
 ///
 /// let mut merge = WatermarkMerge::new(2);
-/// assert_eq!(merge.advance(0, at(5)), None, "the other input has said nothing yet");
+/// assert_eq!(merge.advance(0, at(5)), None, "the other input has state nothing yet");
 /// assert_eq!(merge.advance(1, at(3)), Some(at(3)));
 /// assert_eq!(merge.idle(1), Some(at(5)), "an idle input does not hold the others back");
 /// ```
 #[derive(Debug, Clone)]
 pub struct WatermarkMerge {
-    inputs: Vec<Spoken>,
+    inputs: Vec<MergeInput>,
     merged: Watermark,
     all_idle: bool,
-    /// How many inputs have said that they are idle since that was told on.
-    said_idle: usize,
+    /// Number of idle signals since idleness was last passed on.
+    idle_signals: usize,
 }
 
-/// An input, and with whom it wakes.
+/// An input and its wake group.
 #[derive(Debug, Clone, Copy)]
-struct Spoken {
-    said: Input,
+struct MergeInput {
+    state: InputState,
     group: Option<usize>,
-    /// Another has woken since it has spoken: that it is idle may be old news.
-    is_doubtful: bool,
+    /// True if another input has woken since the last signal of this one: its next idle signal may
+    /// be outdated.
+    may_be_stale: bool,
 }
 
-impl Spoken {
-    const NOTHING: Spoken = Spoken {
-        said: Input::Active(Watermark::NONE),
+impl MergeInput {
+    const INITIAL: MergeInput = MergeInput {
+        state: InputState::Active(Watermark::NONE),
         group: None,
-        is_doubtful: false,
+        may_be_stale: false,
     };
 }
 
 impl WatermarkMerge {
-    /// For `inputs` inputs, none of which has spoken.
+    /// Creates a merge of `inputs` inputs without watermarks.
     pub fn new(inputs: usize) -> Self {
         WatermarkMerge {
-            inputs: vec![Spoken::NOTHING; inputs],
+            inputs: vec![MergeInput::INITIAL; inputs],
             merged: Watermark::NONE,
             all_idle: false,
-            said_idle: 0,
+            idle_signals: 0,
         }
     }
 
-    /// The merged watermark as it stands.
+    /// Returns the merged watermark.
     pub fn merged(&self) -> Watermark {
         self.merged
     }
 
-    /// Whether every input that has not ended is idle (and at least one is).
+    /// Returns true if every input that has not ended is idle (and at least one is).
     pub fn is_idle(&self) -> bool {
         self.all_idle
     }
 
-    /// Whether it is to be told on that all are idle: when they have become so, and whenever about as many have said it again.
-    pub fn tells_idle(&mut self) -> bool {
-        let idle = |it: &&Spoken| matches!(it.said, Input::Idle(_));
-        let is_due = self.all_idle && self.said_idle >= self.inputs.iter().filter(idle).count();
+    /// Returns true if idleness of all inputs must be passed on now: when they have become idle,
+    /// and whenever about as many idle signals as there are idle inputs have arrived since.
+    pub fn should_forward_idle(&mut self) -> bool {
+        let idle = |it: &&MergeInput| matches!(it.state, InputState::Idle(_));
+        let is_due = self.all_idle && self.idle_signals >= self.inputs.iter().filter(idle).count();
         if is_due {
-            self.said_idle = 0;
+            self.idle_signals = 0;
         }
         is_due
     }
 
-    /// From now on `input` is in a group: it wakes with the others of that.
-    pub fn beside(&mut self, input: usize, group: usize) {
+    /// Assigns `input` to a group of inputs that wake together.
+    pub fn set_group(&mut self, input: usize, group: usize) {
         self.inputs[input].group = Some(group);
     }
 
-    /// `input` promised `watermark`. Returns the merged watermark if it rose.
+    /// Records a watermark of `input`. Returns the merged watermark if it rose.
     pub fn advance(&mut self, input: usize, watermark: Watermark) -> Option<Watermark> {
         self.record(input);
-        let Input::Active(last) = self.inputs[input].said else {
+        let InputState::Active(last) = self.inputs[input].state else {
             return None;
         };
-        self.inputs[input].said = Input::Active(watermark.max(last));
+        self.inputs[input].state = InputState::Active(watermark.max(last));
         self.merge()
     }
 
-    /// A record came from `input`: it is not idle any more.
+    /// Records that a record arrived on `input`, which makes it active.
     pub fn record(&mut self, input: usize) {
-        self.inputs[input].is_doubtful = false;
-        if let Input::Idle(last) = self.inputs[input].said {
-            self.inputs[input].said = Input::Active(last);
-            self.wake_others(input);
+        self.inputs[input].may_be_stale = false;
+        if let InputState::Idle(last) = self.inputs[input].state {
+            self.inputs[input].state = InputState::Active(last);
+            self.wake_group(input);
             self.all_idle = false;
         }
     }
 
-    /// Those that are on other paths from where `input` has its news hold time until they have spoken, too.
-    fn wake_others(&mut self, input: usize) {
+    /// Makes idle inputs of the same group active until their next signal.
+    fn wake_group(&mut self, input: usize) {
         let Some(group) = self.inputs[input].group else {
             return;
         };
@@ -139,52 +145,54 @@ impl WatermarkMerge {
             if at == input || !wakes {
                 continue;
             }
-            other.is_doubtful = true;
-            if let Input::Idle(last) = other.said {
-                other.said = Input::Active(last);
+            other.may_be_stale = true;
+            if let InputState::Idle(last) = other.state {
+                other.state = InputState::Active(last);
             }
         }
     }
 
-    /// `input` has been silent for too long. Returns the merged watermark if it rose.
+    /// Marks `input` as idle. Returns the merged watermark if it rose.
     pub fn idle(&mut self, input: usize) -> Option<Watermark> {
-        if std::mem::take(&mut self.inputs[input].is_doubtful) {
+        if std::mem::take(&mut self.inputs[input].may_be_stale) {
             return None;
         }
-        if let Input::Active(last) = self.inputs[input].said {
+        if let InputState::Active(last) = self.inputs[input].state {
             let was_idle = self.all_idle;
-            self.inputs[input].said = Input::Idle(last);
+            self.inputs[input].state = InputState::Idle(last);
             let risen = self.merge();
             if self.all_idle && !was_idle {
-                // Told on at once.
-                self.said_idle = self.inputs.len();
+                // The caller passes it on at once.
+                self.idle_signals = self.inputs.len();
             }
             return risen;
         }
-        self.said_idle += 1;
+        self.idle_signals += 1;
         None
     }
 
-    /// `input` ended. Returns the merged watermark if it rose; [`Watermark::END`] when all have ended.
+    /// Marks `input` as ended. Returns the merged watermark if it rose; [`Watermark::END`] when all
+    /// have ended.
     pub fn done(&mut self, input: usize) -> Option<Watermark> {
-        self.inputs[input].said = Input::Done;
+        self.inputs[input].state = InputState::Done;
         self.merge()
     }
 
-    /// One input more, which has not spoken; its number. It holds the watermark where it is until it has caught up.
+    /// Adds an input and returns its index. The new input holds back the watermark until it has
+    /// caught up.
     pub fn add(&mut self) -> usize {
-        self.inputs.push(Spoken::NOTHING);
+        self.inputs.push(MergeInput::INITIAL);
         self.all_idle = false;
         self.inputs.len() - 1
     }
 
-    /// Gives the number of an input that ended to a new one, as by [`add`](Self::add).
+    /// Replaces an input that ended by a new one with the same index, as by [`add`](Self::add).
     pub fn replace(&mut self, input: usize) {
-        self.inputs[input] = Spoken::NOTHING;
+        self.inputs[input] = MergeInput::INITIAL;
         self.all_idle = false;
     }
 
-    /// All inputs have ended, and time begins anew with those that come now.
+    /// Restarts event time for new inputs after all inputs have ended.
     pub fn restart(&mut self) {
         self.merged = Watermark::NONE;
     }
@@ -192,17 +200,17 @@ impl WatermarkMerge {
     fn merge(&mut self) -> Option<Watermark> {
         let (mut lowest_active, mut is_any_idle) = (None, false);
         for input in &self.inputs {
-            match input.said {
-                Input::Active(mark) => {
+            match input.state {
+                InputState::Active(mark) => {
                     lowest_active = Some(lowest_active.map_or(mark, |low: Watermark| low.min(mark)))
                 }
-                Input::Idle(_) => is_any_idle = true,
-                Input::Done => {}
+                InputState::Idle(_) => is_any_idle = true,
+                InputState::Done => {}
             }
         }
         self.all_idle = lowest_active.is_none() && is_any_idle;
         let all_ended = (!is_any_idle).then_some(Watermark::END);
-        // When all are idle nothing says that time goes on.
+        // While all inputs are idle the watermark stands still.
         let candidate = lowest_active.or(all_ended)?;
         (candidate > self.merged).then(|| {
             self.merged = candidate;
@@ -267,7 +275,7 @@ mod tests {
     fn grouped(groups: &[usize]) -> WatermarkMerge {
         let mut merge = WatermarkMerge::new(groups.len());
         for (input, group) in groups.iter().enumerate() {
-            merge.beside(input, *group);
+            merge.set_group(input, *group);
             merge.advance(input, at(1));
         }
         merge
@@ -287,7 +295,7 @@ mod tests {
         let mut merge = grouped(&[0, 0]);
         merge.idle(0);
         assert_eq!(merge.advance(0, at(9)), None);
-        // It says now what the other path has said before.
+        // The idle signal that the other path delivered before.
         assert_eq!(merge.idle(1), None);
         assert_eq!(merge.advance(1, at(8)), Some(at(8)));
         merge.idle(0);
@@ -302,7 +310,7 @@ mod tests {
         merge.idle(0);
         merge.idle(1);
         assert_eq!(merge.advance(2, at(9)), Some(at(9)));
-        // When all have been silent the silence of each counts anew.
+        // After all were idle, each must signal idleness again.
         merge.idle(2);
         assert!(merge.is_idle());
         assert_eq!(merge.advance(2, at(20)), None);
@@ -317,14 +325,14 @@ mod tests {
     fn idleness_is_told_once_for_all_inputs_and_again_when_all_say_it_again() {
         let mut merge = grouped(&[0, 0]);
         merge.idle(0);
-        assert!(!merge.tells_idle());
+        assert!(!merge.should_forward_idle());
         merge.idle(1);
-        assert!(merge.tells_idle());
-        assert!(!merge.tells_idle());
+        assert!(merge.should_forward_idle());
+        assert!(!merge.should_forward_idle());
         merge.idle(0);
-        assert!(!merge.tells_idle());
+        assert!(!merge.should_forward_idle());
         merge.idle(1);
-        assert!(merge.tells_idle());
+        assert!(merge.should_forward_idle());
     }
 
     #[test]

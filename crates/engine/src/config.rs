@@ -6,31 +6,36 @@ use std::time::Duration;
 
 use ardea_core::{DEFAULT_CHUNK_RECORDS, DeadLetters, Error, ErrorCode, Guarantee, Result};
 
-use crate::Cuts;
-use crate::StatePlace;
+use crate::SnapshotIo;
+use crate::StateBackendConfig;
 use crate::cores::allowed_cores;
 
-/// How a node uses its machine. Every setting says what it trades.
+/// The settings of a node. Each field names its trade-off.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Cooperative threads; by default one for each core that this process may use. Fewer leave cores to other work.
+    /// Number of cooperative threads; by default one per core that this process may use. Fewer
+    /// leave cores to other programs.
     pub threads: NonZeroU32,
-    /// Whether each cooperative thread stays on one core: steadier tails, but a busy neighbour on that core is felt.
+    /// Pin each cooperative thread to a core: steadier tail latencies, but another busy process on
+    /// that core is noticeable.
     pub pin: bool,
-    /// Records a chunk: larger ones cost less a record, smaller ones stay in the first cache.
+    /// Records per chunk: larger chunks cost less per record, smaller ones stay in the L1 cache.
     pub chunk_records: NonZeroUsize,
-    /// Chunks a queue between two tasklets: larger ones ride out pauses, smaller ones bound memory and delay.
+    /// Chunks per queue between two tasklets: larger queues bridge pauses, smaller ones bound
+    /// memory and latency.
     pub queue_chunks: NonZeroUsize,
-    /// How long a tasklet works before others on its thread get their turn.
+    /// Time for which a tasklet runs before others on its thread get their turn.
     pub slice: Duration,
-    /// How long a thread that has nothing to do looks for work before it sleeps: longer wakes faster and burns more.
+    /// Maximum time for which an idle thread spins before it sleeps: a longer time wakes the thread
+    /// faster and burns more CPU.
     pub spin: Duration,
-    /// How often a source is asked again that had nothing and named no time.
+    /// Poll interval of a source that had no data and requested no wake-up.
     pub idle_poll: Duration,
-    /// Whether processors joined by forward edges share a tasklet. Off only to measure what it gains.
+    /// Chain processors joined by forward edges into one tasklet. Switched off only to measure the
+    /// gain.
     pub fuse: bool,
-    /// Where keyed state lies: in memory it is quickest, on disk it may be larger than memory.
-    pub state: StatePlace,
+    /// Location of keyed state: memory is fastest, disk may be larger than memory.
+    pub state: StateBackendConfig,
 }
 
 impl Default for NodeConfig {
@@ -44,13 +49,13 @@ impl Default for NodeConfig {
             spin: Duration::from_micros(10),
             idle_poll: Duration::from_millis(10),
             fuse: true,
-            state: StatePlace::Memory,
+            state: StateBackendConfig::Memory,
         }
     }
 }
 
 impl NodeConfig {
-    /// The defaults, with this many cooperative threads (at least one).
+    /// Returns the default settings with `threads` cooperative threads, at least one.
     pub fn with_threads(threads: u32) -> Self {
         NodeConfig {
             threads: NonZeroU32::new(threads).unwrap_or(NonZeroU32::MIN),
@@ -59,55 +64,58 @@ impl NodeConfig {
     }
 }
 
-/// How one job runs.
+/// The settings of one job.
 #[derive(Clone, Debug, Default)]
 pub struct JobConfig {
-    /// The job's name, for people.
+    /// The name of the job, for display.
     pub name: String,
-    /// Where records go that could not be dealt with; by default they are counted and the latest kept as a sample.
+    /// Receiver of records that could not be processed; by default they are counted, and the latest
+    /// are retained as a sample.
     pub dead_letters: Arc<DeadLetters>,
-    /// What comes of an error, or a panic, of one of its instances.
+    /// Reaction to an error or a panic of an instance.
     pub on_failure: OnInstanceFailure,
-    /// What it promises of its records when something fails. Decides what the end of an epoch means for inputs: with
-    /// [`AtLeastOnce`](Guarantee::AtLeastOnce) no input waits for another. With [`None`](Guarantee::None) no cut is taken.
+    /// The processing guarantee. With [`AtLeastOnce`](Guarantee::AtLeastOnce) inputs do not align
+    /// barriers; with [`None`](Guarantee::None) no snapshot is taken.
     pub guarantee: Guarantee,
-    /// Where cuts go, and where its state comes from.
-    pub cuts: Cuts,
+    /// Destination of snapshots, and source of restored state.
+    pub snapshots: SnapshotIo,
 }
 
-/// What comes of an error, or a panic, of an instance.
+/// The reaction to an error or a panic of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnInstanceFailure {
     /// The job fails, and all its instances end.
     #[default]
     FailJob,
-    /// The instance is made anew, with those that share its tasklet, after 10 ms at first and up to 5 s when it goes on failing. Its queues
-    /// stay; the records that it had taken out of them and not dealt with are lost. For jobs that send again what was lost, such as
-    /// topologies with acks. See [`JobHandle::take_failures`](crate::JobHandle::take_failures).
+    /// The instance is restarted, with those that share its tasklet, after 10 ms at first and up to
+    /// 5 s after repeated failures. Its queues remain, but records that it had taken from them and
+    /// not processed are lost. For jobs that replay lost records, such as topologies with acks. See
+    /// [`JobHandle::take_failures`](crate::JobHandle::take_failures).
     Restart {
-        /// How often in a row: an instance that fails once more, each time within ten seconds, fails the job after all.
+        /// Maximum number of consecutive restarts, each within ten seconds of the last; the next
+        /// failure fails the job.
         at_most: u32,
     },
 }
 
 impl JobConfig {
-    /// Refuses what can't be kept.
+    /// Refuses invalid combinations of settings.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`].
     pub(crate) fn check(&self) -> Result<()> {
         if self.guarantee.keeps_state() && self.on_failure != OnInstanceFailure::FailJob {
             let what = format!(
-                "the job {:?} promises {}, which an instance that is made anew without its state would break",
+                "the job {:?} has the guarantee {}, which restarting a single instance without its state would break",
                 self.name, self.guarantee
             );
             return Err(Error::new(ErrorCode::InvalidJob, what)
-                .hint("leave it to the job's recovery to make instances anew"));
+                .hint("leave restarts to the job's recovery settings"));
         }
         Ok(())
     }
 
-    /// The defaults, under this name.
+    /// Returns the default settings of a job named `name`.
     pub fn named(name: impl Into<String>) -> Self {
         JobConfig {
             name: name.into(),

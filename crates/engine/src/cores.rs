@@ -1,4 +1,4 @@
-//! The cores that this process may use, staying on one, and leaving them to others.
+//! CPU affinity and priority of threads.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -6,9 +6,9 @@ use std::num::NonZeroU64;
 use rustix::process::nice;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
-/// The cores that this process is allowed to run on, in order; never empty.
+/// Returns the cores that this process may run on, in order; never empty.
 ///
-/// What the operator has set (taskset, a container's cpu set) is honoured.
+/// Respects restrictions by the operator (taskset, cpusets of containers).
 pub fn allowed_cores() -> Vec<usize> {
     let allowed: Vec<usize> = match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU)
@@ -19,29 +19,31 @@ pub fn allowed_cores() -> Vec<usize> {
     if allowed.is_empty() { vec![0] } else { allowed }
 }
 
-/// Keeps the calling thread on one core.
+/// Pins the calling thread to one core.
 ///
 /// # Errors
-/// The system's, if the core doesn't exist or is not [allowed](allowed_cores); the thread then stays where it was.
+/// The system's error, if the core doesn't exist or is not [allowed](allowed_cores); the affinity
+/// is then unchanged.
 pub fn pin_to(core: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// By how much threads are nicer that stand back.
+/// The increment of the niceness of background threads.
 const NICER: i32 = 5;
 
-/// Has the calling thread stand back behind others of this process, where they want the same core: for what is done beside records, and
-/// may take a moment longer. It gets a part of a core all the same.
-pub fn stand_back() {
-    // On Linux each thread has its own. A system that refuses leaves things as they are; only latency suffers.
+/// Lowers the priority of the calling thread, for background work that may be delayed by the data
+/// path. The thread still gets a share of a core.
+pub fn lower_priority() {
+    // On Linux niceness is per thread. If the system refuses, only latency suffers.
     let _ = nice(NICER);
 }
 
-/// Asks the kernel to wake the calling thread when its time has come, not up to 50 µs later as it may by default.
+/// Sets the timer slack of the calling thread to 1 µs, so that it wakes on time; the default is 50
+/// µs.
 pub(crate) fn wake_on_time() {
-    // A kernel that refuses leaves the default; only latency suffers.
+    // If the kernel refuses, only latency suffers.
     let _ = set_current_timer_slack(NonZeroU64::new(1_000));
 }
 
@@ -55,7 +57,7 @@ mod tests {
     fn who_stands_back_does_so_alone() {
         let before = getpriority_process(None).unwrap();
         let nicer = std::thread::spawn(|| {
-            stand_back();
+            lower_priority();
             getpriority_process(None).unwrap()
         });
         assert_eq!(nicer.join().unwrap(), (before + NICER).min(19));

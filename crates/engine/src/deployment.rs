@@ -1,4 +1,4 @@
-//! A part of a job, as whoever runs it in this process sees it.
+//! The part of a job that runs in this process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,84 +7,87 @@ use ardea_core::{Error, ErrorCode, Result, Waker};
 
 use crate::job::JobShared;
 use crate::launch::Launch;
-use crate::own_input::refuse_overwriting;
-use crate::roster::Roster;
+use crate::overwrite_check::refuse_overwriting;
+use crate::tasklet_registry::TaskletRegistry;
 use crate::threads::Threads;
 use crate::wiring::Wiring;
-use crate::{Crossings, InstanceReport, JobConfig, JobHandle, JobStatus, Layout};
+use crate::{InstanceReport, JobConfig, JobHandle, JobStatus, Layout, RemoteEdges};
 
-/// How a deployment begins.
+/// The state in which a deployment starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Begin {
-    /// Its sources read at once.
+pub enum StartMode {
+    /// Sources read at once.
     #[default]
     Running,
-    /// Its sources read nothing until [`Deployment::resume`].
+    /// Sources read nothing until [`Deployment::resume`].
     Paused,
 }
 
-/// The part of a running job that is in this process. What runs here, and where the rest is, can be changed while records flow.
+/// The part of a running job in this process. The placement can be changed while records flow.
 ///
-/// Dropping it ends all of it at once, as [`end`](Self::end) does.
+/// Dropping the deployment stops the part at once, as [`end`](Self::end) does.
 pub struct Deployment {
     threads: Arc<Threads>,
-    roster: Mutex<Roster>,
+    registry: Mutex<TaskletRegistry>,
     handle: JobHandle,
 }
 
 impl Deployment {
-    /// Starts what `layout` says.
+    /// Starts the instances of `layout`.
     pub(crate) fn start(
         threads: &Arc<Threads>,
         wiring: Wiring,
         config: JobConfig,
         layout: &Layout,
-        crossings: Option<Arc<dyn Crossings>>,
-        begin: Begin,
+        crossings: Option<Arc<dyn RemoteEdges>>,
+        begin: StartMode,
     ) -> Result<Self> {
         config.check()?;
         let (dag, plan) = (&wiring.dag, Arc::new(wiring.plan.clone()));
         refuse_overwriting(dag, |vertex| layout.routes.parallelism(vertex))?;
         let job = JobShared::new(&config, threads.clock.clone());
-        if begin == Begin::Paused {
+        if begin == StartMode::Paused {
             job.signals.pause();
         }
         let launch = Launch::new(Arc::new(wiring), threads, Arc::clone(&job));
-        let roster = Roster::new(launch, config.on_failure, crossings, threads.next());
+        let roster = TaskletRegistry::new(launch, config.on_failure, crossings, threads.next());
         let deployment = Deployment {
             threads: Arc::clone(threads),
-            roster: Mutex::new(roster),
+            registry: Mutex::new(roster),
             handle: JobHandle { shared: job, plan },
         };
         deployment.rewire_to(layout)?;
         Ok(deployment)
     }
 
-    /// The job goes on without being changed any more.
+    /// Returns the handle of a job whose layout will not change any more.
     pub(crate) fn into_handle(self) -> JobHandle {
         let handle = self.handle.clone();
-        // What is dropped is the knowledge of the job's tasklets, not they themselves.
-        self.roster().let_go();
+        // Drops only the registry; the tasklets go on.
+        self.registry().let_go();
         handle
     }
 
-    /// Carries out another layout while records flow.
+    /// Applies another layout while records flow.
     ///
-    /// * Instances that are new are started. They hear of time and of ends at once, and get records when the routes lead to them; a
-    ///   source begins when it is placed here.
-    /// * Every producer here sends by the new routes from now on, once what it has gathered by the old ones is on its way.
-    /// * Instances that are not to run here any more are told to end: a source at once, as if the job drained, any other when nobody
-    ///   routes to it, here or elsewhere, and all that came is processed. As long as the routes lead to one it goes on.
-    /// * Ends of edges to other processes come and go with what needs them.
+    /// * New instances are started. They receive watermarks and end-of-stream markers at once, and
+    ///   records when the routing leads to them. A source starts when it is placed here.
+    /// * Every producer here uses the new routing from now on, after it has sent records that it
+    ///   staged by the old one.
+    /// * Instances that are not to run here any more are stopped: a source at once, as if the job
+    ///   drained; any other when no producer routes to it, here or elsewhere, and its input is
+    ///   processed. An instance to which the routing still leads goes on.
+    /// * Ends of edges to other processes are created and removed as needed.
     ///
-    /// What is in both layouts goes on undisturbed. No record is lost or doubled, and those from one instance to another stay in order
-    /// for as long as both stay where they are. Returns when all has been told what to do; [`is_settled`](Self::is_settled) says
-    /// when it has been done. Ends of epochs are put off until that has been seen.
+    /// Instances in both layouts are undisturbed. No record is lost or duplicated, and records
+    /// between two instances stay in order as long as both stay in place. Returns when all requests
+    /// are posted. When they are applied, [`is_settled`](Self::is_settled) returns true; barriers
+    /// are deferred until it has done so.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if the graph can't be laid out so; [`ErrorCode::WrongState`] if something is wanted again that
-    /// is still ending, or the job has failed or been ended; what a supplier returns; a limit of threads, tasklets or queues. Nothing has
-    /// changed then.
+    /// [`ErrorCode::InvalidJob`] if the graph does not allow the layout; [`ErrorCode::WrongState`]
+    /// if it contains an instance that is still stopping, or the job has failed or ended; an error
+    /// of a supplier; a limit of threads, tasklets or queues. Then nothing is changed.
     pub fn rewire(&self, layout: impl Into<Layout>) -> Result<()> {
         let layout = layout.into();
         if self.handle.shared.signals.is_cancelled() {
@@ -98,45 +101,48 @@ impl Deployment {
 
     fn rewire_to(&self, layout: &Layout) -> Result<()> {
         let _running = self.threads.hold()?;
-        self.roster()
+        self.registry()
             .arrange(layout, &self.threads, &self.handle.shared)
     }
 
-    /// Whether the latest change has been carried out: all producers send by the new routes, and what was to end has ended, but for
-    /// instances that the routes still lead to.
+    /// Returns true if the latest change is applied: all producers use the new routing, and all
+    /// stopped tasklets have ended except instances to which the routing still leads.
     pub fn is_settled(&self) -> bool {
-        self.roster().is_settled(&self.handle.shared)
+        self.registry().is_settled(&self.handle.shared)
     }
 
-    /// Waits until the latest change has been carried out; false if that takes longer than `timeout`.
+    /// Waits until the latest change is applied; false after `timeout`.
     pub fn wait_settled(&self, timeout: Duration) -> bool {
         self.handle.shared.wait_until(timeout, || self.is_settled())
     }
 
-    /// From now on wakes this waker, and no other, whenever a change may have been carried out, an instance has ended, or the job has
-    /// failed.
+    /// Sets the waker to be woken whenever a change may have been applied, an instance has ended,
+    /// or the job has failed. It replaces an earlier waker.
     pub fn when_changed(&self, waker: Waker) {
         self.handle.shared.listen(waker);
     }
 
-    /// How the instances here are doing. Completed or drained as soon as all of them have ended, also if another change may start some
-    /// again; the ends of edges to other processes go on until the deployment is ended.
+    /// Returns the status of the instances here. It is completed or drained as soon as all these
+    /// instances have ended, even if another change may start new ones. Ends of edges to other
+    /// processes run until the deployment is ended.
     pub fn status(&self) -> JobStatus {
         self.handle.status()
     }
 
-    /// The counters of the instances that are here, or were here until they had read all their input.
+    /// Returns the counters of all instances that are here, or that have read all their input here.
     pub fn instances(&self) -> Vec<InstanceReport> {
         self.handle.metrics()
     }
 
-    /// How many records have come from other processes for instances that are not here, or had ended; they were dropped. Only when a
-    /// process was lost while the layout changed.
+    /// Returns the number of dropped records: those that arrived from other processes for instances
+    /// that are not here or had ended. Records are dropped only if a process was lost during a
+    /// change of the layout.
     pub fn misrouted(&self) -> u64 {
         self.handle.shared.misrouted()
     }
 
-    /// Lets the sources read nothing until [`resume`](Self::resume); what was read flows on.
+    /// Stops the sources from reading until [`resume`](Self::resume); records in flight are still
+    /// processed.
     pub fn pause(&self) {
         self.handle.pause();
     }
@@ -146,25 +152,25 @@ impl Deployment {
         self.handle.resume();
     }
 
-    /// The job, as an embedded one shows itself. It stays when the deployment is dropped.
+    /// Returns the handle of the job. It remains valid when the deployment is dropped.
     pub fn handle(&self) -> &JobHandle {
         &self.handle
     }
 
-    /// Stops all that is here, instances and ends of edges; what is in flight is dropped. Instances that have ended by then have
-    /// ended well.
+    /// Stops all instances and ends of edges here; data in flight is dropped. Instances that have
+    /// ended before count as completed.
     pub fn end(&self) {
         self.handle.cancel();
     }
 
-    fn roster(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    fn registry(&self) -> MutexGuard<'_, TaskletRegistry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Deployment {
     fn drop(&mut self) {
-        if self.roster().is_kept() {
+        if self.registry().is_kept() {
             self.end();
         }
     }

@@ -1,4 +1,4 @@
-//! How a graph becomes tasklets.
+//! The division of a graph into tasklets.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -8,54 +8,54 @@ use ardea_core::{Dag, Edge, EdgeId, Isolation, Result, Routing, VertexId};
 
 use crate::Placement;
 
-/// Vertices whose instances run as one tasklet each, joined by hand-over instead of queues.
+/// A chain of vertices whose instances run as one tasklet each, without queues between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedTasklet {
-    /// The vertices, in the order in which records pass through them.
+    /// The vertices, in topological order.
     pub vertices: Vec<VertexId>,
-    /// Their names.
+    /// The names of the vertices.
     pub names: Vec<Arc<str>>,
-    /// How many of these tasklets there are, one an instance.
+    /// The number of tasklets with this chain: one per instance.
     pub parallelism: u32,
-    /// Where they run.
+    /// The kind of thread or process that runs the tasklets.
     pub isolation: Isolation,
 }
 
-/// The tasklets of a job, before they are made: shown to people, and followed by the launcher.
+/// The planned tasklets of a job, for display and for the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionPlan {
     /// The tasklets, producers before consumers.
     pub tasklets: Vec<PlannedTasklet>,
 }
 
-/// Which vertices share a tasklet.
+/// The vertices that may share a tasklet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fusion {
     /// None.
     Off,
-    /// Those joined by forward edges: whatever their parallelism is, and becomes.
+    /// Vertices joined by forward edges, at any parallelism.
     Forward,
-    /// Those as well that have one instance each: in a job whose parallelism stays as it is.
+    /// Also vertices of one instance each, in a job whose parallelism does not change.
     Lone,
 }
 
 impl PlannedTasklet {
-    /// Whether each of them needs a thread of its own.
+    /// Returns true if each tasklet needs a dedicated thread.
     pub(crate) fn is_dedicated(&self) -> bool {
         self.isolation != Isolation::Tasklet
     }
 
-    /// The vertex whose inputs are the tasklet's.
+    /// Returns the vertex whose inputs are those of the tasklet.
     pub(crate) fn head(&self) -> VertexId {
         self.vertices[0]
     }
 }
 
-/// The vertices of a graph that run as one tasklet an instance wherever the job runs, in the order in which records pass through them;
-/// most often one alone.
+/// Returns the chains of vertices that run as one tasklet per instance on every node, each in
+/// topological order. Most chains are a single vertex.
 ///
-/// Instances of one number of all of them have to be in one process. So whoever says where instances are, takes each of these for a
-/// single component.
+/// Instances of the same index of a chain must be in one process, so a placement must treat each
+/// chain as one component.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) as [`Dag::validate`].
@@ -67,9 +67,9 @@ pub fn chains(dag: &Dag) -> Result<Vec<Vec<VertexId>>> {
 impl ExecutionPlan {
     /// Plans `dag` for a node with this many cooperative threads.
     ///
-    /// Two vertices share a tasklet if the only way out of the first is the only way into the second, both are cooperative and have
-    /// as many instances, and each instance's records go to the instance with its number: over a forward edge, or
-    /// over any edge when there is one instance of each.
+    /// Two vertices share a tasklet if the only output of the first is the only input of the
+    /// second, both are cooperative and have the same parallelism, and records go to the instance
+    /// of the same index: over a forward edge, or over any edge between single instances.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) as [`Dag::validate`].
@@ -78,8 +78,8 @@ impl ExecutionPlan {
         Self::made(dag, parallelism, Fusion::within(fuse, Fusion::Lone))
     }
 
-    /// Plans `dag` for a job with so many instances, whose parallelism may change while it runs: only forward edges join vertices to
-    /// a tasklet, as [`chains`] says.
+    /// Plans `dag` for a job with the parallelism of `placement`, which may change while it runs:
+    /// only forward edges join vertices to a tasklet, see [`chains`].
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) as [`Dag::validate`].
@@ -118,7 +118,7 @@ impl ExecutionPlan {
         Ok(ExecutionPlan { tasklets })
     }
 
-    /// Whether an edge lies inside a tasklet, so that it needs no queue.
+    /// Returns true if an edge is inside a tasklet, so that it needs no queue.
     pub(crate) fn is_inside(&self, edge: &Edge) -> bool {
         let ends = [edge.source().0, edge.target().0];
         self.tasklets
@@ -126,7 +126,7 @@ impl ExecutionPlan {
             .any(|tasklet| tasklet.vertices.windows(2).any(|pair| pair == ends))
     }
 
-    /// The edges that join tasklets, by id.
+    /// Returns the edges between tasklets, by id.
     pub(crate) fn edges_between<'a>(
         &'a self,
         dag: &'a Dag,
@@ -143,7 +143,7 @@ impl Fusion {
     }
 }
 
-/// The vertex before `id` that it may share a tasklet with.
+/// Returns the vertex before `id` that can be chained to it.
 fn fusable_input(
     dag: &Dag,
     id: VertexId,

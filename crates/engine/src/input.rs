@@ -1,15 +1,16 @@
-//! The input of a tasklet: many queues become one sequence of events.
+//! The input of a tasklet: merges many queues into one sequence of events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, Epoch, FarNews, Marker, Ordinal, Priority, Timestamp, Watermark, WatermarkMerge,
+    Chunk, Clock, Epoch, Marker, Ordinal, Priority, RemoteSignal, Timestamp, Watermark,
+    WatermarkMerge,
 };
 
-use crate::coming::{Comers, Coming};
-use crate::mailbox::Mailbox;
+use crate::control_queue::ControlQueue;
+use crate::pending_producers::{ExpectedProducers, ProducerState};
 use crate::queue::Message;
 
 mod epochs;
@@ -18,67 +19,71 @@ mod inlet;
 use inlet::{Inlet, InletState, Input};
 pub(crate) use inlet::{InputSpec, NewInlet, Unconnected};
 
-/// What a stage is given next.
+/// An event for a stage.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Records on an input.
     Chunk(Ordinal, Chunk),
-    /// Time advanced on all inputs.
+    /// The merged watermark of all inputs rose.
     Watermark(Watermark),
-    /// All inputs are silent.
+    /// All inputs are idle.
     Idle,
-    /// This epoch ended on all inputs, so long after it did on the first.
-    EpochEnd(Epoch, Duration),
-    /// A mark of this time.
+    /// The epoch ended on all inputs; the duration is the time since the first input's barrier.
+    Barrier(Epoch, Duration),
+    /// A latency marker with its creation time.
     Latency(Timestamp),
-    /// An input ended; `last` if it was the last one.
+    /// An input ended; `last` is true if it was the last one.
     EdgeDone { input: Ordinal, last: bool },
 }
 
 /// All queues of a tasklet's first stage.
 ///
-/// Reads the queues in turn, those of the most urgent priority that has not ended first; merges watermarks to their minimum; aligns
-/// epoch ends: a queue that has reached one is held until all have, unless the job has [no need](Self::unaligned) of that. (No source
-/// ends an epoch while anyone still reads a more urgent input, see job.rs: the queues that wait for it could not reach the end.)
+/// Reads the queues in turn, those of the most urgent open priority first. Merges watermarks to
+/// their minimum. Aligns barriers: a queue that has reached one is held until all have, unless the
+/// set is [unaligned](Self::unaligned). (Sources end no epoch while any tasklet still reads an
+/// urgent input, see job.rs: queues that wait for the urgent input could not reach the barrier.)
 ///
-/// Queues may be added while records flow. An input ends when all its queues have, but not before the tasklet has carried out the
-/// changes that wait in its mailbox: they may be queues that take the place of those that ended.
+/// Queues may be added while records flow. An input ends when all its queues have ended, but not
+/// before the tasklet has applied the pending changes of its control queue, which may replace these
+/// queues.
 #[derive(Debug)]
 pub(crate) struct InputSet {
     inlets: Vec<Inlet>,
     inputs: Vec<Input>,
     unconnected: Unconnected,
-    /// No queue comes later.
+    /// True if no queue is added later.
     is_fixed: bool,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<ControlQueue>,
     active_priority: Option<Priority>,
     merge: WatermarkMerge,
     events: VecDeque<Event>,
     next: usize,
-    /// Queues that don't count any more once they were left: it is to end.
+    /// True if the tasklet is stopping: queues without remote producers no longer keep an input
+    /// open.
     is_leaving: bool,
     waiting: Vec<(usize, Message)>,
     last_epoch: Option<Epoch>,
-    /// The epochs behind that which have ended on some queue, in order, where queues that have are read on.
+    /// Epochs after the current one that have ended on some queue, in order; used if barriers are
+    /// not aligned.
     begun: VecDeque<Epoch>,
-    /// Queues that have reached the end of an epoch are read on.
+    /// True if queues are read on after a barrier.
     is_unaligned: bool,
-    /// By which it is known how long the ends of epochs take; nothing without.
+    /// The clock for alignment times; `None` disables them.
     clock: Option<Clock>,
-    /// When the first queue reached the end of the epoch at hand.
+    /// Time of the current epoch's first barrier.
     ending_since: Option<Duration>,
-    /// The last input has ended, and then one has begun.
+    /// True if an input has begun after all inputs had ended.
     has_reopened: bool,
     misrouted: u64,
 }
 
 impl InputSet {
-    /// Of these inputs, fed by these queues.
+    /// Creates a set of these inputs with their initial queues.
     pub(crate) fn new(
         specs: Vec<InputSpec>,
         inlets: Vec<NewInlet>,
         unconnected: Unconnected,
-        mailbox: Arc<Mailbox>,
+        mailbox: Arc<ControlQueue>,
     ) -> Self {
         let inputs = specs.into_iter().map(Input::new).collect();
         let mut set = InputSet {
@@ -107,7 +112,7 @@ impl InputSet {
         if unconnected == Unconnected::HasNotBegun {
             let begun = set.inputs.iter().any(|input| input.open > 0);
             for (index, input) in set.inputs.iter_mut().enumerate() {
-                // Without any queue there is nobody left to begin, which one of them has to tell.
+                // Without any queue no producer is left that could signal the beginning.
                 input.has_ended = input.open == 0 && (begun || index > 0);
             }
         }
@@ -116,7 +121,8 @@ impl InputSet {
         set
     }
 
-    /// No queues come later: when the producers that there are speak of the end of all time, it has come.
+    /// Declares that no queues are added later, so an end watermark of all present producers is
+    /// final.
     pub(crate) fn fixed(mut self) -> Self {
         self.is_fixed = true;
         self
@@ -143,7 +149,7 @@ impl InputSet {
         }
         if self.inputs[input].has_ended {
             if self.unconnected == Unconnected::HasEnded {
-                // The stage has been told so, and can't be told otherwise.
+                // The stage has already processed the end of this input.
                 receiver.close();
                 return;
             }
@@ -155,7 +161,7 @@ impl InputSet {
                     }
                 }
             }
-            // An end that nobody has heard of is none.
+            // Withdraws the end event of this input if it was not delivered yet.
             let is_this = |event: &Event| matches!(event, Event::EdgeDone { input: it, .. } if it.index() == input);
             self.events.retain(|event| !is_this(event));
             self.inputs[input].has_ended = false;
@@ -166,12 +172,12 @@ impl InputSet {
             input,
             state: InletState::Open,
             crossing,
-            coming: match crossing {
-                Some(_) => Coming::Unheard(None),
-                None => Coming::Nobody,
+            producers: match crossing {
+                Some(_) => ProducerState::NotStarted(None),
+                None => ProducerState::NoProducers,
             },
             has_withheld_end: false,
-            was_left: false,
+            producers_left: false,
             is_awaited: false,
             is_aligned,
             ended: None,
@@ -193,18 +199,19 @@ impl InputSet {
                 self.merge.add()
             }
         };
-        self.begin_time(index);
+        self.reset_watermark(index);
     }
 
-    /// Whether an input waits for a more urgent one to end.
+    /// Returns true if an input waits for a more urgent one to end.
     pub(crate) fn is_urgent(&self) -> bool {
         self.inputs
             .iter()
             .any(|input| input.open > 0 && Some(input.spec.priority) > self.active_priority)
     }
 
-    /// It is to end, or not after all: queues whose other end routes nothing here don't count then.
-    pub(crate) fn leave(&mut self, is_leaving: bool) {
+    /// Sets whether the tasklet is stopping: then queues without remote producers no longer keep an
+    /// input open.
+    pub(crate) fn set_stopping(&mut self, is_leaving: bool) {
         self.is_leaving = is_leaving;
         for input in &mut self.inputs {
             input.open = 0;
@@ -217,15 +224,16 @@ impl InputSet {
         self.choose_priority();
     }
 
-    /// There is another change of the job, by which these come at the other end of what comes from this tasklet.
-    pub(crate) fn expect(&mut self, crossing: u64, comers: Comers) {
+    /// Announces the producers `comers`, which a change of the job will start at the other end of
+    /// the edge that the tasklet `crossing` receives.
+    pub(crate) fn expect(&mut self, crossing: u64, comers: ExpectedProducers) {
         for index in 0..self.inlets.len() {
             if self.inlets[index].crossing != Some(crossing) {
                 continue;
             }
             self.change(index, |inlet| inlet.expect(comers));
             let inlet = &mut self.inlets[index];
-            let is_expected = inlet.coming.is_expected();
+            let is_expected = inlet.producers.is_expected();
             if self.inputs[inlet.input].has_ended {
                 continue;
             }
@@ -234,14 +242,14 @@ impl InputSet {
                     inlet.state = InletState::Open;
                     inlet.has_withheld_end = true;
                 });
-                self.begin_time(index);
+                self.reset_watermark(index);
             } else if !is_expected && std::mem::take(&mut inlet.has_withheld_end) {
                 self.end(index);
             }
         }
     }
 
-    /// After all changes that waited have been carried out: looks again at what ended meanwhile.
+    /// Processes end-of-stream markers that were deferred until the pending changes were applied.
     pub(crate) fn resume(&mut self) {
         for (index, message) in std::mem::take(&mut self.waiting) {
             self.inlets[index].state = InletState::Open;
@@ -252,8 +260,8 @@ impl InputSet {
         self.announce_ends();
     }
 
-    /// The stage has been made anew: tells it what has been said, of ends and of time.
-    pub(crate) fn tell_again(&mut self) {
+    /// Repeats the current watermark and the ends of inputs for a restarted stage.
+    pub(crate) fn repeat_state(&mut self) {
         let is_news =
             |event: &Event| !matches!(event, Event::EdgeDone { .. } | Event::Watermark(_));
         self.events.retain(is_news);
@@ -281,17 +289,18 @@ impl InputSet {
         self.events = said;
     }
 
-    /// Whether an input has begun after the last one had ended; once.
+    /// Takes the flag that an input has begun after all inputs had ended.
     pub(crate) fn take_reopened(&mut self) -> bool {
         std::mem::take(&mut self.has_reopened)
     }
 
-    /// How many records have come on inputs that had ended, and were dropped; since the last look.
+    /// Returns the number of records dropped because their input had ended, since the last call.
     pub(crate) fn take_misrouted(&mut self) -> u64 {
         std::mem::take(&mut self.misrouted)
     }
 
-    /// How many messages wait in the fullest queue, of how many that may. Of many queues some are looked at, in turn.
+    /// Returns length and capacity of the fullest queue. Checks up to eight queues per call, in
+    /// turn.
     pub(crate) fn fill(&mut self) -> (usize, usize) {
         const MOST: usize = 8;
         let count = self.inlets.len();
@@ -303,14 +312,14 @@ impl InputSet {
         fullest
     }
 
-    /// Gives an emptied chunk of an input back to where the last chunk of that input came from.
+    /// Returns an emptied chunk to the queue that the latest chunk of the input came from.
     pub(crate) fn give_back(&mut self, input: usize, chunk: Chunk) {
         self.inlets[self.inputs[input].source]
             .receiver
-            .give_back(chunk);
+            .return_chunk(chunk);
     }
 
-    /// The next event, if one has come.
+    /// Returns the next event, if there is one.
     pub(crate) fn pull(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
@@ -346,12 +355,12 @@ impl InputSet {
     fn take(&mut self, index: usize, message: Message) -> Option<Event> {
         let inlet = &self.inlets[index];
         if let Message::Marker(Marker::Latency(born)) = message {
-            // It says nothing of the stream, not even that there is one.
+            // A latency marker has no effect on the state of the queue.
             return (inlet.state == InletState::Open).then_some(Event::Latency(born));
         }
         let input = inlet.input;
-        let is_odd = inlet.state == InletState::Done || inlet.was_left;
-        if (is_odd || inlet.coming.is_to_begin()) && !self.revive(index, &message) {
+        let is_odd = inlet.state == InletState::Done || inlet.producers_left;
+        if (is_odd || inlet.producers.has_not_started()) && !self.revive(index, &message) {
             crate::panics::quietly(|| drop(message));
             return None;
         }
@@ -363,11 +372,11 @@ impl InputSet {
             }
             Message::Marker(Marker::Watermark(watermark)) => {
                 if watermark == Watermark::NONE {
-                    self.change(index, Inlet::speak);
+                    self.change(index, Inlet::handle_start_marker);
                     self.inlets[index].has_withheld_end = false;
                 }
                 let risen = match watermark {
-                    // That of one producer only: others may come.
+                    // The end of one producer only: others may follow.
                     Watermark::END if !self.is_fixed => self.merge.done(index),
                     _ => self.merge.advance(index, watermark),
                 };
@@ -378,48 +387,49 @@ impl InputSet {
                 if let Some(watermark) = self.merge.idle(index) {
                     self.events.push_back(Event::Watermark(watermark));
                 }
-                if self.merge.tells_idle() {
+                if self.merge.should_forward_idle() {
                     self.events.push_back(Event::Idle);
                 }
             }
-            Message::Marker(Marker::EpochEnd(epoch)) => self.end_epoch(index, epoch),
+            Message::Marker(Marker::Barrier(epoch)) => self.end_epoch(index, epoch),
             Message::Marker(Marker::Latency(_)) => {}
-            Message::Marker(Marker::Done) | Message::News(_) if self.mailbox.has_changes() => {
+            Message::Marker(Marker::Done) | Message::Signal(_) if self.mailbox.has_changes() => {
                 self.inlets[index].state = InletState::Waiting;
                 self.waiting.push((index, message));
             }
-            Message::Marker(Marker::Done) if self.inlets[index].coming.is_expected() => {
+            Message::Marker(Marker::Done) if self.inlets[index].producers.is_expected() => {
                 self.inlets[index].has_withheld_end = true;
             }
             Message::Marker(Marker::Done) => self.end(index),
-            Message::Coming(known) => self.inlets[index].coming.greeted(known),
-            Message::News(news) => {
-                if news == FarNews::Anew {
-                    self.inlets[index].coming = Coming::Unbegun;
+            Message::Producers(known) => self.inlets[index].producers.adopt(known),
+            Message::Signal(news) => {
+                if news == RemoteSignal::Restarted {
+                    self.inlets[index].producers = ProducerState::Restarting;
                     self.inlets[index].has_withheld_end = false;
                     self.change(index, |inlet| inlet.is_awaited = false);
                 }
-                self.change(index, |inlet| inlet.was_left = true);
+                self.change(index, |inlet| inlet.producers_left = true);
                 self.announce_ends();
             }
         }
         self.events.pop_front()
     }
 
-    /// Something comes from a process whose stream had ended, or that routed nothing here: after it was started again, or when the
-    /// routes have changed once more. False if it is too late.
+    /// Reopens a queue whose stream had ended, or that had no remote producers: its process
+    /// restarted or the routing changed again. Returns false if `message` needs no further
+    /// processing.
     fn revive(&mut self, index: usize, message: &Message) -> bool {
         let input = self.inlets[index].input;
-        let is_news = matches!(message, Message::News(_) | Message::Coming(_));
+        let is_news = matches!(message, Message::Signal(_) | Message::Producers(_));
         if !is_news && !matches!(message, Message::Marker(Marker::Watermark(Watermark::NONE))) {
-            self.inlets[index].coming.begin();
+            self.inlets[index].producers.handle_message();
         }
         if self.inlets[index].state == InletState::Done {
             match message {
                 Message::Marker(Marker::Done) => return false,
-                Message::News(FarNews::Left) => {
-                    // It still holds should the stream begin again.
-                    self.inlets[index].was_left = true;
+                Message::Signal(RemoteSignal::ProducersLeft) => {
+                    // The signal remains valid if the stream begins again.
+                    self.inlets[index].producers_left = true;
                     return false;
                 }
                 _ => {}
@@ -431,15 +441,15 @@ impl InputSet {
                 return false;
             }
             self.change(index, |inlet| inlet.state = InletState::Open);
-            self.begin_time(index);
+            self.reset_watermark(index);
         }
         if matches!(message, Message::Chunk(_)) {
-            self.change(index, |inlet| inlet.was_left = false);
+            self.change(index, |inlet| inlet.producers_left = false);
         }
         true
     }
 
-    /// Changes a queue's state, and keeps count of those that hold their input open.
+    /// Changes a queue's state, and updates the number of queues that keep the input open.
     fn change(&mut self, index: usize, change: impl FnOnce(&mut Inlet)) {
         let inlet = &mut self.inlets[index];
         let before = inlet.is_closed(self.is_leaving);
@@ -456,23 +466,23 @@ impl InputSet {
         }
     }
 
-    /// In the place of one that ended a queue begins, which has promised nothing.
-    fn begin_time(&mut self, index: usize) {
+    /// Resets the watermark of a queue that replaces an ended one.
+    fn reset_watermark(&mut self, index: usize) {
         if self.merge.merged() == Watermark::END {
             self.merge.restart();
         }
         self.merge.replace(index);
-        self.merge.beside(index, self.inlets[index].input);
+        self.merge.set_group(index, self.inlets[index].input);
         if self.inputs[self.inlets[index].input].spec.is_timeless {
-            // Nothing can rise that somebody would have to be told.
+            // A timeless input cannot raise the merged watermark.
             let _ = self.merge.done(index);
         }
     }
 
-    /// Ends an inlet: it no longer holds back time, epochs or its input.
+    /// Ends a queue: it no longer holds back the watermark, epochs or its input.
     fn end(&mut self, index: usize) {
         self.change(index, |inlet| inlet.state = InletState::Done);
-        // The end of all time is announced by the last input's end itself.
+        // The end watermark is implied by the end of the last input.
         if let Some(watermark) = self.merge.done(index).filter(|w| *w != Watermark::END) {
             self.events.push_back(Event::Watermark(watermark));
         }
@@ -480,7 +490,7 @@ impl InputSet {
         self.announce_ends();
     }
 
-    /// Tells of the inputs whose queues have all ended.
+    /// Emits the ends of inputs whose queues have all ended.
     fn announce_ends(&mut self) {
         if self
             .inputs
@@ -509,12 +519,12 @@ impl InputSet {
         self.active_priority = open.map(|input| input.spec.priority).min();
     }
 
-    /// Drops all queues with what is in them; their senders wait for nobody.
+    /// Drops all queues with their content; senders are not blocked by them any more.
     pub(crate) fn close(self) {
         for inlet in self.inlets {
             inlet.receiver.close();
         }
-        // Chunks that were about to be read.
+        // Events and messages that were not processed yet.
         crate::panics::quietly(|| drop((self.events, self.waiting)));
     }
 }

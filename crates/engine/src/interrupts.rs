@@ -1,7 +1,8 @@
-//! Ctrl-C and SIGTERM in a program that runs jobs of its own.
+//! Handling of Ctrl-C and SIGTERM for jobs embedded in a program.
 //!
-//! One thread of the process waits for the signals, from the first job on that asks for it, and passes each on to all such jobs
-//! that are not over. When there is none a signal does what it does by default: it ends the process.
+//! One thread per process waits for the signals and passes each to all registered jobs that are not
+//! over. It is started for the first job. Without registered jobs a signal has its default effect
+//! and ends the process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -14,7 +15,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::job::{JobHandle, JobShared};
 
-/// The jobs that listen.
+/// The registered jobs.
 static LISTENING: Mutex<Listening> = Mutex::new(Listening {
     is_started: false,
     jobs: Vec::new(),
@@ -22,18 +23,18 @@ static LISTENING: Mutex<Listening> = Mutex::new(Listening {
 
 struct Listening {
     is_started: bool,
-    jobs: Vec<(Weak<dyn Interruptible>, Asked)>,
+    jobs: Vec<(Weak<dyn Interruptible>, ShutdownRequest)>,
 }
 
-/// What Ctrl-C brings to its end, see [`end_on_interrupt`].
+/// A target of Ctrl-C, see [`end_on_interrupt`].
 pub trait Interruptible: Send + Sync {
-    /// Whether it has ended.
+    /// Returns true if the target has ended.
     fn is_over(&self) -> bool;
 
-    /// Brings it to a good end, as far as that takes no more than a moment or two. Does not block.
+    /// Ends the target gracefully, within a moment or two. Does not block.
     fn end(&self);
 
-    /// Stops it at once. Does not block.
+    /// Stops the target at once. Does not block.
     fn stop(&self);
 }
 
@@ -51,25 +52,25 @@ impl Interruptible for JobShared {
     }
 }
 
-/// What a job has been asked for.
+/// The latest request to a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asked {
+enum ShutdownRequest {
     Nothing,
     ToEnd,
     ToStop,
 }
 
-/// Signals that come within this time of one are one with it. `timeout` sends each twice, to its child and to the child's group, and
-/// so may a service manager; nobody presses Ctrl-C twice so quickly.
-const ONE_INTERRUPT: Duration = Duration::from_millis(100);
+/// Signals within this time count as one: `timeout` and some service managers send each signal
+/// twice, to the child and to its process group.
+const BURST_WINDOW: Duration = Duration::from_millis(100);
 
-/// Calls `handle` with every SIGINT (Ctrl-C) and SIGTERM from now on, for as long as the process lives; they no longer end it.
+/// Calls `handle` with every SIGINT (Ctrl-C) and SIGTERM from now on until the process ends. These
+/// signals no longer end the process.
 ///
-/// For a program that does more at a signal than [`JobHandle::drain_on_ctrl_c`] does, and then instead of that. `handle` runs on a
-/// thread of its own, not within the raw signal handler, so it may do what any code may; signals that come while it is busy are
-/// passed on behind it, several of one kind perhaps as one. Those that come within 100 ms of one are one with it, and not passed on:
-/// `timeout` and others send each twice.
-///
+/// For programs that need other signal handling than [`JobHandle::drain_on_ctrl_c`]; do not use
+/// both. `handle` runs on a dedicated thread, not in the raw signal handler, so it may run any
+/// code. Signals that arrive while it is busy are queued; several of one kind may be merged.
+/// Signals within 100 ms of each other count as one, since `timeout` and others send each twice.
 /// ```no_run
 /// use std::sync::atomic::{AtomicU32, Ordering};
 ///
@@ -101,19 +102,19 @@ pub fn on_interrupt(handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
         })
 }
 
-/// Tells signals from their echoes.
+/// A filter that merges bursts of signals.
 #[derive(Default)]
 struct Bursts {
-    /// When the latest one that counted came.
+    /// The time of the latest signal that counted.
     began: Option<Instant>,
 }
 
 impl Bursts {
-    /// Whether a signal that came `now` counts.
+    /// Returns true if a signal at time `now` counts.
     fn begins_another(&mut self, now: Instant) -> bool {
         let is_echo = self
             .began
-            .is_some_and(|began| now.saturating_duration_since(began) < ONE_INTERRUPT);
+            .is_some_and(|began| now.saturating_duration_since(began) < BURST_WINDOW);
         if !is_echo {
             self.began = Some(now);
         }
@@ -122,12 +123,13 @@ impl Bursts {
 }
 
 impl JobHandle {
-    /// From now on Ctrl-C (SIGINT) or SIGTERM [drains](Self::drain) the job, a second one [cancels](Self::cancel) it, and a third
-    /// ends the process. Once the job is over they do again what they do by default. Signals within 100 ms of each other count as one.
+    /// Makes Ctrl-C (SIGINT) or SIGTERM [drain](Self::drain) the job; a second one
+    /// [cancels](Self::cancel) it, and a third ends the process. Once the job is over the signals
+    /// have their default effect again. Signals within 100 ms of each other count as one.
     ///
-    /// Several jobs may ask for it, and each gets every signal. Costs a thread that sleeps. For a program that handles signals
-    /// otherwise: don't call this, but `drain` from an ordinary thread of yours.
-    ///
+    /// Several jobs may be registered; each gets every signal. Costs a sleeping thread. A program
+    /// with its own signal handling should instead call [`drain`](Self::drain) from an ordinary
+    /// thread.
     /// ```no_run
     /// # use ardea_core::{Dag, Result};
     /// # use ardea_engine::{JobConfig, JobStatus, Node, NodeConfig};
@@ -147,8 +149,9 @@ impl JobHandle {
     }
 }
 
-/// From now on Ctrl-C (SIGINT) or SIGTERM [ends](Interruptible::end) this, a second one [stops](Interruptible::stop) it, and a third ends the
-/// process: what [`JobHandle::drain_on_ctrl_c`] does, for what is more than a job. It is not kept alive by that.
+/// Makes Ctrl-C (SIGINT) or SIGTERM [end](Interruptible::end) `what`; a second one
+/// [stops](Interruptible::stop) it, and a third ends the process. Like
+/// [`JobHandle::drain_on_ctrl_c`], for targets other than a job. Only a weak reference is retained.
 ///
 /// # Errors
 /// [`ErrorCode::LimitReached`] if the system refuses the thread or the handler.
@@ -160,11 +163,11 @@ pub fn end_on_interrupt(what: &Arc<dyn Interruptible>) -> Result<()> {
     }
     listening.retain_live();
     let what = Arc::downgrade(what);
-    let is_same = |(other, _): &(Weak<dyn Interruptible>, Asked)| {
+    let is_same = |(other, _): &(Weak<dyn Interruptible>, ShutdownRequest)| {
         std::ptr::addr_eq(other.as_ptr(), what.as_ptr())
     };
     if !listening.jobs.iter().any(is_same) {
-        listening.jobs.push((what, Asked::Nothing));
+        listening.jobs.push((what, ShutdownRequest::Nothing));
     }
     Ok(())
 }
@@ -187,15 +190,15 @@ fn interrupt(signal: i32) {
     for (job, asked) in &mut listening.jobs {
         let Some(job) = job.upgrade() else { continue };
         match *asked {
-            Asked::Nothing => {
-                *asked = Asked::ToEnd;
+            ShutdownRequest::Nothing => {
+                *asked = ShutdownRequest::ToEnd;
                 job.end();
             }
-            Asked::ToEnd => {
-                *asked = Asked::ToStop;
+            ShutdownRequest::ToEnd => {
+                *asked = ShutdownRequest::ToStop;
                 job.stop();
             }
-            Asked::ToStop => continue,
+            ShutdownRequest::ToStop => continue,
         }
         is_unheard = false;
     }

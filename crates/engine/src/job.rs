@@ -1,4 +1,4 @@
-//! A running job, as its submitter sees it.
+//! The handle of a running job, and the state that its tasklets share.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,33 +11,33 @@ use ardea_core::{
     LatencySnapshot, MetricsSnapshot, Origins, Result, Waker,
 };
 
-use crate::cuts::{Cuts, Fate};
-use crate::mailbox::{Change, Mailbox};
+use crate::control_queue::{Change, ControlQueue};
 use crate::panics::quietly;
+use crate::snapshot_io::{EpochOutcome, SnapshotIo};
 use crate::tasklet::Part;
 use crate::worker::TaskletWaker;
 use crate::{ExecutionPlan, JobConfig};
 
-/// How long to wait for news at the most: of room in a queue that nobody writes to any more there is none.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Maximum time between two checks of a condition; some conditions change without a notification.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How a job is doing.
+/// The status of a job.
 #[derive(Clone, Debug)]
 pub enum JobStatus {
-    /// Records flow, or may flow.
+    /// The job is running.
     Running,
-    /// All sources ended and all results are out.
+    /// All sources have ended and all results are emitted.
     Completed,
-    /// As asked for by [`JobHandle::drain`], a source stopped before its end; all results of what was read are out.
+    /// After [`JobHandle::drain`] a source stopped before its end; all its results are emitted.
     Drained,
-    /// Stopped on request, with whatever was in flight dropped.
+    /// Stopped on request; data in flight was dropped.
     Cancelled,
     /// Stopped by the first error of one of its instances.
     Failed(Error),
 }
 
 impl JobStatus {
-    /// Whether the job has ended, well or not.
+    /// Returns true if the job has ended, successfully or not.
     pub fn is_over(&self) -> bool {
         !matches!(self, JobStatus::Running)
     }
@@ -60,84 +60,84 @@ impl fmt::Display for JobStatus {
 pub struct InstanceReport {
     /// The vertex's name.
     pub vertex: Arc<str>,
-    /// Which instance.
+    /// The index of the instance.
     pub instance: u32,
-    /// Its counters.
+    /// The counters of the instance.
     pub metrics: MetricsSnapshot,
-    /// How long marks of latency took from the sources to it.
+    /// Latencies of markers from the sources to the instance.
     pub latency: LatencySnapshot,
 }
 
-/// An instance has failed, and is made anew.
+/// A failure of an instance that is restarted.
 #[derive(Clone, Debug)]
 pub struct InstanceFailure {
-    /// The vertices that share its tasklet, which are all made anew; the error says which failed.
+    /// The vertices that share the tasklet; all are restarted. The error names the one that failed.
     pub vertices: Vec<Arc<str>>,
-    /// Which instance of them.
+    /// The index of the instance.
     pub instance: u32,
-    /// How many records they had at hand, which are lost.
+    /// The number of lost records: those that the instances were processing.
     pub lost: u64,
-    /// How often that has happened to them.
+    /// The number of restarts of these instances so far.
     pub restarts: u32,
-    /// What went wrong.
+    /// The error.
     pub error: Error,
 }
 
-/// How many failures are kept until somebody asks for them; the earlier ones are dropped then.
+/// Maximum number of failures retained until they are taken; the oldest are dropped.
 const MOST_FAILURES: usize = 10_000;
 
-/// An instance, and the counters that it writes.
+/// An instance and its counters.
 #[derive(Clone)]
-pub(crate) struct Counted {
-    /// Its place among all: the tasklet in the plan, the instance, the stage.
+pub(crate) struct InstanceMetricsHandle {
+    /// The sort order: index of the tasklet in the plan, instance, stage.
     pub(crate) order: (usize, u32, usize),
     pub(crate) vertex: Arc<str>,
     pub(crate) instance: u32,
     pub(crate) metrics: Arc<InstanceMetrics>,
 }
 
-/// What the job's tasklets and its handle share.
+/// The state shared by a job's tasklets and its handle.
 pub(crate) struct JobShared {
     pub(crate) name: Arc<str>,
     pub(crate) signals: Arc<JobSignals>,
     pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) origins: Arc<Origins>,
     pub(crate) guarantee: Guarantee,
-    pub(crate) cuts: Cuts,
+    pub(crate) snapshots: SnapshotIo,
     clock: Clock,
-    /// How many tasklets still read an input that others of theirs wait for, and how many changes of the job are under way: no
-    /// epoch ends meanwhile.
+    /// Number of tasklets that read an urgent input, plus number of changes of the job in progress.
+    /// No epoch ends while the sum is positive.
     urgent: AtomicUsize,
-    /// The latest epoch whose end has been asked for, also meanwhile.
+    /// The latest epoch whose end was requested.
     epochs_wanted: AtomicU64,
-    /// Records that came where nobody takes them any more.
+    /// Number of records dropped because their instance was not here any more.
     misrouted: AtomicU64,
     members: Mutex<Members>,
     failures: Mutex<VecDeque<InstanceFailure>>,
     outcome: Mutex<Outcome>,
     changed: Condvar,
-    /// Woken whenever the condition is told.
+    /// Woken whenever `changed` is notified.
     listener: Mutex<Option<Waker>>,
 }
 
-/// The tasklets that there are, or were.
+/// The present tasklets, and the counters of present and past ones.
 #[derive(Default)]
 struct Members {
-    tasklets: Vec<(u64, TaskletWaker, Arc<Mailbox>)>,
-    counted: Vec<(u64, Counted)>,
+    tasklets: Vec<(u64, TaskletWaker, Arc<ControlQueue>)>,
+    counted: Vec<(u64, InstanceMetricsHandle)>,
 }
 
 #[derive(Debug, Default)]
 struct Outcome {
     error: Option<Error>,
-    /// A tasklet ended before its input did.
+    /// True if a tasklet ended before its input did.
     was_cut_short: bool,
-    /// Tasklets with instances of the job: without any it is over.
+    /// Number of tasklets with instances: without any the job is over.
     instances: usize,
-    /// Ends of edges to other processes.
+    /// Number of tasklets that are ends of edges to other processes.
     crossings: usize,
-    /// How often something has been told.
-    told: u64,
+    /// Number of notifications so far; threads wait for its next change.
+    notifications: u64,
 }
 
 impl Outcome {
@@ -146,29 +146,33 @@ impl Outcome {
     }
 }
 
-/// A tasklet that joins a job, with the counters of its instances.
-pub(crate) struct Joining {
+/// A tasklet that is added to a job, with the counters of its instances.
+pub(crate) struct NewMember {
     pub(crate) number: u64,
     pub(crate) part: Part,
     pub(crate) waker: TaskletWaker,
-    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) mailbox: Arc<ControlQueue>,
     pub(crate) is_urgent: bool,
-    pub(crate) counted: Vec<Counted>,
+    pub(crate) counted: Vec<InstanceMetricsHandle>,
 }
 
 impl JobShared {
     pub(crate) fn new(config: &JobConfig, clock: Clock) -> Arc<Self> {
-        let restored = config.cuts.source.as_ref().map(|source| source.epoch());
-        let last_epoch = restored.unwrap_or_default().max(config.cuts.after);
+        let restored = config
+            .snapshots
+            .source
+            .as_ref()
+            .map(|source| source.epoch());
+        let last_epoch = restored.unwrap_or_default().max(config.snapshots.after);
         let signals = JobSignals::default();
-        signals.ask_epoch_ends(last_epoch);
+        signals.request_barriers(last_epoch);
         Arc::new(JobShared {
             name: Arc::from(&*config.name),
             signals: Arc::new(signals),
             dead_letters: Arc::clone(&config.dead_letters),
             origins: Arc::default(),
             guarantee: config.guarantee,
-            cuts: config.cuts.clone(),
+            snapshots: config.snapshots.clone(),
             clock,
             urgent: AtomicUsize::new(0),
             epochs_wanted: AtomicU64::new(last_epoch.0),
@@ -181,8 +185,8 @@ impl JobShared {
         })
     }
 
-    /// Before they start: who they are, and how many of them have an input that waits for a more urgent one.
-    pub(crate) fn join(&self, joining: Vec<Joining>) {
+    /// Registers tasklets before they start, and counts those with an urgent input.
+    pub(crate) fn join(&self, joining: Vec<NewMember>) {
         let urgent = joining.iter().filter(|tasklet| tasklet.is_urgent).count();
         self.urgent.fetch_add(urgent, Ordering::SeqCst);
         let mut outcome = self.outcome();
@@ -203,7 +207,7 @@ impl JobShared {
         members.counted.sort_by_key(|(_, counted)| counted.order);
     }
 
-    /// These tasklets are not a part of the job any more.
+    /// Removes tasklets from the job: those for whose number `is_gone` is true.
     pub(crate) fn forget(&self, is_gone: impl Fn(u64) -> bool) {
         let mut members = self.members();
         members.tasklets.retain(|(number, ..)| !is_gone(*number));
@@ -214,7 +218,7 @@ impl JobShared {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A tasklet has failed: the first error is kept, and all others are stopped.
+    /// Handles the failure of a tasklet: stores the first error, and stops all other tasklets.
     pub(crate) fn fail(&self, error: Error) {
         let mut outcome = self.outcome();
         let is_first = outcome.error.is_none() && !self.signals.is_cancelled();
@@ -226,16 +230,17 @@ impl JobShared {
         };
         drop(outcome);
         self.cancel();
-        // What caused an error is the user's, and so is its destructor.
+        // The cause is user code, and so is its destructor.
         quietly(|| drop(second));
     }
 
-    /// Whether one of its tasklets has failed.
+    /// Returns true if a tasklet has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.outcome().error.is_some()
     }
 
-    /// A tasklet has ended and dropped all it had; `cut_short` if its input had not ended.
+    /// Handles the end of a tasklet that has released everything; `cut_short` is true if its input
+    /// had not ended.
     pub(crate) fn tasklet_finished(&self, part: Part, cut_short: bool) {
         let mut outcome = self.outcome();
         match part {
@@ -246,12 +251,12 @@ impl JobShared {
             Part::Crossing => outcome.crossings -= 1,
         }
         drop(outcome);
-        self.tell();
+        self.notify();
     }
 
-    /// Wakes whoever waits for the end of the job or of a change.
-    pub(crate) fn tell(&self) {
-        self.outcome().told += 1;
+    /// Notifies all threads that wait for the end of the job or of a change.
+    pub(crate) fn notify(&self) {
+        self.outcome().notifications += 1;
         self.changed.notify_all();
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(listener) = &*listener {
@@ -259,28 +264,29 @@ impl JobShared {
         }
     }
 
-    /// From now on wakes this one as well.
+    /// Sets the waker that every notification wakes, in addition to the waiting threads.
     pub(crate) fn listen(&self, listener: Waker) {
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
-    /// Waits until `condition` holds, which is looked at whenever something changes, and now and then; false if it does not within `timeout`.
+    /// Waits until `condition` holds; false after `timeout`. The condition is checked at every
+    /// notification, and periodically.
     pub(crate) fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
         let start = Instant::now();
         loop {
-            let told = self.outcome().told;
+            let told = self.outcome().notifications;
             if condition() {
                 return true;
             }
             let mut outcome = self.outcome();
-            while outcome.told == told {
+            while outcome.notifications == told {
                 let left = timeout.saturating_sub(start.elapsed());
                 if left.is_zero() {
                     return false;
                 }
                 let (waited, waiting) = self
                     .changed
-                    .wait_timeout(outcome, left.min(LOOK_AGAIN))
+                    .wait_timeout(outcome, left.min(POLL_INTERVAL))
                     .unwrap_or_else(PoisonError::into_inner);
                 outcome = waited;
                 if waiting.timed_out() {
@@ -290,7 +296,7 @@ impl JobShared {
         }
     }
 
-    /// An instance has failed, and is made anew.
+    /// Records the failure of an instance that is restarted.
     pub(crate) fn note_failure(&self, failure: InstanceFailure) {
         let mut failures = self.failures();
         if failures.len() == MOST_FAILURES {
@@ -298,86 +304,88 @@ impl JobShared {
         }
         failures.push_back(failure);
         drop(failures);
-        self.tell();
+        self.notify();
     }
 
     fn failures(&self) -> MutexGuard<'_, VecDeque<InstanceFailure>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records have come where nobody takes them any more, and were dropped.
+    /// Counts records dropped because their instance was not here any more.
     pub(crate) fn count_misrouted(&self, records: u64) {
         self.misrouted.fetch_add(records, Ordering::Relaxed);
     }
 
-    /// How many records have come where nobody takes them any more.
+    /// Returns the number of records dropped because their instance was not here any more.
     pub(crate) fn misrouted(&self) -> u64 {
         self.misrouted.load(Ordering::Relaxed)
     }
 
-    /// Puts the ends of epochs off until [`resume_epochs`](Self::resume_epochs): the job is being changed.
-    pub(crate) fn put_off_epochs(&self) {
+    /// Defers barriers until [`resume_epochs`](Self::resume_epochs), during a change of the job.
+    pub(crate) fn defer_epochs(&self) {
         self.urgent.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The change is through.
+    /// Ends a deferral by [`defer_epochs`](Self::defer_epochs).
     pub(crate) fn resume_epochs(&self) {
         self.urgent_input_ended();
     }
 
-    /// Asks the sources to end the current epoch, but not before all urgent inputs have ended: while a consumer reads one of
-    /// those it takes nothing from its other inputs, so that the epoch's end could not reach it on them, and the source of the
-    /// urgent one would be held for ever.
-    pub(crate) fn ask_epoch_end(&self) {
+    /// Requests that sources end the current epoch as soon as all urgent inputs have ended. A
+    /// consumer of an urgent input reads no other inputs, so no barrier could arrive there before.
+    pub(crate) fn request_barrier(&self) {
         self.epochs_wanted.fetch_add(1, Ordering::SeqCst);
-        self.pass_epochs_on();
+        self.forward_epochs();
     }
 
-    /// The same for all epochs up to this one that have not been asked for.
-    pub(crate) fn ask_epoch_ends(&self, until: Epoch) {
+    /// Like [`request_barrier`](Self::request_barrier), for all epochs up to `until`.
+    pub(crate) fn request_barriers(&self, until: Epoch) {
         self.epochs_wanted.fetch_max(until.0, Ordering::SeqCst);
-        self.pass_epochs_on();
+        self.forward_epochs();
     }
 
-    /// The same for this one alone: numbers between it and the one that was asked for last are skipped.
-    pub(crate) fn ask_epoch_end_as(&self, epoch: Epoch) {
+    /// Requests, like [`request_barrier`](Self::request_barrier), the end of `epoch` only: numbers
+    /// between the last requested epoch and `epoch` are skipped.
+    pub(crate) fn request_barrier_as(&self, epoch: Epoch) {
         let before = self.epochs_wanted.fetch_max(epoch.0, Ordering::SeqCst);
         if epoch.0 > before.saturating_add(1) {
             self.signals.skip_epochs(Epoch(epoch.0 - 1));
         }
-        self.pass_epochs_on();
+        self.forward_epochs();
     }
 
-    /// Has all instances told what came of an epoch.
-    pub(crate) fn tell_epoch(&self, fate: Fate) {
+    /// Sends the outcome of an epoch to all tasklets.
+    pub(crate) fn send_epoch_outcome(&self, fate: EpochOutcome) {
         for (_, waker, mailbox) in &self.members().tasklets {
-            // One that has ended needs it no more.
+            // An ended tasklet does not need it.
             if mailbox.post(Change::Epoch(fate)).is_ok() {
                 waker.wake();
             }
         }
     }
 
-    /// A tasklet has read its urgent inputs to their end.
+    /// Records that a tasklet has read its urgent inputs to their end.
     pub(crate) fn urgent_input_ended(&self) {
         self.urgent.fetch_sub(1, Ordering::SeqCst);
-        self.pass_epochs_on();
+        self.forward_epochs();
     }
 
-    /// Whoever asks for an epoch's end counts it and then looks at `urgent`; whoever ends the last urgent input counts that
-    /// and then looks for epochs. All four are sequentially consistent, so that at least one of the two sees the other.
-    fn pass_epochs_on(&self) {
+    /// Forwards requested epochs to the sources unless an urgent input is open. A request
+    /// increments `epochs_wanted`, then reads `urgent`; the end of the last urgent input decrements
+    /// `urgent`, then reads `epochs_wanted`. All four accesses are sequentially consistent, so at
+    /// least one side sees the other.
+    fn forward_epochs(&self) {
         if self.urgent.load(Ordering::SeqCst) > 0 {
             return;
         }
         let wanted = Epoch(self.epochs_wanted.load(Ordering::SeqCst));
-        if self.signals.ask_epoch_ends(wanted) {
+        if self.signals.request_barriers(wanted) {
             self.wake_all();
         }
     }
 
     pub(crate) fn drain(&self) {
-        // A job that is to end is not to wait: sources that go on to their end do so.
+        // A draining job does not stay paused: sources that run to their end go on.
         self.signals.resume();
         self.signals.drain();
         self.wake_all();
@@ -412,7 +420,7 @@ impl JobShared {
         self.outcome().is_over()
     }
 
-    /// Whether no tasklet of the job is left.
+    /// Returns true if no tasklet of the job is left.
     pub(crate) fn is_gone(&self) -> bool {
         let outcome = self.outcome();
         outcome.instances + outcome.crossings == 0
@@ -433,7 +441,8 @@ impl JobShared {
     }
 }
 
-/// A running job. Dropping the handle leaves the job running until it ends or its node is dropped.
+/// The handle of a running job. If the handle is dropped, the job runs on until it ends or its node
+/// is dropped.
 #[derive(Clone)]
 pub struct JobHandle {
     pub(crate) shared: Arc<JobShared>,
@@ -441,23 +450,23 @@ pub struct JobHandle {
 }
 
 impl JobHandle {
-    /// The job's name.
+    /// Returns the job's name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// The job's tasklets.
+    /// Returns the job's tasklets.
     pub fn plan(&self) -> &ExecutionPlan {
         &self.plan
     }
 
-    /// How the job is doing.
+    /// Returns the status of the job.
     pub fn status(&self) -> JobStatus {
         self.shared.status(&self.shared.outcome())
     }
 
-    /// Waits until the job is over. One that was [drained](Self::drain) has ended well: [`status`](Self::status) tells it from one
-    /// that completed.
+    /// Waits until the job is over. A [drained](Self::drain) job counts as successful;
+    /// [`status`](Self::status) distinguishes it from a completed one.
     ///
     /// # Errors
     /// The job's first error if it failed; [`ErrorCode::Cancelled`] if it was cancelled.
@@ -480,25 +489,24 @@ impl JobHandle {
         }
     }
 
-    /// Waits until the job is over, but no longer than `timeout`; the status then.
+    /// Waits until the job is over, but no longer than `timeout`, and returns the status.
     pub fn wait(&self, timeout: Duration) -> JobStatus {
         self.shared.wait_until(timeout, || self.shared.is_over());
         self.status()
     }
 
-    /// Asks the sources to end as if their input had: results in flight come out, then the job is over. Its status is then
-    /// [`Drained`](JobStatus::Drained), unless all sources had come to their end before they were asked.
+    /// Requests that sources end as if their input had ended. The job emits results in flight and
+    /// ends as [`Drained`](JobStatus::Drained), or as completed if all sources had ended before.
     ///
-    /// Sources that lead into an input which others wait for (see [`Priority`](ardea_core::Priority): the table of a hash join) go on
-    /// to their end, which the job waits for.
+    /// Sources upstream of an urgent input (see [`Priority`](ardea_core::Priority); for example the
+    /// build side of a hash join) run to their end, and the job waits for them.
     pub fn drain(&self) {
         self.shared.drain();
     }
 
-    /// Lets the sources read nothing until [`resume`](Self::resume); what was read flows on. Without effect on a job that drains.
-    ///
-    /// Sources that know of it by themselves are still called, see
-    /// [`Processor::pauses_itself`](ardea_core::Processor::pauses_itself).
+    /// Stops the sources from reading until [`resume`](Self::resume); records in flight are still
+    /// processed. Without effect on a draining job. Sources that pause themselves are still called;
+    /// see [`Processor::pauses_itself`](ardea_core::Processor::pauses_itself).
     pub fn pause(&self) {
         self.shared.pause();
     }
@@ -508,47 +516,49 @@ impl JobHandle {
         self.shared.resume();
     }
 
-    /// Stops the job at once; what is in flight is dropped. Without effect on a job that is over.
+    /// Stops the job at once; data in flight is dropped. Without effect on a job that is over.
     pub fn cancel(&self) {
         self.shared.cancel();
     }
 
-    /// Asks the sources to end the current epoch.
+    /// Requests that sources end the current epoch.
     ///
-    /// While a vertex still reads an input that others of its inputs wait for (see [`Priority`](ardea_core::Priority)), this is
-    /// put off until that has ended.
+    /// Deferred until urgent inputs have ended (see [`Priority`](ardea_core::Priority)).
     pub fn end_epoch(&self) {
-        self.shared.ask_epoch_end();
+        self.shared.request_barrier();
     }
 
-    /// Asks the sources to end all epochs up to this one, as far as that has not been asked for: for those who count the epochs of a job
-    /// that is spread over several processes. The first is 1, or the one after that which the job's state is from.
+    /// Requests that sources end all epochs up to `until`, for a coordinator of several processes.
+    /// The first epoch is 1, or the one after the epoch that the job was restored from.
     pub fn end_epochs(&self, until: Epoch) {
-        self.shared.ask_epoch_ends(until);
+        self.shared.request_barriers(until);
     }
 
-    /// Asks the sources to end the current epoch as this one, unless it has been asked for. Numbers that were left out before it are
-    /// nobody's, and are never ended.
+    /// Requests that sources end the current epoch as `epoch`, unless `epoch` was requested before.
+    /// Unused numbers before `epoch` are skipped.
     pub fn end_epoch_as(&self, epoch: Epoch) {
-        self.shared.ask_epoch_end_as(epoch);
+        self.shared.request_barrier_as(epoch);
     }
 
-    /// Tells all instances that the snapshot of an epoch is durable; may be told twice. Returns before they have heard it.
+    /// Notifies all instances that the checkpoint of an epoch is durable; may be repeated. Does not
+    /// wait for the instances.
     pub fn epoch_committed(&self, epoch: Epoch) {
-        self.shared.tell_epoch(Fate::Committed(epoch));
+        self.shared
+            .send_epoch_outcome(EpochOutcome::Committed(epoch));
     }
 
-    /// Tells all instances that there will be no snapshot of an epoch; may be told twice. Returns before they have heard it.
-    pub fn epoch_given_up(&self, epoch: Epoch) {
-        self.shared.tell_epoch(Fate::GivenUp(epoch));
+    /// Notifies all instances that an epoch will have no checkpoint; may be repeated. Does not wait
+    /// for the instances.
+    pub fn epoch_aborted(&self, epoch: Epoch) {
+        self.shared.send_epoch_outcome(EpochOutcome::Aborted(epoch));
     }
 
-    /// The counters of every instance, by vertex and instance.
+    /// Returns the counters of every instance, by vertex and instance.
     ///
-    /// Vertices that share a tasklet share its slices and its rests. `busy` is the part of each, estimated from samples; `chain` that
-    /// of the others. `blocked_for` and `idle_for` are those of the whole chain, at each of its vertices. `longest_slice` and
-    /// `queue_permille` are counted at its first vertex and zero at the others. Of more than eight queues that
-    /// lead into one, eight are looked at a slice, in turn.
+    /// For vertices that share a tasklet, `busy` is the vertex's own time, estimated from samples,
+    /// and `chain` the time of the others. `blocked_for` and `idle_for` concern the whole chain.
+    /// `longest_slice` and `queue_permille` are set at the first vertex of the chain and zero at
+    /// the others.
     pub fn metrics(&self) -> Vec<InstanceReport> {
         let members = self.shared.members();
         let counted = members.counted.iter();
@@ -562,7 +572,7 @@ impl JobHandle {
             .collect()
     }
 
-    /// The sum of a counter over the instances of the named vertex.
+    /// Returns the sum of a counter over the instances of the named vertex.
     pub fn sum(&self, vertex: &str, counter: impl Fn(&MetricsSnapshot) -> u64) -> u64 {
         self.metrics()
             .iter()
@@ -571,13 +581,13 @@ impl JobHandle {
             .sum()
     }
 
-    /// The failures of instances that were made anew, since the last call; the latest 10,000. Only where the job is
-    /// [configured](crate::JobConfig::on_failure) so.
+    /// Takes the failures of restarted instances since the last call, at most the latest 10,000.
+    /// Only for jobs [configured](crate::JobConfig::on_failure) to restart instances.
     pub fn take_failures(&self) -> Vec<InstanceFailure> {
         self.shared.failures().drain(..).collect()
     }
 
-    /// The records that could not be dealt with.
+    /// Returns the dead letters: records that could not be processed.
     pub fn dead_letters(&self) -> &DeadLetters {
         &self.shared.dead_letters
     }

@@ -1,4 +1,5 @@
-//! Making what runs in a tasklet: the processors of a chain of vertices, or the end of an edge to another process.
+//! Creation of tasklets: the processors of a chain of vertices, or the end of an edge to another
+//! process.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -8,33 +9,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, LocalStore, Processor,
-    Result, Vertex, VertexId, Waker, Watermark, panic_message,
+    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, Processor, Result,
+    StateBackend, Vertex, VertexId, Waker, Watermark, panic_message,
 };
 
 use crate::NodeConfig;
-use crate::cuts::InstanceName;
-use crate::job::{Counted, JobShared};
-use crate::keepsakes::Keepsake;
+use crate::job::{InstanceMetricsHandle, JobShared};
 use crate::panics::quietly;
-use crate::stage::{AtDrain, CutDesk, Kind, Restoring, Stage};
-use crate::tasklet::Turns;
+use crate::snapshot_io::InstanceName;
+use crate::stage::{DrainMode, Kind, ProcessorStage, Restoring, SnapshotState};
+use crate::state_handoff::HandedOffState;
+use crate::tasklet::SliceConfig;
 use crate::threads::Threads;
-use crate::wiring::{Joint, Wiring};
+use crate::wiring::{TaskletEdge, Wiring};
 use crate::worker::TaskletWaker;
 
-/// Where a processor goes on from that has taken over what another one remembered: the epoch, and what that had been told of time.
-type Standing = (Epoch, Option<Watermark>);
+/// The resume point of a processor that took over state in memory: the epoch, and the watermark of
+/// its predecessor.
+type ResumePoint = (Epoch, Option<Watermark>);
 
-/// Makes the stages of a job's tasklets.
+/// The factory of the stages of a job's tasklets.
 pub(crate) struct Launch {
     pub(crate) wiring: Arc<Wiring>,
     pub(crate) config: NodeConfig,
     pub(crate) clock: Clock,
     pub(crate) job: Arc<JobShared>,
-    /// Where state goes that memory has no room for.
-    pub(crate) local: Option<Arc<dyn LocalStore>>,
-    /// The sources that go on to their end when the job drains.
+    /// Disk storage for state that does not fit into memory.
+    pub(crate) local: Option<Arc<dyn StateBackend>>,
+    /// The sources that run to their end when the job drains.
     pub(crate) to_their_end: BTreeSet<VertexId>,
 }
 
@@ -50,31 +52,32 @@ impl Launch {
         }
     }
 
-    /// The names of the vertices of a chain.
+    /// Returns the names of the vertices of a chain.
     pub(crate) fn names(&self, chain: usize) -> Vec<Arc<str>> {
         self.wiring.plan.tasklets[chain].names.clone()
     }
 
-    /// The stages of an instance of a chain, and the counters of its instances: those given, or new ones. A source may be kept back; at the
-    /// job's beginning they get its state.
+    /// Creates the stages of an instance of a chain, with the counters `before` or new ones. A
+    /// source is held back if `is_kept_back`. The stages get their restored state if `begins`: at
+    /// the job's start.
     ///
     /// # Errors
-    /// Whatever a supplier, or the source of the state, returns; [`ErrorCode::UserPanic`] if one panics.
+    /// An error of a supplier or of the restore source; [`ErrorCode::UserPanic`] if one panics.
     pub(crate) fn chain(
         &self,
         chain: usize,
         which: Instance,
         place: &TaskletWaker,
         (is_kept_back, begins): (bool, bool),
-        before: Option<&[Counted]>,
-    ) -> Result<(Vec<Stage>, Vec<Counted>)> {
+        before: Option<&[InstanceMetricsHandle]>,
+    ) -> Result<(Vec<ProcessorStage>, Vec<InstanceMetricsHandle>)> {
         let (mut stages, mut counted) = (Vec::new(), Vec::new());
         let dag = &self.wiring.dag;
         for (position, &id) in self.wiring.plan.tasklets[chain].vertices.iter().enumerate() {
             let vertex = dag.get(id);
             let before = before.and_then(|before| before.get(position));
             let metrics = before.map_or_else(Arc::default, |before| Arc::clone(&before.metrics));
-            counted.push(Counted {
+            counted.push(InstanceMetricsHandle {
                 order: (chain, which.index, position),
                 vertex: Arc::clone(vertex.name()),
                 instance: which.index,
@@ -82,8 +85,8 @@ impl Launch {
             });
             let (inputs, outputs) = (dag.inputs(id).len(), dag.outputs(id).len());
             let at_drain = match self.to_their_end.contains(&id) {
-                true => AtDrain::GoesOn,
-                false => AtDrain::Stops,
+                true => DrainMode::GoesOn,
+                false => DrainMode::Stops,
             };
             let (kind, signals) = match inputs {
                 0 => (
@@ -108,75 +111,81 @@ impl Launch {
             };
             let made = supply(vertex, which)
                 .and_then(|processor| self.check(processor))
-                .and_then(|processor| self.remind(processor, &name, begins));
+                .and_then(|processor| self.take_over_state(processor, &name, begins));
             let (processor, taken) = made.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
-            let desk = self.desk(name, place, begins && taken.is_none())?;
-            let stage = Stage::new(processor, context, inputs, outputs, kind, woken);
+            let desk = self.snapshot_state(name, place, begins && taken.is_none())?;
+            let stage = ProcessorStage::new(processor, context, inputs, outputs, kind, woken);
             let stage = match desk {
-                Some(desk) => stage.with_cuts(desk),
+                Some(desk) => stage.with_snapshots(desk),
                 None => stage,
             };
             stages.push(match taken {
-                Some((epoch, told)) => stage.going_on(epoch, told),
+                Some((epoch, told)) => stage.resumed_at(epoch, told),
                 None => stage,
             });
         }
         Ok((stages, counted))
     }
 
-    /// Refuses what would break the job's promise.
+    /// Refuses a processor that would break the job's guarantee.
     fn check(&self, processor: Box<dyn Processor>) -> Result<Box<dyn Processor>> {
         let guarantee = self.job.guarantee;
-        match processor.forgets().filter(|_| guarantee.keeps_state()) {
+        match processor
+            .unsaved_state()
+            .filter(|_| guarantee.keeps_state())
+        {
             None => Ok(processor),
             Some(what) => {
-                let what = format!("it would forget {what}, where the job promises {guarantee}");
+                let what = format!(
+                    "it would forget {what}, although the guarantee of the job is {guarantee}"
+                );
                 Err(Error::new(ErrorCode::InvalidJob, what)
                     .hint("run the job without that guarantee, or without this step"))
             }
         }
     }
 
-    /// Has a processor take over what the instance remembered in the life before, if that left it here. Says of which epoch that was, and
-    /// what it had been told of time.
-    fn remind(
+    /// Lets a processor take over the state that its predecessor of the previous attempt left in
+    /// memory, if any. Returns the epoch and watermark of that state.
+    fn take_over_state(
         &self,
         mut processor: Box<dyn Processor>,
         name: &InstanceName,
         begins: bool,
-    ) -> Result<(Box<dyn Processor>, Option<Standing>)> {
-        let cuts = &self.job.cuts;
-        let (Some(left), Some(source), true) = (&cuts.left, &cuts.source, begins) else {
+    ) -> Result<(Box<dyn Processor>, Option<ResumePoint>)> {
+        let snapshots = &self.job.snapshots;
+        let (Some(left), Some(source), true) = (&snapshots.handoff_in, &snapshots.source, begins)
+        else {
             return Ok((processor, None));
         };
         let Some(keepsake) = left.take(name, source.epoch()) else {
             return Ok((processor, None));
         };
-        let Keepsake {
+        let HandedOffState {
             epoch,
             watermark,
             memory,
         } = keepsake;
-        let taken = catch_unwind(AssertUnwindSafe(|| processor.take_over(memory)));
+        let taken = catch_unwind(AssertUnwindSafe(|| processor.take_over_state(memory)));
         match taken {
             Ok(is_taken) => Ok((processor, is_taken.then_some((epoch, watermark)))),
-            Err(payload) => Err(panicked("taking over what was remembered", payload)),
+            Err(payload) => Err(panicked("taking over the previous state", payload)),
         }
     }
 
-    /// What an instance takes cuts with, and gets its state back if it `is_restored`; nothing if the job does neither.
-    fn desk(
+    /// Creates the snapshot and restore state of an instance; `None` if the job uses neither.
+    fn snapshot_state(
         &self,
         name: InstanceName,
         place: &TaskletWaker,
         is_restored: bool,
-    ) -> Result<Option<CutDesk>> {
-        let cuts = &self.job.cuts;
-        let sink = cuts
+    ) -> Result<Option<SnapshotState>> {
+        let snapshots = &self.job.snapshots;
+        let sink = snapshots
             .sink
             .clone()
             .filter(|_| self.job.guarantee.keeps_state());
-        let source = cuts.source.as_ref().filter(|_| is_restored);
+        let source = snapshots.source.as_ref().filter(|_| is_restored);
         if sink.is_none() && source.is_none() {
             return Ok(None);
         }
@@ -190,19 +199,21 @@ impl Launch {
         };
         let place = place.clone();
         let waker = Waker::new(move || place.wake());
-        let ended = Epoch(self.job.signals.epochs_asked());
-        Ok(Some(CutDesk::new(name, sink, waker, restoring, ended)))
+        let ended = Epoch(self.job.signals.requested_epochs());
+        Ok(Some(SnapshotState::new(
+            name, sink, waker, restoring, ended,
+        )))
     }
 
-    /// The stage of an edge's end towards another process, or from there.
+    /// Creates the stage of an edge's end to or from another process.
     pub(crate) fn crossing(
         &self,
-        joint: &Joint,
+        joint: &TaskletEdge,
         processor: Box<dyn Processor>,
         kind: Kind,
         width: usize,
         place: &TaskletWaker,
-    ) -> Stage {
+    ) -> ProcessorStage {
         let ends = [joint.edge.source().0, joint.edge.target().0];
         let [from, to] = ends.map(|vertex| self.wiring.dag.get(vertex).name());
         let woken = Arc::new(AtomicBool::new(false));
@@ -220,7 +231,7 @@ impl Launch {
             Kind::Sender => (width, 0),
             _ => (0, width),
         };
-        Stage::new(processor, context, inputs, outputs, kind, woken)
+        ProcessorStage::new(processor, context, inputs, outputs, kind, woken)
     }
 
     fn context(
@@ -246,7 +257,7 @@ impl Launch {
         }
     }
 
-    /// The names of the vertices that feed a vertex, by input.
+    /// Returns the names of the upstream vertices, by input.
     fn producers(&self, vertex: VertexId) -> Arc<[Arc<str>]> {
         let dag = &self.wiring.dag;
         let edges = dag.inputs(vertex).into_iter();
@@ -258,9 +269,9 @@ impl Launch {
             .collect()
     }
 
-    /// How long a tasklet works at a time.
-    pub(crate) fn turns(config: &NodeConfig, is_dedicated: bool) -> Turns {
-        Turns {
+    /// Returns the slice settings of a tasklet.
+    pub(crate) fn turns(config: &NodeConfig, is_dedicated: bool) -> SliceConfig {
+        SliceConfig {
             slice: if is_dedicated {
                 Duration::ZERO
             } else {
@@ -271,7 +282,7 @@ impl Launch {
     }
 }
 
-/// The processor of an instance; a panic of the user's supplier becomes an error.
+/// Creates the processor of an instance; a panic of the user's supplier becomes an error.
 fn supply(vertex: &Vertex, instance: Instance) -> Result<Box<dyn Processor>> {
     let supplied = catch_unwind(AssertUnwindSafe(|| vertex.supplier().supply(instance)));
     supplied.unwrap_or_else(|payload| Err(panicked("the supplier", payload)))

@@ -1,4 +1,4 @@
-//! What one process of a job runs, and where everything else is.
+//! The instances that one process of a job runs, and the location of all others.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +9,28 @@ use crate::Placement;
 /// One instance of a vertex.
 pub type InstanceAt = (VertexId, u32);
 
-/// What a process runs of a job, and where the other instances are: all that it has to know to join them.
+/// The instances that a process runs, and the location of the others: everything that the process
+/// needs to connect them.
 ///
-/// While a job's placement changes there are two: the one by which records are routed, and the next one. From the latter a process
-/// knows whom it will hear from, so that nobody takes the end of those that there are for the end of all. Once records are routed by
-/// the next one, others may still hold some that were routed by the last one, or that come from instances which are about to end: a
-/// process that is started meanwhile has to receive from them as well, or they would hold them for ever.
+/// While a job's placement changes a layout has two placements: the one by which records are
+/// routed, and the next one. From the next placement a process knows which producers to expect, so
+/// that the end of the present producers is not taken for the end of the stream. After the switch,
+/// processes may still hold records routed by the previous placement, or records of instances that
+/// are about to end. A process started meanwhile must receive from them as well, or they would hold
+/// these records forever.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     pub(crate) run: BTreeSet<InstanceAt>,
     pub(crate) routes: Placement,
     pub(crate) next: Placement,
-    /// Records may be under way that were routed by it.
+    /// The previous placement; records routed by it may still be in flight.
     pub(crate) last: Placement,
-    /// Whether there is one placement, and all that runs here is in it.
+    /// True if there is one placement and all instances that run here are in it.
     pub(crate) is_steady: bool,
 }
 
 impl Layout {
-    /// Runs these instances, and routes by `routes`.
+    /// Creates a layout that runs the instances `run` and routes records by `routes`.
     pub fn new(run: impl IntoIterator<Item = InstanceAt>, routes: Placement) -> Self {
         let run: BTreeSet<InstanceAt> = run.into_iter().collect();
         let placed =
@@ -41,31 +44,31 @@ impl Layout {
         }
     }
 
-    /// Says by which placement records will be routed next.
+    /// Sets the next placement.
     pub fn towards(mut self, next: Placement) -> Self {
         self.is_steady &= self.routes == next;
         self.next = next;
         self
     }
 
-    /// Says by which placement records were routed that may still be under way.
+    /// Sets the previous placement, by which records in flight may have been routed.
     pub fn after(mut self, last: Placement) -> Self {
         self.last = last;
         self
     }
 
-    /// All placements that what comes from other processes may have been routed by.
+    /// Returns all placements by which records from other processes may have been routed.
     pub(crate) fn origins(&self) -> [&Placement; 3] {
         [&self.routes, &self.next, &self.last]
     }
 
-    /// Both placements by which records are routed, or will be.
+    /// Returns the placements by which records are routed, or will be.
     pub(crate) fn placements(&self) -> [&Placement; 2] {
         [&self.routes, &self.next]
     }
 }
 
-/// Runs all that is here.
+/// Runs all instances that the placement assigns to this process.
 impl From<Placement> for Layout {
     fn from(placement: Placement) -> Self {
         let here = placement.here();

@@ -1,34 +1,43 @@
-//! Runs jobs, or parts of jobs, on the threads of one process.
+//! The runtime that executes jobs, or parts of jobs, on the threads of one process.
 //!
-//! A [`Node`] owns as many cooperative threads as cores, pinned. A job's graph is cut into tasklets: chains of processors
-//! that hand chunks to each other without a queue. Each thread runs the tasklets that have something to do, each for a slice of
-//! about 100 µs, and rests when none has. Tasklets on different threads, and those that can't be chained, are joined by bounded
-//! wait-free queues; a full one stops its producer, and so on up to the source. Code that blocks gets a thread of its own.
+//! A [`Node`] owns pinned cooperative threads, one per core. A job's graph is split into tasklets:
+//! chains of processors that pass chunks to each other without a queue. Each thread runs its ready
+//! tasklets in turn, each for a slice of about 100 µs, and sleeps when none is ready. Tasklets on
+//! different threads, and those that can't be chained, are connected by bounded wait-free queues. A
+//! full queue stops its producer, and so on up to the source. Blocking code gets a dedicated
+//! thread.
 //!
-//! A job may be spread over several processes. Each makes the same graph, deploys the instances that a [`Placement`] has there, and joins
-//! them to the others by what implements [`Crossings`]. What runs where can be changed while records flow: [`Deployment::rewire`].
-//! A job that is submitted is one that is all here.
+//! A job may be spread over several processes. Each process builds the same graph, deploys the
+//! instances that a [`Placement`] assigns to it, and connects them to the others by an
+//! implementation of [`RemoteEdges`]. The placement can be changed while records flow:
+//! [`Deployment::rewire`]. A job started by [`Node::submit`] runs completely in this process.
 //!
 //! In reading order:
 //!
 //! * [`Node`], [`NodeConfig`]: the threads; [`JobHandle`]: a running job;
-//! * `own_input`: what is refused before it starts; `interrupts`: Ctrl-C, by job or [`on_interrupt`];
-//! * [`Placement`], [`Layout`], [`Crossings`]: what is where; [`Deployment`]: a part of a job;
-//! * `execution_plan`: how a graph becomes tasklets; [`ExecutionPlan`] shows it;
-//! * `wiring`: which tasklets a layout needs, and which queues; `roster`: those that there are, and changing them;
+//! * `overwrite_check`: checks before the start; `interrupts`: Ctrl-C, by job or [`on_interrupt`];
+//! * [`Placement`], [`Layout`], [`RemoteEdges`]: the distribution over processes; [`Deployment`]:
+//!   the part of a job in this process;
+//! * `execution_plan`: the division of a graph into tasklets; [`ExecutionPlan`] displays it;
+//! * `wiring`: the tasklets and queues that a layout needs; `tasklet_registry`: the existing ones,
+//!   and how they are changed;
 //! * `tasklet` and `stage`: a slice of work;
-//! * [`CutSink`], [`CutSource`]: where the state of instances goes at the ends of epochs, and where it comes from; [`Keepsakes`]: what stays in
-//!   memory from one life of a job to the next;
-//! * `input`, `output`, `queue`: what joins tasklets; `mailbox`: how they learn that this has changed;
-//! * `worker`, `bell`, `ready`, `timers`: the loop of a thread.
+//! * [`SnapshotSink`], [`RestoreSource`]: the destination of snapshots, and the source of restored
+//!   state; [`StateHandoff`]: state that stays in memory from one attempt of a job to the next;
+//! * `input`, `output`, `queue`: the connections between tasklets; `control_queue`: requests to
+//!   change them;
+//! * `worker`, `parker`, `ready`, `timers`: the loop of a thread.
 //!
 //! # Invariants
 //!
-//! * Data never waits for control: submitting, watching or cancelling a job takes no lock that a tasklet takes while records flow.
+//! * The data path never waits for control: submitting, observing or cancelling a job takes no lock
+//!   that a tasklet takes while records flow.
 //! * Nothing is dropped to keep up.
 //! * A panic or error in one job's code ends that job only.
-//! * A job that takes no cuts pays nothing for them, and one that does pays nothing a record here: a look a slice.
-//! * A change of the layout loses no record, doubles none and makes none late, as long as no process dies.
+//! * A job without snapshots does not pay for them. A job with snapshots pays nothing per record
+//!   here, only a check per slice.
+//! * A change of the layout loses no record, duplicates none and makes none late, as long as no
+//!   process dies.
 //!
 //! # Example
 //!
@@ -59,35 +68,35 @@ mod interrupts;
 mod job;
 mod launch;
 mod node;
-mod own_input;
-mod roster;
+mod overwrite_check;
 mod settings;
-mod state_place;
+mod state_backend_config;
+mod tasklet_registry;
 mod threads;
 
-mod crossing;
+mod colocation;
 mod layout;
 mod placement;
 mod program;
-mod together;
+mod remote_edges;
 mod wiring;
 
-mod cuts;
-mod keepsakes;
 mod panics;
+mod snapshot_io;
 mod stage;
+mod state_handoff;
 mod tasklet;
 
-mod coming;
+mod control_queue;
 mod input;
-mod mailbox;
-mod marks;
+mod latency_markers;
 mod output;
+mod pending_producers;
 mod queue;
 
-mod bell;
+mod adaptive_spin;
 mod cores;
-mod patience;
+mod parker;
 mod ready;
 mod shim;
 mod timers;
@@ -96,22 +105,23 @@ mod worker;
 #[cfg(all(test, loom))]
 mod model;
 
+pub use colocation::{colocation_groups, equal_parallelism_groups};
 pub use config::{JobConfig, NodeConfig, OnInstanceFailure};
-pub use cores::{allowed_cores, pin_to, stand_back};
-pub use crossing::Crossings;
-pub use cuts::{
-    Counted, CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName,
-};
-pub use deployment::{Begin, Deployment};
+pub use cores::{allowed_cores, lower_priority, pin_to};
+pub use deployment::{Deployment, StartMode};
 pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 #[cfg(not(loom))]
 pub use interrupts::{Interruptible, end_on_interrupt, on_interrupt};
 pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
-pub use keepsakes::Keepsakes;
 pub use layout::{InstanceAt, Layout};
 pub use node::Node;
 pub use placement::{Placement, Site};
 pub use program::{Job, Parallelisms, Program};
+pub use remote_edges::RemoteEdges;
 pub use settings::NODE_SETTINGS;
-pub use state_place::StatePlace;
-pub use together::{as_many, together};
+pub use snapshot_io::{
+    InstanceName, RecordCounts, RestoreReader, RestoreSource, SnapshotAbort, SnapshotIo,
+    SnapshotRead, SnapshotReport, SnapshotSink,
+};
+pub use state_backend_config::StateBackendConfig;
+pub use state_handoff::StateHandoff;

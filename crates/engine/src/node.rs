@@ -12,11 +12,11 @@ use crate::ready::MAX_TASKLETS;
 use crate::threads::Threads;
 use crate::wiring::Wiring;
 use crate::worker::{self, WorkerSettings, WorkerShared};
-use crate::{Begin, Crossings, Deployment, JobConfig, Layout, NodeConfig, Placement, Site};
+use crate::{Deployment, JobConfig, Layout, NodeConfig, Placement, RemoteEdges, Site, StartMode};
 
 /// The threads of one process, shared by many jobs.
 ///
-/// Dropping the node cancels its jobs and waits for its threads: nothing is left behind.
+/// Dropping the node cancels its jobs and waits for its threads.
 pub struct Node {
     shared: Arc<Threads>,
     threads: Vec<JoinHandle<()>>,
@@ -26,8 +26,9 @@ impl Node {
     /// Starts the threads.
     ///
     /// # Errors
-    /// [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached) if the system refuses a thread;
-    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if state is to lie on disk, and this was built without that.
+    /// [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached) if the system refuses a
+    /// thread; [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if state is to be
+    /// on disk but this build does not support it.
     pub fn start(config: NodeConfig) -> Result<Self> {
         let cores = allowed_cores();
         let count = config.threads.get() as usize;
@@ -42,7 +43,7 @@ impl Node {
             let config = &node.shared.config;
             let settings = WorkerSettings {
                 name: format!("ardea-{index}"),
-                // The last cores first: the first one has the interrupts.
+                // The last cores first: the first one handles interrupts.
                 core: config
                     .pin
                     .then(|| cores[cores.len() - 1 - index % cores.len()]),
@@ -56,27 +57,27 @@ impl Node {
         Ok(node)
     }
 
-    /// The node's settings.
+    /// Returns the node's settings.
     pub fn config(&self) -> &NodeConfig {
         &self.shared.config
     }
 
-    /// The clock that its instances read.
+    /// Returns the clock of the node's instances.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
 
-    /// How many tasklets live on the cooperative threads.
+    /// Returns the number of tasklets on the cooperative threads.
     pub fn tasklets(&self) -> usize {
         let workers = self.shared.workers.iter();
         workers.map(|worker| worker.load()).sum()
     }
 
-    /// Starts a job, all of it here.
+    /// Starts a job completely in this process.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run; what a supplier returns; a limit of
-    /// threads or tasklets. Nothing of the job runs then.
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run; an
+    /// error of a supplier; a limit of threads or tasklets. Then nothing of the job runs.
     pub fn submit(&self, dag: &Dag, config: JobConfig) -> Result<JobHandle> {
         let threads = self.config().threads;
         let parallelism = |id: VertexId| dag.get(id).wanted_parallelism().resolve(threads);
@@ -85,26 +86,35 @@ impl Node {
         let vertices = (0..dag.vertices().len()).map(VertexId::of_index);
         let layout = Layout::from(Placement::of_one(Site(0), vertices.map(parallelism)));
         let wiring = Wiring::new(dag.clone(), plan);
-        let all = Deployment::start(&self.shared, wiring, config, &layout, None, Begin::Running)?;
+        let all = Deployment::start(
+            &self.shared,
+            wiring,
+            config,
+            &layout,
+            None,
+            StartMode::Running,
+        )?;
         Ok(all.into_handle())
     }
 
-    /// Starts the part of a job that `layout` places here. `crossings` carry the edges that lead to other processes.
+    /// Starts the part of a job that `layout` assigns to this process. `crossings` provides the
+    /// edges to other processes.
     ///
-    /// How many instances a vertex has is said by the placement, not by the graph or this node's threads. Where the placement of a
-    /// vertex may change, vertices are joined to one tasklet by forward edges only; see [`chains`](crate::chains).
+    /// The placement determines the parallelism of the vertices, not the graph or this node's
+    /// threads. Vertices are chained by forward edges only, since their placement may change; see
+    /// [`chains`](crate::chains).
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run, or not so: an edge that would lead to
-    /// another process has no codec, or instances are placed apart that run as one tasklet; what a supplier or `crossings` return; a
-    /// limit of threads or tasklets. Nothing of the job runs then.
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run, an edge
+    /// to another process has no codec, or instances of one tasklet are placed apart; an error of a
+    /// supplier or of `crossings`; a limit of threads or tasklets. Then nothing of the job runs.
     pub fn deploy(
         &self,
         dag: &Dag,
         config: JobConfig,
         layout: impl Into<Layout>,
-        crossings: Arc<dyn Crossings>,
-        begin: Begin,
+        crossings: Arc<dyn RemoteEdges>,
+        begin: StartMode,
     ) -> Result<Deployment> {
         let layout = layout.into();
         let plan = ExecutionPlan::of_placement(dag, &layout.next, self.config().fuse)?;
@@ -123,7 +133,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         let dedicated = self.shared.end();
-        // A thread that panicked has said so; there is nothing left to do about it.
+        // The panic of a thread has been reported by the panic hook.
         self.threads
             .drain(..)
             .chain(dedicated)

@@ -1,41 +1,44 @@
-//! The output of a tasklet: its records into the queues of their consumers.
+//! The output of a tasklet: sends its records to the queues of their consumers.
 
 use std::mem;
 use std::sync::Arc;
 
 use ardea_core::{
-    Chunk, FarNews, InstanceMetrics, Marker, Outbox, Replicate, Result, Routing, Scatter, Watermark,
+    Chunk, InstanceMetrics, Marker, Outbox, RemoteSignal, Replicate, Result, Routing, Scatter,
+    Watermark,
 };
 
-use crate::coming::{Comers, Coming};
+use crate::pending_producers::{ExpectedProducers, ProducerState};
 use crate::queue::{Message, QueueSender};
 
 mod switching;
 
 pub(crate) use switching::{NewLane, NewLanes};
-use switching::{Said, Switching};
+use switching::{SentMarkers, Switching};
 
-/// How a chunk is laid onto the queues of one edge.
+/// The distribution of a chunk over the queues of one edge.
 pub(crate) enum Route {
-    /// There is none: records are dropped, and counted.
+    /// No consumer: records are dropped and counted.
     Nowhere,
-    /// All to the only queue.
+    /// All records to the only queue.
     Single,
     /// To the next queue that has room.
     RoundRobin { next: usize },
-    /// The same among those whose places these are: their consumers are in this process.
+    /// To the next queue that has room among `places`, whose consumers are in this process.
     Among { places: Vec<usize>, next: usize },
-    /// Each record to the queue of its consumer; those that don't fill a chunk yet gather in the consumer's place of `staged`.
+    /// Each record to the queue of its consumer. Incomplete chunks are collected in `staged`, by
+    /// consumer.
     Scatter {
         scatter: Arc<dyn Scatter>,
         staged: Vec<Chunk>,
     },
-    /// A copy into every queue.
+    /// A copy to every queue.
     Broadcast(Arc<dyn Replicate>),
 }
 
 impl Route {
-    /// How an edge of this routing goes to so many consumers, of which `local` are in this process, by their places.
+    /// Creates the route for a routing and a number of consumers; `local` are the indices of the
+    /// consumers in this process.
     pub(crate) fn of(routing: &Routing, consumers: usize, local: &[usize]) -> Self {
         let is_mixed = !local.is_empty() && local.len() < consumers;
         match routing {
@@ -56,43 +59,44 @@ impl Route {
     }
 }
 
-/// The queues of one edge that leads out of a tasklet.
+/// The queues of one outgoing edge of a tasklet.
 pub(crate) struct OutputEdge {
     route: Route,
-    /// The first ones lead to the consumers by their numbers, as many as there are; the others only hear of time and ends.
+    /// The first `consumers` queues lead to the consumers by index; the others get only watermarks
+    /// and end-of-stream markers.
     lanes: Vec<QueueSender>,
     consumers: usize,
-    /// The places of those that lead to consumers in this process.
+    /// The indices of consumers in this process.
     local: Vec<usize>,
     chunk_records: usize,
-    /// How many queues have got the marker at hand.
+    /// Number of queues that have got the current marker.
     marked: usize,
-    /// How many records have been laid onto the queues.
+    /// Number of records sent or staged.
     routed: u64,
-    said: Said,
-    /// Present while queues come and go.
+    sent_markers: SentMarkers,
+    /// Present while queues are being replaced.
     switching: Option<Box<Switching>>,
-    farewell: Farewell,
-    /// A marker that some queues have got when the tasklet failed.
+    close_mode: CloseMode,
+    /// A marker that only some queues had got when the tasklet failed.
     unfinished: Option<Marker>,
     lost: u64,
 }
 
-/// What the consumers hear when the tasklet ends.
+/// The notification of the consumers when the tasklet ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Farewell {
-    /// The end.
+pub(crate) enum CloseMode {
+    /// End of stream.
     #[default]
     Whole,
-    /// The end of what came from here, while others may go on: nothing of the end of all time.
+    /// The end of this producer only, while others may go on: no end watermark.
     Quiet,
-    /// Nothing: another will go on in its place, and time waits for it.
+    /// No notification: a successor will continue, and the watermark waits for it.
     None,
 }
 
 impl OutputEdge {
-    /// Over these queues, of which the first `consumers` get records; `local` are the places of those whose consumers are in this
-    /// process.
+    /// Creates an output over these queues, of which the first `consumers` get records; `local` are
+    /// the indices of consumers in this process.
     pub(crate) fn new(
         routing: &Routing,
         lanes: Vec<QueueSender>,
@@ -108,81 +112,84 @@ impl OutputEdge {
             chunk_records,
             marked: 0,
             routed: 0,
-            said: Said::default(),
+            sent_markers: SentMarkers::default(),
             switching: None,
-            farewell: Farewell::Whole,
+            close_mode: CloseMode::Whole,
             unfinished: None,
             lost: 0,
         }
     }
 
-    /// Of an edge that comes from another process.
+    /// Marks the output as one of an edge from another process.
     pub(crate) fn crossing(mut self) -> Self {
-        self.said.coming = Some(Coming::Unheard(None));
+        self.sent_markers.producers = Some(ProducerState::NotStarted(None));
         self
     }
 
-    /// One more, without queues, of a tasklet that writes its markers to all outputs; `like` is another of them.
+    /// Creates an output without queues for the receiving end of an edge, which writes its markers
+    /// to all outputs. The new output has got the markers of `like`, an existing one.
     pub(crate) fn another(like: Option<&OutputEdge>, chunk_records: usize) -> Self {
         let none = OutputEdge::new(&Routing::Forward, Vec::new(), 0, Vec::new(), chunk_records);
         let mut edge = none.crossing();
         if let Some(like) = like {
-            edge.said = like.said.again(like.routed);
+            edge.sent_markers = like.sent_markers.again(like.routed);
         }
         edge
     }
 
-    /// Of the outputs of one edge that comes from another process: if records have gone over one of them since all were told of a
-    /// silence, none of them is silent.
+    /// Aligns the outputs of one edge from another process: if records were sent on one of them
+    /// after its idle or end marker, none of the outputs is idle or ended.
     pub(crate) fn agree(outputs: &mut [OutputEdge]) {
         let mut edges = outputs.iter();
-        if edges.any(|edge| edge.said.has_broken_silence(edge.routed)) {
+        if edges.any(|edge| edge.sent_markers.has_broken_silence(edge.routed)) {
             outputs
                 .iter_mut()
-                .for_each(|edge| edge.said.break_silence());
+                .for_each(|edge| edge.sent_markers.break_silence());
         }
     }
 
-    /// Of an edge that comes from another process: there is another change of the job, by which producers come there, or none do. Those
-    /// that are joined to it meanwhile do not hear of an end that does not count.
-    pub(crate) fn expect(&mut self, comers: Comers) {
-        if let Some(coming) = &mut self.said.coming {
-            coming.told(comers);
+    /// Announces the producers `comers`, expected at the other end of an edge from another process.
+    /// Until they have started, consumers added later do not get an end-of-stream marker.
+    pub(crate) fn expect(&mut self, comers: ExpectedProducers) {
+        if let Some(coming) = &mut self.sent_markers.producers {
+            coming.handle_notification(comers);
         }
     }
 
-    /// Says what the consumers hear at the end.
-    pub(crate) fn bid(&mut self, farewell: Farewell) {
-        self.farewell = farewell;
+    /// Sets the notification of the consumers at the end.
+    pub(crate) fn set_close_mode(&mut self, farewell: CloseMode) {
+        self.close_mode = farewell;
     }
 
-    /// The tasklet has failed while this marker was on its way: the queues that have not got it get it all the same.
+    /// Stores a marker that was being sent when the tasklet failed; the remaining queues still get
+    /// it.
     pub(crate) fn interrupt(&mut self, marker: Option<Marker>) {
         if self.marked > 0 && self.unfinished.is_none() {
             self.unfinished = marker;
         }
     }
 
-    /// The queues, which nobody has been told the end of.
+    /// Returns the queues without sending end-of-stream markers.
     pub(crate) fn into_lanes(self) -> Vec<QueueSender> {
         self.lanes
     }
 
-    /// The position on this output of the record at `index` of the chunk at hand.
+    /// Returns the position on this output of the record at `index` of the current chunk.
     pub(crate) fn position(&self, index: usize) -> u64 {
         self.routed + index as u64
     }
 
-    /// How many records have been dropped because there was no consumer, or none any more; since the last look.
+    /// Returns the number of records dropped for lack of a consumer since the last call.
     pub(crate) fn take_lost(&mut self) -> u64 {
         let swallowed = self.lanes.iter_mut().map(QueueSender::take_swallowed);
         mem::take(&mut self.lost) + swallowed.sum::<u64>()
     }
 
-    /// Moves what it can from the outbox's lane into the queues; says whether anything moved.
+    /// Moves as much as possible from the outbox's lane into the queues; returns true if anything
+    /// moved.
     ///
-    /// Records scattered over several consumers gather until a chunk is full or a marker follows; [`flush`](Self::flush) sends
-    /// them at the end of the slice at the latest.
+    /// Records for several consumers are collected until a chunk is full or a marker follows;
+    /// [`flush`](Self::flush) sends them at the end of the slice.
     pub(crate) fn drain(
         &mut self,
         outbox: &mut Outbox,
@@ -198,7 +205,7 @@ impl OutputEdge {
         }
         if self.switching.is_some() {
             if self.marked > 0 {
-                // A marker that some queues have got goes to the same ones' siblings first.
+                // Completes a marker that some queues have already got.
                 moved = self.send_marker(outbox, lane, metrics);
             }
             if !self.switch() {
@@ -216,8 +223,8 @@ impl OutputEdge {
                 step
             } else if outbox.peek_marker(lane).is_some() {
                 self.send_marker(outbox, lane, metrics)
-            } else if let Some(news) = outbox.peek_news(lane) {
-                self.send_news(news, outbox, lane)
+            } else if let Some(news) = outbox.peek_signal(lane) {
+                self.send_signal(news, outbox, lane)
             } else {
                 return Ok(moved);
             };
@@ -228,7 +235,7 @@ impl OutputEdge {
         }
     }
 
-    /// Sends gathered records although their chunks are not full, as far as there is room.
+    /// Sends staged records although their chunks are not full, as far as there is room.
     pub(crate) fn flush(&mut self) {
         self.send_staged(1);
         if self.switching.is_some() {
@@ -236,7 +243,8 @@ impl OutputEdge {
         }
     }
 
-    /// Whether no gathered records wait, and no queue that has to be told of its end.
+    /// Returns true if no records are staged and no replaced queue waits for its end-of-stream
+    /// marker.
     pub(crate) fn is_flushed(&self) -> bool {
         self.is_unstaged() && self.switching.is_none()
     }
@@ -275,7 +283,7 @@ impl OutputEdge {
                 Ok(false)
             }
             Route::Broadcast(replicate) => {
-                // All are asked, so that each that is full wakes us.
+                // Checks all queues, so that each full one wakes this tasklet later.
                 let ready = consumers
                     .iter_mut()
                     .fold(true, |all, sender| sender.has_room() & all);
@@ -312,7 +320,7 @@ impl OutputEdge {
         }
     }
 
-    /// Sends the staged chunks that hold at least `least` records; says whether any went.
+    /// Sends staged chunks of at least `least` records; returns true if any was sent.
     fn send_staged(&mut self, least: usize) -> bool {
         let Route::Scatter { staged, .. } = &mut self.route else {
             return false;
@@ -337,8 +345,8 @@ impl OutputEdge {
             return moved;
         };
         let is_unsaid = match marker {
-            Marker::Watermark(Watermark::END) => self.farewell != Farewell::Whole,
-            Marker::Done => self.farewell == Farewell::None,
+            Marker::Watermark(Watermark::END) => self.close_mode != CloseMode::Whole,
+            Marker::Done => self.close_mode == CloseMode::None,
             _ => false,
         };
         if is_unsaid {
@@ -353,13 +361,13 @@ impl OutputEdge {
             return moved;
         }
         if let Marker::Watermark(watermark) = marker {
-            metrics.note_watermark(watermark);
+            metrics.record_watermark(watermark);
         }
         outbox.take_marker(lane);
         true
     }
 
-    /// Sends a marker to the queues that have not got it; whether all have.
+    /// Sends a marker to the queues that have not got it; returns true if all have.
     fn send_to_all(&mut self, marker: Marker) -> bool {
         while let Some(sender) = self.lanes.get_mut(self.marked) {
             if !sender.has_room() {
@@ -369,22 +377,22 @@ impl OutputEdge {
             self.marked += 1;
         }
         self.marked = 0;
-        self.said.note(marker, self.routed);
+        self.sent_markers.note(marker, self.routed);
         true
     }
 
-    /// Of an end of an edge from another process, which has one queue a lane, or none.
-    fn send_news(&mut self, news: FarNews, outbox: &mut Outbox, lane: usize) -> bool {
+    /// Sends a remote signal. An output with such signals has at most one queue per lane.
+    fn send_signal(&mut self, news: RemoteSignal, outbox: &mut Outbox, lane: usize) -> bool {
         if !self.lanes.iter_mut().all(QueueSender::has_room) {
             return false;
         }
         for sender in &mut self.lanes {
-            sender.send(Message::News(news));
+            sender.send(Message::Signal(news));
         }
-        if news == FarNews::Anew {
-            self.said.begin_anew();
+        if news == RemoteSignal::Restarted {
+            self.sent_markers.restart();
         }
-        outbox.take_news(lane);
+        outbox.take_signal(lane);
         true
     }
 }

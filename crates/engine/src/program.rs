@@ -1,40 +1,45 @@
-//! What a program hands to whoever runs its job.
+//! The interface between a program and the runtime of its job.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ardea_core::{Dag, Result, SideChannel};
+use ardea_core::{Backchannel, Dag, Result};
 
 use crate::{JobConfig, JobHandle, Node};
 
-/// How many instances vertices have, by name, where that is not what the program itself says.
+/// Parallelism of vertices by name, overriding the program's own.
 pub type Parallelisms = BTreeMap<String, u32>;
 
-/// A job's graph, and what its instances tell each other beside it.
+/// A job's graph and its side channels.
 #[derive(Clone)]
 pub struct Program {
     /// The graph.
     pub dag: Dag,
-    /// Beside it.
-    pub side_channels: Vec<Arc<dyn SideChannel>>,
-    /// Whether an instance that fails may be made anew by itself. What it remembered is gone then, and what it had at hand: right where
-    /// that is sent again, or nobody was promised it. If not, what fails takes its process with it.
+    /// The channels between instances outside the graph.
+    pub side_channels: Vec<Arc<dyn Backchannel>>,
+    /// True if a failed instance may be restarted alone. Its state and the records that it was
+    /// processing are then lost. Set this if lost records are replayed, or the job has no
+    /// guarantee. If false, a failure ends the whole process.
     pub may_lose_instances: bool,
 }
 
-/// A job, whichever way it was described. Every process that runs a part of it makes the same graph from it.
+/// A job, independent of how it was described. Every process that runs a part of it builds the same
+/// graph from it.
 pub trait Job: Send + Sync {
-    /// Its name.
+    /// Returns the name.
     fn name(&self) -> &str;
 
-    /// The graph, with so many instances of the vertices named; deterministic, so that all processes number vertices and edges alike.
+    /// Returns the graph with the given parallelism of the named vertices. Must be deterministic,
+    /// so that all processes number vertices and edges alike.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run, or a name is none of its vertices'.
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run, or a
+    /// name is not that of a vertex.
     fn program(&self, parallelism: &Parallelisms) -> Result<Program>;
 
-    /// Returns the graph for a single node with so many cooperative threads; the same each time.
+    /// Returns the graph for a single node with `threads` cooperative threads. Must be
+    /// deterministic.
     ///
     /// The default is the graph of [`program`](Self::program), for jobs without side channels.
     ///
@@ -48,7 +53,7 @@ pub trait Job: Send + Sync {
     /// Starts the whole job on a node.
     ///
     /// # Errors
-    /// As [`graph`](Self::graph) and [`Node::submit`]; nothing of the job runs then.
+    /// As [`graph`](Self::graph) and [`Node::submit`]; then nothing of the job runs.
     fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
         node.submit(&self.graph(node.config().threads)?, config)
     }

@@ -2,26 +2,27 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Chunk, FarNews, Marker};
+use ardea_core::{Chunk, Marker, RemoteSignal};
 use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
 
-use crate::coming::Coming;
 use crate::panics::quietly;
+use crate::pending_producers::ProducerState;
 use crate::shim::{AtomicBool, Ordering, fence};
 use crate::worker::TaskletWaker;
 
-/// What travels through a queue.
+/// A message of a queue.
 #[derive(Debug)]
 pub(crate) enum Message {
     Chunk(Chunk),
     Marker(Marker),
-    /// From an edge that comes from another process.
-    News(FarNews),
-    /// From an edge that comes from another process, to one that is joined to it later: what is known of those who come there.
-    Coming(Coming),
+    /// A signal about remote producers, for an edge from another process.
+    Signal(RemoteSignal),
+    /// The state of expected producers, for a consumer added later to an edge from another process.
+    Producers(ProducerState),
 }
 
-/// What both ends see. Written by the sender (true) and by the receiver (false, when it wakes the sender).
+/// The flag shared by both ends: set by the sender, cleared by the receiver when it wakes the
+/// sender.
 #[derive(Debug)]
 struct Shared {
     sender_waits: AtomicBool,
@@ -34,7 +35,7 @@ pub(crate) struct QueueSender {
     empties: Consumer<Chunk>,
     shared: Arc<Shared>,
     receiver: TaskletWaker,
-    /// How many records were sent when the receiver was gone.
+    /// Number of records sent after the receiver was dropped.
     swallowed: u64,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct QueueReceiver {
     sender: TaskletWaker,
 }
 
-/// A queue of `capacity` messages between the two tasklets that the wakers wake.
+/// Creates a queue of `capacity` messages between the tasklets that `sender` and `receiver` wake.
 pub(crate) fn queue(
     capacity: Capacity,
     sender: TaskletWaker,
@@ -76,19 +77,23 @@ pub(crate) fn queue(
 }
 
 impl QueueSender {
-    /// Whether a message can be sent now. If not, the sending tasklet is woken when one can.
+    /// Returns true if a message can be sent now. Otherwise the sending tasklet is woken when one
+    /// can.
     pub(crate) fn has_room(&mut self) -> bool {
         if !self.messages.is_full() {
             return true;
         }
         self.shared.sender_waits.store(true, Ordering::SeqCst);
-        // Pairs with the fence in `pop`: either the receiver sees the flag, or we see its progress here.
+        // Pairs with the fence in `pop`: either the receiver sees the flag, or its progress is seen
+        // here.
         fence(Ordering::SeqCst);
-        // A consumer that has ended takes no more, but holds nobody back; the one that ends wakes us after it is gone.
+        // A dropped receiver discards messages and must not block the sender; it wakes the sender
+        // after it is dropped.
         !self.messages.is_full() || self.messages.consumer_is_gone()
     }
 
-    /// Sends a message; the caller has seen that there is room. A receiver that is gone swallows it: its job is ending, or it has ended.
+    /// Sends a message; the caller has checked that there is room. Discarded if the receiver was
+    /// dropped: its tasklet or its job has ended.
     pub(crate) fn send(&mut self, message: Message) {
         match self.messages.push(message) {
             Ok(()) => {}
@@ -99,19 +104,19 @@ impl QueueSender {
         self.receiver.wake();
     }
 
-    /// How many records a receiver that is gone has swallowed; since the last look.
+    /// Returns the number of records sent after the receiver was dropped, since the last call.
     pub(crate) fn take_swallowed(&mut self) -> u64 {
         std::mem::take(&mut self.swallowed)
     }
 
-    /// An emptied chunk that came back, or an unallocated one.
+    /// Returns an emptied chunk for reuse, or an unallocated one.
     pub(crate) fn spare(&mut self) -> Chunk {
         self.empties.pop().unwrap_or_default()
     }
 }
 
 impl QueueReceiver {
-    /// The next message.
+    /// Returns the next message.
     pub(crate) fn pop(&mut self) -> Option<Message> {
         let message = self.messages.pop()?;
         // Pairs with the fence in `has_room`.
@@ -123,26 +128,26 @@ impl QueueReceiver {
         Some(message)
     }
 
-    /// How many messages wait, of how many that may.
+    /// Returns the number of queued messages and the capacity.
     pub(crate) fn fill(&mut self) -> (usize, usize) {
         (self.messages.len(), self.messages.capacity())
     }
 
-    /// Whether the sender has ended and all that it sent has been taken.
+    /// Returns true if the sender has ended and all its messages have been taken.
     pub(crate) fn is_finished(&mut self) -> bool {
         self.messages.is_finished()
     }
 
-    /// Drops this end with all that is in it, and lets the sender know if it waits for room.
+    /// Drops this end with its content, and wakes a sender that waits for room.
     pub(crate) fn close(self) {
         let sender = self.sender.clone();
-        // What is in it is the user's, and so are the destructors.
+        // The content is user data, and so are its destructors.
         quietly(|| drop(self));
         sender.wake();
     }
 
-    /// Gives an emptied chunk back to the sender; it is freed if there are enough already.
-    pub(crate) fn give_back(&mut self, chunk: Chunk) {
+    /// Returns an emptied chunk to the sender; it is freed if there are enough already.
+    pub(crate) fn return_chunk(&mut self, chunk: Chunk) {
         let _ = self.empties.push(chunk);
     }
 }

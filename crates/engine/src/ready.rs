@@ -1,4 +1,4 @@
-//! Which tasklets of a thread have something to do.
+//! The set of a thread's ready tasklets.
 
 use crate::shim::{AtomicU64, Ordering};
 
@@ -7,14 +7,16 @@ const BITS: usize = 64;
 /// The number of tasklets that a thread can hold.
 pub(crate) const MAX_TASKLETS: usize = BITS * BITS * 16;
 
-/// A set of tasklet numbers: anybody adds, one thread takes.
+/// A set of tasklet numbers: any thread adds, one thread takes.
 ///
-/// Two levels of bits: a word of the upper one tells which words of the lower one may be non-zero, so that a thread with
-/// 10,000 resting tasklets looks at a few words. Adding is two atomic `or`s, wait-free.
+/// Two levels of bits: a word of the upper level marks the words of the lower level that may be
+/// non-zero, so that a thread with 10,000 idle tasklets reads a few words. Adding is two atomic
+/// `or`s, wait-free.
 ///
-/// **Why no wake-up is lost.** A producer makes its message visible and then sets the bits, both read-modify-writes with
-/// release; the thread takes the bits with acquire and then looks for messages. Either its take comes after the set, and it sees the
-/// message; or before, and the bit stays for the next take. The upper bit is set after the lower and taken before it: the same argument.
+/// **No lost wake-ups.** A producer publishes its message and then sets the bits, both
+/// read-modify-writes with release. The thread takes the bits with acquire and then checks for
+/// messages. If its take comes after the set, it sees the message; if before, the bit stays for the
+/// next take. The upper bit is set after the lower and taken before it: the same argument applies.
 #[derive(Debug)]
 pub(crate) struct ReadySet {
     upper: Box<[AtomicU64]>,
@@ -31,23 +33,23 @@ impl ReadySet {
         }
     }
 
-    /// Adds a tasklet; it is not lost, whatever the thread is doing.
+    /// Adds a tasklet.
     #[inline]
     pub(crate) fn add(&self, tasklet: u32) {
         let word = tasklet as usize / BITS;
-        // SeqCst: these also order against the thread's `sleeping` flag, see bell.rs.
+        // SeqCst: these are also ordered against the thread's `sleeping` flag, see parker.rs.
         self.lower[word].fetch_or(1 << (tasklet as usize % BITS), Ordering::SeqCst);
         self.upper[word / BITS].fetch_or(1 << (word % BITS), Ordering::SeqCst);
     }
 
-    /// Whether no tasklet is in the set.
+    /// Returns true if the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.upper
             .iter()
             .all(|word| word.load(Ordering::SeqCst) == 0)
     }
 
-    /// Takes all tasklets out, in order, appending them to `taken`.
+    /// Takes all tasklets, in order, appending them to `taken`.
     pub(crate) fn take(&self, taken: &mut Vec<u32>) {
         for (index, upper) in self.upper.iter().enumerate() {
             if upper.load(Ordering::Relaxed) == 0 {
@@ -63,7 +65,7 @@ impl ReadySet {
     }
 }
 
-/// The positions of the ones of a word, lowest first.
+/// Returns the positions of the set bits of a word, lowest first.
 fn ones(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         (word != 0).then(|| {

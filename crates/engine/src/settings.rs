@@ -1,4 +1,4 @@
-//! The settings of a node, as people write them; what they mean is said at [`NodeConfig`].
+//! The settings of a node in configuration files; [`NodeConfig`] documents them.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -7,12 +7,13 @@ use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::Result;
 
 use crate::config::NodeConfig;
-use crate::state_place::{self, StatePlace};
+use crate::state_backend_config::{self, StateBackendConfig};
 
-/// One for every field of [`NodeConfig`], under the field's name; for the place of state three.
+/// The settings of a node: one per field of [`NodeConfig`], with the field's name, and three for
+/// the state backend.
 ///
-/// The bounds keep a slip of the pen, such as `slice = "10m"`, from bringing a node to a halt or asking for all memory.
-/// Code that fills a [`NodeConfig`] itself isn't held to them.
+/// The bounds keep mistakes such as `slice = "10m"` from stalling a node or exhausting memory. The
+/// bounds do not apply to code that fills a [`NodeConfig`] itself.
 ///
 /// ```
 /// use ardea_config::{Resolver, Schema};
@@ -40,7 +41,7 @@ pub static NODE_SETTINGS: &[Setting] = &[
         kind: Kind::Flag,
         default: "true",
         about: "whether each cooperative thread stays on one core",
-        trades: "steadier tails, but a busy neighbour on that core is felt",
+        trades: "steadier tail latencies, but another busy process on that core is noticeable",
     },
     Setting {
         key: "chunk_records",
@@ -49,8 +50,8 @@ pub static NODE_SETTINGS: &[Setting] = &[
             most: 65_536,
         },
         default: "1024",
-        about: "records a chunk",
-        trades: "larger ones cost less a record, smaller ones stay in the first cache",
+        about: "records per chunk",
+        trades: "larger ones cost less per record, smaller ones stay in the L1 cache",
     },
     Setting {
         key: "queue_chunks",
@@ -59,40 +60,40 @@ pub static NODE_SETTINGS: &[Setting] = &[
             most: 65_536,
         },
         default: "16",
-        about: "chunks a queue between two tasklets",
-        trades: "larger ones ride out pauses, smaller ones bound memory and delay",
+        about: "chunks per queue between two tasklets",
+        trades: "larger ones bridge pauses, smaller ones bound memory and latency",
     },
     Setting {
         key: "slice",
         kind: duration(Duration::from_micros(1), Duration::from_secs(1)),
         default: "100us",
-        about: "how long a tasklet works before others on its thread get their turn",
-        trades: "longer ones cost less a record, shorter ones keep the others' delays even",
+        about: "how long a tasklet runs before others on its thread get their turn",
+        trades: "longer ones cost less per record, shorter ones keep the latency of the others steady",
     },
     Setting {
         key: "spin",
         kind: duration(Duration::ZERO, Duration::from_secs(1)),
         default: "10us",
-        about: "how long a thread that has nothing to do looks for work before it sleeps",
-        trades: "longer wakes faster and burns more",
+        about: "how long an idle thread spins before it sleeps",
+        trades: "longer wakes faster and uses more CPU",
     },
     Setting {
         key: "idle_poll",
         kind: duration(Duration::from_micros(1), Duration::from_secs(60)),
         default: "10ms",
-        about: "how often a source is asked again that had nothing and named no time",
-        trades: "more often sees new records sooner and burns more",
+        about: "poll interval of a source that had no data and requested no wake-up",
+        trades: "shorter finds new records sooner and uses more CPU",
     },
     Setting {
         key: "fuse",
         kind: Kind::Flag,
         default: "true",
         about: "whether processors joined by forward edges share a tasklet",
-        trades: "off only to measure what it gains",
+        trades: "switch off only to measure the gain",
     },
-    state_place::STORE,
-    state_place::FOLDER,
-    state_place::BESIDE,
+    state_backend_config::STORE,
+    state_backend_config::FOLDER,
+    state_backend_config::BESIDE,
 ];
 
 const fn duration(least: Duration, most: Duration) -> Kind {
@@ -100,12 +101,13 @@ const fn duration(least: Duration, most: Duration) -> Kind {
 }
 
 impl NodeConfig {
-    /// The node's configuration, from settings whose schema contains [`NODE_SETTINGS`].
+    /// Creates the configuration from settings whose schema contains [`NODE_SETTINGS`].
     ///
     /// # Errors
     ///
     /// [`Internal`](ardea_core::ErrorCode::Internal) when the schema doesn't contain them;
-    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) when a schema with other bounds let a zero through.
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) when a schema with other bounds
+    /// allowed a zero.
     pub fn from_settings(resolved: &Resolved) -> Result<Self> {
         let threads = match resolved.count_or_auto("threads")? {
             Some(count) => positive(resolved, "threads", count)?,
@@ -120,7 +122,7 @@ impl NodeConfig {
             spin: resolved.duration("spin")?,
             idle_poll: resolved.duration("idle_poll")?,
             fuse: resolved.flag("fuse")?,
-            state: StatePlace::from_settings(resolved)?,
+            state: StateBackendConfig::from_settings(resolved)?,
         })
     }
 }
@@ -137,7 +139,7 @@ mod tests {
     use ardea_config::{Resolver, Schema};
     use ardea_core::DEFAULT_CHUNK_RECORDS;
 
-    /// Every field by name with its value; it doesn't compile when a field is missing.
+    /// Returns every field by name with its value; does not compile when a field is missing.
     fn fields(config: NodeConfig) -> Vec<(&'static str, String)> {
         macro_rules! list {
             ($($field:ident)*) => {{

@@ -1,7 +1,7 @@
-//! The one place that chooses between the standard library and the model checker.
+//! The choice between the standard library and the model checker.
 //!
-//! What threads share without a lock goes through these names: with `--cfg loom` loom records each access and explores the
-//! interleavings (see `model.rs`).
+//! Lock-free shared data uses these names: with `--cfg loom` loom records each access and explores
+//! the interleavings (see `model.rs`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -9,10 +9,10 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// Stands between a write and a read that are both sequentially consistent.
+/// A fence between a write and a read that are both sequentially consistent.
 ///
-/// Nothing in an ordinary build, where they order themselves. Loom takes such accesses for acquire and release only, but
-/// a fence at its word: so there it is one.
+/// No effect in an ordinary build, where such accesses are ordered. Loom treats them as acquire and
+/// release only, but models fences exactly, so there it is a fence.
 #[inline(always)]
 pub(crate) fn in_sequence() {
     #[cfg(loom)]

@@ -1,4 +1,4 @@
-//! One processor of a tasklet, and where it is between its first record and its last.
+//! One processor of a tasklet with its position in the life cycle.
 
 use std::mem;
 use std::sync::Arc;
@@ -11,106 +11,111 @@ use ardea_core::{
 };
 
 use crate::input::{Event, InputSet};
-use crate::marks::MarkPace;
+use crate::latency_markers::LatencyMarkerInterval;
 
-mod cutting;
-mod going_on;
+mod lazy_restore;
+mod restored_watermarks;
 mod restoring;
-mod returning;
-mod told_before;
+mod snapshotting;
+mod state_handoff;
 
-pub(crate) use cutting::{CUT_SLICE, CutDesk};
+use lazy_restore::LazyRestore;
 pub(crate) use restoring::Restoring;
-use returning::Returning;
+pub(crate) use snapshotting::{SNAPSHOT_SLICE, SnapshotState};
 
-/// What comes of a request to drain.
+/// The effect of a request to drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AtDrain {
-    /// A source stops.
+pub(crate) enum DrainMode {
+    /// The source stops.
     Stops,
-    /// It goes on until its input ends: a step, or a source that leads into an urgent input.
+    /// The stage runs until its input ends: a step, or a source upstream of an urgent input.
     GoesOn,
 }
 
-/// What a stage is for the runtime.
+/// The role of a stage for the runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Reads from outside; begins epochs, and may be paused. One that is kept back is not called before it may begin.
+    /// Reads from outside; starts barriers, and may be paused. A source that is held back is not
+    /// called until it is [started](ProcessorStage::begin).
     Source {
-        at_drain: AtDrain,
+        at_drain: DrainMode,
         is_kept_back: bool,
     },
-    /// Reads what others wrote.
+    /// Processes records of other stages.
     Step,
-    /// Writes what goes to another process. It is called when it is woken, as it has nothing to look for by itself.
+    /// Sends records to another process. Called only when woken, since it polls nothing.
     Sender,
-    /// Reads what comes from another process; called as a source is, but no source.
+    /// Receives records from another process. Called like a source, but does not count as one.
     Receiver,
 }
 
-/// What a stage is doing.
+/// The current activity of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Reading records until a marker comes.
+    /// Processing records until a marker arrives.
     Reading,
-    /// Emitting what this watermark made final, until the processor is done with it.
+    /// Processing this watermark, until the processor is done with it.
     Watermark(Watermark),
     /// Ending this epoch, until the processor is done with it.
     Epoch(Epoch),
-    /// Ending this input, until the processor is done with it; the last input's end leads on to `LastWatermark`.
+    /// Ending this input, until the processor is done with it; after the last input `LastWatermark`
+    /// follows.
     EdgeDone { input: Ordinal, last: bool },
-    /// Emitting what the end of all time makes final, until the processor is done with it.
+    /// Processing the end watermark, until the processor is done with it.
     LastWatermark,
-    /// Emitting what is left (a source: all it has), until the processor is done.
+    /// Emitting the remaining results (a source: everything), until the processor is done.
     Completing,
-    /// Nothing more comes out.
+    /// Ended.
     Done,
 }
 
-/// Where a stage gets its input from.
+/// The source of a stage's input.
 pub(crate) enum Feed<'a> {
     /// The tasklet's queues.
     Queues(&'a mut InputSet),
-    /// The stage before it.
-    Before(&'a mut Stage),
+    /// The previous stage of the chain.
+    Before(&'a mut ProcessorStage),
 }
 
-/// One processor with its boxes.
-pub(crate) struct Stage {
+/// One processor with its inboxes and outbox.
+pub(crate) struct ProcessorStage {
     processor: Box<dyn Processor>,
     pub(crate) context: InstanceContext,
     inboxes: Vec<Inbox>,
     pub(crate) outbox: Outbox,
     phase: Phase,
-    /// The input whose records are being dealt with.
+    /// The input whose records are being processed.
     at: Option<Ordinal>,
-    /// Of the latest batch given to `process`: its first record's position, and its length.
+    /// Position of the first record, and length, of the latest batch passed to `process`.
     batch: (u64, usize),
-    /// The latest watermark that the processor has been told.
+    /// The latest watermark passed to the processor.
     watermark: Watermark,
     kind: Kind,
-    /// It is to end as if the job drained: a source that is not to run here any more, the end of an edge that is not needed.
+    /// True if the stage must end as if the job drained: a source that must not run here any more,
+    /// or an end of an edge that is not needed.
     is_dismissed: bool,
     epochs_ended: u64,
     wake_at: Option<Duration>,
-    /// Of the sending end of an edge: of so many beginnings the other end is to hear, its own and those of producers that come.
-    owed_beginnings: u32,
-    /// All inputs have.
+    /// Senders only: number of start markers still to be sent, one for the stream itself and one
+    /// per announced change.
+    owed_start_markers: u32,
+    /// True if all inputs have ended.
     has_ended: bool,
-    /// A deadline came while `on_wake` could not be called.
+    /// True if a deadline passed while `on_wake` could not be called.
     owes_wake: bool,
     woken: Arc<AtomicBool>,
-    marks: MarkPace,
-    /// Present where cuts are taken.
-    cuts: Option<Box<CutDesk>>,
-    /// Nothing has come since the cut of the latest epoch was taken: what the processor remembers is what is in that.
-    is_at_cut: bool,
-    /// Present where it has begun before all of its state was back.
-    returning: Option<Box<Returning>>,
+    marks: LatencyMarkerInterval,
+    /// Present if snapshots are taken.
+    snapshots: Option<Box<SnapshotState>>,
+    /// True if the stage was not called since the snapshot of the latest epoch: its state equals
+    /// that snapshot.
+    is_at_snapshot: bool,
+    /// Present during and after a lazy restore.
+    lazy_restore: Option<Box<LazyRestore>>,
 }
 
-impl Stage {
-    /// A stage with this many inputs and outputs.
+impl ProcessorStage {
+    /// Creates a stage with this number of inputs and outputs.
     pub(crate) fn new(
         processor: Box<dyn Processor>,
         context: InstanceContext,
@@ -119,7 +124,7 @@ impl Stage {
         kind: Kind,
         woken: Arc<AtomicBool>,
     ) -> Self {
-        Stage {
+        ProcessorStage {
             outbox: Outbox::new(outputs, context.chunk_records),
             inboxes: (0..inputs).map(|_| Inbox::default()).collect(),
             phase: match kind {
@@ -131,34 +136,35 @@ impl Stage {
             at: None,
             batch: (0, 0),
             watermark: Watermark::NONE,
-            // One that comes later has no part in the epochs before.
-            epochs_ended: context.signals.epochs_asked(),
+            // A stage that is added later has no part in earlier epochs.
+            epochs_ended: context.signals.requested_epochs(),
             wake_at: None,
-            owed_beginnings: u32::from(kind == Kind::Sender),
+            owed_start_markers: u32::from(kind == Kind::Sender),
             has_ended: false,
             owes_wake: false,
             processor,
             context,
             woken,
-            marks: MarkPace::default(),
-            cuts: None,
-            is_at_cut: false,
-            returning: None,
+            marks: LatencyMarkerInterval::default(),
+            snapshots: None,
+            is_at_snapshot: false,
+            lazy_restore: None,
         }
     }
 
-    /// A slice begins: of a source, whether a mark of latency is due.
+    /// Starts a slice: checks whether a source has to send a latency marker.
     #[inline]
     pub(crate) fn begin_slice(&mut self, now: Duration) {
         if matches!(self.kind, Kind::Source { .. }) {
-            self.marks.look(now);
+            self.marks.check_due(now);
         }
     }
 
-    /// A mark has come: counts how long it took, and passes it on if none was for an interval.
+    /// Handles a latency marker: counts its latency, and passes it on unless one was passed on
+    /// recently.
     fn pass_mark(&mut self, born: Timestamp) -> Result<()> {
         let clock = &self.context.clock;
-        // Clocks of hosts differ: what comes from the future took no time.
+        // Clocks of hosts differ: a marker from the future counts as zero.
         let (now, took) = (clock.now(), clock.wall().since(born));
         self.context.metrics.count_latency(took);
         if self.marks.passes(now) {
@@ -170,21 +176,22 @@ impl Stage {
         Ok(())
     }
 
-    /// A source that was kept back may begin.
+    /// Starts a source that was held back.
     pub(crate) fn begin(&mut self) {
         if let Kind::Source { is_kept_back, .. } = &mut self.kind {
             *is_kept_back = false;
         }
     }
 
-    /// It is to end: a source without waiting for the end of its input, the end of an edge as soon as it holds nothing.
+    /// Stops a source without waiting for the end of its input, or the end of an edge as soon as it
+    /// is empty.
     pub(crate) fn dismiss(&mut self) {
         if self.kind != Kind::Step {
             self.is_dismissed = true;
         }
     }
 
-    /// The end of an edge is needed after all, or again.
+    /// Revokes the stop of an end of an edge, even if it has ended.
     pub(crate) fn recall(&mut self) {
         self.is_dismissed = false;
         if self.phase == Phase::Done && matches!(self.kind, Kind::Sender | Kind::Receiver) {
@@ -192,9 +199,9 @@ impl Stage {
         }
     }
 
-    /// Its inputs had all ended, and then one has begun: possible for the sending end of an edge only.
+    /// Reopens the sending end of an edge after all its inputs had ended and one has begun again.
     pub(crate) fn reopen(&mut self) {
-        // Time begins anew with what comes now.
+        // Event time restarts with the new input.
         self.watermark = Watermark::NONE;
         self.has_ended = false;
         match &mut self.phase {
@@ -204,12 +211,12 @@ impl Stage {
         }
     }
 
-    /// Of the sending end of an edge: producers are about to come, which the other end has to know.
+    /// For the sending end of an edge: schedules a start marker for producers that will start here.
     pub(crate) fn announce(&mut self) {
-        self.owed_beginnings += 1;
+        self.owed_start_markers += 1;
     }
 
-    /// Has so many inputs and outputs, if it had fewer.
+    /// Grows to at least this number of inputs and outputs.
     pub(crate) fn grow(&mut self, inputs: usize, outputs: usize) {
         if self.inboxes.len() < inputs {
             self.inboxes.resize_with(inputs, Inbox::default);
@@ -217,7 +224,7 @@ impl Stage {
         self.outbox.grow(outputs);
     }
 
-    /// Of the sending end of an edge: what was gathered goes on its way.
+    /// For the sending end of an edge: flushes batches.
     pub(crate) fn end_slice(&mut self) -> Result<()> {
         match self.kind {
             Kind::Sender => self.processor.on_slice_end(),
@@ -233,8 +240,8 @@ impl Stage {
         self.processor.close();
     }
 
-    /// Whether it is a source that is kept back, and whether it is to end.
-    pub(crate) fn standing(&self) -> (bool, bool) {
+    /// Returns whether the stage is a source that is held back, and whether it is stopped.
+    pub(crate) fn source_state(&self) -> (bool, bool) {
         let is_kept_back = matches!(
             self.kind,
             Kind::Source {
@@ -245,22 +252,21 @@ impl Stage {
         (is_kept_back, self.is_dismissed)
     }
 
-    /// How many records it has that are in no queue.
-    pub(crate) fn at_hand(&mut self) -> u64 {
+    /// Returns the number of records in the stage's inboxes and outbox.
+    pub(crate) fn pending_records(&mut self) -> u64 {
         let read = self.inboxes.iter().map(Inbox::len).sum::<usize>();
         let lanes = 0..self.outbox.lanes();
         let written: usize = lanes.map(|lane| self.outbox.chunk_mut(lane).len()).sum();
         (read + written) as u64
     }
 
-    /// Whether nothing more will come out of it and all that came has been moved on.
+    /// Returns true if the stage has ended, and all its output has been taken.
     pub(crate) fn is_finished(&self) -> bool {
         self.phase == Phase::Done && self.outbox.is_empty() && !self.holds_on()
     }
 
-    /// When it is to be called again if nothing happens until then; `poll` is the time for those that named none.
-    ///
-    /// One whose output waits to be moved on is called when that has happened, not before: its deadline is kept till then.
+    /// Returns the deadline of the next call without other events, `poll` by default. A stage whose
+    /// output is not taken yet has no deadline: it is called when the output is taken.
     pub(crate) fn next_call(&self, poll: Duration) -> Option<Duration> {
         if !self.outbox.is_empty() || self.rests() {
             return None;
@@ -268,7 +274,7 @@ impl Stage {
         self.wake_at.or_else(|| self.holds_back().then_some(poll))
     }
 
-    /// Whether it is a source that is not to be called at the moment.
+    /// Returns true if the stage is a source that must not be called at the moment.
     fn rests(&self) -> bool {
         let Kind::Source { is_kept_back, .. } = self.kind else {
             return false;
@@ -277,20 +283,20 @@ impl Stage {
         (is_kept_back || is_paused) && !self.is_drained()
     }
 
-    /// Whether it is to end as if its input had.
+    /// Returns true if the stage must end as if its input had ended.
     fn is_drained(&self) -> bool {
         match self.kind {
-            // Asked once a call: what the processor sees is what is done here.
+            // Read once per call, so that the processor sees the same value.
             Kind::Source { at_drain, .. } => {
-                at_drain == AtDrain::Stops && self.context.signals.tell_draining()
+                at_drain == DrainMode::Stops && self.context.signals.notify_draining()
                     || self.is_dismissed
             }
             _ => self.is_dismissed,
         }
     }
 
-    /// Whether it has something to do and room for it, and still did not move: a silent source, or a processor that waits for
-    /// something outside.
+    /// Returns true if the stage has something to do and room for it, but made no progress: an idle
+    /// source, or a processor that waits for an external event.
     fn holds_back(&self) -> bool {
         match self.phase {
             Phase::Reading => self.waiting_input().is_some(),
@@ -300,22 +306,21 @@ impl Stage {
         }
     }
 
-    /// The input with records that the processor has not dealt with yet.
+    /// Returns the input with records that the processor has not removed yet.
     fn waiting_input(&self) -> Option<Ordinal> {
         self.at
             .filter(|input| !self.inboxes[input.index()].is_empty())
     }
 
-    /// Names the vertex and instance in an error.
+    /// Adds the vertex and instance to an error.
     pub(crate) fn named(&self, error: Error) -> Error {
         error.in_vertex(&self.context.vertex, self.context.instance.index)
     }
 
-    /// Names vertex, instance and, as far as it is known, the record in an error.
+    /// Adds vertex, instance and, if known, the record to an error.
     ///
-    /// A panic under a [`RecordGuard`](ardea_core::RecordGuard) tells the `index` in the batch. Without one, and for errors that
-    /// don't say it themselves, it is the first record left in the inbox, as those removed have been dealt with. A batch that
-    /// was emptied all the same doesn't tell, unless it was a single record.
+    /// `index` is the position in the batch, from a [`RecordGuard`](ardea_core::RecordGuard) of a
+    /// panic. Otherwise the record is the first one left in the inbox, if there is one.
     pub(crate) fn place(&self, error: Error, index: Option<usize>) -> Error {
         let Some(input) = self.at else {
             return self.named(error);
@@ -334,16 +339,15 @@ impl Stage {
         self.named(error)
     }
 
-    /// Does one thing, if the outbox has been moved on: a batch of records, or a call of the callback at hand.
-    ///
-    /// Says whether anything moved.
+    /// Performs one step if the outbox is empty: processes a batch of records, or calls the current
+    /// callback. Returns true if anything moved.
     pub(crate) fn step(&mut self, mut feed: Feed<'_>) -> Result<bool> {
         if !self.outbox.is_empty() {
             return Ok(false);
         }
         let woke = self.wake_if_due()?;
-        if self.owed_beginnings > 0 {
-            self.tell_beginning();
+        if self.owed_start_markers > 0 {
+            self.send_start_marker();
         }
         let moved = match self.phase {
             Phase::Reading => self.read(&mut feed)?,
@@ -359,17 +363,18 @@ impl Stage {
         Ok(moved | woke)
     }
 
-    /// Says that producers come, and then again how far time has come.
-    fn tell_beginning(&mut self) {
+    /// Sends a start marker, and then the current watermark again.
+    fn send_start_marker(&mut self) {
         let is_between = matches!(self.phase, Phase::Reading | Phase::Completing);
         if is_between && self.waiting_input().is_none() {
-            self.owed_beginnings -= 1;
+            self.owed_start_markers -= 1;
             self.phase = Phase::Watermark(Watermark::NONE);
         }
     }
 
-    /// Calls `on_wake` if the time for it has come, or a waker said so. A source is called anyway, and so is what has no records
-    /// to expect; in the middle of another callback it is put off until that is done.
+    /// Calls `on_wake` if its deadline has passed or the waker was used. Not for sources and
+    /// receivers, which are polled by `complete`. In the middle of another callback the call is
+    /// deferred until that callback is done.
     fn wake_if_due(&mut self) -> Result<bool> {
         if matches!(self.kind, Kind::Source { .. } | Kind::Receiver) {
             self.wake_at = None;
@@ -388,17 +393,17 @@ impl Stage {
         if !(mem::take(&mut self.owes_wake) | woken) {
             return Ok(false);
         }
-        // Not in the name of a record, but the records that wait are still there.
+        // An error here does not concern a record, but the pending records remain.
         let at = self.at.take();
-        self.is_at_cut = false;
+        self.is_at_snapshot = false;
         self.processor.on_wake(&mut self.outbox)?;
         self.at = at;
         Ok(!self.outbox.is_empty())
     }
 
     fn read(&mut self, feed: &mut Feed<'_>) -> Result<bool> {
-        if self.returning.is_some()
-            && let Some(moved) = self.go_on_returning()
+        if self.lazy_restore.is_some()
+            && let Some(moved) = self.continue_restore()
         {
             return moved;
         }
@@ -421,8 +426,8 @@ impl Stage {
         self.accept(event)
     }
 
-    /// For the stage behind: the next thing that came out of this one. Records travel by exchanging the full chunk of this
-    /// stage's outbox for the emptied one of the next stage's inbox.
+    /// For the next stage of the chain: returns the next output of this stage. A full chunk of this
+    /// stage's outbox is swapped with the emptied one of the next stage's inbox.
     fn hand_over(&mut self, inbox: &mut Inbox) -> Option<Event> {
         if self.outbox.has_records(0) {
             let chunk = self
@@ -433,11 +438,11 @@ impl Stage {
         }
         Some(match self.outbox.take_marker(0)? {
             Marker::Watermark(watermark) => {
-                self.context.metrics.note_watermark(watermark);
+                self.context.metrics.record_watermark(watermark);
                 Event::Watermark(watermark)
             }
             Marker::Idle => Event::Idle,
-            Marker::EpochEnd(epoch) => Event::EpochEnd(epoch, Duration::ZERO),
+            Marker::Barrier(epoch) => Event::Barrier(epoch, Duration::ZERO),
             Marker::Latency(born) => Event::Latency(born),
             Marker::Done => Event::EdgeDone {
                 input: Ordinal::FIRST,
@@ -447,8 +452,8 @@ impl Stage {
     }
 
     fn accept(&mut self, event: Event) -> Result<bool> {
-        // Taking an event is a move in itself: whoever sent it has room again.
-        let Some(event) = self.holds_until_back(event) else {
+        // Taking an event is progress: its sender has room again.
+        let Some(event) = self.defer_until_restored(event) else {
             return Ok(true);
         };
         match event {
@@ -458,14 +463,14 @@ impl Stage {
                 self.process(input)?;
                 return Ok(true);
             }
-            // Only what rises is told: queues see to it by themselves, but a chain does not.
+            // Only rising watermarks are passed on; queues ensure that, but a chain does not.
             Event::Watermark(watermark) if watermark <= self.watermark => return Ok(true),
             Event::Watermark(watermark) => {
                 self.watermark = watermark;
                 if self.outbox.lanes() == 0 {
-                    // What has outputs notes a watermark when it passes it on, so that a source and a step that makes its own
-                    // count as well.
-                    self.context.metrics.note_watermark(watermark);
+                    // A stage with outputs records a watermark when it emits it, so that watermarks
+                    // of sources are included.
+                    self.context.metrics.record_watermark(watermark);
                 }
                 self.phase = Phase::Watermark(watermark);
             }
@@ -478,7 +483,7 @@ impl Stage {
                 self.pass_mark(born)?;
                 return Ok(true);
             }
-            Event::EpochEnd(epoch, took) => {
+            Event::Barrier(epoch, took) => {
                 self.context.metrics.count_alignment(took);
                 self.phase = Phase::Epoch(epoch);
                 return Ok(true);
@@ -490,26 +495,26 @@ impl Stage {
     }
 
     fn process(&mut self, input: Ordinal) -> Result<bool> {
-        self.is_at_cut = false;
+        self.is_at_snapshot = false;
         self.at = Some(input);
         let inbox = &mut self.inboxes[input.index()];
         let before = inbox.len();
         self.batch = (inbox.position(), before);
         self.processor.process(input, inbox, &mut self.outbox)?;
-        if self.returning.is_some() {
+        if self.lazy_restore.is_some() {
             self.hurry();
         }
         Ok(self.inboxes[input.index()].len() != before || !self.outbox.is_empty())
     }
 
-    /// Calls the callback at hand; when it is done, goes on to the next phase.
+    /// Calls the current callback; when it is done, advances to the next phase.
     fn call(&mut self) -> Result<bool> {
-        self.is_at_cut = false;
+        self.is_at_snapshot = false;
         let outbox = &mut self.outbox;
         let (progress, next) = match self.phase {
             Phase::Watermark(watermark) => {
                 let next = match self.has_ended {
-                    // After a beginning that was told.
+                    // After a start marker.
                     _ if watermark < self.watermark => Phase::Watermark(self.watermark),
                     true => Phase::Completing,
                     false => Phase::Reading,
@@ -523,7 +528,7 @@ impl Stage {
             Phase::EdgeDone { input, last } => {
                 let next = match last {
                     false => Phase::Reading,
-                    // Of time the other end of an edge hears from each of its own producers.
+                    // The other end of an edge tracks the event time of each of its own producers.
                     true if self.kind == Kind::Sender => Phase::Completing,
                     true if self.watermark == Watermark::END => Phase::Completing,
                     true => Phase::LastWatermark,
@@ -542,11 +547,11 @@ impl Stage {
     }
 
     fn end_epoch(&mut self, epoch: Epoch) -> Result<bool> {
-        self.tell_news_of_epochs()?;
+        self.deliver_outcomes_before_epoch()?;
         let progress = self.processor.on_epoch(epoch, &mut self.outbox)?;
         if progress.done {
-            self.take_cut(epoch);
-            self.outbox.marker(Marker::EpochEnd(epoch));
+            self.take_snapshot(epoch);
+            self.outbox.marker(Marker::Barrier(epoch));
             self.context.metrics.count_epoch();
             self.phase = match self.kind {
                 Kind::Source { .. } => Phase::Completing,
@@ -578,15 +583,16 @@ impl Stage {
             self.processor.complete(&mut self.outbox)?
         };
         if self.context.signals.is_cancelled() {
-            // A source that stops because it was told to has not ended: what follows must not take it for the end of its input.
+            // A source that stops because of a cancellation has not reached its end, and downstream
+            // must not treat it so.
             return Ok(false);
         }
         if progress.done {
             if is_source && drained && !self.is_dismissed && !self.processor.is_at_end() {
-                self.context.signals.note_drained();
+                self.context.signals.set_drained();
             }
             self.phase = Phase::Done;
-            self.take_last_cut();
+            self.take_last_snapshot();
             self.outbox.marker(Marker::Done);
         }
         Ok(progress.made | progress.done)

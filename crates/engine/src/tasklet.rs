@@ -1,4 +1,4 @@
-//! The cooperative unit: a chain of stages that gets a slice of a thread's time.
+//! The cooperative unit: a chain of stages that runs for a slice at a time.
 
 use std::any::Any;
 use std::mem;
@@ -8,54 +8,55 @@ use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result, panic_message, take_failed_index};
 
+use crate::control_queue::{Change, ControlQueue, Handover};
 use crate::input::InputSet;
 use crate::job::JobShared;
-use crate::mailbox::{Change, Handover, Mailbox};
-use crate::output::{Farewell, OutputEdge};
+use crate::output::{CloseMode, OutputEdge};
 use crate::panics::quietly;
-use crate::stage::{Feed, Stage};
+use crate::stage::{Feed, ProcessorStage};
 
-mod cuts;
 mod restart;
+mod snapshots;
 mod work_time;
 
-use cuts::Tended;
+use snapshots::SnapshotWork;
 use work_time::WorkTime;
 
-pub(crate) use restart::Remake;
+pub(crate) use restart::RestartFactory;
 
-/// How a slice ended.
+/// The result of a slice.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SliceEnd {
-    /// Its time was over; there is more to do at once.
+    /// The slice is over; there is more to do at once.
     Again,
-    /// What is left to do can wait until the thread has nothing else, and until this time: writing cuts.
+    /// The remaining work (writing snapshots) can wait until the thread has nothing else to do, and
+    /// at least until the time `from`.
     Leisure { from: Duration },
-    /// There is nothing to do until a queue, a waker or this deadline says so.
+    /// There is nothing to do until a queue, a waker or this deadline wakes the tasklet.
     Rest { wake_at: Option<Duration> },
-    /// It has ended, well or not; it is not to be called again but for [`Tasklet::report`].
+    /// The tasklet has ended, successfully or not; only [`Tasklet::report`] may be called.
     Finished,
 }
 
-/// What a thread knows when it gives a slice.
+/// The state of the thread when a slice starts.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Round {
-    /// Nothing moved on it in the round before but what can wait.
+    /// True if nothing moved in the previous round except work that can wait.
     pub(crate) has_leisure: bool,
-    /// When one of its tasklets last wrote at cuts.
+    /// The time when one of the thread's tasklets last wrote snapshots.
     pub(crate) wrote_at: Duration,
 }
 
-/// What is being called, so that a panic can be laid to it.
+/// The code that is being called, to attribute panics.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum CallSite {
     /// This stage's processor.
     Stage(usize),
     /// The routing of this output of the last stage.
     Output(usize),
 }
 
-/// What a tasklet is in its job.
+/// The role of a tasklet in its job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
     /// Instances of the job's vertices: the job is over when these have ended.
@@ -64,64 +65,65 @@ pub(crate) enum Part {
     Crossing,
 }
 
-/// How long a tasklet works.
+/// The timing of a tasklet's slices.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turns {
-    /// Before others get their turn. Zero is a single step of each stage: for code that blocks, so that what one step made does not
-    /// wait for the next.
+pub(crate) struct SliceConfig {
+    /// The length of a slice. Zero means a single step of each stage: for blocking code, so that
+    /// the output of a step does not wait for the next one.
     pub(crate) slice: Duration,
-    /// After what time one is called again that had nothing and named no time.
+    /// The poll interval of a stage that had no data and requested no deadline.
     pub(crate) idle_poll: Duration,
 }
 
-/// A chain of stages with the queues at both its ends.
+/// A chain of stages with the queues at both ends.
 pub(crate) struct Tasklet {
     job: Arc<JobShared>,
     part: Part,
-    mailbox: Arc<Mailbox>,
-    stages: Vec<Stage>,
-    /// None when it has ended.
+    control_queue: Arc<ControlQueue>,
+    stages: Vec<ProcessorStage>,
+    /// `None` after the end.
     inputs: Option<InputSet>,
     outputs: Vec<OutputEdge>,
-    turns: Turns,
-    at: Place,
+    turns: SliceConfig,
+    at: CallSite,
     is_open: bool,
-    /// Whether its stages take cuts.
-    has_cuts: bool,
-    /// Whether its stages have got back what they remembered, or enough of it to begin.
+    /// True if the stages take snapshots.
+    has_snapshots: bool,
+    /// True if the stages are restored, at least enough to start.
     is_restored: bool,
-    /// Whether some have not got all of it.
+    /// True if some lazy restores are not complete.
     is_returning: bool,
-    /// Whether an input waits for a more urgent one; the job is told when that has ended.
+    /// True if an input waits for a more urgent one; the job is notified when the urgent one has
+    /// ended.
     is_urgent: bool,
     was_cut_short: bool,
-    /// When it last wrote at cuts.
+    /// The time when the tasklet last wrote snapshots.
     wrote_at: Duration,
-    /// The division of its time among its stages.
+    /// The division of the tasklet's time among its stages.
     work: WorkTime,
-    /// Where its queues go when it ends.
+    /// The destination of the tasklet's queues when it ends.
     handover: Option<Handover>,
-    /// Present if it is made anew when it fails.
-    remake: Option<Box<Remake>>,
+    /// Present if the tasklet is restarted after a failure.
+    remake: Option<Box<RestartFactory>>,
 }
 
 impl Tasklet {
-    /// A tasklet of at least one stage.
+    /// Creates a tasklet of at least one stage.
     pub(crate) fn new(
         (job, part): (Arc<JobShared>, Part),
-        mailbox: Arc<Mailbox>,
-        stages: Vec<Stage>,
+        mailbox: Arc<ControlQueue>,
+        stages: Vec<ProcessorStage>,
         inputs: InputSet,
         outputs: Vec<OutputEdge>,
-        turns: Turns,
+        turns: SliceConfig,
     ) -> Self {
         let metrics = stages.iter().map(|s| Arc::clone(&s.context.metrics));
         let metrics = metrics.collect();
         Tasklet {
             job,
             part,
-            mailbox,
-            has_cuts: stages.iter().any(Stage::has_cuts),
+            control_queue: mailbox,
+            has_snapshots: stages.iter().any(ProcessorStage::has_snapshots),
             is_restored: false,
             is_returning: false,
             work: WorkTime::new(metrics),
@@ -130,7 +132,7 @@ impl Tasklet {
             inputs: Some(inputs),
             outputs,
             turns,
-            at: Place::Stage(0),
+            at: CallSite::Stage(0),
             is_open: false,
             was_cut_short: false,
             wrote_at: Duration::ZERO,
@@ -139,32 +141,32 @@ impl Tasklet {
         }
     }
 
-    /// Works for up to a slice. Errors and panics of user code end up in the job.
+    /// Runs for up to a slice. Errors and panics of user code are reported to the job.
     pub(crate) fn run_slice(&mut self, round: Round) -> SliceEnd {
         if self.job.signals.is_cancelled() {
             return self.end(true);
         }
-        if let Some(rests) = self.make_anew() {
+        if let Some(rests) = self.restart_if_due() {
             return rests;
         }
-        // What a panic that the user's code caught itself may have left.
+        // May be left from a panic that user code has caught.
         take_failed_index();
         match catch_unwind(AssertUnwindSafe(|| self.work(round))) {
             Ok(Ok(SliceEnd::Finished)) => self.end(self.job.signals.is_cancelled()),
             Ok(Ok(end)) => end,
             Ok(Err(error)) => {
-                let error = self.lay_error(error);
+                let error = self.locate_error(error);
                 self.fail(error)
             }
             Err(payload) => {
-                let error = self.lay_panic(&*payload);
+                let error = self.locate_panic(&*payload);
                 quietly(|| drop(payload));
                 self.fail(error)
             }
         }
     }
 
-    /// Tells the job that this tasklet has ended. Nothing of it is left then.
+    /// Reports the end of this tasklet to the job and drops the rest of it.
     pub(crate) fn report(self: Box<Self>) {
         let Tasklet {
             job,
@@ -173,12 +175,12 @@ impl Tasklet {
             ..
         } = *self;
         job.tasklet_finished(part, was_cut_short);
-        // The last one drops the job, and with it the user's receiver of dead letters.
+        // The last reference drops the job, and with it the user's receiver of dead letters.
         quietly(|| drop(job));
     }
 
     fn work(&mut self, round: Round) -> Result<SliceEnd> {
-        if self.mailbox.has_changes() {
+        if self.control_queue.has_changes() {
             self.change();
         }
         if !self.is_open {
@@ -197,7 +199,7 @@ impl Tasklet {
         self.work.begin_slice();
         self.stages[0].begin_slice(start);
         let (mut moved, mut now) = self.passes(&clock, start)?;
-        // The end of the slice sends what has gathered: batching never adds waiting.
+        // Staged records are sent at the end of the slice, so that batching adds no latency.
         let mut flushed = true;
         for edge in &mut self.outputs {
             edge.flush();
@@ -206,20 +208,20 @@ impl Tasklet {
         if self.is_returning {
             (moved, now) = self.bring_back(moved, now)?;
         }
-        let mut tended = Tended::default();
-        if self.has_cuts {
-            // What was computed goes first.
+        let mut tended = SnapshotWork::default();
+        if self.has_snapshots {
+            // Computed output is sent first.
             let has_leisure = round.has_leisure && !moved;
             let round = Round {
                 has_leisure,
                 ..round
             };
-            tended = self.tend_cuts(round, now)?;
+            tended = self.tend_snapshots(round, now)?;
             now = tended.until.unwrap_or(now);
         }
         self.end_slice(now - start)?;
-        let is_finished = self.stages.iter().all(Stage::is_finished) && flushed;
-        if is_finished && self.mailbox.close_if_empty() {
+        let is_finished = self.stages.iter().all(ProcessorStage::is_finished) && flushed;
+        if is_finished && self.control_queue.close_if_empty() {
             return Ok(SliceEnd::Finished);
         }
         if moved || is_finished {
@@ -230,8 +232,8 @@ impl Tasklet {
             stage.context.metrics.begin_rest(now, is_blocked);
         }
         let poll = start.saturating_add(self.turns.idle_poll);
-        let next_call = |stage: &Stage| {
-            let tends = (stage.has_cut_work() || stage.is_returning()).then_some(poll);
+        let next_call = |stage: &ProcessorStage| {
+            let tends = (stage.has_snapshot_work() || stage.is_restoring()).then_some(poll);
             stage.next_call(poll).into_iter().chain(tends).min()
         };
         let wake_at = self.stages.iter().filter_map(next_call).min();
@@ -244,16 +246,16 @@ impl Tasklet {
     }
 
     fn end_slice(&mut self, took: Duration) -> Result<()> {
-        self.at = Place::Stage(0);
+        self.at = CallSite::Stage(0);
         self.stages[0].end_slice()?;
-        self.stages[0].context.metrics.note_slice(took);
+        self.stages[0].context.metrics.record_slice(took);
         self.work.end_slice(took);
         let Some(inputs) = &mut self.inputs else {
             return Ok(());
         };
         let (queued, capacity) = inputs.fill();
         let metrics = &self.stages[0].context.metrics;
-        metrics.note_queue_fill(queued, capacity);
+        metrics.record_queue_fill(queued, capacity);
         if self.is_urgent && !inputs.is_urgent() {
             self.is_urgent = false;
             self.job.urgent_input_ended();
@@ -273,9 +275,9 @@ impl Tasklet {
         Ok(())
     }
 
-    /// Carries out what it was told to change.
+    /// Applies the pending changes.
     fn change(&mut self) {
-        for change in self.mailbox.take() {
+        for change in self.control_queue.take() {
             let Some(inputs) = &mut self.inputs else {
                 return;
             };
@@ -301,35 +303,39 @@ impl Tasklet {
                     }
                     self.outputs[output].change(lanes);
                 }
-                Change::Leave(handover) => {
-                    inputs.leave(true);
+                Change::Stop(handover) => {
+                    inputs.set_stopping(true);
                     self.stages.iter_mut().for_each(|s| s.set_leaving(true));
                     self.stages[0].dismiss();
                     let farewell = match &handover {
-                        Some(_) => Farewell::None,
-                        None => Farewell::Quiet,
+                        Some(_) => CloseMode::None,
+                        None => CloseMode::Quiet,
                     };
-                    self.outputs.iter_mut().for_each(|edge| edge.bid(farewell));
+                    self.outputs
+                        .iter_mut()
+                        .for_each(|edge| edge.set_close_mode(farewell));
                     self.handover = handover;
                 }
-                Change::Stay => {
-                    inputs.leave(false);
+                Change::CancelStop => {
+                    inputs.set_stopping(false);
                     self.stages.iter_mut().for_each(|s| s.set_leaving(false));
-                    let farewell = Farewell::Whole;
-                    self.outputs.iter_mut().for_each(|edge| edge.bid(farewell));
+                    let farewell = CloseMode::Whole;
+                    self.outputs
+                        .iter_mut()
+                        .for_each(|edge| edge.set_close_mode(farewell));
                 }
-                Change::Begin => self.stages[0].begin(),
+                Change::StartSource => self.stages[0].begin(),
                 Change::Dismiss => self.stages[0].dismiss(),
                 Change::Recall => self.stages[0].recall(),
-                Change::Announce => self.stages[0].announce(),
+                Change::AnnounceProducers => self.stages[0].announce(),
                 Change::Epoch(fate) => self.stages.iter_mut().for_each(|s| s.hear(fate)),
-                Change::Expect(crossings) if self.part == Part::Instances => {
+                Change::ExpectProducers(crossings) if self.part == Part::Instances => {
                     for (crossing, comers) in crossings {
                         inputs.expect(crossing, comers);
                     }
                 }
-                Change::Expect(crossings) => {
-                    // Of itself alone.
+                Change::ExpectProducers(crossings) => {
+                    // Changes of this tasklet itself.
                     for (_, comers) in crossings {
                         self.outputs.iter_mut().for_each(|edge| edge.expect(comers));
                     }
@@ -341,18 +347,20 @@ impl Tasklet {
         }
     }
 
-    /// Passes until nothing moves or the slice is over; whether something moved last, and the time then.
+    /// Runs passes until nothing moves or the slice is over. Returns true if something moved in the
+    /// last pass, and the time.
     ///
-    /// Looking at the clock costs as much as a few dozen records: while passes are short, several go by between two looks.
+    /// Reading the clock costs as much as a few dozen records: while passes are short, several run
+    /// between two reads.
     fn passes(&mut self, clock: &Clock, start: Duration) -> Result<(bool, Duration)> {
         const MOST_BETWEEN_LOOKS: u32 = 8;
         let (mut between_looks, mut before) = (1, start);
         loop {
             let (mut moved, mut passes) = (true, 0);
-            // The time now, if it is known.
+            // The current time, if known.
             let mut known = Some(before);
             while moved && passes < between_looks {
-                if self.has_to_hear() {
+                if self.must_apply_changes() {
                     let now = clock.now();
                     self.work.note_passes(passes, now - before);
                     return Ok((true, now));
@@ -375,25 +383,27 @@ impl Tasklet {
         }
     }
 
-    /// Whether an epoch is about to end, and something may have come of those before that the stages have not heard: a cut that does not
-    /// know of the last commit holds too much.
+    /// Returns true if a stage is about to end an epoch while changes are pending, which may
+    /// include the outcome of earlier epochs. An increment that ignores the last commit is larger
+    /// than needed.
     #[inline]
-    fn has_to_hear(&self) -> bool {
-        self.mailbox.has_changes() && self.stages.iter().any(Stage::ends_epoch)
+    fn must_apply_changes(&self) -> bool {
+        self.control_queue.has_changes() && self.stages.iter().any(ProcessorStage::ends_epoch)
     }
 
     fn open(&mut self) -> Result<()> {
         for at in 0..self.stages.len() {
-            self.at = Place::Stage(at);
+            self.at = CallSite::Stage(at);
             self.stages[at].init()?;
         }
         self.is_open = true;
         Ok(())
     }
 
-    /// Lets each stage do one thing, first to last, so that a chunk passes through the whole chain while it is in the cache.
+    /// Runs one step of each stage, first to last, so that a chunk passes through the whole chain
+    /// while it is cached.
     ///
-    /// `now` is the time if it is known. Returns whether something moved, and the time then if it is known.
+    /// `now` is the time if known. Returns true if something moved, and the time if known.
     fn pass(&mut self, clock: &Clock, now: Option<Duration>) -> Result<(bool, Option<Duration>)> {
         let Some(inputs) = &mut self.inputs else {
             return Ok((false, now));
@@ -401,7 +411,7 @@ impl Tasklet {
         let mut lap = self.work.begin_pass(clock, now);
         let mut moved = false;
         for at in 0..self.stages.len() {
-            self.at = Place::Stage(at);
+            self.at = CallSite::Stage(at);
             let (before, rest) = self.stages.split_at_mut(at);
             let feed = match before.last_mut() {
                 Some(stage) => Feed::Before(stage),
@@ -416,7 +426,7 @@ impl Tasklet {
         let last = self.stages.len() - 1;
         let tail = &mut self.stages[last];
         for (lane, edge) in self.outputs.iter_mut().enumerate() {
-            self.at = Place::Output(lane);
+            self.at = CallSite::Output(lane);
             moved |= edge.drain(&mut tail.outbox, lane, &tail.context.metrics)?;
         }
         if moved && let Some(lap) = &mut lap {
@@ -425,7 +435,8 @@ impl Tasklet {
         Ok((moved, lap.map(|lap| lap.at)))
     }
 
-    /// Counts a slice that ended because outputs are full, for each stage that waits for room; whether there is one.
+    /// Counts a slice that ended because outputs are full, for each stage that waits for room;
+    /// returns true if there is one.
     fn count_blocked(&self, flushed: bool) -> bool {
         let last = self.stages.len() - 1;
         let mut any = false;
@@ -438,22 +449,22 @@ impl Tasklet {
         any
     }
 
-    fn lay_error(&self, error: Error) -> Error {
+    fn locate_error(&self, error: Error) -> Error {
         match self.at {
-            Place::Stage(at) => self.stages[at].place(error, None),
-            Place::Output(_) => self.tail().named(error),
+            CallSite::Stage(at) => self.stages[at].place(error, None),
+            CallSite::Output(_) => self.tail().named(error),
         }
     }
 
-    fn lay_panic(&self, payload: &(dyn Any + Send)) -> Error {
+    fn locate_panic(&self, payload: &(dyn Any + Send)) -> Error {
         let said = panic_message(payload);
         let index = take_failed_index();
         let error = |what| Error::new(ErrorCode::UserPanic, what);
         match self.at {
-            Place::Stage(at) => {
+            CallSite::Stage(at) => {
                 self.stages[at].place(error(format!("user code panicked: {said}")), index)
             }
-            Place::Output(lane) => {
+            CallSite::Output(lane) => {
                 let which = match index {
                     Some(index) => format!("record {}", self.outputs[lane].position(index)),
                     None => "a record".to_string(),
@@ -465,32 +476,34 @@ impl Tasklet {
         }
     }
 
-    fn tail(&self) -> &Stage {
+    fn tail(&self) -> &ProcessorStage {
         &self.stages[self.stages.len() - 1]
     }
 
     fn fail(&mut self, error: Error) -> SliceEnd {
         if self.remake.is_some() && !self.job.signals.is_cancelled() {
-            return self.give_up(error);
+            return self.schedule_restart(error);
         }
         self.job.fail(error);
         self.end(true)
     }
 
-    /// Closes all processors, then drops them, their boxes and the queues' ends with all records in them.
+    /// Closes all processors, then drops them with inboxes, outboxes, queues and all records in
+    /// them.
     fn end(&mut self, cut_short: bool) -> SliceEnd {
         self.was_cut_short = cut_short;
         self.work.end();
         for stage in &mut self.stages {
-            // A close that panics must not keep the others from closing.
+            // A panic in `close` must not keep the others from closing.
             quietly(|| stage.close());
         }
-        // Who was stopped may go on in another life of the job; who has failed, or ended, may not.
-        let leaves = self.job.cuts.leaves.as_ref();
+        // State of a stopped tasklet may be reused by the next attempt, but not that of a failed or
+        // ended one.
+        let leaves = self.job.snapshots.handoff_out.as_ref();
         let leaves = leaves.filter(|_| cut_short && !self.job.has_failed());
         for stage in self.stages.drain(..) {
             match leaves {
-                Some(keepsakes) => stage.leave(keepsakes),
+                Some(keepsakes) => stage.hand_off(keepsakes),
                 None => stage.dismantle(),
             }
         }
@@ -506,9 +519,9 @@ impl Tasklet {
         if let Some(inputs) = inputs {
             inputs.close();
         }
-        for change in self.mailbox.close() {
+        for change in self.control_queue.close() {
             match change {
-                // Those that came too late to be heard of any other way.
+                // Queues that arrived too late to be used.
                 Change::Lanes { lanes, .. } if !cut_short => OutputEdge::end_new(lanes),
                 Change::Inlets(inlets) => {
                     inlets.into_iter().for_each(|inlet| inlet.receiver.close());

@@ -1,51 +1,51 @@
-//! The threads of a node, as those see them who give them tasklets.
+//! The threads of a node, from the view of the launcher.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::thread::JoinHandle;
 
-use ardea_core::{Clock, Error, ErrorCode, LocalStore, Result};
+use ardea_core::{Clock, Error, ErrorCode, Result, StateBackend};
 
 use crate::NodeConfig;
 use crate::job::JobShared;
 use crate::worker::{self, TaskletWaker, WorkerSettings, WorkerShared};
 
-/// What a node's jobs share.
+/// The state shared by a node's jobs.
 pub(crate) struct Threads {
     pub(crate) config: NodeConfig,
     pub(crate) clock: Clock,
     pub(crate) workers: Vec<Arc<WorkerShared>>,
-    /// Where state goes that memory has no room for.
-    pub(crate) local: Option<Arc<dyn LocalStore>>,
+    /// Disk storage for state that does not fit into memory.
+    pub(crate) local: Option<Arc<dyn StateBackend>>,
     next_worker: AtomicUsize,
     started: Mutex<Started>,
-    /// Whether the node is being dropped. Held for reading while tasklets are given to its threads.
+    /// True if the node is being dropped. Held for reading while tasklets are given to its threads.
     is_over: RwLock<bool>,
 }
 
-/// What jobs have brought to life, to be ended with the node.
+/// The jobs and dedicated threads to be stopped with the node.
 #[derive(Default)]
 struct Started {
     jobs: Vec<Weak<JobShared>>,
     dedicated: Vec<JoinHandle<()>>,
 }
 
-/// Where tasklets will live. Given back when dropped, unless they are kept.
+/// Reserved places for tasklets. Released when dropped, unless kept.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct ThreadPlacement {
     taken: Vec<TaskletWaker>,
     dedicated: Vec<Arc<WorkerShared>>,
 }
 
-impl Places {
-    /// The tasklets live there now; each thread gives a place back when its tasklet ends.
+impl ThreadPlacement {
+    /// Marks the places as used; each thread releases a place when its tasklet ends.
     pub(crate) fn keep(mut self) {
         self.taken.clear();
         self.dedicated.clear();
     }
 }
 
-impl Drop for Places {
+impl Drop for ThreadPlacement {
     fn drop(&mut self) {
         self.taken.iter().for_each(TaskletWaker::release);
         self.dedicated.iter().for_each(|worker| worker.stop());
@@ -54,7 +54,7 @@ impl Drop for Places {
 
 impl Threads {
     /// # Errors
-    /// If this program can't put state where it should be.
+    /// If this build does not support the configured state backend.
     pub(crate) fn new(
         config: NodeConfig,
         clock: Clock,
@@ -71,10 +71,10 @@ impl Threads {
         })
     }
 
-    /// Keeps the threads from being stopped for as long as the guard lives.
+    /// Keeps the threads from being stopped for as long as the returned guard lives.
     ///
     /// # Errors
-    /// [`ErrorCode::WrongState`] if they have been.
+    /// [`ErrorCode::WrongState`] if they have been stopped.
     pub(crate) fn hold(&self) -> Result<RwLockReadGuard<'_, bool>> {
         let is_over = self.is_over.read().unwrap_or_else(PoisonError::into_inner);
         if *is_over {
@@ -84,31 +84,36 @@ impl Threads {
         Ok(is_over)
     }
 
-    /// Where the next job's tasklets begin to be spread.
+    /// Returns the index of the thread for the next job's first tasklet.
     pub(crate) fn next(&self) -> usize {
         self.next_worker.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A place on the cooperative thread of this number, counted round.
-    pub(crate) fn reserve(&self, number: usize, places: &mut Places) -> Result<TaskletWaker> {
+    /// Reserves a place on the cooperative thread `number`, modulo the number of threads.
+    pub(crate) fn reserve(
+        &self,
+        number: usize,
+        places: &mut ThreadPlacement,
+    ) -> Result<TaskletWaker> {
         let place = self.workers[number % self.workers.len()].reserve()?;
         places.taken.push(place.clone());
         Ok(place)
     }
 
-    /// A place on a thread of its own, which is not started yet.
-    pub(crate) fn reserve_own(&self, places: &mut Places) -> Result<TaskletWaker> {
+    /// Reserves a place on a dedicated thread, which is not started yet.
+    pub(crate) fn reserve_own(&self, places: &mut ThreadPlacement) -> Result<TaskletWaker> {
         let worker = WorkerShared::new(1);
         let place = worker.reserve()?;
         places.dedicated.push(worker);
         Ok(place)
     }
 
-    /// Starts the threads of their own among these places, and remembers the job, so that it ends with the node.
+    /// Starts the dedicated threads of these places, and registers the job, so that it ends with
+    /// the node.
     ///
     /// # Errors
     /// [`ErrorCode::LimitReached`] if the system refuses a thread.
-    pub(crate) fn start(&self, job: &Arc<JobShared>, places: &Places) -> Result<()> {
+    pub(crate) fn start(&self, job: &Arc<JobShared>, places: &ThreadPlacement) -> Result<()> {
         let mut threads = Vec::new();
         for worker in &places.dedicated {
             let settings = WorkerSettings {
@@ -138,7 +143,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Cancels all jobs, and takes the threads of their own out, to be waited for. No more can be started.
+    /// Cancels all jobs, and returns the dedicated threads to be joined. No more jobs can be
+    /// started.
     pub(crate) fn end(&self) -> Vec<JoinHandle<()>> {
         *self.is_over.write().unwrap_or_else(PoisonError::into_inner) = true;
         let mut started = self.started();

@@ -1,12 +1,13 @@
-//! When tasklets of a thread want to be woken.
+//! The timers of a thread's tasklets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// The deadlines of a thread's tasklets, on the node's monotonic clock; at most one counts a tasklet.
+/// The deadlines of a thread's tasklets, on the node's monotonic clock; one per tasklet counts.
 ///
-/// Setting an earlier deadline leaves the later one in the heap; it is skipped when its time comes. Cost: O(log n), amortised.
+/// A later deadline that is replaced by an earlier one stays in the heap, and is skipped when its
+/// time comes. Cost: O(log n), amortised.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Duration, u32)>>,
@@ -14,7 +15,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Wakes `tasklet` at `deadline`, unless it is to be woken earlier already.
+    /// Wakes `tasklet` at `deadline`, unless an earlier deadline is set.
     pub(crate) fn arm(&mut self, tasklet: u32, deadline: Duration) {
         let index = tasklet as usize;
         if self.armed.len() <= index {
@@ -27,14 +28,15 @@ impl Timers {
         }
     }
 
-    /// Forgets the deadline of a tasklet that ended.
+    /// Removes the deadline of a tasklet that ended.
     pub(crate) fn disarm(&mut self, tasklet: u32) {
         if let Some(armed) = self.armed.get_mut(tasklet as usize) {
             *armed = None;
         }
     }
 
-    /// Drops outdated deadlines once they are the greater part, so that far ones of ended tasklets don't pile up.
+    /// Drops outdated deadlines once they are the majority, so that those of ended tasklets don't
+    /// accumulate.
     fn sweep(&mut self) {
         if self.heap.len() > 2 * self.armed.len() + 64 {
             let armed = &self.armed;
@@ -43,12 +45,12 @@ impl Timers {
         }
     }
 
-    /// The earliest deadline; it may be one that was disarmed.
+    /// Returns the earliest deadline, which may be a removed one.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.heap.peek().map(|Reverse((deadline, _))| *deadline)
     }
 
-    /// Takes out a tasklet whose deadline has come.
+    /// Takes a tasklet whose deadline has passed.
     pub(crate) fn expired(&mut self, now: Duration) -> Option<u32> {
         while let Some(&Reverse((deadline, tasklet))) = self.heap.peek() {
             if deadline > now {

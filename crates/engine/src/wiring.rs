@@ -1,4 +1,4 @@
-//! Which tasklets a process needs, and which queues join them: after the graph and the layout alone.
+//! The tasklets and queues that a process needs, derived from the graph and the layout alone.
 
 use std::collections::BTreeSet;
 
@@ -7,33 +7,33 @@ use ardea_core::{Dag, Edge, EdgeId, Error, ErrorCode, Result, Routing, VertexId}
 use crate::execution_plan::ExecutionPlan;
 use crate::{Layout, Placement, Site};
 
-/// Who a tasklet is among those of its job in this process.
+/// The identity of a tasklet among those of its job in this process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Role {
-    /// An instance of a chain of vertices, by its place in the plan.
+    /// An instance of a chain of vertices, by its index in the plan.
     Chain { chain: usize, instance: u32 },
-    /// The end of an edge that leads to another process.
+    /// The end of an edge to another process.
     Sender { edge: EdgeId, to: Site },
-    /// The end of an edge that comes from another process.
+    /// The end of an edge from another process.
     Receiver { edge: EdgeId, from: Site },
 }
 
-/// An edge that joins tasklets.
+/// An edge between tasklets.
 #[derive(Clone, Debug)]
-pub(crate) struct Joint {
+pub(crate) struct TaskletEdge {
     pub(crate) id: EdgeId,
     pub(crate) edge: Edge,
-    /// The producing chain, and which of its outputs.
+    /// The producing chain, and the index of its output.
     pub(crate) from: usize,
     pub(crate) output: usize,
-    /// The consuming chain, and which of its inputs.
+    /// The consuming chain, and the index of its input.
     pub(crate) to: usize,
     pub(crate) input: usize,
 }
 
-/// Where a queue leads.
+/// The target of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct LaneTo {
+pub(crate) struct LaneTarget {
     pub(crate) role: Role,
     pub(crate) input: usize,
 }
@@ -41,17 +41,18 @@ pub(crate) struct LaneTo {
 /// The queues of one output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Lanes {
-    pub(crate) to: Vec<LaneTo>,
-    /// How many of them get records; the others only hear of time and ends.
+    pub(crate) to: Vec<LaneTarget>,
+    /// The number of queues, from the first on, that get records; the others get only watermarks
+    /// and end-of-stream markers.
     pub(crate) consumers: usize,
 }
 
-/// What is said of a job's tasklets without knowing which there are.
+/// The static structure of a job's tasklets, independent of the layout.
 #[derive(Debug)]
 pub(crate) struct Wiring {
     pub(crate) dag: Dag,
     pub(crate) plan: ExecutionPlan,
-    pub(crate) joints: Vec<Joint>,
+    pub(crate) joints: Vec<TaskletEdge>,
     /// The chain of each vertex.
     chains: Vec<usize>,
 }
@@ -64,7 +65,7 @@ impl Wiring {
                 chains[vertex.index()] = number;
             }
         }
-        let joints = plan.edges_between(&dag).map(|(id, edge)| Joint {
+        let joints = plan.edges_between(&dag).map(|(id, edge)| TaskletEdge {
             id,
             edge: edge.clone(),
             from: chains[edge.source().0.index()],
@@ -80,35 +81,35 @@ impl Wiring {
         }
     }
 
-    /// The chain that a vertex belongs to.
+    /// Returns the chain that contains a vertex.
     pub(crate) fn chain_of(&self, vertex: VertexId) -> usize {
         self.chains[vertex.index()]
     }
 
-    /// The edges out of a chain, by output.
-    pub(crate) fn outputs(&self, chain: usize) -> Vec<&Joint> {
+    /// Returns the edges out of a chain, by output.
+    pub(crate) fn outputs(&self, chain: usize) -> Vec<&TaskletEdge> {
         let mut joints: Vec<_> = self.joints.iter().filter(|j| j.from == chain).collect();
         joints.sort_by_key(|joint| joint.output);
         joints
     }
 
-    /// The edges into a chain, by input.
-    pub(crate) fn inputs(&self, chain: usize) -> Vec<&Joint> {
+    /// Returns the edges into a chain, by input.
+    pub(crate) fn inputs(&self, chain: usize) -> Vec<&TaskletEdge> {
         let mut joints: Vec<_> = self.joints.iter().filter(|j| j.to == chain).collect();
         joints.sort_by_key(|joint| joint.input);
         joints
     }
 
-    pub(crate) fn joint(&self, edge: EdgeId) -> Option<&Joint> {
+    pub(crate) fn joint(&self, edge: EdgeId) -> Option<&TaskletEdge> {
         self.joints.iter().find(|joint| joint.id == edge)
     }
 
-    /// Whether a chain begins with a source.
+    /// Returns true if a chain starts with a source.
     pub(crate) fn is_source(&self, chain: usize) -> bool {
         self.joints.iter().all(|joint| joint.to != chain)
     }
 
-    /// Refuses a layout that the graph can't have.
+    /// Refuses a layout that the graph does not allow.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`], naming the vertices.
@@ -122,7 +123,7 @@ impl Wiring {
         }
         for (vertex, instance) in &layout.run {
             let Some(chain) = self.chains.get(vertex.index()) else {
-                return Err(invalid("a vertex of another graph is to run".into()));
+                return Err(invalid("the layout has a vertex of another graph".into()));
             };
             let chain = &self.plan.tasklets[*chain].vertices;
             if !chain.iter().all(|v| layout.run.contains(&(*v, *instance))) {
@@ -180,10 +181,10 @@ impl Wiring {
         invalid(format!(
             "the instances {instance} of \"{names}\" are placed apart, but run as one tasklet"
         ))
-        .hint("place instances of one number of these together")
+        .hint("place instances of the same index of these vertices in one process")
     }
 
-    fn check_edge(&self, joint: &Joint, placement: &Placement) -> Result<()> {
+    fn check_edge(&self, joint: &TaskletEdge, placement: &Placement) -> Result<()> {
         if joint.edge.wanted_codec().is_some() {
             return Ok(());
         }
@@ -202,12 +203,12 @@ impl Wiring {
         }
         let (from, to) = (self.dag.get(from).name(), self.dag.get(to).name());
         Err(invalid(format!(
-            "records from {from:?} to {to:?} would go from one process to another, but nothing says how they become bytes"
+            "the edge from {from:?} to {to:?} leads to another process, but has no codec"
         ))
         .hint("give the edge a codec, or place all instances of both in one process"))
     }
 
-    /// The ends of edges to and from other processes that a layout needs.
+    /// Returns the ends of edges to and from other processes that a layout needs.
     pub(crate) fn crossings(&self, layout: &Layout) -> BTreeSet<Role> {
         let here = layout.routes.here();
         let mut roles = BTreeSet::new();
@@ -231,8 +232,8 @@ impl Wiring {
         roles
     }
 
-    /// The sites that an edge leads from and to by these placements.
-    fn site_pairs(&self, joint: &Joint, placements: &[&Placement]) -> BTreeSet<(Site, Site)> {
+    /// Returns the pairs of processes that an edge connects in these placements.
+    fn site_pairs(&self, joint: &TaskletEdge, placements: &[&Placement]) -> BTreeSet<(Site, Site)> {
         let (from, to) = (joint.edge.source().0, joint.edge.target().0);
         let of = |vertex, only: Option<u32>| -> BTreeSet<Site> {
             let placements = placements.iter();
@@ -260,20 +261,20 @@ impl Wiring {
         }
     }
 
-    /// The queues out of an instance here over one edge. None: those that it has, as it is about to leave, and its records can't go
-    /// where the routes lead.
+    /// Returns the queues of an instance here over one edge. `None` if the instance retains its
+    /// present queues, since it is about to leave and its records can't reach the new targets.
     ///
-    /// `listens` says whether an instance of the consumer is here and is to be told of time and ends, although no records are routed
-    /// to it yet.
+    /// `listens` returns true for an instance of the consumer that is here and must get watermarks
+    /// and end-of-stream markers although no records are routed to it yet.
     pub(crate) fn lanes(
         &self,
-        joint: &Joint,
+        joint: &TaskletEdge,
         instance: u32,
         layout: &Layout,
         listens: impl Fn(Role) -> bool,
     ) -> Option<Lanes> {
         let vertex = joint.edge.target().0;
-        let to: Vec<LaneTo> = targets(joint, instance, layout.routes.parallelism(vertex))
+        let to: Vec<LaneTarget> = targets(joint, instance, layout.routes.parallelism(vertex))
             .map(|target| self.lane(joint, target, &layout.routes))
             .collect::<Option<_>>()?;
         if to.is_empty() {
@@ -289,10 +290,10 @@ impl Wiring {
         Some(lanes)
     }
 
-    /// Adds the queues to those who only hear of time and ends.
+    /// Adds the queues that get only watermarks and end-of-stream markers.
     fn add_listeners(
         &self,
-        joint: &Joint,
+        joint: &TaskletEdge,
         instance: u32,
         layout: &Layout,
         listens: impl Fn(Role) -> bool,
@@ -308,7 +309,7 @@ impl Wiring {
                 chain: joint.to,
                 instance: target,
             };
-            let local = LaneTo {
+            let local = LaneTarget {
                 role,
                 input: joint.input,
             };
@@ -325,9 +326,9 @@ impl Wiring {
         }
     }
 
-    /// The queue towards an instance of the consumer. None if there is no such instance, or it is elsewhere and the edge can't lead
-    /// there.
-    fn lane(&self, joint: &Joint, target: u32, placement: &Placement) -> Option<LaneTo> {
+    /// Returns the queue to an instance of the consumer. `None` if there is no such instance, or if
+    /// it is in another process and the edge has no codec.
+    fn lane(&self, joint: &TaskletEdge, target: u32, placement: &Placement) -> Option<LaneTarget> {
         let site = placement.site(joint.edge.target().0, target)?;
         if site == placement.here() {
             let role = Role::Chain {
@@ -335,7 +336,7 @@ impl Wiring {
                 instance: target,
             };
             let input = joint.input;
-            return Some(LaneTo { role, input });
+            return Some(LaneTarget { role, input });
         }
         joint.edge.wanted_codec()?;
         let role = Role::Sender {
@@ -343,11 +344,18 @@ impl Wiring {
             to: site,
         };
         let input = target as usize;
-        Some(LaneTo { role, input })
+        Some(LaneTarget { role, input })
     }
 
-    /// Whether what comes over an edge from another process may be for an instance of the consumer.
-    pub(crate) fn receives(&self, joint: &Joint, from: Site, target: u32, layout: &Layout) -> bool {
+    /// Returns true if records over an edge from another process may be for this instance of the
+    /// consumer.
+    pub(crate) fn receives(
+        &self,
+        joint: &TaskletEdge,
+        from: Site,
+        target: u32,
+        layout: &Layout,
+    ) -> bool {
         match joint.edge.wanted_routing() {
             Routing::Forward => layout
                 .origins()
@@ -359,8 +367,9 @@ impl Wiring {
     }
 }
 
-/// The instances of the consumer that an instance sends to, if there are so many.
-fn targets(joint: &Joint, instance: u32, consumers: u32) -> std::ops::Range<u32> {
+/// Returns the indices of the consumer's instances, out of `consumers`, that an instance of the
+/// producer sends to.
+fn targets(joint: &TaskletEdge, instance: u32, consumers: u32) -> std::ops::Range<u32> {
     match joint.edge.wanted_routing() {
         Routing::Forward => instance.min(consumers)..(instance + 1).min(consumers),
         Routing::AllToOne => 0..consumers.min(1),
@@ -368,8 +377,8 @@ fn targets(joint: &Joint, instance: u32, consumers: u32) -> std::ops::Range<u32>
     }
 }
 
-/// Whether a producer's records may go to this instance of the consumer.
-pub(crate) fn feeds(joint: &Joint, producer: u32, consumer: u32) -> bool {
+/// Returns true if a producer's records may go to this instance of the consumer.
+pub(crate) fn feeds(joint: &TaskletEdge, producer: u32, consumer: u32) -> bool {
     match joint.edge.wanted_routing() {
         Routing::Forward => producer == consumer,
         Routing::AllToOne => consumer == 0,
@@ -402,7 +411,7 @@ mod tests {
         }
     }
 
-    /// A source and a sink, joined so.
+    /// Returns the wiring of a source and a sink with this routing.
     fn wiring(routing: Routing) -> Wiring {
         let mut dag = Dag::new();
         let [from, to] =
@@ -413,7 +422,7 @@ mod tests {
         Wiring::new(dag, plan)
     }
 
-    /// As seen from site 0.
+    /// Returns a placement from the view of site 0.
     fn placement(from: &[u32], to: &[u32]) -> Placement {
         let sites = |sites: &[u32]| sites.iter().copied().map(Site).collect();
         Placement::new(Site(0), vec![sites(from), sites(to)])

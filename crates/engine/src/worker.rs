@@ -1,7 +1,8 @@
-//! The loop of a thread: run what is ready, rest when nothing is.
+//! The loop of a worker thread: runs ready tasklets, rests when there are none.
 //!
-//! Anybody rings the bell for a tasklet, or hands in a new one; the thread alone takes. Why no wake-up is lost: see `bell`. Why
-//! no arrival is lost: it is handed in before the bell rings for it, and the thread looks for arrivals whenever it has been rung.
+//! Any thread may wake a tasklet or add a new one; only the owning thread runs them. See `parker`
+//! for why no wake-up is lost. No arrival is lost either: it is added before the thread is
+//! notified, and the thread checks for arrivals after each notification.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,25 +12,26 @@ use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
 
-use crate::bell::Bell;
+use crate::adaptive_spin::AdaptiveSpin;
 use crate::cores::{pin_to, wake_on_time};
-use crate::patience::Patience;
+use crate::parker::ThreadNotifier;
 use crate::ready::MAX_TASKLETS;
 use crate::tasklet::{Round, SliceEnd, Tasklet};
 use crate::timers::Timers;
 
-/// What others see of a thread.
+/// The state of a worker thread that other threads see.
 pub(crate) struct WorkerShared {
-    bell: Bell,
+    notifier: ThreadNotifier,
     thread: OnceLock<Thread>,
     arrivals: Mutex<Vec<(u32, Box<Tasklet>)>>,
     has_arrivals: AtomicBool,
     slots: Mutex<Slots>,
-    /// Told to end when its tasklets have finished; a dedicated thread also does when its only one has.
+    /// Requests the end of the thread when its tasklets have finished; a dedicated thread also ends
+    /// with its only tasklet.
     stop: AtomicBool,
 }
 
-/// Which tasklet numbers are free.
+/// The allocation of tasklet numbers.
 #[derive(Debug, Default)]
 struct Slots {
     free: Vec<u32>,
@@ -38,11 +40,11 @@ struct Slots {
 }
 
 impl WorkerShared {
-    /// For up to `tasklets` tasklets.
+    /// Creates a worker for up to `tasklets` tasklets.
     pub(crate) fn new(tasklets: usize) -> Arc<Self> {
         let tasklets = tasklets.min(MAX_TASKLETS);
         Arc::new(WorkerShared {
-            bell: Bell::new(tasklets),
+            notifier: ThreadNotifier::new(tasklets),
             thread: OnceLock::new(),
             arrivals: Mutex::default(),
             has_arrivals: AtomicBool::new(false),
@@ -54,7 +56,7 @@ impl WorkerShared {
         })
     }
 
-    /// A number for a tasklet that will arrive.
+    /// Reserves a number for a new tasklet.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<TaskletWaker> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let number = match slots.free.pop() {
@@ -74,7 +76,7 @@ impl WorkerShared {
         Ok(TaskletWaker(Some((Arc::clone(self), number))))
     }
 
-    /// Gives a number back.
+    /// Releases a number.
     pub(crate) fn release(&self, number: u32) {
         self.slots
             .lock()
@@ -83,7 +85,7 @@ impl WorkerShared {
             .push(number);
     }
 
-    /// Hands a tasklet to the thread, which starts it at once.
+    /// Passes a tasklet to the thread, which starts it at once.
     pub(crate) fn admit(&self, number: u32, tasklet: Box<Tasklet>) {
         self.arrivals
             .lock()
@@ -93,26 +95,26 @@ impl WorkerShared {
         self.wake(number);
     }
 
-    /// Asks the thread to end when the tasklets that it has are finished.
+    /// Requests that the thread ends when its tasklets have finished.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.unpark();
     }
 
-    /// How many tasklets live on the thread.
+    /// Returns the number of tasklets on the thread.
     pub(crate) fn load(&self) -> usize {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.next as usize - slots.free.len()
     }
 
-    /// Takes what has been rung for, in place of a thread.
+    /// Takes the ready tasklets; for tests without a worker thread.
     #[cfg(all(test, loom))]
-    pub(crate) fn take_rung(&self, taken: &mut Vec<u32>) {
-        self.bell.take(taken);
+    pub(crate) fn take_ready(&self, taken: &mut Vec<u32>) {
+        self.notifier.take(taken);
     }
 
     fn wake(&self, number: u32) {
-        if self.bell.ring(number) {
+        if self.notifier.notify(number) {
             self.unpark();
         }
     }
@@ -124,12 +126,12 @@ impl WorkerShared {
     }
 }
 
-/// Wakes one tasklet, from any thread.
+/// A handle that wakes one tasklet, from any thread.
 #[derive(Clone)]
 pub(crate) struct TaskletWaker(Option<(Arc<WorkerShared>, u32)>);
 
 impl TaskletWaker {
-    /// Wakes nobody; for tests.
+    /// Creates a waker without effect, for tests.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn none() -> Self {
         TaskletWaker(None)
@@ -165,14 +167,14 @@ impl fmt::Debug for TaskletWaker {
     }
 }
 
-/// How a thread spends its time.
+/// The settings of a worker thread.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerSettings {
     pub(crate) name: String,
     pub(crate) core: Option<usize>,
     pub(crate) clock: Clock,
     pub(crate) spin: Duration,
-    /// Ends when its tasklet has finished.
+    /// True if the thread ends when its tasklet has finished.
     pub(crate) dedicated: bool,
 }
 
@@ -184,13 +186,13 @@ pub(crate) fn start(shared: Arc<WorkerShared>, settings: WorkerSettings) -> Resu
         .name(name.clone())
         .spawn(move || {
             if let Some(core) = settings.core {
-                // A container may forbid it; the thread then runs wherever the kernel puts it.
+                // A container may forbid it; the thread then runs on any core.
                 let _ = pin_to(core);
             }
             wake_on_time();
             Worker {
                 shared,
-                patience: Patience::up_to(settings.spin),
+                adaptive_spin: AdaptiveSpin::up_to(settings.spin),
                 settings,
                 tasklets: Vec::new(),
                 live: 0,
@@ -204,7 +206,7 @@ pub(crate) fn start(shared: Arc<WorkerShared>, settings: WorkerSettings) -> Resu
             .run();
         })
         .inspect(|thread| {
-            // Here and not on the thread: whoever knows that it was started can unpark it.
+            // Set here and not on the thread, so that it can be unparked as soon as it is started.
             let _ = handle.thread.set(thread.thread().clone());
         })
         .map_err(|error| {
@@ -217,22 +219,23 @@ pub(crate) fn start(shared: Arc<WorkerShared>, settings: WorkerSettings) -> Resu
         })
 }
 
-/// The thread's own side.
+/// The state of a worker thread that only it sees.
 struct Worker {
     shared: Arc<WorkerShared>,
     settings: WorkerSettings,
     tasklets: Vec<Option<Box<Tasklet>>>,
     live: usize,
-    /// Whether a tasklet has arrived.
+    /// True if a tasklet has arrived.
     has_served: bool,
     timers: Timers,
-    patience: Patience,
+    adaptive_spin: AdaptiveSpin,
     taken: Vec<u32>,
-    /// Whether a tasklet moved something in the last round that could not wait.
+    /// True if a tasklet in the last round did work that could not wait.
     is_busy: bool,
-    /// When a tasklet last wrote at cuts.
+    /// The time when a tasklet last wrote snapshots.
     wrote_at: Duration,
-    /// Until when those pause that have only what can wait: the core is left to others meanwhile.
+    /// The end of the pause of tasklets that have only deferrable work; the core is left to other
+    /// threads meanwhile.
     paused_until: Duration,
 }
 
@@ -275,23 +278,23 @@ impl Worker {
             self.tasklets[index] = Some(tasklet);
             self.live += 1;
             self.has_served = true;
-            // Its own ring may have been taken a moment before it was seen here.
-            self.shared.bell.add(number);
+            // Its own wake-up may have been taken just before it was added here.
+            self.shared.notifier.add(number);
         }
     }
 
     fn fire_timers(&mut self) -> Duration {
         let now = self.settings.clock.now();
         while let Some(number) = self.timers.expired(now) {
-            self.shared.bell.add(number);
+            self.shared.notifier.add(number);
         }
         now
     }
 
-    /// Gives every ready tasklet a slice; says whether there was one.
+    /// Runs a slice of every ready tasklet; returns true if there was one.
     fn run_ready(&mut self) -> bool {
         let mut taken = std::mem::take(&mut self.taken);
-        self.shared.bell.take(&mut taken);
+        self.shared.notifier.take(&mut taken);
         let any = !taken.is_empty();
         let has_leisure = !std::mem::take(&mut self.is_busy);
         for number in taken.drain(..) {
@@ -306,7 +309,8 @@ impl Worker {
     }
 
     fn run_one(&mut self, number: u32, round: Round) {
-        // A number without a tasklet: a wake-up for one that has finished, or that arrives in a moment and is started then.
+        // A number without a tasklet: a wake-up for one that has finished, or that is about to
+        // arrive and is started then.
         let Some(slot) = self.tasklets.get_mut(number as usize) else {
             return;
         };
@@ -316,7 +320,7 @@ impl Worker {
         match end {
             SliceEnd::Again => {
                 self.is_busy = true;
-                self.shared.bell.add(number);
+                self.shared.notifier.add(number);
             }
             SliceEnd::Leisure { from } => {
                 self.paused_until = self.paused_until.max(from);
@@ -330,7 +334,8 @@ impl Worker {
                 let ended = slot.take();
                 self.live -= 1;
                 self.timers.disarm(number);
-                // The place is free before the job is over: who has seen its end can start another one.
+                // The place is released before the job is over, so that a caller that waited for
+                // the end can start another job.
                 self.shared.release(number);
                 if let Some(tasklet) = ended {
                     tasklet.report();
@@ -339,17 +344,17 @@ impl Worker {
         }
     }
 
-    /// Rests until there is something to do: first looks for it, which wakes fastest, then sleeps.
+    /// Rests until there is work: first spins, which wakes fastest, then sleeps.
     fn rest(&mut self, since: Duration) {
         let deadline = self.timers.next();
         let is_pause = since < self.paused_until;
         let look_until = match is_pause {
             true => since,
-            false => since.saturating_add(self.patience.next()),
+            false => since.saturating_add(self.adaptive_spin.next()),
         };
         loop {
-            if !self.shared.bell.is_silent() {
-                self.patience.learn(true);
+            if !self.shared.notifier.is_empty() {
+                self.adaptive_spin.learn(true);
                 return;
             }
             let now = self.settings.clock.now();
@@ -362,9 +367,9 @@ impl Worker {
             std::hint::spin_loop();
         }
         if !is_pause {
-            self.patience.learn(false);
+            self.adaptive_spin.learn(false);
         }
-        if self.shared.bell.may_sleep() && !self.is_over() {
+        if self.shared.notifier.may_sleep() && !self.is_over() {
             match deadline {
                 Some(deadline) => {
                     thread::park_timeout(deadline.saturating_sub(self.settings.clock.now()))
@@ -372,6 +377,6 @@ impl Worker {
                 None => thread::park(),
             }
         }
-        self.shared.bell.awake();
+        self.shared.notifier.awake();
     }
 }

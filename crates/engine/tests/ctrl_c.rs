@@ -1,4 +1,5 @@
-//! Ctrl-C in a program that runs jobs of its own. A process of its own, as its signals are those of all its threads.
+//! Ctrl-C in a program with embedded jobs. A separate test process, since signals concern all its
+//! threads.
 #![cfg(not(loom))]
 
 use std::time::Duration;
@@ -8,10 +9,10 @@ use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
 use rustix::process::{Signal, getpid, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Signals that come sooner after one are one with it.
+/// Longer than the time within which signals count as one.
 const APART: Duration = Duration::from_millis(200);
 
-/// Has nothing to say, and ends when it is asked to unless it is stubborn.
+/// A source without data; it ends when drained unless it is stubborn.
 struct Silence {
     is_stubborn: bool,
 }

@@ -1,4 +1,5 @@
-//! When Ctrl-C ends a program that runs jobs of its own: each test looks at a child process, which is this test again.
+//! Ctrl-C that ends a program with embedded jobs: each test observes a child process, which runs
+//! the same test.
 #![cfg(not(loom))]
 
 use std::env;
@@ -12,13 +13,14 @@ use ardea_core::{Dag, Outbox, Processor, Progress, Result, Vertex, supplier};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Signals that come sooner after one are one with it.
+/// Longer than the time within which signals count as one.
 const APART: Duration = Duration::from_millis(200);
 
-/// In the child: which test it is the child of.
+/// The environment variable of a child process, with the name of its test.
 const CHILD: &str = "CTRL_C_ENDS_CHILD";
 
-/// Has nothing to say. When drained, or closed, it says so, and unless it is mild it goes on for ever.
+/// A source without data. It prints when it is drained or closed, and then blocks forever unless it
+/// is mild.
 struct Silence {
     is_mild: bool,
 }
@@ -59,7 +61,7 @@ fn start(node: &Node, is_mild: bool) -> JobHandle {
     job
 }
 
-/// Whether this process is the child of the test of this name.
+/// Returns true if this process is the child of the test `test`.
 fn is_child_of(test: &str) -> bool {
     env::var(CHILD).is_ok_and(|parent| parent == test)
 }
@@ -96,7 +98,7 @@ impl Watched {
         }
     }
 
-    /// Sends a signal, when the one before is long enough ago.
+    /// Sends a signal, at least `APART` after the previous one.
     fn signal(&mut self, signal: Signal) {
         while let Some(last) = self.signalled
             && last.elapsed() < APART

@@ -1,4 +1,4 @@
-//! No thread outlives its node or its job: counted, so alone in its process.
+//! No thread outlives its node or its job: counted in a separate test process.
 #![cfg(all(target_os = "linux", not(loom)))]
 
 use std::fs::read_dir;
@@ -11,7 +11,8 @@ fn threads() -> usize {
     read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Waits until the process has `wanted` threads; one that was joined may take a moment to leave the list.
+/// Waits until the process has `wanted` threads; a joined thread may remain in the list for a
+/// moment.
 fn until_threads(wanted: usize) {
     let start = Instant::now();
     while threads() != wanted {

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::rename_to_free;
 
-/// The calls that a [probe](crate::probe_by) makes. Tests have them fail.
+/// The file system calls of a [probe](crate::probe_with). Tests replace them with failing ones.
 pub trait FileSystem {
-    /// Creates a file, which must not be there.
+    /// Creates a file that must not exist.
     fn create_new(&self, path: &Path) -> io::Result<File> {
         File::options()
             .read(true)
@@ -27,7 +27,7 @@ pub trait FileSystem {
         file.write_all(bytes)
     }
 
-    /// Takes the advisory lock of a file; false if another handle has it.
+    /// Acquires the advisory lock of a file. Returns false if another handle holds it.
     fn try_lock(&self, file: &File) -> io::Result<bool> {
         match file.try_lock() {
             Ok(()) => Ok(true),
@@ -36,22 +36,22 @@ pub trait FileSystem {
         }
     }
 
-    /// Has the disk keep a file.
+    /// Syncs the content of a file to the disk.
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_all()
     }
 
-    /// Has the disk keep the names in a folder.
+    /// Syncs the names in a folder to the disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         File::open(folder)?.sync_all()
     }
 
-    /// Gives a file another name, in place of what has that.
+    /// Renames a file and replaces an existing one.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
 
-    /// Gives a file another name; false if something has that.
+    /// Renames a file. Returns false if the new name is taken.
     fn rename_to_free(&self, from: &Path, to: &Path) -> io::Result<bool> {
         rename_to_free(from, to)
     }

@@ -1,16 +1,16 @@
-//! The features of file systems that the engine needs.
+//! File system features required by the engine.
 //!
-//! * [`Permissions`]: mode, group and owner of a file, kept by the file that replaces it;
-//! * [`make_folder`], [`no_folder`]: folders, and files in their place;
+//! * [`Permissions`]: mode, group and owner of a file, passed on to the file that replaces it;
+//! * [`create_folder`], [`missing_folder`]: folders, and files in their place;
 //! * [`rename_to_free`]: a rename that replaces nothing;
-//! * [`probe`]: tries whether a folder has the [features](Feature) that a guarantee relies on,
-//!   before anything is written there;
-//! * [`Shown`]: paths in messages, of which nothing is lost;
-//! * [`FileSystem`], [`System`]: the calls that a probe makes, so that a test can have them fail.
+//! * [`probe`]: a check that a folder has the [features](Feature) required by a guarantee, before
+//!   any data is written there;
+//! * [`Shown`]: lossless display of paths in messages;
+//! * [`FileSystem`], [`System`]: the calls of a probe, which a test can replace with failing ones.
 //!
 //! # Invariants
 //!
-//! * A file that replaces another is never readable by more users than that was.
+//! * A file that replaces another is never readable by more users than the replaced one.
 //! * A probe leaves no file behind, unless its process is killed.
 //!
 //! # Example
@@ -33,8 +33,8 @@ mod rename;
 mod shown;
 
 pub use calls::{FileSystem, System};
-pub use folder::{make_folder, no_folder};
+pub use folder::{create_folder, missing_folder};
 pub use permissions::Permissions;
-pub use probe::{Feature, is_probe_file, lacks_locks, probe, probe_by};
+pub use probe::{Feature, is_probe_file, lacks_locks, probe, probe_with};
 pub use rename::rename_to_free;
 pub use shown::{Shown, ShownPath};

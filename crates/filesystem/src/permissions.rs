@@ -1,18 +1,18 @@
-//! Permissions of a file that is replaced.
+//! Permissions of a replaced file.
 
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
-/// The bits of a mode that are kept: reading, writing and executing, for owner, group and others.
-const KEPT: u32 = 0o777;
+/// The preserved bits of a mode: reading, writing and executing, for owner, group and others.
+const MODE_BITS: u32 = 0o777;
 
 /// Mode, group and owner of a file.
 ///
-/// A file is replaced by writing another one beside it and renaming that. The new file would have
-/// the mode that the umask gives, and the group and owner of this process;
-/// [`give_to`](Self::give_to) makes it like the file that it replaces.
+/// A file is replaced by writing another one beside it and renaming that one. The new file has the
+/// mode given by the umask, and the group and owner of this process; [`apply_to`](Self::apply_to)
+/// sets mode, group and owner of the replaced file.
 ///
 /// ```
 /// use std::fs::{self, File};
@@ -25,7 +25,7 @@ const KEPT: u32 = 0o777;
 /// fs::set_permissions(&old, fs::Permissions::from_mode(0o640))?;
 /// let file = File::create(&new)?;
 /// if let Some(permissions) = Permissions::of(&old)? {
-///     permissions.give_to(&file)?;
+///     permissions.apply_to(&file)?;
 /// }
 /// assert_eq!(file.metadata()?.permissions().mode() & 0o777, 0o640);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,19 +38,19 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// The mode for creating a file that gets the permissions of another before anything is written
-    /// to it.
-    pub const UNTIL_GIVEN: u32 = 0o600;
+    /// The mode for creating a file that gets the permissions of another before data is written to
+    /// it.
+    pub const INITIAL_MODE: u32 = 0o600;
 
-    /// Returns those of the plain file at `path`, and of the one that a link leads to; `None` if
-    /// there is none.
+    /// Returns the permissions of the plain file at `path`, after following links; `None` if there
+    /// is none.
     ///
     /// # Errors
-    /// If it can't be looked at.
+    /// If the metadata of the file cannot be read.
     pub fn of(path: &Path) -> io::Result<Option<Self>> {
         match fs::metadata(path) {
             Ok(found) if found.is_file() => Ok(Some(Permissions {
-                mode: mode_without_acl(path, found.mode() & KEPT),
+                mode: mode_without_acl(path, found.mode() & MODE_BITS),
                 ..Permissions::from(&found)
             })),
             Ok(_) => Ok(None),
@@ -59,29 +59,28 @@ impl Permissions {
         }
     }
 
-    /// Returns them with the right to read and write for the owner, for a file that is being
-    /// written: a later process of the same user goes on with it.
-    pub fn while_written(self) -> Self {
+    /// Adds the owner's right to read and write, for a file that is still being written: a later
+    /// process of the same user may continue it.
+    pub fn for_writing(self) -> Self {
         Permissions {
-            mode: self.mode | Self::UNTIL_GIVEN,
+            mode: self.mode | Self::INITIAL_MODE,
             ..self
         }
     }
 
-    /// Gives them to a file.
+    /// Sets the permissions of a file.
     ///
-    /// Owner and group are kept where this process may set them. Where it may not set the group,
-    /// the group of the new file gets no more than all others have. Nothing is done to a file that
-    /// has them already.
+    /// Owner and group are set if this process may do so. If this process may not set the group,
+    /// the mode gives the group only the rights that all others have too. A file with equal
+    /// permissions is left unchanged.
     ///
     /// # Errors
-    /// If the mode can't be set.
-    pub fn give_to(self, file: &File) -> io::Result<()> {
+    /// If the mode cannot be set.
+    pub fn apply_to(self, file: &File) -> io::Result<()> {
         let has = Permissions::from(&file.metadata()?);
         let mut wanted = self;
         if (has.owner, has.group) != (self.owner, self.group) {
-            // The group alone is what a process without privileges may set, if it is one of its
-            // own.
+            // A process without privileges may set only the group, and only to one of its groups.
             let is_group_kept = fchown(file, Some(self.owner), Some(self.group)).is_ok()
                 || has.group == self.group
                 || fchown(file, None, Some(self.group)).is_ok();
@@ -99,36 +98,36 @@ impl Permissions {
 impl From<&Metadata> for Permissions {
     fn from(metadata: &Metadata) -> Self {
         Permissions {
-            mode: metadata.mode() & KEPT,
+            mode: metadata.mode() & MODE_BITS,
             owner: metadata.uid(),
             group: metadata.gid(),
         }
     }
 }
 
-/// The name of the attribute with an access control list, and its largest size that is read.
+/// The name of the attribute with an access control list, and the largest size that is read.
 const ACL: &str = "system.posix_acl_access";
-const LARGEST_ACL: usize = 4096;
+const MAX_ACL_BYTES: usize = 4096;
 
-/// Returns the mode of the file at `path` without its access control list. With one, the bits of
-/// the group are the list's mask: they say what named users and groups may do at most, and the
-/// owning group may have less.
+/// Returns the mode of the file at `path` without its access control list. With a list, the group
+/// bits of `mode` are the list's mask: the upper limit for named users and groups. The owning group
+/// may have fewer rights.
 fn mode_without_acl(path: &Path, mode: u32) -> u32 {
-    let mut list = [0; LARGEST_ACL];
+    let mut list = [0; MAX_ACL_BYTES];
     match rustix::fs::getxattr(path, ACL, &mut list[..]) {
         Ok(length) => match group_of_acl(&list[..length]) {
             Some(group) => (mode & !0o070) | (mode & (group << 3)),
             None => without_group(mode),
         },
         Err(rustix::io::Errno::RANGE) => without_group(mode),
-        // It has none.
+        // The file has no access control list.
         Err(_) => mode,
     }
 }
 
-/// Returns the rights of the owning group in an access control list, before the mask; `None` if
-/// there are none. Behind four bytes with a version, the list has entries of eight bytes: the tag,
-/// the rights, and a number of a user or group.
+/// Returns the rights of the owning group in an access control list, before the mask; `None` if the
+/// list has none. The list has four bytes with a version, then entries of eight bytes: the tag, the
+/// rights, and the number of a user or group.
 fn group_of_acl(list: &[u8]) -> Option<u32> {
     const OWNING_GROUP: u16 = 4;
     let entries = list.get(4..)?.chunks_exact(8);
@@ -137,7 +136,7 @@ fn group_of_acl(list: &[u8]) -> Option<u32> {
     groups.next().map(|entry| u32::from(number(entry, 2) & 7))
 }
 
-/// Returns a mode in which the group has no more than both it and all others had.
+/// Returns `mode` with the group's rights reduced to those that all others have too.
 fn without_group(mode: u32) -> u32 {
     let others = (mode & 0o007) << 3;
     (mode & !0o070) | (mode & others)
@@ -162,7 +161,7 @@ mod tests {
             Permissions::of(&at("old"))
                 .unwrap()
                 .unwrap()
-                .give_to(&file)
+                .apply_to(&file)
                 .unwrap();
             assert_eq!(file.metadata().unwrap().mode() & 0o7777, mode, "{mode:o}");
         }
@@ -182,7 +181,7 @@ mod tests {
         Permissions::of(&at("old"))
             .unwrap()
             .unwrap()
-            .give_to(&file)
+            .apply_to(&file)
             .unwrap();
         let found = file.metadata().unwrap();
         assert_eq!((found.uid(), found.gid()), (12_345, 12_346));
@@ -213,11 +212,11 @@ mod tests {
             eprintln!("SKIPPED: the file system has no access control lists");
             return;
         }
-        assert_eq!(fs::metadata(&old).unwrap().mode() & KEPT, 0o640);
+        assert_eq!(fs::metadata(&old).unwrap().mode() & MODE_BITS, 0o640);
         let file = File::create(folder.path().join("new")).unwrap();
         let permissions = Permissions::of(&old).unwrap().unwrap();
-        permissions.give_to(&file).unwrap();
-        assert_eq!(file.metadata().unwrap().mode() & KEPT, 0o600);
+        permissions.apply_to(&file).unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & MODE_BITS, 0o600);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Tries what a file system can do.
+//! Probes of the features of a file system.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,17 +14,17 @@ use crate::{FileSystem, System};
 /// A feature of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Feature {
-    /// A file can be created on the condition that it is not there (`O_EXCL`).
+    /// A file can be created only if it does not exist (`O_EXCL`).
     ExclusiveCreate,
-    /// A file's advisory lock (`flock`) keeps others out.
+    /// The advisory lock of a file (`flock`) excludes other handles.
     Locks,
-    /// A file can be given another name, and stays the same file.
+    /// A file can be renamed and stays the same file.
     Rename,
-    /// A file can be given another name on the condition that nothing has that.
+    /// A file can be renamed only if the new name is free.
     RenameToFree,
-    /// The content of a file can be brought to the disk (`fsync`).
+    /// The content of a file can be synced to the disk (`fsync`).
     Sync,
-    /// The names in a folder can be brought to the disk.
+    /// The names in a folder can be synced to the disk.
     FolderSync,
 }
 
@@ -41,22 +41,22 @@ impl Feature {
     }
 }
 
-/// Tries whether the file system of `folder` has these features, by small files that are removed
-/// again. A folder that is not there yet is not made: the nearest one above it is tried. `what_for`
-/// says what needs them, such as `the output of a job`.
+/// Checks that the file system of `folder` has these features, with small files that are removed
+/// again. A missing folder is not created: the nearest existing parent is probed. `what_for` names
+/// the part that needs the features, such as `the output of a job`.
 ///
 /// # Errors
-/// [`ErrorCode::StoreUnsuitable`] with the feature that is missing; [`ErrorCode::WriteFailed`] if
-/// no file can be written there.
+/// [`ErrorCode::StoreUnsuitable`] with the missing feature; [`ErrorCode::WriteFailed`] if no file
+/// can be written there.
 pub fn probe(folder: &Path, features: &[Feature], what_for: &str) -> Result<()> {
-    probe_by(&System, folder, features, what_for)
+    probe_with(&System, folder, features, what_for)
 }
 
-/// Does the same by other calls than those of the system.
+/// Probes like [`probe`], with other file system calls.
 ///
 /// # Errors
 /// As [`probe`].
-pub fn probe_by(
+pub fn probe_with(
     calls: &impl FileSystem,
     folder: &Path,
     features: &[Feature],
@@ -64,10 +64,10 @@ pub fn probe_by(
 ) -> Result<()> {
     let there = existing(folder);
     remove_stale(&there);
-    let names = Names::new(&there);
+    let names = ProbeFiles::new(&there);
     let found = try_features(calls, &there, &names, features);
     for name in names.all() {
-        // One that is not there, or can't be removed, stands in nobody's way.
+        // A file that is missing or cannot be removed does no harm.
         let _ = calls.remove(name);
     }
     found.map_err(|failure| match failure {
@@ -76,8 +76,8 @@ pub fn probe_by(
     })
 }
 
-/// Returns the error of a file system without locks, if `error`, of locking the file at `path`,
-/// says that.
+/// Returns the error for a file system without locks if `error`, the result of locking the file at
+/// `path`, means that. Returns `None` for other errors.
 pub fn lacks_locks(path: &Path, error: &io::Error, what_for: &str) -> Option<Error> {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error)?;
@@ -86,19 +86,26 @@ pub fn lacks_locks(path: &Path, error: &io::Error, what_for: &str) -> Option<Err
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    has_none.then(|| lacking(folder, Feature::Locks, what_for, Why::Said(errno.into())))
+    has_none.then(|| {
+        lacking(
+            folder,
+            Feature::Locks,
+            what_for,
+            Symptom::Reported(errno.into()),
+        )
+    })
 }
 
 enum Failure {
-    /// No file can be written, whatever the file system can do.
+    /// No file can be written, for a reason unrelated to the features.
     Unwritable(io::Error),
-    Lacking(Feature, Why),
+    Lacking(Feature, Symptom),
 }
 
-/// The sign of a missing feature.
-enum Why {
-    Said(io::Error),
-    Done(&'static str),
+/// The symptom of a missing feature.
+enum Symptom {
+    Reported(io::Error),
+    Behavior(&'static str),
 }
 
 fn unwritable(folder: &Path, error: io::Error) -> Error {
@@ -108,10 +115,10 @@ fn unwritable(folder: &Path, error: io::Error) -> Error {
     };
     Error::new(code, format!("cannot write in {}", folder.display()))
         .because(error)
-        .hint("check the path, who may write there, and the room on the disk")
+        .hint("check the path, its permissions, and the free space on the disk")
 }
 
-fn lacking(folder: &Path, feature: Feature, what_for: &str, why: Why) -> Error {
+fn lacking(folder: &Path, feature: Feature, what_for: &str, why: Symptom) -> Error {
     let what = format!(
         "the file system of {} has no {}, which {what_for} needs",
         folder.display(),
@@ -119,13 +126,13 @@ fn lacking(folder: &Path, feature: Feature, what_for: &str, why: Why) -> Error {
     );
     let error = Error::new(ErrorCode::StoreUnsuitable, what);
     let error = match why {
-        Why::Said(said) => error.because(said),
-        Why::Done(done) => error.because(done),
+        Symptom::Reported(said) => error.because(said),
+        Symptom::Behavior(done) => error.because(done),
     };
     error.hint("name a folder on a local disk, or on a shared file system that has it, such as NFS 4 mounted with locks")
 }
 
-/// Returns the folder, or the nearest above it that is there.
+/// Returns the folder, or its nearest existing parent.
 fn existing(folder: &Path) -> PathBuf {
     let found = folder
         .ancestors()
@@ -133,38 +140,37 @@ fn existing(folder: &Path) -> PathBuf {
     found.unwrap_or(Path::new(".")).to_path_buf()
 }
 
-/// Returns true for the name of a file that [`probe`] writes. A folder that holds only those is
-/// empty to its user.
+/// Returns true for the name of a file written by [`probe`]. A folder with only such files counts
+/// as empty.
 pub fn is_probe_file(name: &OsStr) -> bool {
     name.to_str()
         .is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".part"))
 }
 
-/// Removes the files of probes whose processes were killed. No probe takes as long as an hour.
+/// Removes the files of probes whose processes were killed: files older than [`STALE`].
 fn remove_stale(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {
         let is_probe = is_probe_file(&entry.file_name());
         let modified = || entry.metadata().and_then(|found| found.modified()).ok();
         if is_probe && modified().is_some_and(|time| time.elapsed().is_ok_and(|age| age > STALE)) {
-            // One that can't be removed is tried again by the next probe.
+            // The next probe retries a failed removal.
             let _ = std::fs::remove_file(entry.path());
         }
     }
 }
 
-/// The names of the files of one probe.
-struct Names {
+struct ProbeFiles {
     first: PathBuf,
     second: PathBuf,
     third: PathBuf,
 }
 
-impl Names {
+impl ProbeFiles {
     fn new(folder: &Path) -> Self {
         let token = ardea_core::unique_number();
         let name = |number: u8| folder.join(format!("{PREFIX}{token:016x}-{number}.part"));
-        Names {
+        ProbeFiles {
             first: name(1),
             second: name(2),
             third: name(3),
@@ -178,7 +184,7 @@ impl Names {
 
 const PREFIX: &str = ".ardea-probe-";
 
-/// The age from which the file of a probe is left by a process that was killed.
+/// The age from which a probe's file counts as left by a killed process; no probe takes an hour.
 const STALE: Duration = Duration::from_secs(60 * 60);
 
 const CONTENT: &[u8] = b"a probe of this file system, which may be removed\n";
@@ -186,7 +192,7 @@ const CONTENT: &[u8] = b"a probe of this file system, which may be removed\n";
 fn try_features(
     calls: &impl FileSystem,
     folder: &Path,
-    names: &Names,
+    names: &ProbeFiles,
     features: &[Feature],
 ) -> std::result::Result<(), Failure> {
     let has = |feature| features.contains(&feature);
@@ -217,11 +223,11 @@ fn try_features(
     Ok(())
 }
 
-/// A full disk lacks no feature.
+/// Converts an error to a failure. A full disk is not a missing feature.
 fn refused(feature: Feature, error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::Unwritable(error),
-        _ => Failure::Lacking(feature, Why::Said(error)),
+        _ => Failure::Lacking(feature, Symptom::Reported(error)),
     }
 }
 
@@ -232,7 +238,7 @@ fn is_exclusive(calls: &impl FileSystem, path: &Path) -> std::result::Result<(),
         Err(error) => Err(refused(feature, error)),
         Ok(_) => Err(Failure::Lacking(
             feature,
-            Why::Done("a file was created that was there"),
+            Symptom::Behavior("an existing file was created again"),
         )),
     }
 }
@@ -247,7 +253,10 @@ fn try_locks(
         .try_lock(file)
         .map_err(|error| refused(feature, error))?;
     if !is_locked {
-        return Err(Failure::Lacking(feature, Why::Done("a new file is locked")));
+        return Err(Failure::Lacking(
+            feature,
+            Symptom::Behavior("a new file is locked"),
+        ));
     }
     let other = calls.open(path).map_err(Failure::Unwritable)?;
     let is_locked_again = calls
@@ -257,7 +266,7 @@ fn try_locks(
         false => Ok(()),
         true => Err(Failure::Lacking(
             feature,
-            Why::Done("two got the lock of one file"),
+            Symptom::Behavior("a lock was acquired twice"),
         )),
     }
 }
@@ -265,7 +274,7 @@ fn try_locks(
 fn try_rename(
     calls: &impl FileSystem,
     file: &File,
-    names: &Names,
+    names: &ProbeFiles,
 ) -> std::result::Result<(), Failure> {
     let feature = Feature::Rename;
     let failed = |error| refused(feature, error);
@@ -277,13 +286,16 @@ fn try_rename(
     let (ours, its) = (file.metadata(), names.second.metadata());
     let (ours, its) = (ours.map_err(Failure::Unwritable)?, its.map_err(failed)?);
     if (ours.dev(), ours.ino()) != (its.dev(), its.ino()) || names.first.exists() {
-        let done = "what was renamed is a copy";
-        return Err(Failure::Lacking(feature, Why::Done(done)));
+        let done = "the renamed file is a copy";
+        return Err(Failure::Lacking(feature, Symptom::Behavior(done)));
     }
     Ok(())
 }
 
-fn try_rename_to_free(calls: &impl FileSystem, names: &Names) -> std::result::Result<(), Failure> {
+fn try_rename_to_free(
+    calls: &impl FileSystem,
+    names: &ProbeFiles,
+) -> std::result::Result<(), Failure> {
     let feature = Feature::RenameToFree;
     let failed = |error| refused(feature, error);
     let (from, taken) = (
@@ -296,14 +308,14 @@ fn try_rename_to_free(calls: &impl FileSystem, names: &Names) -> std::result::Re
     calls.create_new(from).map_err(Failure::Unwritable)?;
     if calls.rename_to_free(from, taken).map_err(failed)? {
         let done = "a file was replaced";
-        return Err(Failure::Lacking(feature, Why::Done(done)));
+        return Err(Failure::Lacking(feature, Symptom::Behavior(done)));
     }
     calls.remove(taken).map_err(Failure::Unwritable)?;
     match calls.rename_to_free(from, taken).map_err(failed)? {
         true => Ok(()),
         false => Err(Failure::Lacking(
             feature,
-            Why::Done("a free name is said to be taken"),
+            Symptom::Behavior("a free name was reported as taken"),
         )),
     }
 }

@@ -8,19 +8,19 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-/// Gives the file `from` the name `to`, unless something has that: then false, and nothing is
-/// changed.
+/// Renames `from` to `to`, unless `to` exists. Returns false in that case, and changes nothing.
 ///
-/// One step where the file system has a rename that replaces nothing, two where it has hard links
-/// only. After a crash between those the file has both names, and the next call makes up for it.
+/// The rename is one step if the file system supports a rename that replaces nothing, and two steps
+/// if it supports only hard links. After a crash between the two steps the file has both names, and
+/// the next call repairs that.
 ///
 /// # Errors
-/// The system's error, also if the file system can do neither.
+/// The system's error, also if the file system supports neither.
 pub fn rename_to_free(from: &Path, to: &Path) -> io::Result<bool> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        // The file system has no such call.
+        // The file system does not support the call.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_to_free(from, to),
         Err(error) => Err(error.into()),
     }

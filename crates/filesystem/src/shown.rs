@@ -1,14 +1,14 @@
-//! Paths in messages.
+//! Display of paths in messages.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path as people can read it, made by [`Shown::shown`].
+/// A path in readable form, created by [`Shown::shown`].
 #[derive(Clone, Copy)]
 pub struct ShownPath<'a>(&'a Path);
 
-/// Shows a path without losing any of it.
+/// Lossless display of paths.
 pub trait Shown {
     /// Returns the path for a message: as text, with bytes that are not UTF-8 as `\xFF`.
     ///

@@ -1,64 +1,77 @@
-//! Keeps the snapshots of a cluster's jobs, and its maps, in the memory of its hosts, with copies on others.
+//! In-memory store for the checkpoints and maps of a cluster, replicated over its hosts.
 //!
-//! Each host of a cluster is a member of one grid (`ardea-grid`) from when the first job wants that. A job's folder is three maps of it: heads
-//! of files by their names, pieces of what is large, and marks of what is being written. Masters are in the process of a host and use its member;
-//! workers ask a host, their own machine's first. Hosts outlive containers: all workers of a job may end and begin again, and find what they have saved.
+//! Each host of a cluster is a member of one grid, which is founded when the first job needs it. A
+//! job's checkpoint folder consists of three grid maps: file heads by file name, pieces of large
+//! files, and marks of files being written. A job's leader runs in a host process and uses its
+//! member directly. Workers send requests to a host, preferably the one on their own machine. Hosts
+//! outlive containers, so checkpoints survive a restart of all workers of a job.
 //!
 //! In reading order:
 //!
-//! * [`Shelter`], [`Ask`], [`Told`]: what can be asked, in words that travel;
-//! * [`GridShelf`]: does it by the member of the grid that is in this process; `serving`, [`RemoteShelter`]: by that of another process; `telling`, `remote_hearing`: what happens to
-//!   a map, told over a connection;
-//! * [`ClusterMap`]: a map for jobs; [`ClusterReads`]: read by who must not wait; [`ClusterListener`]: what happens to it; [`MapAsk`], [`MapTold`]: how it is asked for; [`MapDesk`]: what a host does with maps, for jobs and for people, who see JSON;
-//! * `record`: what the cluster's state knows of the grid; [`HostShelter`]: a host's part in it, founded, joined and left.
+//! * [`GridStoreClient`], [`StoreRequest`], [`StoreResponse`]: the store interface and its
+//!   serializable requests and responses;
+//! * [`LocalGridStore`]: implementation on the grid member of this process; `request_server` and
+//!   [`RemoteGridStore`]: access from another process; `watch_server` and `watch_client`: map
+//!   events sent over a connection;
+//! * [`ClusterMap`]: typed map for jobs; [`ClusterReads`]: its non-blocking reads;
+//!   [`ClusterListener`]: its events; [`MapRequest`], [`MapResponse`]: its protocol;
+//!   [`MapService`]: the host side, for jobs in bytes and for users in JSON;
+//! * `record`: the grid's records in the metadata store; [`GridMembership`]: a host's membership,
+//!   which founds, joins and leaves the grid.
 //!
 //! # Invariants
 //!
-//! * **A file is there whole or not at all**: what is large is laid before its name is taken, and a name is taken once.
-//! * **Nothing stays of what nobody finished**: whoever writes leaves a mark before, and a sweep finds it.
-//! * **One grid at a time.** Which one is a record in the cluster's state, changed in one step; members of another can't reach it. It is founded anew only
-//!   where no member of it has a session any more, or fewer than half of its members have.
-//! * **Who is told to be dead is dead or has stopped.** A member has a session before it comes, and stops before others can see that the session is over.
-//! * **A loss is never hidden**: what is not there is missing to whoever reads it, and [`Losses`] tell that something may be.
-//! * **Maps and snapshots take no room of each other**, and who has not the types of a map can read and write it all the same.
+//! * **Files are atomic**: the pieces of a large file are stored before its name is taken, and a
+//!   name is taken once.
+//! * **Unfinished files are removed**: a writer stores a mark first, and a sweep finds the marks
+//!   left behind.
+//! * **One grid at a time**: a record in the metadata store, changed by compare-and-set, identifies
+//!   it. Members of different grids cannot connect. A new grid is founded only if no member has a
+//!   session, or fewer than half of the members have one.
+//! * **A member reported dead is dead or stopped**: a member has a session before it joins, and
+//!   stops before others can see that its session is over.
+//! * **A loss is detectable**: lost entries are absent for readers, and [`LossCounters`] change.
+//! * **Maps and checkpoints have separate memory limits**, and maps can be read and written without
+//!   their Rust types.
 //!
 //! # Example
 //!
 //! ```
 //! use ardea_grid::node::{Grid, GridConfig};
-//! use ardea_grid::cluster::{Ask, GridShelf, Head, Shelter, Told};
+//! use ardea_grid::cluster::{StoreRequest, LocalGridStore, Head, GridStoreClient, StoreResponse};
 //!
-//! let shelf = GridShelf::new();
+//! let shelf = LocalGridStore::new();
 //! shelf.open(Grid::start(GridConfig::new("harbour"))?, 1)?;
-//! let (job, name) = ("words#2a", "snapshot-1-7.manifest".to_string());
-//! shelf.ask(job, Ask::Name(vec![(name.clone(), Head::Small("state".into()))]))?;
-//! let told = shelf.ask(job, Ask::Read(name))?;
-//! assert!(matches!(told, Told::File(Some(Head::Small(bytes)), _) if bytes == "state"));
+//! let (job, name) = ("words#2a", "checkpoint-1-7.manifest".to_string());
+//! shelf.request(job, StoreRequest::Name(vec![(name.clone(), Head::Small("state".into()))]))?;
+//! let told = shelf.request(job, StoreRequest::Read(name))?;
+//! assert!(matches!(told, StoreResponse::File(Some(Head::Small(bytes)), _) if bytes == "state"));
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 
-mod ask;
+mod request;
 
 mod maps;
 
-mod shelf;
+mod local_store;
 
 mod record;
-mod remote;
-mod remote_hearing;
-mod serving;
-mod telling;
+mod remote_store;
+mod request_server;
+mod watch_client;
+mod watch_server;
 
-mod host;
+mod membership;
 
-pub use ask::{
-    Ask, Head, Hearing, LETTER_BYTES, LETTER_NAMES, Losses, Mark, PIECE_BYTES, SMALL_BYTES,
-    Shelter, Told,
-};
-pub use host::{HostShelter, HostShelterSetup, is_wanted, want};
+pub use local_store::LocalGridStore;
 pub use maps::{
-    ClusterListener, ClusterMap, ClusterReads, Filter, JsonChange, JsonEntries, JsonEntry, MapAsk,
-    MapDesk, MapShape, MapSummary, MapTold, MapWatch, Swap, no_such_map, reach_maps_by,
+    ClusterListener, ClusterMap, ClusterReads, CompareAndSet, Filter, JsonChange, JsonEntries,
+    JsonEntry, MapRequest, MapResponse, MapSchema, MapService, MapSummary, MapWatch, no_such_map,
+    set_map_client,
 };
-pub use remote::{OpenState, RemoteShelter};
-pub use shelf::GridShelf;
+pub use membership::{GridMembership, GridMembershipConfig, is_grid_requested, request_grid};
+pub use remote_store::{OpenState, RemoteGridStore};
+pub use request::{
+    FileMark, GridStoreClient, Head, LossCounters, MESSAGE_BYTES, MESSAGE_NAMES, MapEventStream,
+    PIECE_BYTES, SMALL_BYTES, StoreRequest, StoreResponse,
+};

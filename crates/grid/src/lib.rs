@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //!
-//! * A write that was acknowledged survives the loss of as many members as there are backups.
+//! * An acknowledged write survives the loss of as many members as there are backups.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

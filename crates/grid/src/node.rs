@@ -1,22 +1,32 @@
-//! Runs members of a grid in processes, and gives their maps to users.
+//! Grid members in processes, and the typed maps, queues and ring buffers that they provide.
 //!
-//! A [`Grid`] is one member: a [`Node`](crate::protocol::Node) of `ardea-grid`, driven by a thread of its own and by those who ask, and a thread that makes connections. A process may have several, of one grid or of
-//! different ones. A [`GridMap`] is a map of it with keys and values of some types. What is promised is said by `ardea-grid`.
+//! A [`Grid`] is one member: a [`Node`](crate::protocol::Node) driven by its own thread and by
+//! callers, and a thread that makes connections. A process may have several members, of the same
+//! grid or of different ones. A [`GridMap`] is a typed map of the grid. The consistency guarantees
+//! are those of [`protocol`](crate::protocol).
 //!
 //! In reading order:
 //!
-//! * [`GridConfig`], [`Grid`]: a member, and how it is started;
-//! * [`GridMap`]: what people use; [`MapReads`]: reading without waiting; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep; [`Plain`]: keys and values as bytes;
-//! * [`GridQueue`], [`GridRing`]: values in the order in which they were added;
-//! * `driver`: drives a member, `helm`: in which thread, `orders`: what it is to do, `asking`: how it is asked, `many`: for much at a time, `asker`: who waits for outcomes, `ears`: who hears what happens, `room`: how much may be under way,
-//!   `standing`: what is known of the member outside, `clock`: its time;
-//! * `post`, `mailbox`, `line`: what members say to each other between processes.
+//! * [`GridConfig`], [`Grid`]: a member and its settings;
+//! * [`GridMap`]: a map; [`MapReads`]: its non-blocking reads; [`MapListener`], [`MapEvent`]: its
+//!   events; [`NearCache`]: a local cache of remote entries; [`RawBytes`]: keys and values as
+//!   bytes;
+//! * [`GridQueue`], [`GridRing`]: queues and ring buffers;
+//! * `driver`: the event loop of a member; `driver_lock`: the choice of the thread that runs it;
+//!   `command_queue`: its commands; `client`: sends operations; `batch_call`: many operations of
+//!   one call; `request_handle`: delivers outcomes to callers; `listeners`: delivers events to
+//!   watches; `byte_budget`: bounds outstanding bytes; `member_status`: the member's state for
+//!   other threads; `clock`: its time;
+//! * `peer_connections`, `send_queue`, `peer_connection`: messages between members.
 //!
 //! # Invariants
 //!
-//! * A key is read in the caller's thread where its member is the primary; all else goes through the driver. One thread drives at a time.
-//! * Whatever is lost between members is lost in the ways that a [`Node`](crate::protocol::Node) can live with: no word is trusted to arrive.
-//! * Members prove themselves as all processes of a cluster do (`ardea-network`); without a secret they can be reached on their own machine only.
+//! * A key is read in the caller's thread if the member is its primary; all other operations go
+//!   through the driver. One thread at a time runs the driver.
+//! * Message loss between members is tolerated by [`Node`](crate::protocol::Node): no message is
+//!   assumed to arrive.
+//! * Members authenticate like all processes of a cluster (`ardea-network`). Without a secret they
+//!   are reachable on their own machine only.
 //!
 //! # Example
 //!
@@ -35,38 +45,38 @@
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 
+mod byte_budget;
 mod clock;
 mod config;
-mod room;
-mod standing;
+mod member_status;
 
-mod asker;
-mod asking;
-mod ears;
+mod client;
+mod listeners;
+mod request_handle;
 
-mod line;
-mod mailbox;
-mod many;
-mod orders;
-mod post;
+mod batch_call;
+mod command_queue;
+mod peer_connection;
+mod peer_connections;
+mod send_queue;
 
 mod driver;
-mod helm;
+mod driver_lock;
 
+mod event_queue;
 mod grid;
-mod heard;
 mod listener;
 mod map;
-mod near;
-mod plain;
+mod near_cache;
+mod raw_bytes;
 mod ring;
 
 pub use crate::protocol::{MemberId, View};
 pub use config::{GridConfig, fresh_member};
+pub use event_queue::{EventQueue, QueueItem};
 pub use grid::Grid;
-pub use heard::{Heard, NextHeard};
 pub use listener::{MapEvent, MapListener};
 pub use map::{GridMap, MapReads, Page, Read};
-pub use near::NearCache;
-pub use plain::Plain;
+pub use near_cache::NearCache;
+pub use raw_bytes::RawBytes;
 pub use ring::{GridQueue, GridRing, Run};

@@ -1,43 +1,56 @@
-//! Keeps partitions of key-value data in the memory of several members, with backups.
+//! Replication protocol of a grid: partitions of key-value data in the memory of several members,
+//! with backups.
 //!
-//! Everything here is pure: a member is a state machine that is told what happens and says what is to be done. It has no thread, socket or clock, so
-//! that the same code runs in a process (`ardea-grid`) and in a simulation with faults (`ardea-sim --grid`).
+//! A member is a pure state machine that consumes events and returns actions. It has no thread,
+//! socket or clock, so that the same code runs in a process (`ardea-grid`) and in a simulation with
+//! faults (`ardea-sim --grid`).
 //!
 //! In reading order:
 //!
-//! * [`Member`], [`place`]: who keeps data, and who should keep what;
-//! * [`View`], [`Record`]: who belongs to a grid and keeps what at one time; [`successor`]: what the next view should be;
-//! * [`Council`]: agrees on views, and knows whether this member may act;
-//! * [`Operation`], [`Change`]: what can be asked, and what it changes; [`Store`], [`Shelf`]: where entries lie; [`Pieces`], [`Pairs`]: where bytes do that are on their way;
-//! * [`Replica`]: one member's copy of a partition;
-//! * [`Happened`], [`Chapter`]: what is told of a map to those who watch it;
-//! * [`Roll`]: what is under way, by its number;
-//! * [`Node`]: a member: its council, its replicas, who asks whom, and who watches what; [`Reader`]: reads beside it, from any thread.
+//! * [`Member`], [`place`]: members, and the desired placement of partitions;
+//! * [`View`], [`Record`]: the members of a grid and the replicas of each partition at one time;
+//!   [`successor`]: computes the next view;
+//! * [`Membership`]: agrees on views, and decides whether this member may act;
+//! * [`Operation`], [`Change`]: operations on a partition, and their effects; [`Store`],
+//!   [`PartitionStore`]: memory layout of entries; [`ByteArena`], [`Pairs`]: memory layout of
+//!   entries in transit;
+//! * [`Replica`]: one member's replica of a partition;
+//! * [`EntryEvent`], [`EventBatch`]: events sent to members that watch a map;
+//! * [`SequenceSlab`]: outstanding items by number;
+//! * [`Node`]: a member: its membership, replicas, pending operations and watches; [`Reader`]:
+//!   reads from any thread.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! With synchronous backups, and clocks that run at the same rate within [`CouncilConfig::drift`]:
+//! With synchronous backups, and clocks whose rates differ by at most [`ConsensusConfig::drift`]:
 //!
-//! * **Nothing acknowledged is lost** as long as no more members are lost than there are backups, counted anew whenever refilling is done. Where fewer members
-//!   stay there are fewer backups: none where there is one. Members that are put out because nobody hears them, or they hear too few, are lost as well. If all whole copies of a
-//!   partition are lost it begins anew, empty, and [`Record::losses`] says so.
-//! * **Each operation on a key is done at one moment** while it is under way, seen by all: reads, writes and computations of a key are linearizable. What one operation puts
-//!   several keys is there at once, in each copy.
-//! * **Nothing is done twice.** What ends as [`Outcome::Unknown`] was done once, or will be, or never. What was refused was not done.
-//! * **Two sides never both act.** Reading and writing needs a majority of the members of the newest view. A minority refuses, with
-//!   [`Refusal::CutOff`]. Half of them is enough only if the others are *proven* to be dead.
-//! * **Refilling takes a bounded rate**, and loses no write that comes meanwhile.
+//! * **No acknowledged write is lost** as long as no more members are lost than there are backups.
+//!   The count starts again whenever resync is complete. With few members there are fewer backups,
+//!   with one member none. Members removed by failure detection count as lost. If all complete
+//!   replicas of a partition are lost it restarts empty, and [`Record::losses`] is incremented.
+//! * **Operations on a key are linearizable**: reads, writes and functions. The entries of one
+//!   operation with several keys become visible together in each replica.
+//! * **No operation is carried out twice.** An operation that ends as [`Outcome::Unknown`] was
+//!   carried out once, will be, or never is. A refused one was not carried out.
+//! * **No split brain.** Reads and writes need a majority of the members of the newest view. A
+//!   minority refuses with [`Refusal::CutOff`]. Half of the members suffice only if the others are
+//!   *known* to be dead.
+//! * **Resync has a bounded rate**, and loses no concurrent write.
 //!
-//! With asynchronous backups writes are acknowledged before any backup has them: those that backups had not taken yet are lost with a primary, at most
-//! [`ReplicaConfig::log_bytes`] of a partition, and all else holds.
+//! With asynchronous backups, writes are acknowledged before backups have them. Those not
+//! replicated yet are lost with the primary, at most [`ReplicaConfig::log_bytes`] per partition;
+//! everything else holds.
 //!
-//! Nothing is kept on disk: when all members are gone everything is. A member that begins anew is another member.
+//! Nothing is stored on disk: if all members are lost, so is all data. A restarted process is a new
+//! member.
 //!
 //! # Invariants
 //!
-//! * Views have one order: each is decided by a majority of the members of the one before.
-//! * Only whole copies become primary, and a change is settled when all whole copies have it.
-//! * Words between members may be lost, doubled, late and out of order, but none comes to another member than the [`Recipient`].
+//! * Views are totally ordered: each is decided by a majority of the members of its predecessor.
+//! * Only complete replicas become primary, and a change is settled when all complete replicas have
+//!   it.
+//! * Messages between members may be lost, duplicated, delayed and reordered, but never reach a
+//!   member other than the [`Recipient`].
 //!
 //! # Example
 //!
@@ -63,36 +76,40 @@
 
 mod member;
 mod placement;
-mod succession;
+mod reconfiguration;
 mod view;
 
-mod council;
+mod membership;
 
+mod byte_arena;
+mod entry_batch;
 mod operation;
-mod pairs;
-mod pieces;
+mod partition_store;
 mod replica;
-mod shelf;
 mod store;
-mod tidings;
+mod watch_events;
 
 mod node;
-mod roll;
+mod sequence_slab;
 
-pub use council::{Ballot, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Ping};
+pub use byte_arena::ByteArena;
+pub use entry_batch::{EntryBatch, Pairs};
 pub use member::{Member, MemberId, Recipient};
-pub use node::{Node, NodeAction, NodeConfig, NodeEvent, Reader, Word};
-pub use operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, WhenFull};
-pub use pairs::{Bunch, Pairs};
-pub use pieces::Pieces;
-pub use placement::place;
-pub use replica::{
-    Course, Functions, Have, NoFunctions, Quota, Replica, ReplicaAction, ReplicaConfig,
-    ReplicaWord, Say,
+pub use membership::{
+    Ballot, ConsensusAction, ConsensusConfig, ConsensusEvent, Membership, MembershipMessage, Ping,
 };
-pub use roll::Roll;
-pub use shelf::{Cursor, Parcel, Shelf};
+pub use node::{Message, Node, NodeAction, NodeConfig, NodeEvent, Reader};
+pub use operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, WhenFull};
+pub use partition_store::{Cursor, EntryTransfer, PartitionStore};
+pub use placement::place;
+pub use reconfiguration::{
+    PartitionNumber, ReconfigurationInputs, ReplicaClaim, SyncState, successor,
+};
+pub use replica::{
+    Functions, NoFunctions, Quota, Replica, ReplicaAction, ReplicaBody, ReplicaConfig,
+    ReplicaMessage, ReplicaProgress, ReplicationStreamId,
+};
+pub use sequence_slab::SequenceSlab;
 pub use store::{APART_BYTES, Entry, NEVER, Setting, Store, Value};
-pub use succession::{Claim, Facts, PartitionNumber, Promise, successor};
-pub use tidings::{Chapter, Happened, Rule, WatchWord};
 pub use view::{Holder, Record, View, ViewNumber};
+pub use watch_events::{EntryEvent, EventBatch, PrimaryTerm, WatchMessage};

@@ -1,13 +1,15 @@
-//! Folders in the memory of several hosts, which die.
+//! Checkpoint folders in the memory of several hosts, some of which crash.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_checkpoint::cluster::ShelterFolder;
+use ardea_checkpoint::cluster::GridObjectStore;
 use ardea_checkpoint::store::conformance::CHECKS;
-use ardea_checkpoint::store::{FileName, FileState, Folder};
+use ardea_checkpoint::store::{FileName, FileState, ObjectStore};
 use ardea_core::{Error, ErrorCode};
-use ardea_grid::cluster::{Ask, GridShelf, Head, Losses, Mark, Shelter, Told};
+use ardea_grid::cluster::{
+    FileMark, GridStoreClient, Head, LocalGridStore, LossCounters, StoreRequest, StoreResponse,
+};
 use ardea_grid::node::{Grid, GridConfig};
 use bytes::Bytes;
 
@@ -17,15 +19,15 @@ use cluster::{Cluster, soon, until_settled};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A job.
+/// Name of a job.
 const JOB: &str = "words#2a";
 
 fn name(name: &str) -> FileName {
     FileName::new(name).unwrap()
 }
 
-/// The shelves of members of one grid.
-fn shelves(count: usize) -> Vec<GridShelf> {
+/// Returns the stores of the members of one grid.
+fn shelves(count: usize) -> Vec<LocalGridStore> {
     let first = Grid::start(GridConfig::new("test")).unwrap();
     let seed = first.endpoint().to_string();
     let mut grids = vec![first];
@@ -34,22 +36,22 @@ fn shelves(count: usize) -> Vec<GridShelf> {
     }
     let shelves = grids.into_iter().map(|grid| {
         assert!(grid.settled(count, SOON));
-        let shelf = GridShelf::new();
+        let shelf = LocalGridStore::new();
         shelf.open(grid, 1).unwrap();
         shelf
     });
     shelves.collect()
 }
 
-fn folder(shelf: &GridShelf, job: &str) -> ShelterFolder {
-    ShelterFolder::new(Arc::new(shelf.clone()), job)
+fn folder(shelf: &LocalGridStore, job: &str) -> GridObjectStore {
+    GridObjectStore::new(Arc::new(shelf.clone()), job)
 }
 
 fn died() -> Error {
     Error::new(ErrorCode::StateUnavailable, "it has died")
 }
 
-/// What any bytes are that are not all the same.
+/// Returns bytes that are not all equal.
 fn content(length: usize) -> Bytes {
     (0..length).map(|at| (at % 251) as u8).collect()
 }
@@ -120,9 +122,9 @@ fn a_member_that_dies_takes_nothing_with_it() {
     assert_eq!(losses(&shelves[1]), before);
 }
 
-fn losses(shelter: &dyn Shelter) -> Losses {
-    match shelter.ask(JOB, Ask::Losses).unwrap() {
-        Told::Losses(losses) => losses,
+fn losses(shelter: &dyn GridStoreClient) -> LossCounters {
+    match shelter.request(JOB, StoreRequest::Losses).unwrap() {
+        StoreResponse::Losses(losses) => losses,
         other => panic!("{other:?}"),
     }
 }
@@ -131,19 +133,19 @@ fn losses(shelter: &dyn Shelter) -> Losses {
 fn what_a_dead_writer_has_left_is_found_and_removed() {
     let shelves = shelves(2);
     let folder = folder(&shelves[0], JOB);
-    let mark = Mark {
+    let mark = FileMark {
         file: "a".into(),
         writer: 7,
         bytes: 100_000,
     };
     let key = format!("a/{:016x}/0", 7);
-    let lay = Ask::Lay {
+    let lay = StoreRequest::Lay {
         marks: vec![mark],
         pieces: vec![(key.clone(), content(100_000))],
     };
-    shelves[0].ask(JOB, lay).unwrap();
-    let is_laid = || match shelves[1].ask(JOB, Ask::Pieces(vec![key.clone()])) {
-        Ok(Told::Pieces(pieces)) => pieces[0].is_some(),
+    shelves[0].request(JOB, lay).unwrap();
+    let is_laid = || match shelves[1].request(JOB, StoreRequest::Pieces(vec![key.clone()])) {
+        Ok(StoreResponse::Pieces(pieces)) => pieces[0].is_some(),
         other => panic!("{other:?}"),
     };
     let listed = folder.list().unwrap();
@@ -164,16 +166,18 @@ fn what_has_its_name_is_not_removed_as_unfinished() {
     let shelves = shelves(2);
     let folder = folder(&shelves[0], JOB);
     folder.write(&name("a"), &content(100_000)).unwrap();
-    let told = shelves[0].ask(JOB, Ask::Read("a".into())).unwrap();
-    let Told::File(Some(Head::Large(mark)), _) = told else {
+    let told = shelves[0]
+        .request(JOB, StoreRequest::Read("a".into()))
+        .unwrap();
+    let StoreResponse::File(Some(Head::Large(mark)), _) = told else {
         panic!("{told:?}");
     };
-    // As if its writer had died when it had just got its name.
-    let lay = Ask::Lay {
+    // As if its writer had died right after it had named the file.
+    let lay = StoreRequest::Lay {
         marks: vec![mark.clone()],
         pieces: Vec::new(),
     };
-    shelves[0].ask(JOB, lay).unwrap();
+    shelves[0].request(JOB, lay).unwrap();
     let listed = folder.list().unwrap();
     assert!(listed.len() == 1 && listed[0].state == FileState::Whole);
     let state = FileState::Unfinished(mark.writer);
@@ -184,7 +188,7 @@ fn what_has_its_name_is_not_removed_as_unfinished() {
 #[test]
 fn full_memory_is_told_as_a_full_disk_and_takes_more_when_there_is_room() {
     let grid = Grid::start(GridConfig::new("test").limit_bytes(5 << 20)).unwrap();
-    let shelf = GridShelf::new();
+    let shelf = LocalGridStore::new();
     shelf.open(grid, 1).unwrap();
     let folder = folder(&shelf, JOB);
     let file = |number: usize| name(&format!("f{number}"));
@@ -193,7 +197,7 @@ fn full_memory_is_told_as_a_full_disk_and_takes_more_when_there_is_room() {
         .expect("it is full");
     assert_eq!(error.code(), ErrorCode::DiskFull);
     assert!(
-        error.to_string().contains("cluster.snapshot_memory"),
+        error.to_string().contains("cluster.checkpoint_memory"),
         "{error}"
     );
     let listed = folder.list().unwrap().into_iter();
@@ -215,7 +219,7 @@ fn hosts_have_a_part_when_a_job_wants_it_and_workers_find_what_is_there_whoever_
     assert!(shelf.is_first() != other.is_first());
 
     let worker = cluster.worker();
-    let folder = ShelterFolder::new(Arc::clone(&worker) as Arc<dyn Shelter>, JOB);
+    let folder = GridObjectStore::new(Arc::clone(&worker) as Arc<dyn GridStoreClient>, JOB);
     let (small, large) = (content(100), content(3 << 20));
     folder.write(&name("small"), &small).unwrap();
     folder.write(&name("large"), &large).unwrap();
@@ -226,20 +230,20 @@ fn hosts_have_a_part_when_a_job_wants_it_and_workers_find_what_is_there_whoever_
     is_whole();
     let before = losses(&*worker);
 
-    // One of two goes on alone, since the other's session is over.
+    // One of two members continues alone, since the other's session has ended.
     drop(first);
     is_whole();
     folder.write(&name("more"), &small).unwrap();
     assert_eq!(losses(&*worker), before);
 
-    // Another one takes its place, and everything has copies again.
+    // Another host joins, and all replicas are restored.
     let (third, shelf) = cluster.host();
     until_settled(&shelf, 2);
     cluster.runtime.block_on(second.close());
     is_whole();
     assert_eq!(losses(&*worker), before);
 
-    // With the last one everything goes, and that is told.
+    // All data is lost with the last member, and the loss counters show it.
     drop(third);
     let (_fourth, _) = cluster.host();
     assert_eq!(folder.read(&name("small")).unwrap(), None);
@@ -257,7 +261,7 @@ fn who_is_left_of_too_few_begins_anew() {
     let [first, second, _third] = hosts;
     drop((first, second));
     let worker = cluster.worker();
-    let folder = ShelterFolder::new(worker as Arc<dyn Shelter>, JOB);
+    let folder = GridObjectStore::new(worker as Arc<dyn GridStoreClient>, JOB);
     soon("it takes something again", || {
         folder.write(&name("a"), b"b").is_ok()
     });

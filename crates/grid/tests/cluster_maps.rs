@@ -1,10 +1,12 @@
-//! Maps of a cluster, as jobs and people use them.
+//! Maps of a cluster, as used by jobs and by users.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, PARTITION_COUNT, Waker};
-use ardea_grid::cluster::{ClusterMap, Filter, GridShelf, JsonChange, MapDesk, reach_maps_by};
+use ardea_grid::cluster::{
+    ClusterMap, Filter, JsonChange, LocalGridStore, MapService, set_map_client,
+};
 use ardea_grid::node::{Grid, GridConfig, MapEvent, Read};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -17,7 +19,7 @@ struct Ship {
     tons: u32,
 }
 
-/// A ship as a later version knows it.
+/// A later version of the ship type.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Manned {
     flag: String,
@@ -31,18 +33,18 @@ fn ship(flag: &str, tons: u32) -> Ship {
     Ship { flag, tons }
 }
 
-fn shelf(config: GridConfig) -> GridShelf {
-    let shelf = GridShelf::new();
+fn shelf(config: GridConfig) -> LocalGridStore {
+    let shelf = LocalGridStore::new();
     shelf.open(Grid::start(config).unwrap(), 1).unwrap();
     shelf
 }
 
-/// There is one way for a process, so this is one test.
+/// A single test, since there is one store client per process.
 #[test]
 fn jobs_and_people_see_the_same_map() {
     let shelf = shelf(GridConfig::new("test").limit_guest_bytes(4 << 20));
-    reach_maps_by(Arc::new(shelf.clone()));
-    let desk = MapDesk::new(&shelf);
+    set_map_client(Arc::new(shelf.clone()));
+    let desk = MapService::new(&shelf);
     assert_eq!(desk.list().unwrap(), []);
     let missing = desk.get("ships", "seagull").unwrap_err();
     assert_eq!(missing.code(), ErrorCode::NoSuchEntry);
@@ -70,7 +72,7 @@ fn jobs_and_people_see_the_same_map() {
         desk.drop_map("ships").unwrap_err().code(),
         ErrorCode::NoSuchEntry
     );
-    // Who uses it on makes it anew.
+    // The next use creates the map again.
     ships.put(&key("tern"), &ship("SE", 1)).unwrap();
     assert_eq!(
         desk.scan("ships", &Filter::default(), 9)
@@ -82,7 +84,7 @@ fn jobs_and_people_see_the_same_map() {
     who_listens_goes_on_by_another_member(&shelf, &ships);
 }
 
-fn what_happens_is_told_to_who_watches(desk: &MapDesk, ships: &ClusterMap<String, Ship>) {
+fn what_happens_is_told_to_who_watches(desk: &MapService, ships: &ClusterMap<String, Ship>) {
     let norse = Filter::new(None, Some("flag=NO")).unwrap();
     let watch = desk.watch("ships", norse).unwrap();
     desk.put("ships", "gannet", json!({ "flag": "SE", "tons": 1 }))
@@ -153,7 +155,7 @@ fn many_are_read_by_who_must_not_wait(ships: &ClusterMap<String, Ship>) {
     ships.remove(&"puffin".to_string()).unwrap();
 }
 
-fn who_listens_goes_on_by_another_member(shelf: &GridShelf, ships: &ClusterMap<String, Ship>) {
+fn who_listens_goes_on_by_another_member(shelf: &LocalGridStore, ships: &ClusterMap<String, Ship>) {
     let news = ships.listen().unwrap();
     shelf.close(Error::new(ErrorCode::StateUnavailable, "it has died"));
     let error = news.next(SOON).unwrap_err();
@@ -194,7 +196,7 @@ fn several_are_combined(ships: &ClusterMap<String, Ship>) {
     ships.write(keys.iter().map(|key| (key, None))).unwrap();
 }
 
-fn the_types_of_a_map_are_checked(desk: &MapDesk) {
+fn the_types_of_a_map_are_checked(desk: &MapService) {
     let numbered = ClusterMap::<u32, Ship>::new("ships").unwrap();
     let error = numbered.put(&7, &ship("NO", 7)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidConfig);
@@ -228,7 +230,7 @@ fn all_is_read_by_partitions(ships: &ClusterMap<String, Ship>) {
     assert_eq!(found.len(), names.len());
 }
 
-fn who_takes_too_much_is_refused(desk: &MapDesk, ships: &ClusterMap<String, Ship>) {
+fn who_takes_too_much_is_refused(desk: &MapService, ships: &ClusterMap<String, Ship>) {
     let large = ship(&"x".repeat(1 << 20), 1);
     let error = ships.put(&"large".to_string(), &large).unwrap_err();
     assert_eq!(error.code(), ErrorCode::UserError);

@@ -1,11 +1,11 @@
-//! Maps of a cluster as its workers use them, by connections to hosts that die.
+//! Maps of a cluster as used by workers, over connections to hosts that crash.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use ardea_core::{ErrorCode, PartitionId, Waker};
-use ardea_grid::cluster::{ClusterListener, ClusterMap, reach_maps_by};
+use ardea_grid::cluster::{ClusterListener, ClusterMap, set_map_client};
 use ardea_grid::node::{MapEvent, Read};
 
 mod cluster;
@@ -14,12 +14,12 @@ use cluster::{Cluster, soon, until_settled};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// How long a call waits for something to happen.
+/// Timeout of one wait for an event.
 const TURN: Duration = Duration::from_millis(50);
 
 type Texts = ClusterMap<u64, String>;
 
-/// What somebody knows who follows a map.
+/// Local copy of a map, maintained from its events.
 #[derive(Default)]
 struct Mirror {
     entries: BTreeMap<PartitionId, BTreeMap<u64, String>>,
@@ -28,7 +28,7 @@ struct Mirror {
 }
 
 impl Mirror {
-    /// Takes what comes next; whether something has come.
+    /// Processes the next event, or reads a missed partition. Returns true if there was anything.
     fn follow(&mut self, map: &Texts, news: &ClusterListener<u64, String>) -> bool {
         if let Some(partition) = self.unread.last().copied() {
             let mut there = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Mirror {
         true
     }
 
-    /// Follows until it has what the map has to have.
+    /// Follows the map until the copy has the expected content.
     fn until(
         &mut self,
         wanted: &BTreeMap<u64, String>,
@@ -77,14 +77,14 @@ impl Mirror {
     }
 }
 
-/// How many threads of this process have this name.
+/// Returns the number of threads of this process with this name.
 fn threads(name: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
     names.filter(|its| its.trim() == name).count()
 }
 
-/// There is one way for a process, so this is one test.
+/// A single test, since there is one store client per process.
 #[test]
 fn whoever_follows_a_map_or_reads_it_goes_on_whichever_host_dies() {
     let cluster = Cluster::new();
@@ -93,7 +93,7 @@ fn whoever_follows_a_map_or_reads_it_goes_on_whichever_host_dies() {
     cluster.want(&other).unwrap();
     until_settled(&shelf, 2);
     until_settled(&other, 2);
-    reach_maps_by(cluster.worker());
+    set_map_client(cluster.worker());
     let map = Texts::new("texts").unwrap();
 
     what_happens_is_told_in_order(&map);
@@ -101,7 +101,7 @@ fn whoever_follows_a_map_or_reads_it_goes_on_whichever_host_dies() {
 
     let news = map.listen().unwrap();
     let (mut mirror, mut wanted) = (Mirror::default(), BTreeMap::new());
-    // More than a letter has room for, and than may wait.
+    // More than fits into a message and into the event queue.
     let long = "x".repeat(10_000);
     let many: BTreeMap<u64, String> = (0..2_500)
         .map(|key| (key, format!("{key} {long}")))
@@ -111,7 +111,7 @@ fn whoever_follows_a_map_or_reads_it_goes_on_whichever_host_dies() {
     wanted.extend(many);
     mirror.until(&wanted, &map, &news);
 
-    // Whichever host it is that tells: one after the other goes.
+    // Each host is dropped in turn, so one of them was sending the events.
     let missed = mirror.missed;
     drop(first);
     let write = |key: u64, wanted: &mut BTreeMap<u64, String>| {
@@ -130,7 +130,7 @@ fn whoever_follows_a_map_or_reads_it_goes_on_whichever_host_dies() {
     mirror.until(&wanted, &map, &news);
     assert!(mirror.missed > missed);
 
-    // With the last one all is gone; whoever follows knows it from the next one.
+    // All data is lost with the last host; the watch continues with the next one.
     drop(third);
     let error = news.next(SOON).unwrap_err();
     assert_eq!(error.code(), ErrorCode::StateUnavailable);
@@ -153,7 +153,7 @@ fn what_happens_is_told_in_order(map: &Texts) {
     let told = || news.next(SOON).unwrap();
     map.put(&1, &text("a")).unwrap();
     assert_eq!(told(), Some(MapEvent::Added(1, text("a"))));
-    // It is silent for longer than a host may be that has nothing to say.
+    // Longer than the timeout without heartbeats.
     assert_eq!(news.next(Duration::from_secs(6)).unwrap(), None);
     map.put(&1, &text("b")).unwrap();
     assert_eq!(told(), Some(MapEvent::Updated(1, text("b"))));
@@ -184,12 +184,12 @@ fn many_are_read_at_a_time(map: &Texts) {
     soon("its thread has ended", || threads("ardea-map-reads") == 0);
 }
 
-/// Where no host answers.
+/// Without a host that responds.
 fn who_does_not_read_any_more_waits_for_nobody(map: &Texts) {
     let mut reads = map.reads(Waker::none());
     assert!(matches!(reads.get(&1).unwrap(), Read::Later(_)));
     soon("its thread asks", || threads("ardea-map-reads") == 1);
     drop(reads);
-    // It has asked, and nobody has answered yet.
+    // The request is outstanding.
     assert_eq!(threads("ardea-map-reads"), 1);
 }

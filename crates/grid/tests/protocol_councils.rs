@@ -1,21 +1,21 @@
-//! Councils of a few members, with words between them delivered at once unless they are cut off.
+//! Membership of a few members. Messages are delivered immediately unless the members are cut off.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_grid::protocol::{
-    Ballot, Claim, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Member,
-    MemberId, Ping, Promise, View, ViewNumber,
+    Ballot, ConsensusAction, ConsensusConfig, ConsensusEvent, Member, MemberId, Membership,
+    MembershipMessage, Ping, ReplicaClaim, SyncState, View, ViewNumber,
 };
 
 struct Hall {
-    councils: BTreeMap<u64, Council>,
-    /// Members that reach each other only.
+    councils: BTreeMap<u64, Membership>,
+    /// Members that can reach only each other.
     apart: BTreeSet<u64>,
-    /// Nothing goes from the first to the second.
+    /// Pairs of which the first cannot send to the second.
     cut: BTreeSet<(u64, u64)>,
-    /// The first is not told of views without the second.
+    /// A pair of which the first does not receive views that exclude the second.
     misses: Option<(u64, u64)>,
     out: BTreeSet<u64>,
     parted: BTreeSet<u64>,
@@ -27,12 +27,12 @@ fn member(id: u64) -> Member {
 }
 
 impl Hall {
-    /// So many members, of which the first has founded the grid.
+    /// Creates this number of members, of which the first has founded the grid.
     fn of(count: u64) -> Self {
-        let config = CouncilConfig::default();
-        let mut councils = BTreeMap::from([(1, Council::found(member(1), 8, 1, config))]);
+        let config = ConsensusConfig::default();
+        let mut councils = BTreeMap::from([(1, Membership::found(member(1), 8, 1, config))]);
         for id in 2..=count {
-            councils.insert(id, Council::join(member(id), vec!["1".into()], config));
+            councils.insert(id, Membership::join(member(id), vec!["1".into()], config));
         }
         let mut hall = Hall {
             councils,
@@ -47,7 +47,7 @@ impl Hall {
         hall
     }
 
-    fn happens(&mut self, id: u64, event: CouncilEvent) {
+    fn happens(&mut self, id: u64, event: ConsensusEvent) {
         let mut todo = VecDeque::from([(id, event)]);
         while let Some((id, event)) = todo.pop_front() {
             let now = self.now;
@@ -57,17 +57,17 @@ impl Hall {
             let me = council.me().clone();
             for action in council.on(now, event) {
                 match action {
-                    CouncilAction::Tell(to, word) => {
+                    ConsensusAction::SendMessage(to, word) => {
                         let to: u64 = to.endpoint.parse().unwrap();
                         if self.arrives(id, to, &word) {
-                            todo.push_back((to, CouncilEvent::From(me.clone(), word)));
+                            todo.push_back((to, ConsensusEvent::From(me.clone(), word)));
                         }
                     }
-                    CouncilAction::Installed(_) => {}
-                    CouncilAction::Out => {
+                    ConsensusAction::Installed(_) => {}
+                    ConsensusAction::Out => {
                         self.out.insert(id);
                     }
-                    CouncilAction::Parted => {
+                    ConsensusAction::Parted => {
                         self.parted.insert(id);
                     }
                 }
@@ -75,9 +75,9 @@ impl Hall {
         }
     }
 
-    fn arrives(&self, from: u64, to: u64, word: &CouncilWord) -> bool {
+    fn arrives(&self, from: u64, to: u64, word: &MembershipMessage) -> bool {
         let is_missed = match (word, self.misses) {
-            (CouncilWord::Decided(view), Some((missing, gone))) => {
+            (MembershipMessage::Decided(view), Some((missing, gone))) => {
                 missing == to && !view.has(MemberId(gone))
             }
             _ => false,
@@ -86,22 +86,22 @@ impl Hall {
         self.apart.contains(&to) == self.apart.contains(&from) && !is_cut && !is_missed
     }
 
-    /// Time passes, in milliseconds; what primaries have to do is done at once.
+    /// Advances the time in milliseconds; primaries complete their work immediately.
     fn pass(&mut self, millis: u64) {
         for _ in 0..millis / 20 {
             self.now += Duration::from_millis(20);
             let ids: Vec<u64> = self.councils.keys().copied().collect();
             for id in ids {
                 let claims = self.claims_of(id);
-                self.happens(id, CouncilEvent::Claims(claims));
-                self.happens(id, CouncilEvent::Tick);
+                self.happens(id, ConsensusEvent::Claims(claims));
+                self.happens(id, ConsensusEvent::Tick);
             }
         }
     }
 
-    fn claims_of(&self, id: u64) -> Vec<Claim> {
+    fn claims_of(&self, id: u64) -> Vec<ReplicaClaim> {
         let mut claims = Vec::new();
-        let Some(view) = self.councils.get(&id).and_then(Council::view) else {
+        let Some(view) = self.councils.get(&id).and_then(Membership::view) else {
             return claims;
         };
         for (partition, record) in view.partitions() {
@@ -109,9 +109,9 @@ impl Hall {
                 let filled = record
                     .filling
                     .iter()
-                    .map(|holder| Promise::Filled(holder.member));
-                let promises = filled.chain(record.heir.map(Promise::Yielded));
-                claims.extend(promises.map(|promise| Claim {
+                    .map(|holder| SyncState::Completed(holder.member));
+                let promises = filled.chain(record.next_primary.map(SyncState::HandedOver));
+                claims.extend(promises.map(|promise| ReplicaClaim {
                     partition: partition.index(),
                     version: record.version,
                     promise,
@@ -198,7 +198,7 @@ fn one_of_two_goes_on_when_the_other_is_proven_to_be_dead() {
     hall.councils.remove(&1);
     hall.pass(5_000);
     assert!(!hall.may_act(2));
-    hall.happens(2, CouncilEvent::Dead(MemberId(1)));
+    hall.happens(2, ConsensusEvent::Dead(MemberId(1)));
     hall.pass(10_000);
     assert!(hall.may_act(2));
     assert_eq!(hall.members(2), [2]);
@@ -208,7 +208,7 @@ fn one_of_two_goes_on_when_the_other_is_proven_to_be_dead() {
 #[test]
 fn a_member_leaves_when_others_have_what_it_kept() {
     let mut hall = Hall::of(3);
-    hall.happens(1, CouncilEvent::Leave);
+    hall.happens(1, ConsensusEvent::Leave);
     hall.pass(2_000);
     assert!(hall.out.contains(&1));
     assert_eq!(hall.members(2), hall.members(3));
@@ -229,14 +229,14 @@ fn a_member_that_has_slept_blames_nobody() {
 fn words_of_strangers_and_of_other_views_change_nothing() {
     let mut hall = Hall::of(2);
     let before = Arc::clone(hall.view(1));
-    let accept = CouncilWord::Accept(
+    let accept = MembershipMessage::Accept(
         before.number,
         Ballot::default(),
         Arc::new(View::first(member(9), 8, 1)),
     );
-    hall.happens(1, CouncilEvent::From(member(9), accept));
-    let decided = CouncilWord::Decided(Arc::new(View::first(member(9), 8, 1)));
-    hall.happens(1, CouncilEvent::From(member(9), decided));
+    hall.happens(1, ConsensusEvent::From(member(9), accept));
+    let decided = MembershipMessage::Decided(Arc::new(View::first(member(9), 8, 1)));
+    hall.happens(1, ConsensusEvent::From(member(9), decided));
     assert_eq!(hall.view(1), &before);
 }
 
@@ -252,14 +252,17 @@ fn who_has_voted_for_another_view_grants_no_lease_in_this_one() {
         leaving: false,
         gone: Vec::new(),
         joining: Vec::new(),
-        hears: Vec::new(),
+        receives_from: Vec::new(),
     };
     let grants = |hall: &mut Hall| {
-        let word = CouncilWord::Ping(ping.clone());
+        let word = MembershipMessage::Ping(ping.clone());
         let council = hall.councils.get_mut(&2).unwrap();
-        let actions = council.on(now, CouncilEvent::From(member(3), word));
-        let is_grant = |action: &CouncilAction| {
-            matches!(action, CouncilAction::Tell(_, CouncilWord::Pong { .. }))
+        let actions = council.on(now, ConsensusEvent::From(member(3), word));
+        let is_grant = |action: &ConsensusAction| {
+            matches!(
+                action,
+                ConsensusAction::SendMessage(_, MembershipMessage::Pong { .. })
+            )
         };
         actions.iter().any(is_grant)
     };
@@ -272,11 +275,14 @@ fn who_has_voted_for_another_view_grants_no_lease_in_this_one() {
         round: 99,
         by: MemberId(1),
     };
-    let accept = CouncilWord::Accept(view.number, ballot, Arc::new(next));
+    let accept = MembershipMessage::Accept(view.number, ballot, Arc::new(next));
     let council = hall.councils.get_mut(&2).unwrap();
-    let voted = council.on(now, CouncilEvent::From(member(1), accept));
-    let is_vote = |action: &CouncilAction| {
-        matches!(action, CouncilAction::Tell(_, CouncilWord::Accepted(..)))
+    let voted = council.on(now, ConsensusEvent::From(member(1), accept));
+    let is_vote = |action: &ConsensusAction| {
+        matches!(
+            action,
+            ConsensusAction::SendMessage(_, MembershipMessage::Accepted(..))
+        )
     };
     assert!(voted.iter().any(is_vote));
     assert!(!grants(&mut hall));
@@ -285,10 +291,10 @@ fn who_has_voted_for_another_view_grants_no_lease_in_this_one() {
 #[test]
 fn who_can_not_be_answered_is_not_let_in() {
     let mut hall = Hall::of(1);
-    // Its words arrive, and none reaches it.
+    // Its messages arrive, but it receives none.
     for _ in 0..100 {
-        let join = CouncilWord::Join(member(2), None);
-        hall.happens(1, CouncilEvent::From(member(2), join));
+        let join = MembershipMessage::Join(member(2), None);
+        hall.happens(1, ConsensusEvent::From(member(2), join));
         hall.pass(100);
     }
     assert_eq!(hall.members(1), [1]);
@@ -298,26 +304,26 @@ fn who_can_not_be_answered_is_not_let_in() {
 #[test]
 fn grids_that_meet_stay_apart() {
     let mut hall = Hall::of(3);
-    let config = CouncilConfig::default();
-    let found = |id| Council::found(member(id), 8, 1, config);
+    let config = ConsensusConfig::default();
+    let found = |id| Membership::found(member(id), 8, 1, config);
     hall.councils.insert(11, found(11));
-    let join = Council::join(member(12), vec!["11".into(), "1".into()], config);
+    let join = Membership::join(member(12), vec!["11".into(), "1".into()], config);
     hall.councils.insert(12, join);
     hall.pass(3_000);
     let theirs = Arc::clone(hall.view(11));
     assert_eq!(hall.members(11), [11, 12]);
     assert_eq!(hall.view(12), &theirs);
-    // Whoever hears of a later view of another grid keeps its own.
+    // A later view of another grid does not replace a member's own.
     let mine = Arc::clone(hall.view(2));
     let later = View {
         number: ViewNumber(999),
         ..(*theirs).clone()
     };
-    let decided = CouncilWord::Decided(Arc::new(later));
-    hall.happens(2, CouncilEvent::From(member(11), decided));
+    let decided = MembershipMessage::Decided(Arc::new(later));
+    hall.happens(2, ConsensusEvent::From(member(11), decided));
     hall.happens(
         2,
-        CouncilEvent::From(member(11), CouncilWord::Behind(mine.number)),
+        ConsensusEvent::From(member(11), MembershipMessage::Behind(mine.number)),
     );
     hall.pass(3_000);
     assert!((1..=3).all(|id| hall.view(id) == &mine && hall.may_act(id)));
@@ -343,18 +349,21 @@ fn who_is_put_out_has_stopped_before_it_votes_for_that() {
         round: 99,
         by: MemberId(2),
     };
-    let accept = CouncilWord::Accept(view.number, ballot, Arc::new(without_first));
-    let is_vote = |action: &CouncilAction| {
-        matches!(action, CouncilAction::Tell(_, CouncilWord::Accepted(..)))
+    let accept = MembershipMessage::Accept(view.number, ballot, Arc::new(without_first));
+    let is_vote = |action: &ConsensusAction| {
+        matches!(
+            action,
+            ConsensusAction::SendMessage(_, MembershipMessage::Accepted(..))
+        )
     };
     let mut council = hall.councils.remove(&1).unwrap();
     let until = council.lease().unwrap();
     let mut now = hall.now;
-    let mut voted = council.on(now, CouncilEvent::From(member(2), accept));
+    let mut voted = council.on(now, ConsensusEvent::From(member(2), accept));
     while !voted.iter().any(is_vote) {
         assert!(now < until + Duration::from_secs(2), "it votes in the end");
         now += Duration::from_millis(20);
-        voted = council.on(now, CouncilEvent::Tick);
+        voted = council.on(now, ConsensusEvent::Tick);
     }
     assert!(
         now >= until,
@@ -385,27 +394,29 @@ fn two_that_grant_each_other_nothing_do_not_ask_each_other_without_an_end() {
     for id in [2, 3] {
         let council = hall.councils.get_mut(&id).unwrap();
         for word in [
-            CouncilWord::Decided(Arc::clone(&next)),
-            CouncilWord::Accept(number, ballot, Arc::clone(&after)),
+            MembershipMessage::Decided(Arc::clone(&next)),
+            MembershipMessage::Accept(number, ballot, Arc::clone(&after)),
         ] {
-            // None of what follows arrives.
-            council.on(now, CouncilEvent::From(member(1), word));
+            // None of the following messages arrive.
+            council.on(now, ConsensusEvent::From(member(1), word));
         }
-        words.extend(council.on(now, CouncilEvent::Tick));
+        words.extend(council.on(now, ConsensusEvent::Tick));
     }
     let mut told = 0;
     let mut from = 2;
-    words.retain(|action| matches!(action, CouncilAction::Tell(to, _) if *to.endpoint == *"3"));
+    words.retain(
+        |action| matches!(action, ConsensusAction::SendMessage(to, _) if *to.endpoint == *"3"),
+    );
     while !words.is_empty() && told < 100 {
         let to = 5 - from;
         let council = hall.councils.get_mut(&to).unwrap();
         let mut answers = Vec::new();
         for action in words {
-            if let CouncilAction::Tell(there, word) = action
+            if let ConsensusAction::SendMessage(there, word) = action
                 && *there.endpoint == *to.to_string()
             {
                 told += 1;
-                answers.extend(council.on(now, CouncilEvent::From(member(from), word)));
+                answers.extend(council.on(now, ConsensusEvent::From(member(from), word)));
             }
         }
         (words, from) = (answers, to);
@@ -416,12 +427,12 @@ fn two_that_grant_each_other_nothing_do_not_ask_each_other_without_an_end() {
 #[test]
 fn who_has_left_is_not_let_in_again_by_what_it_said_before() {
     let mut hall = Hall::of(3);
-    hall.happens(3, CouncilEvent::Leave);
+    hall.happens(3, ConsensusEvent::Leave);
     hall.pass(2_000);
     assert!(hall.out.contains(&3));
     hall.councils.remove(&3);
-    let join = CouncilWord::Join(member(3), Some(MemberId(1)));
-    hall.happens(1, CouncilEvent::From(member(3), join));
+    let join = MembershipMessage::Join(member(3), Some(MemberId(1)));
+    hall.happens(1, ConsensusEvent::From(member(3), join));
     hall.pass(2_000);
     assert_eq!(hall.members(1), [1, 2]);
     assert!(hall.may_act(1) && hall.may_act(2));
@@ -445,7 +456,7 @@ fn who_is_heard_and_hears_nobody_is_put_out_also_if_it_is_the_first() {
                 .iter()
                 .all(|record| record.losses == 0)
         );
-        // When it hears again it hears of that.
+        // It learns of its removal once it receives again.
         hall.cut.clear();
         hall.pass(500);
         assert!(hall.out.contains(&deaf));
@@ -466,13 +477,13 @@ fn of_two_that_do_not_hear_each_other_one_is_put_out_and_nothing_is_lost() {
     }
 }
 
-/// So many members, each of which keeps what nobody else has.
+/// Creates members without backups, each of which holds data that no other has.
 fn without_backups(count: u64) -> Hall {
-    let config = CouncilConfig::default();
+    let config = ConsensusConfig::default();
     let mut hall = Hall::of(1);
-    hall.councils = BTreeMap::from([(1, Council::found(member(1), 8, 0, config))]);
+    hall.councils = BTreeMap::from([(1, Membership::found(member(1), 8, 0, config))]);
     for id in 2..=count {
-        let council = Council::join(member(id), vec!["1".into()], config);
+        let council = Membership::join(member(id), vec!["1".into()], config);
         hall.councils.insert(id, council);
     }
     hall.pass(5_000);
@@ -494,7 +505,7 @@ fn two_that_do_not_hear_each_other_both_stay_where_neither_can_be_spared() {
 
 #[test]
 fn the_first_puts_nobody_out_whom_it_alone_does_not_hear() {
-    // What only the second and the third keep would be lost; without the first nothing is.
+    // Data held by the second and the third only would be lost; without the first nothing is.
     let mut hall = Hall::of(5);
     hall.cut = [(1, 2), (2, 1), (1, 3), (3, 1)].into_iter().collect();
     hall.pass(10_000);
@@ -514,7 +525,7 @@ fn the_first_and_another_both_stay_where_neither_can_be_spared() {
         assert!(hall.may_act(id));
     }
     assert!(hall.view(1).records.iter().all(|record| record.losses == 0));
-    // Whoever is silent for all is gone.
+    // A member that is silent for all others is removed.
     hall.councils.remove(&2);
     hall.pass(5_000);
     assert_eq!(hall.members(1), [1, 3, 4]);
@@ -524,7 +535,7 @@ fn the_first_and_another_both_stay_where_neither_can_be_spared() {
 fn who_leaves_stays_until_it_is_known_where_it_alone_knows_of_that() {
     let mut hall = Hall::of(2);
     hall.misses = Some((2, 1));
-    hall.happens(1, CouncilEvent::Leave);
+    hall.happens(1, ConsensusEvent::Leave);
     hall.pass(5_000);
     assert!(hall.out.contains(&1) && hall.parted.is_empty());
     assert_eq!(hall.members(2), [1, 2]);

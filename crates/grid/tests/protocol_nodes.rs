@@ -1,4 +1,4 @@
-//! Members of a grid, with words between them delivered at once.
+//! Members of a grid. Messages are delivered immediately.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use ardea_core::PartitionId;
 use ardea_grid::protocol::{
-    Answer, Functions, MapId, Member, MemberId, Node, NodeAction, NodeConfig, NodeEvent, Operation,
-    Outcome, Refusal, Word,
+    Answer, Functions, MapId, Member, MemberId, Message, Node, NodeAction, NodeConfig, NodeEvent,
+    Operation, Outcome, Refusal,
 };
 use bytes::Bytes;
 
 const MAP: MapId = MapId(1);
 
-/// Appends its argument to what a key has.
+/// Function that appends its argument to the current value.
 struct Appends;
 
 impl Functions for Appends {
@@ -32,9 +32,9 @@ impl Functions for Appends {
 struct Harbour {
     nodes: BTreeMap<u64, Node>,
     ended: BTreeMap<u64, Outcome>,
-    /// Requests that were sent, with who sent them.
-    requests: Vec<(u64, Member, Word)>,
-    /// What copies say to each other is lost.
+    /// Requests that were sent, with their recipient and sender.
+    requests: Vec<(u64, Member, Message)>,
+    /// True if replication messages are lost.
     loses_words_of_copies: bool,
     now: Duration,
 }
@@ -71,12 +71,12 @@ impl Harbour {
             let me = node.me().clone();
             for action in node.on(self.now, event) {
                 match action {
-                    NodeAction::Tell(to, word) => {
+                    NodeAction::SendMessage(to, word) => {
                         let to: u64 = to.endpoint.parse().unwrap();
-                        if matches!(word, Word::Replica(..)) && self.loses_words_of_copies {
+                        if matches!(word, Message::Replica(..)) && self.loses_words_of_copies {
                             continue;
                         }
-                        if let Word::Request { .. } = word {
+                        if let Message::Request { .. } = word {
                             self.requests.push((to, me.clone(), word.clone()));
                         }
                         todo.push_back((to, NodeEvent::From(me.clone(), word)));
@@ -100,7 +100,7 @@ impl Harbour {
         }
     }
 
-    /// A partition that this member is primary of.
+    /// Returns a partition of which this member is primary.
     fn partition_of(&self, id: u64) -> PartitionId {
         let view = self.nodes[&1].view().unwrap();
         let mut all = view.partitions();
@@ -187,7 +187,7 @@ fn changes_that_are_taken_together_travel_and_are_acknowledged_together() {
     assert_eq!(changes.len(), 1, "{changes:?}");
     let two = harbour.nodes.get_mut(&2).unwrap();
     for action in changes {
-        if let NodeAction::Tell(_, word) = action {
+        if let NodeAction::SendMessage(_, word) = action {
             two.take(now, NodeEvent::From(member(1), word));
         }
     }
@@ -195,7 +195,7 @@ fn changes_that_are_taken_together_travel_and_are_acknowledged_together() {
     assert_eq!(acknowledged.len(), 1, "{acknowledged:?}");
     let one = harbour.nodes.get_mut(&1).unwrap();
     for action in acknowledged {
-        if let NodeAction::Tell(_, word) = action {
+        if let NodeAction::SendMessage(_, word) = action {
             one.take(now, NodeEvent::From(member(2), word));
         }
     }
@@ -207,10 +207,10 @@ fn changes_that_are_taken_together_travel_and_are_acknowledged_together() {
 fn who_is_a_member_only_in_a_later_view_is_told_to_ask_again() {
     let mut harbour = Harbour::of(2);
     let partition = harbour.partition_of(1);
-    let reign = harbour.nodes[&1].view().unwrap().records[partition.index() as usize].reign;
-    let request = Word::Request {
+    let reign = harbour.nodes[&1].view().unwrap().records[partition.index() as usize].term;
+    let request = Message::Request {
         partition: partition.index(),
-        reign,
+        term: reign,
         number: 1,
         floor: 1,
         operation: append("a"),
@@ -218,9 +218,9 @@ fn who_is_a_member_only_in_a_later_view_is_told_to_ask_again() {
     let (now, event) = (harbour.now, NodeEvent::From(member(9), request));
     let node = harbour.nodes.get_mut(&1).unwrap();
     let told = node.on(now, event.clone());
-    let is_refusal = |action: &NodeAction| matches!(action, NodeAction::Tell(_, Word::Reply(1, Outcome::Refused(refusal))) if refusal.may_pass());
+    let is_refusal = |action: &NodeAction| matches!(action, NodeAction::SendMessage(_, Message::Reply(1, Outcome::Refused(refusal))) if refusal.may_pass());
     assert!(told.len() == 1 && is_refusal(&told[0]), "{told:?}");
-    // What was refused is not carried out later either.
+    // The refused request is not carried out later either.
     assert!(node.on(now, event).is_empty());
     assert_eq!(
         harbour.value(2, 1, partition),
@@ -228,14 +228,14 @@ fn who_is_a_member_only_in_a_later_view_is_told_to_ask_again() {
     );
 }
 
-/// How a write of the second member ends that the first one never answers.
-fn write_that_is_given_up(has_left: bool) -> Outcome {
+/// Returns the outcome of a write of the second member that the first one never answers.
+fn write_that_is_aborted(has_left: bool) -> Outcome {
     let mut harbour = Harbour::of(2);
     let partition = harbour.partition_of(1);
     let node = harbour.nodes.get_mut(&2).unwrap();
     let asked = node.on(harbour.now, NodeEvent::Ask(1, partition, append("a")));
     let number = asked.iter().find_map(|action| match action {
-        NodeAction::Tell(_, Word::Request { number, .. }) => Some(*number),
+        NodeAction::SendMessage(_, Message::Request { number, .. }) => Some(*number),
         _ => None,
     });
     for _ in 0..10_000 {
@@ -258,8 +258,8 @@ fn write_that_is_given_up(has_left: bool) -> Outcome {
 
 #[test]
 fn a_write_that_has_not_left_when_its_time_is_over_is_refused_and_one_that_has_left_is_in_doubt() {
-    assert_eq!(write_that_is_given_up(true), Outcome::Unknown);
-    let unsent = write_that_is_given_up(false);
+    assert_eq!(write_that_is_aborted(true), Outcome::Unknown);
+    let unsent = write_that_is_aborted(false);
     assert_eq!(unsent, Outcome::Refused(Refusal::CutOff));
 }
 

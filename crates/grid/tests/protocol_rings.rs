@@ -1,4 +1,4 @@
-//! Rings of one member, beside the same values in a queue of the standard library.
+//! Rings of one member, compared with a queue of the standard library.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ proptest! {
                     prop_assert_eq!(values, few);
                 }
             }
-            // One entry more says where it begins and ends.
+            // One additional entry stores the bounds.
             let entries = there.len() as u64 + u64::from(next > 0);
             prop_assert_eq!(ring.ask(Operation::Count(Ring::id())), Answer::Count(entries));
         }

@@ -1,4 +1,4 @@
-//! Members of which some watch a map, with words between them lost and members gone.
+//! Members that watch a map, with lost messages and lost members.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ardea_core::PartitionId;
 use ardea_grid::protocol::{
-    Bunch, Happened, MapId, Member, MemberId, NoFunctions, Node, NodeAction, NodeConfig, NodeEvent,
-    Operation, When, Word,
+    EntryBatch, EntryEvent, MapId, Member, MemberId, Message, NoFunctions, Node, NodeAction,
+    NodeConfig, NodeEvent, Operation, When,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -16,20 +16,20 @@ const MAP: MapId = MapId(1);
 const OTHER: MapId = MapId(2);
 const PARTITIONS: u32 = 8;
 
-/// What somebody who watches knows of a map.
+/// A watching member's copy of a map.
 #[derive(Default)]
 struct Mirror {
     is_watched: bool,
     entries: BTreeMap<Bytes, Bytes>,
     missed: BTreeSet<u32>,
-    told: Vec<Happened>,
+    told: Vec<EntryEvent>,
     confirmed: BTreeMap<MemberId, Duration>,
 }
 
 struct Harbour {
     nodes: BTreeMap<u64, Node>,
     mirrors: BTreeMap<u64, Mirror>,
-    /// Of the words about what is watched, each of these is lost.
+    /// The numbers of the watch messages that are lost.
     lost: BTreeSet<u64>,
     words: u64,
     now: Duration,
@@ -80,8 +80,8 @@ impl Harbour {
             };
             let me = node.me().clone();
             for action in node.on(self.now, event) {
-                if let NodeAction::Tell(to, word) = action {
-                    if let Word::Watch(_) = word {
+                if let NodeAction::SendMessage(to, word) = action {
+                    if let Message::Watch(_) = word {
                         self.words += 1;
                         if self.lost.contains(&self.words) {
                             continue;
@@ -110,12 +110,12 @@ impl Harbour {
                 for what in news {
                     assert_eq!(partition_of(what.key()).index(), partition);
                     match &what {
-                        Happened::Set { key, value, is_new } => {
+                        EntryEvent::Set { key, value, is_new } => {
                             let before = mirror.entries.insert(key.clone(), value.clone());
                             let is_exact = !mirror.missed.contains(&partition);
                             assert!(!is_exact || before.is_none() == *is_new);
                         }
-                        Happened::Removed { key } => {
+                        EntryEvent::Removed { key } => {
                             mirror.entries.remove(key);
                         }
                     }
@@ -153,9 +153,9 @@ impl Harbour {
         self.ask(at, partition_of(&[key]), put);
     }
 
-    /// Gives keys of one partition their values at once.
+    /// Puts entries of one partition in one operation.
     fn put_all(&mut self, at: u64, entries: &[(u8, u64)]) {
-        let mut bunch = Bunch::default();
+        let mut bunch = EntryBatch::default();
         for (key, value) in entries {
             bunch.push(&[*key], &value.to_le_bytes());
         }
@@ -175,7 +175,7 @@ impl Harbour {
         self.ask(at, partition_of(&[key]), remove);
     }
 
-    /// What there is of a map in a partition.
+    /// Returns the content of a map in a partition.
     fn content(&self, partition: u32) -> BTreeMap<Bytes, Bytes> {
         let partition = PartitionId::from_index(partition).unwrap();
         let node = self.nodes.values().next().unwrap();
@@ -188,7 +188,7 @@ impl Harbour {
             .collect()
     }
 
-    /// Whether a mirror shows what there is, but for what it knows that it has missed.
+    /// Returns true if a copy is equal to the map, except in partitions reported as missed.
     fn is_exact(&self, at: u64) -> bool {
         let mirror = &self.mirrors[&at];
         let mut told = (0..PARTITIONS).filter(|partition| !mirror.missed.contains(partition));
@@ -222,17 +222,17 @@ fn who_watches_is_told_all_that_happens_wherever_it_happens() {
     }
     harbour.remove(3, 5);
     harbour.remove(3, 5);
-    let of_five: Vec<Happened> = {
+    let of_five: Vec<EntryEvent> = {
         let told = harbour.mirrors[&2].told.iter();
         told.filter(|what| what.key()[..] == [5]).cloned().collect()
     };
     let key = Bytes::from_static(&[5]);
-    let set = Happened::Set {
+    let set = EntryEvent::Set {
         key: key.clone(),
         value: 2_u64.to_le_bytes().to_vec().into(),
         is_new: true,
     };
-    assert_eq!(of_five, [set, Happened::Removed { key }]);
+    assert_eq!(of_five, [set, EntryEvent::Removed { key }]);
     assert_eq!(harbour.mirrors[&2].told.len(), 21);
     assert!(harbour.is_exact(2) && harbour.mirrors[&2].missed.is_empty());
     for partition in (0..PARTITIONS).filter_map(PartitionId::from_index) {
@@ -256,11 +256,11 @@ fn who_watches_is_told_of_each_key_that_was_put_with_others() {
         .told
         .iter()
         .map(|what| match what {
-            Happened::Set { key, value, is_new } => {
+            EntryEvent::Set { key, value, is_new } => {
                 let value = u64::from_le_bytes(*value.first_chunk().unwrap());
                 (key[0], value, *is_new)
             }
-            Happened::Removed { key } => panic!("{key:?} is there"),
+            EntryEvent::Removed { key } => panic!("{key:?} is there"),
         })
         .collect();
     assert_eq!(

@@ -1,6 +1,6 @@
-//! What every state manager promises, as tests: one suite, which passes on all of them.
+//! A conformance test suite for all implementations of the metadata store.
 //!
-//! An implementation says in one file of its tests where it can be tried, and lists the suite with
+//! An implementation defines in a test file how the store is started, and lists the suite with
 //! [`conformance_suite!`](crate::conformance_suite):
 //!
 //! ```text
@@ -8,8 +8,9 @@
 //! ardea_metastore::conformance_suite!(plan, with faults);
 //! ```
 //!
-//! Each promise is a test of its own, with a root of its own. Those that break nothing share a server; those that kill
-//! it or break its connections have one for themselves. Where no server can be had a test says `SKIPPED`, and why.
+//! Each case is a separate test with a separate root. Cases that break nothing share a server;
+//! cases that kill the server or break its connections have a server each. If no server is
+//! available, a test prints `SKIPPED` and the reason.
 
 #[allow(missing_docs, reason = "the name of a promise is what it promises")]
 mod breaking;
@@ -24,14 +25,14 @@ mod tree;
 #[allow(missing_docs, reason = "the name of a promise is what it promises")]
 mod watching;
 
-pub use faulty::{Fault, Faulty};
+pub use faulty::{Fault, FaultyStore};
 pub use proxy::Proxy;
 pub use server::{Server, Skipped};
-pub use site::{Connect, Need, Plan, Site, hold};
+pub use site::{Connect, Plan, ServerRequirement, Site, run_holder};
 
 #[doc(hidden)]
 pub mod cases {
-    //! The promises, one function each.
+    //! The cases, one function each.
     pub use super::breaking::*;
     pub use super::sessions::*;
     pub use super::tree::*;
@@ -42,26 +43,26 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-/// A promise, tried.
+/// A test case.
 #[doc(hidden)]
 pub type Case = for<'a> fn(&'a Site) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// The longest that a promise may take to be tried; far more than any needs.
+/// Timeout of a case; far more than any needs.
 const CASE_DEADLINE: Duration = Duration::from_secs(180);
 
-/// The longest that something is waited for.
+/// Timeout of a single condition.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Runs one test of the suite.
 ///
 /// # Panics
 ///
-/// If the promise is not kept.
+/// If the case fails.
 #[doc(hidden)]
-pub fn run(name: &str, plan: Plan, need: Need, case: Case) {
+pub fn run(name: &str, plan: Plan, need: ServerRequirement, case: Case) {
     let site = match Site::of(plan, need) {
         Ok(site) => site,
-        Err(why) => return server::say_skipped(name, &why),
+        Err(why) => return server::report_skipped(name, &why),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -73,11 +74,11 @@ pub fn run(name: &str, plan: Plan, need: Need, case: Case) {
     assert!(ended.is_ok(), "{name} took longer than {CASE_DEADLINE:?}");
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 ///
 /// # Panics
 ///
-/// If it does not within half a minute.
+/// If it does not hold within half a minute.
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     let mut looks = tokio::time::interval(Duration::from_millis(20));
@@ -90,11 +91,11 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Waits for something.
+/// Waits for a future.
 ///
 /// # Panics
 ///
-/// If it does not come within half a minute.
+/// If it does not complete within half a minute.
 async fn soon<T>(what: &str, coming: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, coming).await {
         Ok(come) => come,
@@ -102,8 +103,8 @@ async fn soon<T>(what: &str, coming: impl Future<Output = T>) -> T {
     }
 }
 
-/// Lists the suite as tests of a crate; takes the function that returns the [`Plan`]. `with faults` adds what is promised
-/// when a server dies and connections break; a state manager without a server has nothing to break.
+/// Lists the suite as tests of a crate; takes the function that returns the [`Plan`]. `with faults`
+/// adds the cases with server crashes and broken connections, which need a store with a server.
 #[macro_export]
 macro_rules! conformance_suite {
     ($plan:path, with faults) => {
@@ -131,7 +132,7 @@ macro_rules! conformance_suite {
             birth_change_and_death_of_a_node_are_told
             births_and_deaths_of_children_are_told
             the_last_state_is_told_under_churn
-            a_watcher_ends_with_its_state_manager
+            a_watcher_ends_with_its_metadata_store
             nodes_of_a_session_go_when_it_is_closed
             nodes_of_a_session_go_when_it_is_dropped
             nodes_of_a_session_go_when_its_process_is_killed
@@ -139,16 +140,16 @@ macro_rules! conformance_suite {
             a_node_of_a_session_has_no_children
             a_session_makes_no_node_that_is_there
             a_lease_passes_on_with_a_greater_token
-            a_session_outlives_its_state_manager
+            a_session_outlives_its_metadata_store
         );
         $crate::conformance_suite!(@alone $plan:
             an_expired_session_is_told_once_and_its_nodes_go
         );
 
-        /// Not a promise: what the test of a killed process starts as that process.
+        /// Not a test: the child process of the test that kills a process.
         #[test]
         fn held_by_another_process() {
-            $crate::conformance::hold($plan());
+            $crate::conformance::run_holder($plan());
         }
     };
     (@faults $plan:path) => {
@@ -164,14 +165,14 @@ macro_rules! conformance_suite {
         #[test]
         fn $case() {
             let case: $crate::conformance::Case = |site| Box::pin($crate::conformance::cases::$case(site));
-            $crate::conformance::run(stringify!($case), $plan(), $crate::conformance::Need::Shared, case);
+            $crate::conformance::run(stringify!($case), $plan(), $crate::conformance::ServerRequirement::Shared, case);
         }
     )*};
     (@alone $plan:path: $($case:ident)*) => {$(
         #[test]
         fn $case() {
             let case: $crate::conformance::Case = |site| Box::pin($crate::conformance::cases::$case(site));
-            $crate::conformance::run(stringify!($case), $plan(), $crate::conformance::Need::Alone, case);
+            $crate::conformance::run(stringify!($case), $plan(), $crate::conformance::ServerRequirement::Alone, case);
         }
     )*};
 }

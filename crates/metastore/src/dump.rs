@@ -1,46 +1,46 @@
-//! The tree as it is, for whoever looks for a fault.
+//! A textual dump of the tree, for debugging.
 
 use std::fmt::Write;
 
 use ardea_core::{Error, Result};
 
-use crate::{Found, Node, StateManager, StatePath, look};
+use crate::{MetadataStore, Node, ReadResult, StatePath, read_node};
 
-/// The most characters of a value that are shown, unless the reader knows better.
+/// Maximum number of characters shown of a value, unless the caller provides a description.
 const SHOWN: usize = 60;
 
-/// A node as it was when it was read, and those below it.
+/// A node as it was read, with the nodes below it.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// Where it is.
+    /// Path of the node.
     pub path: StatePath,
-    /// What is there; `None` if it was gone when it was to be read. A root that holds nothing is not there either.
+    /// The node; `None` if it was deleted before it was read, or is damaged. The root has no node.
     pub node: Option<Node>,
-    /// Why what is there can't be read, if it is damaged: there is no node then. A caller who knows what should stand in a
-    /// node may say so of one that is there.
+    /// Damage of the node; `node` is then `None`. The caller may also set it on a node whose value
+    /// it can't decode.
     pub damage: Option<Error>,
-    /// What is below it, sorted by name.
+    /// Children, sorted by name.
     pub children: Vec<Tree>,
 }
 
 /// Reads the tree at `root`.
 ///
-/// Nodes are read one after the other while others may change them: this is a picture for people, no snapshot. It
-/// takes two requests a node.
+/// Nodes are read one after the other while they may change, so the result is not a consistent
+/// snapshot. Needs two requests per node.
 ///
 /// # Errors
 ///
-/// When the state manager does not answer. A damaged node is none: it is shown as such, and the others as they are.
-pub async fn dump(state: &dyn StateManager, root: &StatePath) -> Result<Tree> {
+/// If the metadata store does not respond. A damaged node is no error: it is shown as damaged.
+pub async fn dump(state: &dyn MetadataStore, root: &StatePath) -> Result<Tree> {
     let mut children = Vec::new();
     for name in state.children(root).await? {
-        // A path has few parts, so this is never deep.
+        // The recursion is bounded by the maximum depth of a path.
         children.push(Box::pin(dump(state, &root.child(&name)?)).await?);
     }
-    let (node, damage) = match look(state, root).await? {
-        Found::Absent => (None, None),
-        Found::Whole(node) => (Some(node), None),
-        Found::Damaged(why) => (None, Some(why)),
+    let (node, damage) = match read_node(state, root).await? {
+        ReadResult::Absent => (None, None),
+        ReadResult::Intact(node) => (Some(node), None),
+        ReadResult::Damaged(why) => (None, Some(why)),
     };
     Ok(Tree {
         path: root.clone(),
@@ -51,12 +51,14 @@ pub async fn dump(state: &dyn StateManager, root: &StatePath) -> Result<Tree> {
 }
 
 impl Tree {
-    /// As text, a node a line: name, version, session, size, and the value as `shown` tells it; where that tells nothing,
-    /// how the value begins, if it is text. Of what is damaged it is told why, and no value.
+    /// Formats the tree, one node per line: name, version, session, size, and the value as
+    /// described by `shown`. Without a description, the beginning of the value is shown if it is
+    /// text. For a damaged node the error is shown instead.
     pub fn text(&self, shown: impl Fn(&StatePath, &Node) -> Option<String>) -> String {
         let mut text = self.path.to_string();
         self.describe(&shown, &mut text);
-        // What is still to be written, last first: the tree, the lines to the left of it, and whether it is its parent's last.
+        // Stack of the nodes still to be written, with their margin and true for the last child of
+        // a parent.
         let mut ahead = Vec::new();
         self.push_children("", &mut ahead);
         while let Some((tree, margin, is_last)) = ahead.pop() {
@@ -76,7 +78,7 @@ impl Tree {
         }
     }
 
-    /// The rest of its line.
+    /// Appends the rest of the node's line.
     fn describe(&self, shown: &impl Fn(&StatePath, &Node) -> Option<String>, text: &mut String) {
         // Writing to a string can't fail.
         match &self.node {
@@ -95,7 +97,7 @@ impl Tree {
                 }
             }
             None if self.path.is_root() || self.damage.is_some() => {}
-            None => text.push_str("  (gone meanwhile)"),
+            None => text.push_str("  (deleted meanwhile)"),
         }
         if let Some(error) = &self.damage {
             let _ = write!(text, "  damaged: {error}");
@@ -104,7 +106,7 @@ impl Tree {
     }
 }
 
-/// How a value begins, if it is text.
+/// Returns the beginning of a value, if it is text.
 fn beginning(node: &Node) -> Option<String> {
     let value = std::str::from_utf8(&node.value).ok()?;
     let shown: String = value.chars().take(SHOWN).collect();

@@ -1,4 +1,4 @@
-//! The errors of a state manager: what, on which node, at which server, and what to do next.
+//! The errors of metadata stores: each names the operation, the node, the store, and the next step.
 
 use crate::{Expected, MAX_VALUE_BYTES, Node, StatePath};
 use ardea_core::{Error, ErrorCode, Result};
@@ -7,9 +7,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// Whether a change was refused for want of room on a disk, and nothing was changed: that ends when somebody frees some, and not by asking
-/// again.
-pub fn is_for_want_of_room(error: &Error) -> bool {
+/// Returns true if a change was refused because a disk is full, and nothing was changed. A retry
+/// succeeds only after space was freed.
+pub fn is_disk_full(error: &Error) -> bool {
     let mut cause = error.source();
     while let Some(why) = cause {
         let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -21,22 +21,24 @@ pub fn is_for_want_of_room(error: &Error) -> bool {
     false
 }
 
-/// Which state manager, for messages; it words the errors of all implementations. Cloning it is cheap.
+/// The address of a metadata store, for messages; it creates the errors of all implementations.
+/// Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Place(Arc<str>);
+pub struct StoreAddress(Arc<str>);
 
-impl Place {
-    /// A place such as `etcd at 10.0.0.7:2379, root /prod`.
+impl StoreAddress {
+    /// Creates an address such as `etcd at 10.0.0.7:2379, root /prod`.
     pub fn new(place: impl Into<Arc<str>>) -> Self {
-        Place(place.into())
+        StoreAddress(place.into())
     }
 
-    /// How it is called.
+    /// Returns the address as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Changing `path` failed because it is not as `expected`, but `found`.
+    /// Creates the error of a change whose condition does not hold: the node is `found` instead of
+    /// `expected`.
     pub fn conflict(&self, path: &StatePath, expected: Expected, found: Option<&Node>) -> Error {
         let expected = match expected {
             Expected::Any => "any".to_string(),
@@ -49,56 +51,56 @@ impl Place {
             None => "no such node".to_string(),
         };
         Error::new(
-            ErrorCode::StateConflict,
+            ErrorCode::MetastoreConflict,
             format!("cannot change {path} ({self}): expected {expected}, found {found}"),
         )
-        .hint("somebody else changed it: read it again, and decide again")
+        .hint("it was changed concurrently: read it again, then decide")
     }
 
-    /// Changing `path` failed because it was changed meanwhile, nobody knows to what.
+    /// Creates the error of a change that conflicts with a concurrent one, whose result is unknown.
     pub fn changed_meanwhile(&self, path: &StatePath) -> Error {
         Error::new(
-            ErrorCode::StateConflict,
+            ErrorCode::MetastoreConflict,
             format!("cannot change {path} ({self}): it was changed at the same moment"),
         )
-        .hint("somebody else changed it: read it again, and decide again")
+        .hint("it was changed concurrently: read it again, then decide")
     }
 
-    /// The tree does not allow what was asked of `path`.
+    /// Creates the error of an operation that the tree does not allow.
     pub fn refused(&self, path: &StatePath, why: impl fmt::Display, hint: &str) -> Error {
         Error::new(
-            ErrorCode::StateRefused,
+            ErrorCode::MetastoreRefused,
             format!("cannot change {path} ({self}): {why}"),
         )
         .hint(hint)
     }
 
-    /// `path` can't be deleted, it has children.
+    /// Creates the error of deleting a node that has children.
     pub fn not_empty(&self, path: &StatePath) -> Error {
         self.refused(path, "it has children", "delete its children first")
     }
 
-    /// `path` can't be made below a node of a session.
+    /// Creates the error of creating a node below a node of a session.
     pub fn below_ephemeral(&self, path: &StatePath) -> Error {
-        let why = "a node above it goes with a session, and can't have children";
-        self.refused(path, why, "make it beside that node")
+        let why = "a node above it belongs to a session, and can't have children";
+        self.refused(path, why, "create it outside of that node")
     }
 
-    /// The server denies the access to `path`.
+    /// Creates the error of denied access to `path`.
     pub fn denied(
         &self,
         path: &StatePath,
         why: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
         Error::new(
-            ErrorCode::StateRefused,
+            ErrorCode::MetastoreRefused,
             format!("access to {path} is denied ({self})"),
         )
         .because(why)
         .hint("check the user that the cluster is configured with, and its rights below the root")
     }
 
-    /// Refuses what no state manager takes, before anything is sent.
+    /// Checks the limits of values, which are the same for all stores, before a request is sent.
     pub fn check_value(&self, path: &StatePath, value: &[u8]) -> Result<()> {
         if path.is_root() {
             return Err(self.refused(path, "the root has no value", "set a node below it"));
@@ -111,7 +113,7 @@ impl Place {
         Ok(())
     }
 
-    /// Nobody answered in time, and nothing was changed.
+    /// Creates the error of an operation that got no response in time and changed nothing.
     pub fn unavailable(
         &self,
         doing: impl fmt::Display,
@@ -119,30 +121,30 @@ impl Place {
     ) -> Error {
         let what = format!("cannot {doing} ({self})");
         let error = Error::new(ErrorCode::StateUnavailable, what).because(why);
-        let next = match is_for_want_of_room(&error) {
-            true => "free some room on that disk; it may be tried again",
+        let next = match is_disk_full(&error) {
+            true => "free some room on that disk, then try again",
             false => {
-                "check that the state manager runs and can be reached from here; it may be tried again"
+                "check that the metadata store runs and is reachable from here, then try again"
             }
         };
         error.hint(next)
     }
 
-    /// The answer to a change was lost.
+    /// Creates the error of a change whose response was lost.
     pub fn unknown(
         &self,
         path: &StatePath,
         why: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
         Error::new(
-            ErrorCode::StateUnknown,
-            format!("whether {path} was changed is not known ({self})"),
+            ErrorCode::OutcomeUnknown,
+            format!("the outcome of the change of {path} is unknown ({self})"),
         )
         .because(why)
         .hint("read it, then decide")
     }
 
-    /// What `file` holds, where the node `path` should be, is none.
+    /// Creates the error of a node `path` whose `file` is damaged.
     pub fn corrupt(
         &self,
         path: &StatePath,
@@ -150,53 +152,54 @@ impl Place {
         why: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
         Error::new(
-            ErrorCode::StateCorrupt,
+            ErrorCode::MetastoreCorrupt,
             format!("{file} is damaged ({self})"),
         )
         .because(why)
         .hint(format!(
-            "restore it from a backup, or give it up: `ardea state remove {path}`"
+            "restore it from a backup, or remove it: `ardea metastore remove {path}`"
         ))
     }
 
-    /// The root can't be changed, at `path` or anywhere else: what every change needs is damaged.
+    /// Creates the error of a change of a root that can't be changed at all, because data needed by
+    /// every change is damaged.
     pub fn broken(
         &self,
         path: &StatePath,
         why: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
         Error::new(
-            ErrorCode::StateRefused,
+            ErrorCode::MetastoreRefused,
             format!("cannot change {path}, nor anything else ({self})"),
         )
         .because(why)
-        .hint("stop whatever uses it, and restore the whole of it from a backup, or begin with a new one")
+        .hint("stop all processes that use it, and restore all of it from a backup, or start with a new one")
     }
 
-    /// The session has ended.
+    /// Creates the error of an ended session.
     pub fn session_ended(&self, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         Error::new(
             ErrorCode::SessionEnded,
             format!("the session has ended ({self})"),
         )
         .because(why)
-        .hint("its nodes are gone: open another session and make them again")
+        .hint("its nodes are gone: open another session and create them again")
     }
 
-    /// The state manager was dropped.
+    /// Creates the error of a metadata store that was dropped.
     pub fn closed(&self) -> Error {
         Error::new(ErrorCode::Cancelled, format!("{self} was closed"))
-            .hint("keep the state manager as long as its watchers")
+            .hint("keep the metadata store as long as its watchers")
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -209,38 +212,38 @@ mod tests {
 
     #[test]
     fn a_conflict_says_which_node_where_what_and_what_next() {
-        let place = Place::new("etcd at 10.0.0.7:2379, root /prod");
+        let place = StoreAddress::new("etcd at 10.0.0.7:2379, root /prod");
         let path = StatePath::parse("/jobs/a/master").expect("a path");
         let error = place.conflict(&path, Expected::Version(Version::new(7)), None);
         assert_eq!(
             error.to_string(),
             "ARD-501: cannot change /jobs/a/master (etcd at 10.0.0.7:2379, root /prod): expected v7, \
-             found no such node; somebody else changed it: read it again, and decide again"
+             found no such node; it was changed concurrently: read it again, then decide"
         );
     }
 
     #[test]
     fn a_full_disk_is_told_from_a_server_that_is_away() {
-        let place = Place::new("files below /state");
+        let place = StoreAddress::new("files below /state");
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let full = place.unavailable("write /a", full);
-        assert!(is_for_want_of_room(&full));
-        assert!(full.what_next().is_some_and(|hint| hint.contains("room")));
+        assert!(is_disk_full(&full));
+        assert!(full.hint_text().is_some_and(|hint| hint.contains("room")));
         let path = StatePath::parse("/a").expect("a path");
         let unknown = place.unknown(&path, io::Error::from(io::ErrorKind::StorageFull));
-        assert!(!is_for_want_of_room(&unknown), "it may have been changed");
+        assert!(!is_disk_full(&unknown), "it may have been changed");
         let away = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert!(!is_for_want_of_room(&place.unavailable("write /a", away)));
+        assert!(!is_disk_full(&place.unavailable("write /a", away)));
     }
 
     #[test]
     fn the_largest_value_is_taken_and_one_byte_more_is_not() {
-        let place = Place::new("memory");
+        let place = StoreAddress::new("memory");
         let path = StatePath::parse("/a").expect("a path");
         let value = vec![0; MAX_VALUE_BYTES + 1];
         assert!(place.check_value(&path, &value[1..]).is_ok());
         let error = place.check_value(&path, &value).expect_err("too large");
-        assert_eq!(error.code(), ErrorCode::StateRefused);
+        assert_eq!(error.code(), ErrorCode::MetastoreRefused);
         assert!(place.check_value(&StatePath::root(), b"").is_err());
     }
 }

@@ -1,82 +1,87 @@
-//! The state manager of one machine: a directory, used by any number of processes at once.
+//! The metadata store of one machine: a directory, used by any number of processes.
 //!
-//! A change is made under a lock (`flock`), prepared aside, brought to the disk and moved into place by one `rename`: a
-//! process that is killed, or a machine that loses power, leaves the old state or the new one. Sessions are locked files,
-//! so that a dead process's nodes are gone the moment it is dead. Watchers are woken by `inotify`.
+//! A change is prepared in a scratch folder under a lock (`flock`), flushed to disk and made
+//! visible by one `rename`: if a process is killed or the machine loses power, either the old or
+//! the new state remains. Sessions are locked files, so the nodes of a dead process are gone
+//! immediately. Watchers are woken by `inotify`.
 //!
-//! The directory has to be on a local file system: locks and events of network file systems promise less.
+//! The directory must be on a local file system: network file systems have weaker locks and events.
 
-mod bell;
+mod change_notifier;
 mod clock;
 mod entry;
-mod hub;
-mod lives;
+mod session_locks;
 mod tree;
+mod watch_hub;
 
 use crate::{
-    EndTeller, Expected, Node, Pending, Place, Session, SessionEnd, SessionEnding, SessionId,
-    StateManager, StateOptions, StatePath, Version, Watcher, session_ending,
+    Expected, MetadataStore, Node, Pending, Session, SessionEnd, SessionEndNotifier, SessionEnding,
+    SessionId, StateOptions, StatePath, StoreAddress, Version, Watcher, session_ending,
 };
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_filesystem::lacks_locks;
-use bell::Bell;
-use hub::Hub;
-use lives::Life;
+use change_notifier::ChangeNotifier;
+use session_locks::SessionLock;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tree::{Held, Tree};
+use tree::{Tree, TreeLock};
+use watch_hub::Hub;
 
-/// Between two attempts to get the lock that another process holds; a change takes a few milliseconds.
-const RETRY: [Duration; 4] = [
+/// Pauses between attempts to get the lock held by another process; a change takes a few
+/// milliseconds.
+const RETRY_DELAYS: [Duration; 4] = [
     Duration::from_micros(200),
     Duration::from_millis(1),
     Duration::from_millis(3),
     Duration::from_millis(10),
 ];
 
-/// What needs the features of the file system.
+/// The component named in errors about missing features of the file system.
 const WHAT_FOR: &str = "a cluster's state in files";
 
-/// The state manager that keeps its tree in a directory.
+/// The metadata store in a directory.
 ///
-/// A root is a directory of its own; several lie side by side. A change costs four flushes of the disk, a read none.
+/// Each root is a separate directory; several may exist side by side. A change costs four disk
+/// flushes, a read none.
 #[derive(Debug)]
 pub struct FileState {
     store: Arc<Store>,
     hub: Arc<Hub>,
 }
 
-/// What the operations share.
+/// The state shared by operations.
 #[derive(Debug)]
 struct Store {
     tree: Arc<Tree>,
-    /// The tasks of this process queue here, in order, and only the first of them competes for the lock.
-    turn: tokio::sync::Mutex<()>,
-    patience: Duration,
+    /// Serializes the tasks of this process in order, so that only one of them competes for the
+    /// file lock.
+    queue: tokio::sync::Mutex<()>,
+    timeout: Duration,
 }
 
 impl FileState {
-    /// Opens the tree in this directory; a new or empty one becomes a root.
+    /// Opens the tree in this directory; a new or empty directory becomes a root.
     ///
-    /// Fails with [`ErrorCode::InvalidConfig`] if the directory holds something else, with [`ErrorCode::StoreUnsuitable`] if its
-    /// file system lacks locks, renames or `fsync`, and with [`ErrorCode::StateUnavailable`] if it can't be used.
+    /// Fails with [`ErrorCode::InvalidConfig`] if the directory holds other files, with
+    /// [`ErrorCode::StoreUnsuitable`] if its file system lacks locks, renames or `fsync`, and with
+    /// [`ErrorCode::StateUnavailable`] if it can't be used.
     pub async fn open(directory: &Path, options: StateOptions) -> Result<Self> {
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_path_buf());
-        let place = Place::new(format!("files in {}", directory.display()));
+        let place = StoreAddress::new(format!("files in {}", directory.display()));
         let made = directory.clone();
         let tree = Arc::new(Tree::new(directory.clone(), place.clone()));
         let store = Arc::new(Store {
             tree: Arc::clone(&tree),
-            turn: tokio::sync::Mutex::default(),
-            patience: options.patience,
+            queue: tokio::sync::Mutex::default(),
+            timeout: options.timeout,
         });
         let looked = Arc::clone(&tree);
         blocking(&place, move || {
             looked.check_suitable()?;
             std::fs::create_dir_all(&made)
-                .and_then(|()| looked.check_is_own())
+                .and_then(|()| looked.check_is_root())
                 .map_err(|error| unusable(&made, error))
         })
         .await?;
@@ -84,39 +89,39 @@ impl FileState {
             .change("open it", move |held| {
                 held.prepare()
                     .map_err(|error| unusable(&directory, error))?;
-                held.bury_the_dead()
+                held.remove_dead_sessions()
             })
             .await?;
-        let bell = Bell::hang(&tree.lock_path(), tree.lives().folder());
+        let bell = ChangeNotifier::start(&tree.lock_path(), tree.session_locks().folder());
         let hub = Hub::new(tree);
-        tokio::spawn(hub::attend(Arc::downgrade(&hub), bell));
+        tokio::spawn(watch_hub::run(Arc::downgrade(&hub), bell));
         Ok(FileState { store, hub })
     }
 }
 
 impl Store {
-    /// Does something under the lock.
+    /// Runs a change under the lock.
     async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         doing: impl Into<String>,
-        change: impl FnOnce(&Held<'_>) -> Result<T> + Send + 'static,
+        change: impl FnOnce(&TreeLock<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let doing = doing.into();
-        let deadline = Instant::now() + self.patience;
-        let Ok(turn) = tokio::time::timeout(self.patience, self.turn.lock()).await else {
-            let why = "other changes of this process take their time";
+        let deadline = Instant::now() + self.timeout;
+        let Ok(turn) = tokio::time::timeout(self.timeout, self.queue.lock()).await else {
+            let why = "other changes of this process are still in progress";
             return Err(self.tree.place().unavailable(doing, why));
         };
         let store = Arc::clone(self);
         let done = blocking(self.tree.place(), move || {
-            let mut waits = RETRY.into_iter();
+            let mut waits = RETRY_DELAYS.into_iter();
             let mut wait = Duration::ZERO;
             loop {
                 let failed = |error| {
                     let lacking = lacks_locks(&store.tree.lock_path(), &error, WHAT_FOR);
                     lacking.unwrap_or_else(|| store.tree.place().unavailable(&doing, error))
                 };
-                if let Some(held) = store.tree.try_hold().map_err(failed)? {
+                if let Some(held) = store.tree.try_acquire().map_err(failed)? {
                     return change(&held);
                 }
                 if Instant::now() >= deadline {
@@ -131,7 +136,7 @@ impl Store {
         done
     }
 
-    /// Does something that only reads.
+    /// Runs a read-only operation.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Tree) -> Result<T> + Send + 'static,
@@ -143,12 +148,12 @@ impl Store {
 
 impl Drop for FileState {
     fn drop(&mut self) {
-        // Its sessions live on, its watchers don't.
+        // Sessions stay open, watchers end.
         self.hub.end_watchers();
     }
 }
 
-impl StateManager for FileState {
+impl MetadataStore for FileState {
     fn place(&self) -> &str {
         self.store.tree.place().as_str()
     }
@@ -202,20 +207,20 @@ impl StateManager for FileState {
 
     fn open_session(&self) -> Pending<'_, (Box<dyn Session>, SessionEnding)> {
         Box::pin(async move {
-            let begun = |held: &Held<'_>| held.begin_session();
+            let begun = |held: &TreeLock<'_>| held.begin_session();
             let (id, life) = self.store.change("open a session", begun).await?;
             let (teller, ending) = session_ending();
             let session = FileSession {
                 id,
-                life: Arc::new(life),
-                teller: teller.clone(),
+                session_lock: Arc::new(life),
+                end_notifier: teller.clone(),
                 store: Arc::clone(&self.store),
                 hub: Arc::clone(&self.hub),
             };
-            let (hub, life) = (Arc::clone(&self.hub), Arc::clone(&session.life));
+            let (hub, life) = (Arc::clone(&self.hub), Arc::clone(&session.session_lock));
             self.store
                 .read(move |_| {
-                    hub.guard(&life, teller);
+                    hub.add_session(&life, teller);
                     Ok(())
                 })
                 .await?;
@@ -224,15 +229,15 @@ impl StateManager for FileState {
     }
 }
 
-/// A session: a file that is locked as long as this lives.
+/// A session: a file that is locked while this value exists.
 #[derive(Debug)]
 struct FileSession {
     id: SessionId,
-    life: Arc<Life>,
-    teller: EndTeller,
+    session_lock: Arc<SessionLock>,
+    end_notifier: SessionEndNotifier,
     store: Arc<Store>,
-    /// Who notices when somebody else ends the session.
-    #[expect(dead_code, reason = "it is kept, so that it goes on looking")]
+    /// Detects when another process ends the session.
+    #[expect(dead_code, reason = "keeps the hub alive, which checks the session")]
     hub: Arc<Hub>,
 }
 
@@ -245,13 +250,13 @@ impl Session for FileSession {
         Box::pin(async move {
             let place = self.store.tree.place().clone();
             place.check_value(path, value)?;
-            let (id, life) = (self.id.clone(), Arc::clone(&self.life));
+            let (id, life) = (self.id.clone(), Arc::clone(&self.session_lock));
             let (path, value) = (path.clone(), value.to_vec());
             let doing = format!("change {path}");
             self.store
                 .change(doing, move |held| {
                     let known = life.is_known();
-                    if !known.map_err(|error| place.unavailable("look for the session", error))? {
+                    if !known.map_err(|error| place.unavailable("check the session", error))? {
                         return Err(place.session_ended("its file was deleted"));
                     }
                     held.set(&path, &value, Expected::Absent, Some(&id))
@@ -263,9 +268,9 @@ impl Session for FileSession {
     fn close(self: Box<Self>) -> Pending<'static, ()> {
         Box::pin(async move {
             let place = self.store.tree.place().clone();
-            let (id, life) = (self.id.clone(), Arc::clone(&self.life));
-            // Without its lock the session is dead, whatever can be cleared away.
-            self.teller.tell(SessionEnd::Closed);
+            let (id, life) = (self.id.clone(), Arc::clone(&self.session_lock));
+            // The session is dead once its lock is released, even if cleaning up fails.
+            self.end_notifier.notify(SessionEnd::Closed);
             self.store
                 .change("close the session", move |held| {
                     held.remove_nodes_of(&id)?;
@@ -279,7 +284,7 @@ impl Session for FileSession {
 
 impl Drop for FileSession {
     fn drop(&mut self) {
-        self.teller.tell(SessionEnd::Closed);
+        self.end_notifier.notify(SessionEnd::Closed);
     }
 }
 
@@ -288,14 +293,14 @@ fn unusable(directory: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => Error::new(
             ErrorCode::InvalidConfig,
-            format!("{} can't be a state manager's directory", place.display()),
+            format!("{} can't be a metadata store's directory", place.display()),
         )
         .because(error)
-        .hint("name an empty directory, or one that it was before"),
+        .hint("name an empty directory, or an existing metadata store"),
         _ => Error::new(
             ErrorCode::StateUnavailable,
             format!(
-                "cannot use the state manager's directory {}",
+                "cannot use the metadata store's directory {}",
                 place.display()
             ),
         )
@@ -304,9 +309,9 @@ fn unusable(directory: &Path, error: io::Error) -> Error {
     }
 }
 
-/// Runs what waits for the disk beside the runtime's threads.
+/// Runs blocking disk operations on a separate thread.
 async fn blocking<T: Send + 'static>(
-    place: &Place,
+    place: &StoreAddress,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {

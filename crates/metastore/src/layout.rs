@@ -1,100 +1,102 @@
-//! Where the cluster keeps what: paths, not contents.
+//! The paths of the cluster's nodes in the metadata store.
 //!
 //! ```text
-//! /cluster                     the name of the cluster whose state this is
-//! /jobs/NAME/definition        the job: as it was submitted, and what its masters decide; the job is there while this is
-//! /jobs/NAME/packing-plan      containers and the instances in each, for readers; written after the definition
+//! /cluster                     the name of the cluster
+//! /jobs/NAME/definition        definition and leaders' decisions; the job exists while it does
+//! /jobs/NAME/packing-plan      containers and their instances, for readers
 //! /jobs/NAME/scheduler         the name of its scheduler, and how it is reached; for readers
-//! /jobs/NAME/chronicle         what its masters have seen: restarts, problems, notes; for people, and the next master to go on from
-//! /jobs/NAME/master-SUBMISSION the leading job master's lease: where it is, and the number of its mastership
-//! /jobs/NAME/epochs-SUBMISSION which life a job with a guarantee is in, and which epoch is committed
+//! /jobs/NAME/chronicle         restarts, problems and notes; for users and the next leader
+//! /jobs/NAME/master-SUBMISSION the leader's lease: its address, and the number of its term
+//! /jobs/NAME/epochs-SUBMISSION the attempt of a job with a guarantee, and its committed epoch
 //! /jobs/NAME/containers/ID     host and port of a container's worker; for readers
-//! /jobs/NAME/snapshots/EPOCH   what a complete snapshot consists of, and where it is
-//! /history/NAME/SUBMISSION     what is remembered of a job that is gone
-//! /drains/ID                   a host of that name is drained; stays when the host goes
-//! /grid/record                 which grid keeps the snapshots of jobs in the memory of hosts, and who founded it; there once a job has wanted it
-//! /grid/members/ID             a member of it, tied to the session of its host
-//! /workers/ID                  a worker of a session cluster, before it has a job; tied to its session
+//! /jobs/NAME/checkpoints/EPOCH the manifest and place of a complete checkpoint
+//! /history/NAME/SUBMISSION     the record of an ended job
+//! /drains/ID                   a drained host; kept when the host goes away
+//! /grid/record                 the grid of in-memory checkpoints; created on first use
+//! /grid/members/ID             a member of the grid, tied to the session of its host
+//! /workers/ID                  a worker of a session cluster without a job; tied to its session
 //! ```
 //!
-//! A lease has the submission in its path, because it is written on its own: one that is written late, for a job that is gone, can't
-//! be taken for that of a later job of the same name. So has the record of epochs.
+//! A lease has the submission in its path because it is written independently of the job: a late
+//! write for a removed job can't be mistaken for one of a later job of the same name. The record of
+//! epochs has the submission in its path for the same reason.
 //!
-//! Names of jobs may be any text; numbers are written so that they sort as text as they do as numbers.
+//! Names of jobs may be any text; numbers are padded so that they sort as text.
 
 use crate::StatePath;
 use ardea_core::{Epoch, Result};
 
-/// Whose state it is: the name of the cluster.
+/// Returns the path of the cluster's name.
 pub fn cluster() -> Result<StatePath> {
     StatePath::root().child("cluster")
 }
 
-/// Above all jobs; its children are jobs.
+/// Returns the parent of all jobs.
 pub fn jobs() -> Result<StatePath> {
     StatePath::root().child("jobs")
 }
 
-/// Above all workers of a session cluster.
+/// Returns the parent of all workers of a session cluster.
 pub fn workers() -> Result<StatePath> {
     StatePath::root().child("workers")
 }
 
-/// One worker of a session cluster; its node goes with its session.
+/// Returns the path of a worker of a session cluster; the node is deleted with its session.
 pub fn worker(id: &str) -> Result<StatePath> {
-    workers()?.child_of_any_name(id)
+    workers()?.child_encoded(id)
 }
 
-/// Above the hosts that are drained; its children are their names.
+/// Returns the parent of the drained hosts, whose names are its children.
 pub fn drains() -> Result<StatePath> {
     StatePath::root().child("drains")
 }
 
-/// A host is drained while this node is there.
+/// Returns the path of the node that exists while a host is drained.
 pub fn drain(host: &str) -> Result<StatePath> {
-    drains()?.child_of_any_name(host)
+    drains()?.child_encoded(host)
 }
 
-/// Which grid keeps the snapshots of jobs in the memory of hosts.
+/// Returns the path of the record of the grid that stores checkpoints in the memory of hosts.
 pub fn grid_record() -> Result<StatePath> {
     StatePath::root().child("grid")?.child("record")
 }
 
-/// Above all members of that grid.
+/// Returns the parent of all members of the checkpoint grid.
 pub fn grid_members() -> Result<StatePath> {
     StatePath::root().child("grid")?.child("members")
 }
 
-/// A member of that grid; its node goes with the session of its host.
+/// Returns the path of a member of the checkpoint grid; the node is deleted with the session of its
+/// host.
 pub fn grid_member(id: u64) -> Result<StatePath> {
     grid_members()?.child(&format!("{id:016x}"))
 }
 
-/// Which member a node below [`grid_members`] is of, by its name.
+/// Returns the member with this node name below [`grid_members`]; `None` for any other name.
 pub fn member_of(name: &str) -> Option<u64> {
     let id = u64::from_str_radix(name, 16).ok()?;
     (format!("{id:016x}") == name).then_some(id)
 }
 
-/// Above what is remembered of jobs that are gone; its children are their names.
+/// Returns the parent of the records of ended jobs; its children are the names of the jobs.
 pub fn history() -> Result<StatePath> {
     StatePath::root().child("history")
 }
 
-/// Above what is remembered of the jobs of this name that are gone; its children are their submissions.
+/// Returns the parent of the records of ended jobs of this name; its children are the submissions.
 pub fn past_jobs(name: &str) -> Result<StatePath> {
-    history()?.child_of_any_name(name)
+    history()?.child_encoded(name)
 }
 
-/// What is remembered of one submission of that name.
+/// Returns the path of the record of one ended submission of the job `name`.
 pub fn past_job(name: &str, submission: u64) -> Result<StatePath> {
     past_jobs(name)?.child(&format!("{submission:016x}"))
 }
 
-/// What the names of leases begin with.
+/// Prefix of the node names of leaders' leases.
 const MASTER: &str = "master-";
 
-/// What the names of records of epochs begin with.
+/// Prefix of the node names of records of epochs.
 const EPOCHS: &str = "epochs-";
 
 /// The nodes of one job.
@@ -115,101 +117,102 @@ pub struct JobLayout {
     scheduler: StatePath,
     chronicle: StatePath,
     containers: StatePath,
-    snapshots: StatePath,
+    checkpoints: StatePath,
 }
 
 impl JobLayout {
-    /// The nodes of the job of this name.
+    /// Returns the nodes of the job of this name.
     ///
-    /// Fails if the name is empty or too long for a path (200 bytes, other characters than letters and digits count
-    /// three).
+    /// Fails if the name is empty or too long for a path (200 bytes, where characters other than
+    /// letters and digits count three).
     pub fn of(name: &str) -> Result<Self> {
-        let base = jobs()?.child_of_any_name(name)?;
+        let base = jobs()?.child_encoded(name)?;
         Ok(JobLayout {
             definition: base.child("definition")?,
             packing_plan: base.child("packing-plan")?,
             scheduler: base.child("scheduler")?,
             chronicle: base.child("chronicle")?,
             containers: base.child("containers")?,
-            snapshots: base.child("snapshots")?,
+            checkpoints: base.child("checkpoints")?,
             base,
         })
     }
 
-    /// Above all nodes of the job; itself without a value.
+    /// Returns the parent of all nodes of the job, which has no value.
     pub fn base(&self) -> &StatePath {
         &self.base
     }
 
-    /// The job as it was submitted.
+    /// Returns the path of the job's definition.
     pub fn definition(&self) -> &StatePath {
         &self.definition
     }
 
-    /// The containers, and the instances in each.
+    /// Returns the path of the packing plan.
     pub fn packing_plan(&self) -> &StatePath {
         &self.packing_plan
     }
 
-    /// How the job's scheduler is reached.
+    /// Returns the path of the scheduler's address.
     pub fn scheduler(&self) -> &StatePath {
         &self.scheduler
     }
 
-    /// What the job's masters have seen of it.
+    /// Returns the path of the job's event history.
     pub fn chronicle(&self) -> &StatePath {
         &self.chronicle
     }
 
-    /// Who leads this submission of the job, where, and in which mastership. It is a lease: what is not renewed ends.
+    /// Returns the path of the leader's lease for this submission of the job.
     pub fn master(&self, submission: u64) -> Result<StatePath> {
         self.base.child(&format!("{MASTER}{submission:016x}"))
     }
 
-    /// Which life this submission of the job is in, and which of its epochs is committed, if it has a guarantee.
+    /// Returns the path of the record of epochs of this submission: its current attempt and
+    /// committed epoch.
     pub fn epochs(&self, submission: u64) -> Result<StatePath> {
         self.base.child(&format!("{EPOCHS}{submission:016x}"))
     }
 
-    /// Above all containers.
+    /// Returns the parent of all containers.
     pub fn containers(&self) -> &StatePath {
         &self.containers
     }
 
-    /// Host and port of a container's worker, as its master was told.
+    /// Returns the path of the host and port of a container's worker, as reported to the leader.
     pub fn container(&self, id: u32) -> Result<StatePath> {
         self.containers.child(&format!("{id:010}"))
     }
 
-    /// Above the metadata of all complete snapshots.
-    pub fn snapshots(&self) -> &StatePath {
-        &self.snapshots
+    /// Returns the parent of the metadata of all complete checkpoints.
+    pub fn checkpoints(&self) -> &StatePath {
+        &self.checkpoints
     }
 
-    /// What the snapshot of the end of this epoch consists of, and where it is.
-    pub fn snapshot(&self, epoch: Epoch) -> Result<StatePath> {
-        self.snapshots.child(&format!("{:020}", epoch.0))
+    /// Returns the path of the metadata of the checkpoint of this epoch.
+    pub fn checkpoint(&self, epoch: Epoch) -> Result<StatePath> {
+        self.checkpoints.child(&format!("{:020}", epoch.0))
     }
 }
 
-/// The number that a container's or a snapshot's node is named for, if it is one.
+/// Parses the number in the name of a container's or a checkpoint's node.
 pub fn number_of(name: &str) -> Option<u64> {
     name.bytes()
         .all(|b| b.is_ascii_digit())
         .then(|| name.parse().ok())?
 }
 
-/// The submission that a node of this name right below a job is the lease of, if it is one.
-pub fn submission_led_by(name: &str) -> Option<u64> {
+/// Returns the submission whose lease has this node name below a job.
+pub fn submission_of_lease(name: &str) -> Option<u64> {
     submission_of(name.strip_prefix(MASTER)?)
 }
 
-/// The submission that a node of this name right below a job is the record of epochs of, if it is one.
-pub fn submission_with_epochs(name: &str) -> Option<u64> {
+/// Returns the submission whose record of epochs has this node name below a job.
+pub fn submission_of_epochs(name: &str) -> Option<u64> {
     submission_of(name.strip_prefix(EPOCHS)?)
 }
 
-/// The submission that a node of a job that is gone is named for, if it is one.
+/// Parses the submission in the node name of an ended job.
 pub fn submission_of(name: &str) -> Option<u64> {
     let digits = name.len() == 16 && name.bytes().all(|b| b.is_ascii_hexdigit());
     digits.then(|| u64::from_str_radix(name, 16).ok())?
@@ -224,24 +227,24 @@ mod tests {
         let job = JobLayout::of("a").expect("a name");
         for submission in [0, 42, u64::MAX] {
             let lease = job.master(submission).expect("a path");
-            assert_eq!(lease.name().and_then(submission_led_by), Some(submission));
+            assert_eq!(lease.name().and_then(submission_of_lease), Some(submission));
             let epochs = job.epochs(submission).expect("a path");
-            let of = epochs.name().and_then(submission_with_epochs);
+            let of = epochs.name().and_then(submission_of_epochs);
             assert_eq!(of, Some(submission));
-            assert_eq!(epochs.name().and_then(submission_led_by), None);
+            assert_eq!(epochs.name().and_then(submission_of_lease), None);
             let past = past_job("a", submission).expect("a path");
             assert_eq!(past.name().and_then(submission_of), Some(submission));
         }
         for other in ["master", "master-", "master-x", "definition"] {
-            assert_eq!(submission_led_by(other), None);
+            assert_eq!(submission_of_lease(other), None);
         }
     }
 
     #[test]
-    fn snapshots_sort_by_epoch_and_give_it_back() {
+    fn checkpoints_sort_by_epoch_and_give_it_back() {
         let job = JobLayout::of("a").expect("a name");
         let epochs = [0, 9, 10, u64::MAX];
-        let paths = epochs.map(|epoch| job.snapshot(Epoch(epoch)).expect("a path"));
+        let paths = epochs.map(|epoch| job.checkpoint(Epoch(epoch)).expect("a path"));
         assert!(paths.is_sorted());
         let numbers = paths.map(|path| path.name().and_then(number_of));
         assert_eq!(numbers, epochs.map(Some));

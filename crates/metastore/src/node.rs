@@ -1,28 +1,31 @@
-//! What is at a path: value, version, and the session that it goes with.
+//! Nodes: value, version, and session.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The most bytes of a value: a little less than what a ZooKeeper server takes in one message as it is installed.
+/// Maximum size of a value: slightly less than the default message limit of a ZooKeeper server.
 pub const MAX_VALUE_BYTES: usize = 1_000_000;
 
-/// When a node was written, as a place in the order of all changes under one root.
+/// The version of a node: the position of its last write in the order of all changes under one
+/// root.
 ///
-/// Greater is later, whichever nodes are compared, and no version is given twice: not even after a node was deleted
-/// and made again. So the version of a node that its owner created can be handed on as a fencing token: who has seen
-/// a greater one refuses a smaller one. Versions of different roots can't be compared.
+/// A greater version is a later one, whichever nodes are compared, and no version is used twice,
+/// even if a node is deleted and recreated. So the version of a node created by its owner can be
+/// used as a fencing token: a receiver that has seen a greater one rejects a smaller one. Versions
+/// of different roots can't be compared.
 ///
-/// It is the modification revision in etcd, the transaction id in ZooKeeper, and a counter in files.
+/// It is the modification revision in etcd, the transaction id in ZooKeeper, and a counter in
+/// files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Version(u64);
 
 impl Version {
-    /// The version of this number.
+    /// Creates the version with this number.
     pub const fn new(number: u64) -> Self {
         Version(number)
     }
 
-    /// Its number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -34,21 +37,22 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a writer counts on.
+/// The condition of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expected {
-    /// Nothing: the node is made, or overwritten.
+    /// Always true: the node is created or overwritten.
     Any,
-    /// That there is no such node.
+    /// There is no such node.
     Absent,
-    /// That nobody has written the node since it had this version.
+    /// The node still has this version.
     Version(Version),
-    /// That what is there is damaged, so that nobody can read it: of nodes that servers keep none ever is.
+    /// The node is damaged and can't be read. Never true for nodes on servers.
     Damaged,
 }
 
 impl Expected {
-    /// For implementations: whether a node of this version, or that there is none, is as expected. What is damaged has no version.
+    /// For implementations: returns true if a node of this version, or its absence, meets the
+    /// condition. A damaged node has no version.
     pub fn is_met_by(self, found: Option<Version>) -> bool {
         match self {
             Expected::Any => true,
@@ -64,12 +68,12 @@ impl Expected {
 pub struct SessionId(Arc<str>);
 
 impl SessionId {
-    /// The session of this name.
+    /// Creates an id from a name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         SessionId(name.into())
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -87,13 +91,13 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A node as it was read. Cloning it is cheap.
+/// A node as it was read. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// What was written.
+    /// Value.
     pub value: Arc<[u8]>,
-    /// When it was written.
+    /// Version of the last write.
     pub version: Version,
-    /// The session that the node goes with; `None` for a node that stays.
+    /// Session that the node is deleted with; `None` for a permanent node.
     pub session: Option<SessionId>,
 }

@@ -1,23 +1,25 @@
-//! How long a state manager waits.
+//! The timeouts of a metadata store.
 
 use std::time::Duration;
 
-/// How long a state manager waits, and for what.
+/// The timeouts of a metadata store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateOptions {
-    /// For how long a server may not hear of a session before its nodes go. Shorter finds the dead sooner, longer
-    /// forgives longer breaks of the network. Servers have limits of their own (etcd two seconds and whole seconds,
-    /// ZooKeeper two of its ticks) and may choose the nearest. Files need no timeout: a dead process is noticed at once.
+    /// Time without contact to a session's owner after which its nodes are deleted. A shorter
+    /// timeout detects dead processes sooner, a longer one tolerates longer network failures.
+    /// Servers have limits (etcd: whole seconds, at least two; ZooKeeper: at least two of its
+    /// ticks) and may choose the nearest value. Files need no timeout: a dead process is detected
+    /// at once.
     pub session_timeout: Duration,
-    /// For how long an operation waits for a server that is away before it fails.
-    pub patience: Duration,
+    /// Time that an operation waits for an unreachable server before it fails.
+    pub timeout: Duration,
 }
 
 impl Default for StateOptions {
     fn default() -> Self {
         StateOptions {
             session_timeout: Duration::from_secs(6),
-            patience: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
         }
     }
 }

@@ -1,30 +1,31 @@
-//! Where a node is: `/jobs/wordcount/master`.
+//! Paths of nodes: `/jobs/wordcount/master`.
 
 use ardea_core::{Error, ErrorCode, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// The most bytes of one name.
+/// Maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 200;
 
-/// The most bytes of a whole path: every kind of state manager takes that much.
+/// Maximum length of a path, in bytes; supported by every kind of metadata store.
 const MAX_PATH_BYTES: usize = 1024;
 
-/// The deepest a node may lie.
+/// Maximum number of names in a path.
 const MAX_DEPTH: usize = 16;
 
-/// The absolute path of a node, checked when it is made.
+/// The absolute path of a node, validated when it is created.
 ///
-/// Names are one to 200 of the characters `a-z A-Z 0-9 - _ . : + @ = % ~`, and don't begin with a dot (such names belong to
-/// the state managers). Any text becomes a name by [`child_of_any_name`](StatePath::child_of_any_name). At most 16
-/// names, 1,024 bytes.
+/// Names consist of one to 200 of the characters `a-z A-Z 0-9 - _ . : + @ = % ~`, and don't begin
+/// with a dot (such names are reserved for the metadata stores).
+/// [`child_encoded`](StatePath::child_encoded) encodes any text as a name. A path has at most 16
+/// names and 1,024 bytes.
 ///
 /// ```
 /// use ardea_metastore::StatePath;
 ///
 /// let path = StatePath::parse("/jobs/wordcount")?;
 /// assert_eq!(path.child("master")?.as_str(), "/jobs/wordcount/master");
-/// assert_eq!(path.child_of_any_name("p/9 %")?.as_str(), "/jobs/wordcount/p%2F9%20%25");
+/// assert_eq!(path.child_encoded("p/9 %")?.as_str(), "/jobs/wordcount/p%2F9%20%25");
 /// assert!(StatePath::parse("jobs").is_err());
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
@@ -32,12 +33,12 @@ const MAX_DEPTH: usize = 16;
 pub struct StatePath(String);
 
 impl StatePath {
-    /// `/`, above all nodes; it has children, but no value.
+    /// Returns `/`, the ancestor of all nodes; it has children, but no value.
     pub fn root() -> Self {
         StatePath("/".to_string())
     }
 
-    /// Reads a path. Fails with [`ErrorCode::InvalidConfig`] if it is none.
+    /// Parses a path. Fails with [`ErrorCode::InvalidConfig`] if it is invalid.
     pub fn parse(text: &str) -> Result<Self> {
         let Some(names) = text.strip_prefix('/') else {
             return Err(invalid(text, "it does not begin with /"));
@@ -50,14 +51,14 @@ impl StatePath {
             .try_fold(Self::root(), |path, name| path.child(name))
     }
 
-    /// The node of this name below this one.
+    /// Returns the child of this name.
     pub fn child(&self, name: &str) -> Result<Self> {
         let whole = if self.is_root() {
             format!("/{name}")
         } else {
             format!("{}/{name}", self.0)
         };
-        if let Some(why) = wrong_name(name) {
+        if let Some(why) = invalid_name_reason(name) {
             return Err(invalid(&whole, why));
         }
         if whole.len() > MAX_PATH_BYTES {
@@ -69,9 +70,9 @@ impl StatePath {
         Ok(StatePath(whole))
     }
 
-    /// The node below this one for a name from outside, of any characters: what a path can't hold is written as `%`
-    /// and two hexadecimal digits a byte. Different names give different nodes.
-    pub fn child_of_any_name(&self, name: &str) -> Result<Self> {
+    /// Returns the child for a name of any characters: bytes that a path can't contain are written
+    /// as `%` and two hexadecimal digits. Different names give different nodes.
+    pub fn child_encoded(&self, name: &str) -> Result<Self> {
         let mut escaped = String::with_capacity(name.len());
         for (index, byte) in name.bytes().enumerate() {
             let plain = is_name_byte(byte) && byte != b'%' && !(index == 0 && byte == b'.');
@@ -84,7 +85,8 @@ impl StatePath {
         self.child(&escaped)
     }
 
-    /// The name that [`child_of_any_name`](StatePath::child_of_any_name) was given for this last name, if it is one.
+    /// Decodes the last name, as encoded by [`child_encoded`](StatePath::child_encoded);
+    /// `None` if it is invalid.
     pub fn any_name(&self) -> Option<String> {
         let mut bytes = Vec::new();
         let mut rest = self.name()?.as_bytes();
@@ -101,32 +103,32 @@ impl StatePath {
         String::from_utf8(bytes).ok()
     }
 
-    /// The whole path, beginning with `/`.
+    /// Returns the whole path, which begins with `/`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is `/`.
+    /// Returns true for `/`.
     pub fn is_root(&self) -> bool {
         self.0.len() == 1
     }
 
-    /// The number of names.
+    /// Returns the number of names.
     pub fn depth(&self) -> usize {
         self.names().count()
     }
 
-    /// The names, from the root down.
+    /// Returns the names, from the root down.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.split('/').filter(|name| !name.is_empty())
     }
 
-    /// The last name; the root has none.
+    /// Returns the last name; the root has none.
     pub fn name(&self) -> Option<&str> {
         self.names().last()
     }
 
-    /// The node above; the root has none.
+    /// Returns the parent; the root has none.
     pub fn parent(&self) -> Option<StatePath> {
         if self.is_root() {
             return None;
@@ -135,7 +137,7 @@ impl StatePath {
         Some(StatePath(self.0[..end].to_string()))
     }
 
-    /// The nodes above this one, from below the root down, without the root and without itself.
+    /// Returns the ancestors from the top down, without the root and the node itself.
     pub fn ancestors(&self) -> impl Iterator<Item = StatePath> {
         self.0
             .match_indices('/')
@@ -144,7 +146,7 @@ impl StatePath {
     }
 }
 
-fn wrong_name(name: &str) -> Option<&'static str> {
+fn invalid_name_reason(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("a name is empty")
     } else if name.starts_with('.') {
@@ -152,7 +154,7 @@ fn wrong_name(name: &str) -> Option<&'static str> {
     } else if name.len() > MAX_NAME_BYTES {
         Some("a name is longer than 200 bytes")
     } else if !name.bytes().all(is_name_byte) {
-        Some("a name holds another character than letters, digits and -_.:+@=%~")
+        Some("a name holds a character other than letters, digits and -_.:+@=%~")
     } else {
         None
     }
@@ -166,7 +168,7 @@ fn invalid(path: &str, why: &str) -> Error {
     let shown: String = path.chars().take(200).collect();
     Error::new(
         ErrorCode::InvalidConfig,
-        format!("{shown:?} is no path of the state manager: {why}"),
+        format!("{shown:?} is not a path of the metadata store: {why}"),
     )
     .hint("write it like /jobs/wordcount/master")
 }
@@ -252,7 +254,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_name_comes_back_as_it_was(name in ".{1,40}") {
-            let child = path("/jobs").child_of_any_name(&name);
+            let child = path("/jobs").child_encoded(&name);
             if let Ok(child) = child {
                 prop_assert_eq!(child.any_name(), Some(name));
                 prop_assert_eq!(StatePath::parse(child.as_str()).expect("valid"), child);

@@ -1,4 +1,4 @@
-//! A session: nodes that go with their owner, and the one message that says that it has ended.
+//! Sessions: nodes that are deleted with their owner, and the notification of the session's end.
 
 use crate::{Pending, SessionId, StatePath, Version};
 use ardea_core::Error;
@@ -9,40 +9,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
-/// The nodes that one owner is answerable for.
+/// The owner of a set of nodes.
 ///
-/// Dropping a session closes it, as soon as the state manager can be reached; [`close`](Session::close) waits for that.
+/// Dropping a session closes it, as soon as the metadata store can be reached;
+/// [`close`](Session::close) also waits until the session is closed.
 pub trait Session: Send + Sync + fmt::Debug {
-    /// The session's name, which is also in each of its nodes.
+    /// Returns the session's name, which is also stored in each of its nodes.
     fn id(&self) -> &SessionId;
 
-    /// Makes a node that goes with this session, and missing ancestors, which don't. Its version is a fencing token for
-    /// what the owner does in its name.
+    /// Creates a node of this session, and missing ancestors, which are permanent. Its version is a
+    /// fencing token for the owner's actions.
     ///
-    /// Fails with [`StateConflict`](ardea_core::ErrorCode::StateConflict) if the node exists, whoever made it, and with
-    /// [`SessionEnded`](ardea_core::ErrorCode::SessionEnded) after the session's end. The node is written and deleted
-    /// through the [`StateManager`](crate::StateManager), and can't have children.
+    /// Fails with [`MetastoreConflict`](ardea_core::ErrorCode::MetastoreConflict) if the node
+    /// exists, even one of this session, and with
+    /// [`SessionEnded`](ardea_core::ErrorCode::SessionEnded) after the session's end. The node is
+    /// written and deleted through the [`MetadataStore`](crate::MetadataStore), and can't have
+    /// children.
     fn create<'a>(&'a self, path: &'a StatePath, value: &'a [u8]) -> Pending<'a, Version>;
 
-    /// Ends the session; when this returns without an error, its nodes are gone.
+    /// Ends the session; when this returns without an error, its nodes are deleted.
     fn close(self: Box<Self>) -> Pending<'static, ()>;
 }
 
-/// Why a session has ended.
+/// The reason why a session has ended.
 #[derive(Clone, Debug)]
 pub enum SessionEnd {
-    /// Its owner closed or dropped it.
+    /// The owner closed or dropped the session.
     Closed,
-    /// It was lost: the error, of code [`SessionEnded`](ardea_core::ErrorCode::SessionEnded), says how. Its nodes are
-    /// gone, or will be in a moment; their owner must not act in their name any more.
+    /// The session was lost, for the reason in the error, of code
+    /// [`SessionEnded`](ardea_core::ErrorCode::SessionEnded). Its nodes are deleted, or will be in
+    /// a moment; the owner must not act on their behalf any more.
     Expired(Error),
 }
 
-/// The end of a session, as a future of its owner: ready once, with the reason.
+/// A future of the session's end, for its owner: completes once, with the reason.
 ///
-/// An owner learns it not later than anybody else can see that the nodes are gone: when a connection is lost, the time
-/// runs out here before it runs out on the server. (Unless the whole process is held up: against that, changes made in
-/// the name of a node carry its version as a fencing token.)
+/// It completes not later than any other process can see that the nodes are gone: when a connection
+/// is lost, the timeout ends here before it ends on the server. A suspended process may notice
+/// later; therefore changes made on behalf of a node carry its version as a fencing token.
 #[derive(Debug)]
 pub struct SessionEnding(oneshot::Receiver<SessionEnd>);
 
@@ -50,22 +54,23 @@ impl Future for SessionEnding {
     type Output = SessionEnd;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<SessionEnd> {
-        // Who drops the teller without a word has closed the session.
+        // A notifier that is dropped unused has closed the session.
         Pin::new(&mut self.0)
             .poll(context)
             .map(|end| end.unwrap_or(SessionEnd::Closed))
     }
 }
 
-/// For implementations: says that a session has ended. Of all that is said by all clones, the first reaches the owner.
+/// For implementations: the sender of the notification. Of all calls on all clones, the first one
+/// counts.
 #[derive(Clone, Debug)]
-pub struct EndTeller(Arc<Mutex<Option<oneshot::Sender<SessionEnd>>>>);
+pub struct SessionEndNotifier(Arc<Mutex<Option<oneshot::Sender<SessionEnd>>>>);
 
-impl EndTeller {
-    /// Says it; `false` if it had been said before.
-    pub fn tell(&self, end: SessionEnd) -> bool {
+impl SessionEndNotifier {
+    /// Reports the end; returns false if the end had been reported before.
+    pub fn notify(&self, end: SessionEnd) -> bool {
         match self.sender().take() {
-            // That the owner does not listen changes nothing.
+            // An owner that has dropped the receiver needs no notification.
             Some(sender) => {
                 let _ = sender.send(end);
                 true
@@ -74,8 +79,8 @@ impl EndTeller {
         }
     }
 
-    /// Whether it has been said.
-    pub fn has_told(&self) -> bool {
+    /// Returns true if the end has been reported.
+    pub fn is_notified(&self) -> bool {
         self.sender().is_none()
     }
 
@@ -84,11 +89,11 @@ impl EndTeller {
     }
 }
 
-/// For implementations: the two ends of the message that a session has ended.
-pub fn session_ending() -> (EndTeller, SessionEnding) {
+/// For implementations: creates the two ends of the notification.
+pub fn session_ending() -> (SessionEndNotifier, SessionEnding) {
     let (sender, receiver) = oneshot::channel();
     (
-        EndTeller(Arc::new(Mutex::new(Some(sender)))),
+        SessionEndNotifier(Arc::new(Mutex::new(Some(sender)))),
         SessionEnding(receiver),
     )
 }
@@ -96,22 +101,22 @@ pub fn session_ending() -> (EndTeller, SessionEnding) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::StoreAddress;
 
     #[tokio::test]
-    async fn of_two_ends_the_first_is_told() {
+    async fn the_first_of_two_ends_is_reported() {
         let (teller, ending) = session_ending();
-        let place = Place::new("memory");
-        assert!(teller.tell(SessionEnd::Expired(
+        let place = StoreAddress::new("memory");
+        assert!(teller.notify(SessionEnd::Expired(
             place.session_ended("the server is silent")
         )));
-        assert!(!teller.clone().tell(SessionEnd::Closed));
-        assert!(teller.has_told());
+        assert!(!teller.clone().notify(SessionEnd::Closed));
+        assert!(teller.is_notified());
         assert!(matches!(ending.await, SessionEnd::Expired(_)));
     }
 
     #[tokio::test]
-    async fn a_teller_that_is_dropped_has_closed() {
+    async fn a_dropped_notifier_has_closed() {
         let (teller, ending) = session_ending();
         drop(teller);
         assert!(matches!(ending.await, SessionEnd::Closed));

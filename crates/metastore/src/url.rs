@@ -1,4 +1,4 @@
-//! Which state manager, as an administrator writes it: `etcd://10.0.0.7:2379,10.0.0.8:2379/prod`.
+//! URLs of metadata stores: `etcd://10.0.0.7:2379,10.0.0.8:2379/prod`.
 
 use crate::StatePath;
 use ardea_core::{Error, ErrorCode, Result};
@@ -6,16 +6,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The kinds of state manager that come with Ardea.
+/// The kinds of metadata stores on servers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StoreKind {
-    /// ZooKeeper; the crate `ardea-state-zookeeper`.
+    /// ZooKeeper; the feature `zookeeper`.
     ZooKeeper,
     /// etcd; the feature `etcd`.
     Etcd,
 }
 
-/// Which state manager, and where in it the cluster's tree begins.
+/// The address of a metadata store, and the root of the cluster's tree in it.
 ///
 /// ```
 /// use ardea_metastore::{StateUrl, StoreKind};
@@ -32,14 +32,14 @@ pub enum StoreKind {
 pub enum StateUrl {
     /// `file:/var/lib/ardea/state`: a directory of this machine.
     File(PathBuf),
-    /// `zookeeper://host:port,…/root` or `etcd://host:port,…/root`: a tree on servers. Clusters with different roots
-    /// can share servers.
+    /// `zookeeper://host:port,…/root` or `etcd://host:port,…/root`: a tree on servers. Clusters
+    /// with different roots can share servers.
     Servers {
-        /// Of which kind.
+        /// Kind of the servers.
         kind: StoreKind,
-        /// `host:port` of each.
+        /// `host:port` of each server.
         servers: Vec<String>,
-        /// Below which node of the server everything lies.
+        /// Root of the tree on the servers.
         root: StatePath,
     },
 }
@@ -50,7 +50,7 @@ impl FromStr for StateUrl {
     fn from_str(text: &str) -> Result<Self> {
         let (scheme, rest) = text
             .split_once(':')
-            .ok_or_else(|| invalid(text, "it names no kind of state manager"))?;
+            .ok_or_else(|| invalid(text, "it names no kind of metadata store"))?;
         let kind = match scheme {
             "file" => return file(text, rest),
             "zookeeper" | "zk" => StoreKind::ZooKeeper,
@@ -97,7 +97,7 @@ fn is_server(server: &str) -> bool {
 fn invalid(text: &str, why: &str) -> Error {
     Error::new(
         ErrorCode::InvalidConfig,
-        format!("{text:?} is no state manager: {why}"),
+        format!("{text:?} is not the URL of a metadata store: {why}"),
     )
     .hint("write file:/DIRECTORY, zookeeper://HOST:PORT,…/ROOT or etcd://HOST:PORT,…/ROOT")
 }

@@ -1,105 +1,107 @@
-//! A watcher: the present state of something, and then each newer one.
+//! A watcher: the current state of a node or a list of children, followed by newer ones.
 //!
-//! It holds one state, the latest, not a queue: who reads slowly misses states between, never the last, and a watcher
-//! that nobody reads costs no memory.
+//! It stores only the latest state, not a queue. A slow reader misses intermediate states but never
+//! the last one, and an unread watcher uses no additional memory.
 
 use ardea_core::Error;
 use ardea_core::Result;
 use tokio::sync::watch as channel;
 
-/// What a feed last said.
+/// The last event of a feed.
 #[derive(Clone, Debug)]
-enum Said<T> {
-    /// Nothing yet.
+enum LastEvent<T> {
+    /// No event yet.
     Nothing,
-    /// That this is how things are.
+    /// The current state.
     State(T),
-    /// That there will be no more.
+    /// The end of the feed.
     End(Error),
 }
 
-/// Reads the states of a node or of a list of children. Dropping it ends the watch.
+/// A reader of the states of a node or a list of children. Dropping it ends the watch.
 #[derive(Debug)]
-pub struct Watcher<T>(channel::Receiver<Said<T>>);
+pub struct Watcher<T>(channel::Receiver<LastEvent<T>>);
 
 impl<T: Clone> Watcher<T> {
-    /// The next state: at the first call the present one, at once; then, when there is one, a newer one than the last.
+    /// Returns the next state: the first call returns the current one at once; later calls wait for
+    /// a newer one.
     ///
-    /// While the server is away this waits; a state that was missed meanwhile follows. Cancel-safe: a state that was
-    /// not returned is returned by the next call. Fails, for good, when the state manager was dropped or can't go on.
+    /// While the server is unreachable this waits; the current state follows if it has changed
+    /// meanwhile. Cancel safe: a state that was not returned is returned by the next call. Fails
+    /// permanently if the metadata store was dropped or can't continue.
     pub async fn next(&mut self) -> Result<T> {
         loop {
-            // The feed says why it ends before it goes; without a word it was the whole process that ended.
+            // A feed reports its end before it is dropped; otherwise the whole process is ending.
             if self.0.changed().await.is_err() {
                 return match &*self.0.borrow() {
-                    Said::End(error) => Err(error.clone()),
-                    _ => Err(crate::Place::new("the state manager").closed()),
+                    LastEvent::End(error) => Err(error.clone()),
+                    _ => Err(crate::StoreAddress::new("the metadata store").closed()),
                 };
             }
             match &*self.0.borrow_and_update() {
-                Said::Nothing => {}
-                Said::State(state) => return Ok(state.clone()),
-                Said::End(error) => return Err(error.clone()),
+                LastEvent::Nothing => {}
+                LastEvent::State(state) => return Ok(state.clone()),
+                LastEvent::End(error) => return Err(error.clone()),
             }
         }
     }
 }
 
-/// For implementations: tells a [`Watcher`] how things are.
+/// For implementations: the sender of a [`Watcher`].
 #[derive(Debug)]
-pub struct WatchFeed<T>(channel::Sender<Said<T>>);
+pub struct WatchFeed<T>(channel::Sender<LastEvent<T>>);
 
 impl<T: PartialEq> WatchFeed<T> {
-    /// This is how things are; if it was so before, nothing is told.
-    pub fn tell(&self, state: T) {
+    /// Sends a state, unless it is equal to the last one.
+    pub fn send(&self, state: T) {
         self.0.send_if_modified(|said| match said {
-            Said::State(before) if *before == state => false,
+            LastEvent::State(before) if *before == state => false,
             _ => {
-                *said = Said::State(state);
+                *said = LastEvent::State(state);
                 true
             }
         });
     }
 
-    /// There will be no more, because of this.
+    /// Ends the watcher with this error.
     pub fn end(&self, error: Error) {
-        self.0.send_replace(Said::End(error));
+        self.0.send_replace(LastEvent::End(error));
     }
 
-    /// Whether the watcher was dropped.
-    pub fn is_forsaken(&self) -> bool {
+    /// Returns true if the watcher was dropped.
+    pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Ready when the watcher was dropped.
-    pub async fn forsaken(&self) {
+    /// Completes when the watcher is dropped.
+    pub async fn closed(&self) {
         self.0.closed().await;
     }
 }
 
-/// For implementations: a watcher and its feed.
+/// For implementations: creates a watcher and its feed.
 ///
 /// ```
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
 /// # runtime.block_on(async {
 /// let (feed, mut watcher) = ardea_metastore::watch();
-/// feed.tell("up");
+/// feed.send("up");
 /// assert_eq!(watcher.next().await?, "up");
-/// feed.tell("down");
-/// feed.tell("up again");
+/// feed.send("down");
+/// feed.send("up again");
 /// assert_eq!(watcher.next().await?, "up again");
 /// # Ok::<(), ardea_core::Error>(())
 /// # });
 /// ```
 pub fn watch<T>() -> (WatchFeed<T>, Watcher<T>) {
-    let (sender, receiver) = channel::channel(Said::Nothing);
+    let (sender, receiver) = channel::channel(LastEvent::Nothing);
     (WatchFeed(sender), Watcher(receiver))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::StoreAddress;
     use ardea_core::ErrorCode;
     use std::future::Future;
     use std::pin::pin;
@@ -114,20 +116,20 @@ mod tests {
     fn the_same_state_twice_is_told_once() {
         let (feed, mut watcher) = watch();
         assert!(is_waiting(&mut watcher));
-        feed.tell(1);
+        feed.send(1);
         let mut context = Context::from_waker(Waker::noop());
         assert!(matches!(
             pin!(watcher.next()).poll(&mut context),
             Poll::Ready(Ok(1))
         ));
-        feed.tell(1);
+        feed.send(1);
         assert!(is_waiting(&mut watcher));
     }
 
     #[tokio::test]
     async fn an_end_is_told_with_its_reason_as_often_as_asked() {
         let (feed, mut watcher) = watch::<u8>();
-        feed.end(Place::new("memory").closed());
+        feed.end(StoreAddress::new("memory").closed());
         drop(feed);
         for _ in 0..2 {
             let error = watcher.next().await.expect_err("it has ended");
@@ -136,11 +138,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_feed_learns_that_nobody_listens() {
+    async fn a_feed_detects_a_dropped_watcher() {
         let (feed, watcher) = watch::<u8>();
-        assert!(!feed.is_forsaken());
+        assert!(!feed.is_closed());
         drop(watcher);
-        feed.forsaken().await;
-        assert!(feed.is_forsaken());
+        feed.closed().await;
+        assert!(feed.is_closed());
     }
 }

@@ -1,22 +1,25 @@
-//! The state manager that keeps its tree in ZooKeeper.
+//! The metadata store in ZooKeeper.
 //!
-//! [`ZooKeeperState`] is a [`StateManager`](crate::StateManager) over a ZooKeeper ensemble, tried with 3.9.
-//! Nodes of the tree are znodes of the same names below the root, so that ZooKeeper's own tools show them.
+//! [`ZooKeeperState`] is a [`MetadataStore`](crate::MetadataStore) over a ZooKeeper ensemble,
+//! tested with 3.9. Nodes of the tree are znodes of the same names below the root, so ZooKeeper's
+//! own tools show them.
 //!
 //! # Invariants
 //!
-//! * A version is the id of the transaction that wrote the node (`mzxid`), which ZooKeeper never gives twice.
-//! * A conditional change is sound although ZooKeeper compares only a counter that begins again at zero when a node is
-//!   deleted and made anew: every creation below the root also writes the hidden znode `.births`, in one transaction,
-//!   and every conditional change also checks that there was none since the node was looked at.
-//! * A session is a connection of its own. Its owner is told that it has ended before the server can let its nodes
-//!   go: a connection that is lost for half of the session timeout is given up.
-//! * Reads go through the leader's queue (`sync`), so that they are as new as what anybody was answered.
+//! - A version is the id of the transaction that wrote the node (`mzxid`), which ZooKeeper never
+//!   uses twice.
+//! - ZooKeeper compares only a counter that restarts at zero when a node is deleted and recreated.
+//!   Conditional changes are sound nevertheless: every creation below the root also writes the
+//!   hidden znode `.births`, in one transaction, and every conditional change checks that `.births`
+//!   was not written since the node was read.
+//! - Every session has a separate connection. Its owner is notified of the end before the server
+//!   can delete its nodes: a connection that is lost for half of the session timeout is abandoned.
+//! - Reads go through the leader's queue (`sync`), so they include all acknowledged changes.
 //!
 //! # Example
 //!
 //! ```no_run
-//! use ardea_metastore::{Expected, StateManager, StateOptions, StatePath};
+//! use ardea_metastore::{Expected, MetadataStore, StateOptions, StatePath};
 //! use ardea_metastore::zookeeper::ZooKeeperState;
 //!
 //! # async fn example() -> ardea_core::Result<()> {
@@ -29,10 +32,10 @@
 //! ```
 
 mod change;
+mod connection;
 mod failure;
-mod follow;
-mod link;
 mod session;
 mod state;
+mod watch;
 
 pub use state::ZooKeeperState;

@@ -1,8 +1,9 @@
-//! Files under what happens to files: processes killed in the middle, damaged and foreign files, a lock that is held.
+//! Tests of files with killed processes, damaged and foreign files, and a lock held by another
+//! process.
 
 use ardea_core::ErrorCode;
 use ardea_metastore::{
-    Expected, FileState, Found, StateManager, StateOptions, StatePath, Version, look,
+    Expected, FileState, MetadataStore, ReadResult, StateOptions, StatePath, Version, read_node,
 };
 use std::fs;
 use std::path::Path;
@@ -20,7 +21,7 @@ async fn open(folder: &Path) -> FileState {
     state.expect("it opens")
 }
 
-/// A process that writes as fast as it can until it is killed.
+/// Starts a process that writes as fast as possible until it is killed.
 fn writer(folder: &Path) -> Child {
     Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "written_by_another_process"])
@@ -31,7 +32,7 @@ fn writer(folder: &Path) -> Child {
         .expect("a process")
 }
 
-/// Not a test: what the test of killed processes starts as those processes.
+/// Not a test: the child process of the test of killed processes.
 #[tokio::test]
 async fn written_by_another_process() {
     let Some(folder) = std::env::var_os(FOLDER) else {
@@ -43,7 +44,7 @@ async fn written_by_another_process() {
     let mine = path("/sessions").child(&me.to_string()).expect("a path");
     session.create(&mine, b"").await.expect("made");
     let deep = path(&format!("/deep/{me}/a/b/c"));
-    // Ended with the test that started it, at the latest.
+    // Ends at the latest with the test that started it.
     let end = Instant::now() + Duration::from_secs(60);
     for round in 0u64.. {
         if Instant::now() > end {
@@ -78,7 +79,7 @@ async fn processes_killed_while_they_write_leave_a_whole_tree() {
     let (mut told, mut newest) = (Version::new(0), Version::new(0));
     for round in 0..12 {
         let mut writers = [writer(folder.path()), writer(folder.path())];
-        // Until they are in the midst of it; a little longer in each round.
+        // Waits until the processes are writing, a little longer in each round.
         for _ in 0..=round * 3 {
             loop {
                 let node = tokio::time::timeout(Duration::from_secs(30), shared.next());
@@ -93,7 +94,7 @@ async fn processes_killed_while_they_write_leave_a_whole_tree() {
             writer.kill().expect("killed");
             writer.wait().expect("gone");
         }
-        // Nothing that they held is held any more, and whatever is there is whole.
+        // No node of their sessions exists any more, and all other nodes are intact.
         assert!(
             state
                 .children(&path("/sessions"))
@@ -115,7 +116,7 @@ async fn processes_killed_while_they_write_leave_a_whole_tree() {
         assert!(version > newest.max(told));
         newest = version;
     }
-    // What they left in the making goes with the next who opens.
+    // Files that they left in the scratch folder are removed by the next open.
     open(folder.path()).await;
     let left = fs::read_dir(folder.path().join("scratch"))
         .expect("read")
@@ -146,12 +147,12 @@ async fn a_damaged_file_is_named_and_the_others_are_read() {
     *bytes.last_mut().expect("not empty") ^= 1;
     fs::write(&file, bytes).expect("written");
     let error = state.get(&path("/a")).await.expect_err("damaged");
-    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    assert_eq!(error.code(), ErrorCode::MetastoreCorrupt);
     assert!(error.to_string().contains("tree/a/.node"), "{error}");
-    // Whoever watches it is told, and not left waiting.
+    // A watcher reports the error.
     let told = tokio::time::timeout(Duration::from_secs(30), watcher.next()).await;
     let error = told.expect("it is told").expect_err("damaged");
-    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    assert_eq!(error.code(), ErrorCode::MetastoreCorrupt);
     assert!(state.get(&path("/b")).await.expect("read").is_some());
 }
 
@@ -163,13 +164,14 @@ async fn a_file_that_is_far_too_long_is_damage_and_is_not_read_into_memory() {
     set.expect("set");
     let file = folder.path().join("tree/a/.node");
     let file = fs::File::options().write(true).open(file);
-    // More than there is memory for; it takes no room on the disk.
+    // A sparse file larger than the memory.
     file.expect("opened").set_len(1 << 40).expect("longer");
     let error = state.get(&path("/a")).await.expect_err("damaged");
-    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    assert_eq!(error.code(), ErrorCode::MetastoreCorrupt);
 }
 
-/// A tree with a damaged node between others, and a node of a session whose process is dead.
+/// Creates a tree with a damaged node between others, and a node of a session whose process is
+/// dead.
 async fn half_damaged(folder: &Path) {
     let state = open(folder).await;
     for node in ["/jobs/a", "/jobs/b/below", "/jobs/c"] {
@@ -182,7 +184,7 @@ async fn half_damaged(folder: &Path) {
         .create(&path("/workers/w"), b"")
         .await
         .expect("made");
-    // As if its process had been killed: the node stays, and nobody holds the lock.
+    // Simulates the death of its process: the node stays, and the lock is free.
     let life = folder.join("sessions").join(session.id().as_str());
     fs::rename(&life, folder.join("life")).expect("moved");
     drop(session);
@@ -204,7 +206,7 @@ async fn a_damaged_node_costs_neither_those_beside_it_nor_whoever_opens() {
     assert_eq!(watcher.next().await.expect("told"), names);
     let below = state.get(&path("/jobs/b/below")).await.expect("read");
     assert_eq!(&*below.expect("there").value, b"hello");
-    // What is below it can be changed, and sessions begin and end.
+    // Nodes below it can be changed, and sessions begin and end.
     let more = path("/jobs/b/more");
     let made = state.set(&more, b"", Expected::Absent).await;
     made.expect("made");
@@ -217,7 +219,7 @@ async fn a_damaged_node_costs_neither_those_beside_it_nor_whoever_opens() {
     let workers = state.children(&path("/workers")).await.expect("listed");
     assert!(workers.is_empty(), "{workers:?}");
     let damaged = state.get(&path("/jobs/b")).await.expect_err("damaged");
-    assert_eq!(damaged.code(), ErrorCode::StateCorrupt);
+    assert_eq!(damaged.code(), ErrorCode::MetastoreCorrupt);
 
     let whole = ardea_metastore::dump(&state, &StatePath::root()).await;
     let text = whole.expect("dumped").text(|_, _| None);
@@ -242,14 +244,14 @@ async fn a_node_that_has_lost_its_file_is_damaged_and_keeps_what_is_below_it() {
     assert_eq!(names, ["jobs"]);
     for node in ["/jobs", "/jobs/a"] {
         let error = state.get(&path(node)).await.expect_err("damaged");
-        assert_eq!(error.code(), ErrorCode::StateCorrupt);
+        assert_eq!(error.code(), ErrorCode::MetastoreCorrupt);
         let made = state.set(&path(node), b"", Expected::Absent).await;
         assert_eq!(
             made.expect_err("it is there").code(),
-            ErrorCode::StateCorrupt
+            ErrorCode::MetastoreCorrupt
         );
     }
-    // Others are made beside what is below it.
+    // Nodes beside the ones below it can be created.
     let other = state.set(&path("/jobs/b"), b"", Expected::Absent).await;
     other.expect("made");
     let mended = state.set(&path("/jobs"), b"", Expected::Damaged).await;
@@ -259,10 +261,10 @@ async fn a_node_that_has_lost_its_file_is_damaged_and_keeps_what_is_below_it() {
     assert_eq!(state.children(&root).await.expect("listed"), ["jobs"]);
 }
 
-/// Puts something that can't be read where a node's file is.
+/// Functions that replace a node's file by something unreadable.
 const UNREADABLE: [fn(&Path); 2] = [
     |file| fs::create_dir(file).expect("a folder"),
-    // To read this from its beginning is answered with EIO, as by a disk that has lost a file.
+    // Reading this from its beginning fails with EIO, as on a failing disk.
     |file| std::os::unix::fs::symlink("/proc/self/mem", file).expect("a link"),
 ];
 
@@ -283,7 +285,7 @@ async fn a_node_that_the_disk_can_not_read_costs_itself_alone_and_is_mended() {
             let names = state.children(&jobs).await.expect("listed");
             assert_eq!(names, ["a", "b"]);
             let error = state.get(&b).await.expect_err("it can't be read");
-            assert_eq!(error.code(), ErrorCode::StateCorrupt, "{error}");
+            assert_eq!(error.code(), ErrorCode::MetastoreCorrupt, "{error}");
             drop(open(folder.path()).await);
             match remove {
                 true => state.delete(&b, Expected::Damaged).await.expect("deleted"),
@@ -314,7 +316,7 @@ async fn a_session_that_none_can_be_is_damage() {
         let names = state.children(&path("/workers")).await.expect("listed");
         assert_eq!(names, ["w"]);
         let error = state.get(&node).await.expect_err("damaged");
-        assert_eq!(error.code(), ErrorCode::StateCorrupt, "{error}");
+        assert_eq!(error.code(), ErrorCode::MetastoreCorrupt, "{error}");
         state
             .delete(&node, Expected::Damaged)
             .await
@@ -328,17 +330,17 @@ async fn a_repair_spares_what_somebody_has_mended_meanwhile() {
     half_damaged(folder.path()).await;
     let (one, other) = (open(folder.path()).await, open(folder.path()).await);
     let node = path("/jobs/b");
-    let Ok(found @ Found::Damaged(_)) = look(&one, &node).await else {
+    let Ok(found @ ReadResult::Damaged(_)) = read_node(&one, &node).await else {
         panic!("it is damaged");
     };
     let version = other.set(&node, b"mended", Expected::Damaged).await;
     let version = version.expect("set");
     let late = one.set(&node, b"late", found.expected()).await;
     let error = late.expect_err("it is mended");
-    assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+    assert_eq!(error.code(), ErrorCode::MetastoreConflict, "{error}");
     let late = one.delete(&node, found.expected()).await;
     let error = late.expect_err("it is mended");
-    assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+    assert_eq!(error.code(), ErrorCode::MetastoreConflict, "{error}");
     let node = one.get(&node).await.expect("read").expect("there");
     assert_eq!((&*node.value, node.version), (&b"mended"[..], version));
 }
@@ -358,7 +360,7 @@ async fn a_damaged_counter_is_no_damage_of_a_node() {
     ];
     for change in changes {
         let error = change.expect_err("nothing can be changed");
-        assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
+        assert_eq!(error.code(), ErrorCode::MetastoreRefused, "{error}");
         assert!(error.to_string().contains("counter"), "{error}");
     }
     let found = state.get(&node).await.expect("read").expect("there");
@@ -374,7 +376,7 @@ async fn a_damaged_node_is_overwritten_and_removed_by_whoever_sets_no_condition(
     for expected in [Expected::Absent, Expected::Version(Version::new(1))] {
         let error = state.set(&node, b"2", expected).await;
         let error = error.expect_err("what it is is not known");
-        assert_eq!(error.code(), ErrorCode::StateCorrupt);
+        assert_eq!(error.code(), ErrorCode::MetastoreCorrupt);
     }
     let version = state.set(&node, b"2", Expected::Any).await.expect("set");
     let found = state.get(&node).await.expect("read").expect("there");
@@ -387,12 +389,12 @@ async fn a_damaged_node_is_overwritten_and_removed_by_whoever_sets_no_condition(
         .delete(&node, Expected::Any)
         .await
         .expect_err("not empty");
-    assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
+    assert_eq!(error.code(), ErrorCode::MetastoreRefused, "{error}");
     let below = path("/jobs/b/below");
     state.delete(&below, Expected::Any).await.expect("deleted");
     let error = state.delete(&node, Expected::Version(version)).await;
     let error = error.expect_err("which version it is is not known");
-    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    assert_eq!(error.code(), ErrorCode::MetastoreCorrupt);
     state.delete(&node, Expected::Any).await.expect("deleted");
     assert!(state.get(&node).await.expect("read").is_none());
 }
@@ -418,7 +420,7 @@ async fn a_directory_of_somebody_else_is_left_alone() {
 async fn a_lock_that_somebody_keeps_is_not_waited_for_forever() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = StateOptions {
-        patience: Duration::from_millis(200),
+        timeout: Duration::from_millis(200),
         ..StateOptions::default()
     };
     let state = FileState::open(folder.path(), options)

@@ -3,7 +3,7 @@
 use ardea_core::Result;
 use ardea_metastore::conformance::Plan;
 use ardea_metastore::etcd::EtcdState;
-use ardea_metastore::{Pending, StateManager, StateOptions, StatePath};
+use ardea_metastore::{MetadataStore, Pending, StateOptions, StatePath};
 use std::sync::Arc;
 
 fn plan() -> Plan {
@@ -17,10 +17,10 @@ fn connect(
     servers: Vec<String>,
     root: StatePath,
     options: StateOptions,
-) -> Pending<'static, Arc<dyn StateManager>> {
+) -> Pending<'static, Arc<dyn MetadataStore>> {
     Box::pin(async move {
         let state: Result<_> = EtcdState::connect(&servers, &root, options).await;
-        Ok(Arc::new(state?) as Arc<dyn StateManager>)
+        Ok(Arc::new(state?) as Arc<dyn MetadataStore>)
     })
 }
 

@@ -1,9 +1,9 @@
-//! What only etcd has: a history that is thrown away, leases that somebody else revokes.
+//! Tests specific to etcd: compacted history, and leases revoked by another client.
 
 use ardea_core::ErrorCode;
 use ardea_metastore::conformance::{Proxy, Server, Skipped};
 use ardea_metastore::etcd::EtcdState;
-use ardea_metastore::{Expected, SessionEnd, StateManager, StateOptions, StatePath};
+use ardea_metastore::{Expected, MetadataStore, SessionEnd, StateOptions, StatePath};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ fn path(text: &str) -> StatePath {
     StatePath::parse(text).expect("a path")
 }
 
-/// A server; `None`, and a word on the terminal, if there can't be one.
+/// Starts a server; returns `None`, and prints the reason, if there is none.
 fn server() -> Option<Server> {
     match Server::start("etcd.sh") {
         Ok(server) => Some(server),
@@ -26,7 +26,7 @@ fn server() -> Option<Server> {
 async fn open(address: SocketAddr) -> EtcdState {
     let options = StateOptions {
         session_timeout: Duration::from_secs(3),
-        patience: Duration::from_secs(2),
+        timeout: Duration::from_secs(2),
     };
     let state = EtcdState::connect(&[address.to_string()], &path("/prod"), options).await;
     state.expect("it connects")
@@ -87,7 +87,7 @@ async fn a_lease_that_somebody_revokes_ends_the_session() {
         .await
         .expect("it connects");
     raw.lease_revoke(lease).await.expect("revoked");
-    // At once, where the lease is used; and soon, where it is renewed.
+    // At once when the lease is used, and soon when it is renewed.
     let error = session
         .create(&path("/b"), b"")
         .await
@@ -103,7 +103,8 @@ async fn a_change_that_no_server_heard_of_is_known_not_to_be_made() {
     let Some(server) = server() else { return };
     let state = open(server.address()).await;
     server.kill();
-    // The first request may find the broken connection; from then on it is clear that nobody is there.
+    // The first request may use the broken connection; later ones show that the server is
+    // unreachable.
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let error = state
@@ -113,7 +114,7 @@ async fn a_change_that_no_server_heard_of_is_known_not_to_be_made() {
         if error.code() == ErrorCode::StateUnavailable {
             return;
         }
-        assert_eq!(error.code(), ErrorCode::StateUnknown, "{error}");
+        assert_eq!(error.code(), ErrorCode::OutcomeUnknown, "{error}");
         assert!(Instant::now() < deadline, "still: {error}");
     }
 }

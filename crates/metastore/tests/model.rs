@@ -1,16 +1,17 @@
-//! Random operations on files, beside a model in memory: the same answers, the same tree, versions that grow.
+//! Random operations on files and on a model in memory: the results and trees must be equal, and
+//! versions must grow.
 
 use ardea_core::{ErrorCode, Result};
 use ardea_metastore::{
-    Expected, FileState, Session, SessionEnding, StateManager, StateOptions, StatePath, Version,
+    Expected, FileState, MetadataStore, Session, SessionEnding, StateOptions, StatePath, Version,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Few names, so that operations meet.
+/// Few names, so that operations conflict.
 const PATHS: [&str; 7] = ["/a", "/a/b", "/a/b/c", "/a/d", "/e", "/e/f", "/e/f/g"];
 
-/// Whatever may be asked.
+/// An operation.
 #[derive(Clone, Debug)]
 enum Operation {
     Set(usize, u8, Condition),
@@ -22,7 +23,7 @@ enum Operation {
     Reopen,
 }
 
-/// What the operation counts on.
+/// The condition of an operation.
 #[derive(Clone, Copy, Debug)]
 enum Condition {
     None,
@@ -60,7 +61,7 @@ struct Held {
     is_of_session: bool,
 }
 
-/// The tree as it should be.
+/// The expected tree.
 #[derive(Default)]
 struct Model {
     nodes: BTreeMap<StatePath, Held>,
@@ -91,7 +92,7 @@ impl Model {
         }
     }
 
-    /// What a condition means for this node.
+    /// Converts a condition for this node.
     fn expected(&self, path: &StatePath, condition: Condition) -> Expected {
         match condition {
             Condition::None => Expected::Any,
@@ -104,7 +105,7 @@ impl Model {
         }
     }
 
-    /// The error that a write should end with.
+    /// Returns the expected error of a write.
     fn objection(&self, path: &StatePath, expected: Expected) -> Option<ErrorCode> {
         let is_as_expected = self.is_as_expected(path, expected);
         let is_below_session = path.ancestors().any(|above| {
@@ -113,9 +114,9 @@ impl Model {
                 .is_some_and(|held| held.is_of_session)
         });
         if !is_as_expected {
-            Some(ErrorCode::StateConflict)
+            Some(ErrorCode::MetastoreConflict)
         } else if is_below_session {
-            Some(ErrorCode::StateRefused)
+            Some(ErrorCode::MetastoreRefused)
         } else {
             None
         }
@@ -149,7 +150,7 @@ impl Model {
     }
 }
 
-/// A state manager beside its model.
+/// A metadata store and its model.
 struct Pair {
     folder: tempfile::TempDir,
     state: FileState,
@@ -222,9 +223,9 @@ impl Pair {
     async fn delete(&mut self, path: &StatePath, condition: Condition) {
         let expected = self.model.expected(path, condition);
         let objection = if !self.model.is_as_expected(path, expected) {
-            Some(ErrorCode::StateConflict)
+            Some(ErrorCode::MetastoreConflict)
         } else if self.model.nodes.contains_key(path) && !self.model.children(path).is_empty() {
-            Some(ErrorCode::StateRefused)
+            Some(ErrorCode::MetastoreRefused)
         } else {
             self.model.nodes.remove(path);
             None
@@ -232,7 +233,7 @@ impl Pair {
         assert_eq!(code(self.state.delete(path, expected).await), objection);
     }
 
-    /// The whole tree is as it should be.
+    /// Checks that the whole tree is as expected.
     async fn compare(&self) {
         for path in PATHS.map(|path| StatePath::parse(path).expect("a path")) {
             let found = self.state.get(&path).await.expect("read").map(|node| Held {

@@ -1,9 +1,9 @@
-//! What only ZooKeeper has: counters that begin again, and sessions that it counts itself.
+//! Tests specific to ZooKeeper: counters that restart, and session timeouts of the server.
 
 use ardea_core::ErrorCode;
 use ardea_metastore::conformance::{Proxy, Server, Skipped};
 use ardea_metastore::zookeeper::ZooKeeperState;
-use ardea_metastore::{Expected, StateManager, StateOptions, StatePath};
+use ardea_metastore::{Expected, MetadataStore, StateOptions, StatePath};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,8 +18,8 @@ async fn open(address: SocketAddr) -> ZooKeeperState {
     state.await.expect("it connects")
 }
 
-/// ZooKeeper's own comparison would let the writer through whenever the node is made anew between its look at the node
-/// and its change, which a slow connection makes likely.
+/// With ZooKeeper's comparison alone, a write would succeed if the node is recreated between its
+/// read and its change, which a slow connection makes likely.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_writer_does_not_take_a_node_made_anew_for_the_one_that_it_read() {
     const LIVES: u32 = 40;
@@ -46,11 +46,11 @@ async fn a_slow_writer_does_not_take_a_node_made_anew_for_the_one_that_it_read()
             let expected = Expected::Version(seen.version);
             match writer.set(&touched, &seen.value, expected).await {
                 Ok(_) => {}
-                Err(error) => assert_eq!(error.code(), ErrorCode::StateConflict, "{error}"),
+                Err(error) => assert_eq!(error.code(), ErrorCode::MetastoreConflict, "{error}"),
             }
         }
     });
-    // Each life lasts about as long as the writer takes.
+    // Each incarnation of the node lasts about as long as a write.
     let mut lives = tokio::time::interval(Duration::from_millis(55));
     for life in 0..LIVES {
         let value = life.to_string();

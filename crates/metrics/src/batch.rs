@@ -1,4 +1,4 @@
-//! Values of one process at one moment.
+//! Batches: the metrics of one process at one time.
 
 use std::time::Duration;
 
@@ -6,36 +6,40 @@ use ardea_core::{Result, Timestamp};
 
 use crate::{Labels, MetricName, MetricsConfig, Value, wire};
 
-/// One named, labelled value.
+/// One value of a metric, with the metric's name and labels.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    /// What it is called.
+    /// The name of the metric.
     pub name: MetricName,
-    /// What tells it apart from others of this name, beside the labels of its process.
+    /// The labels that distinguish this value from others of the same name, in addition to the
+    /// labels of the process.
     pub labels: Labels,
-    /// The value.
+    /// The value of the metric.
     pub value: Value,
 }
 
-/// Values of one process at one moment.
+/// The metrics of one process at one time.
 ///
-/// As bytes each name and each set of labels is there once: a batch of 20 instances with 20 values each has about 3 KB.
+/// The encoding contains each name and each set of labels once. A batch of 20 instances with 20
+/// values each takes about 3 KB.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Batch {
-    /// Labels of the process: they belong to each sample. For a worker `job` and `container`.
+    /// The labels of the process, which apply to all samples. A worker's are `job` and `container`.
     pub process: Labels,
-    /// When the process was started, on its clock: another time is another process, whose counters begin at zero.
+    /// The start time of the process, on the clock of the process. A batch with another start time
+    /// comes from another process, whose counters start at zero.
     pub started: Timestamp,
-    /// When the values were read, on the clock of the process.
+    /// The time at which the values were read, on the clock of the process.
     pub at: Timestamp,
-    /// How often the process tells its metrics, as `metrics.every` says: the next batch is to be expected then.
+    /// The reporting interval of the process (`metrics.every`), after which the next batch is
+    /// expected.
     pub every: Duration,
-    /// The values.
+    /// The samples of all metrics.
     pub samples: Vec<Sample>,
 }
 
 impl Batch {
-    /// Without samples yet, of a process that tells its metrics as often as is the default.
+    /// Creates a batch without samples, with the default reporting interval.
     pub fn new(process: Labels, started: Timestamp, at: Timestamp) -> Self {
         Batch {
             process,
@@ -46,12 +50,12 @@ impl Batch {
         }
     }
 
-    /// Of a process that tells its metrics so often.
+    /// Sets the reporting interval.
     pub fn every(self, every: Duration) -> Self {
         Batch { every, ..self }
     }
 
-    /// Adds a sample. Samples that share labels should share one [`Labels`] by cloning it.
+    /// Adds a sample. Samples with equal labels should share one [`Labels`] by cloning it.
     pub fn push(&mut self, name: impl Into<MetricName>, labels: &Labels, value: Value) {
         self.samples.push(Sample {
             name: name.into(),
@@ -60,19 +64,20 @@ impl Batch {
         });
     }
 
-    /// As bytes, for [`decode`](Self::decode).
+    /// Encodes the batch as bytes for [`decode`](Self::decode).
     ///
     /// # Errors
-    /// [`BrokenBatch`](ardea_core::ErrorCode::BrokenBatch) if it is larger than [`MOST_BATCH_BYTES`](crate::MOST_BATCH_BYTES).
+    /// [`BrokenBatch`](ardea_core::ErrorCode::BrokenBatch) if the encoding is larger than
+    /// [`MOST_BATCH_BYTES`](crate::MOST_BATCH_BYTES).
     pub fn encode(&self) -> Result<Vec<u8>> {
         wire::encode(self)
     }
 
-    /// From the bytes of [`encode`](Self::encode).
+    /// Decodes a batch from the bytes of [`encode`](Self::encode).
     ///
     /// # Errors
-    /// [`BrokenBatch`](ardea_core::ErrorCode::BrokenBatch) if they are none, too many, or of another version. Whatever they
-    /// are, no more than about thirty times their size is reserved.
+    /// [`BrokenBatch`](ardea_core::ErrorCode::BrokenBatch) if `bytes` is invalid, too long, or of
+    /// another version. For any input, the memory allocated is at most about thirty times its size.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         wire::decode(bytes)
     }

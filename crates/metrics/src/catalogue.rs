@@ -1,24 +1,25 @@
-//! Every metric that Ardea itself tells: names, kinds, labels, and how values of several instances become one.
+//! The catalogue of Ardea's built-in metrics: names, kinds, labels, and aggregation over instances.
 //!
-//! Names follow one rule: `ardea_`, what is counted, the unit in its basic form (`seconds`, `bytes`, `ratio`), and
-//! `_total` behind a counter. `docs/metrics.md` shows the same table, and a test compares the two.
+//! A name consists of `ardea_`, the measured thing, the base unit (`seconds`, `bytes`, `ratio`),
+//! and `_total` for a counter. `docs/metrics.md` shows the same table; a test compares the two.
 
 use Fold::{Max, Min, Sum};
 use Kind::{Counter, Gauge, Histogram};
 
-/// The labels of an instance's metrics; `job` and `container` come from its process.
+/// The labels of an instance's metrics; `job` and `container` are the labels of its process.
 pub const INSTANCE: &[&str] = &["job", "container", "vertex", "instance"];
 /// The labels of a process's metrics.
 pub const PROCESS: &[&str] = &["job", "container"];
-/// The labels of a metric of a job with a guarantee, which its master tells.
+/// The labels of a metric of a job with a guarantee, reported by its leader.
 pub const JOB: &[&str] = &["job"];
-/// The labels of a connection's metrics; `peer` is the container at the other end.
+/// The labels of the metrics of a connection between containers; `peer` is the container at the
+/// other end.
 pub const LINK: &[&str] = &["job", "container", "peer"];
 
-/// The labels of the metrics of an output of a process; `stream` is `stdout` or `stderr`.
+/// The labels of the metrics of a process's output; `stream` is `stdout` or `stderr`.
 pub const OUTPUT: &[&str] = &["job", "container", "stream"];
 
-/// What kind of value a metric has.
+/// The kind of a metric's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// [`Value::Counter`](crate::Value::Counter).
@@ -30,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As the text formats call it.
+    /// Returns the kind's name in the Prometheus text formats.
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -40,19 +41,19 @@ impl Kind {
     }
 }
 
-/// How the gauges of several instances become one. Counters are always added up.
+/// The aggregation of a gauge over several instances. Counters are always summed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fold {
-    /// Their sum.
+    /// The sum.
     Sum,
-    /// The largest.
+    /// The maximum.
     Max,
-    /// The smallest.
+    /// The minimum.
     Min,
 }
 
 impl Fold {
-    /// As the guide calls it.
+    /// Returns the name of the aggregation in `docs/metrics.md`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Fold::Sum => "sum",
@@ -62,18 +63,18 @@ impl Fold {
     }
 }
 
-/// One metric that Ardea tells.
+/// A built-in metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// Its name.
+    /// The metric's name.
     pub name: &'static str,
-    /// What kind of value it has.
+    /// The kind of the metric's value.
     pub kind: Kind,
-    /// What tells its values apart; one more may be named in [`about`](Self::about).
+    /// The metric's labels. One further label may be named in [`about`](Self::about).
     pub labels: &'static [&'static str],
-    /// How values of several instances become one.
+    /// The aggregation of the values over instances.
     pub fold: Fold,
-    /// What it says, in a sentence without a full stop.
+    /// The description of the metric, as a sentence without a full stop.
     pub about: &'static str,
 }
 
@@ -90,7 +91,7 @@ macro_rules! metrics {
             };
         )*
 
-        /// All of them.
+        /// All built-in metrics.
         pub const ALL: &[Metric] = &[$($id),*];
     };
 }
@@ -101,7 +102,7 @@ const EXCEPTION: &[&str] = &["job", "container", "vertex", "instance", "code"];
 const FAILED: &[&str] = &["job", "container", "vertex", "instance", "reason"];
 /// The labels of [`COMPLETE_QUANTILE`].
 const QUANTILE: &[&str] = &["job", "container", "vertex", "instance", "quantile"];
-/// The labels of [`SENT_BYTES`]; `to` is the vertex that reads them.
+/// The labels of [`SENT_BYTES`]; `to` is the receiving vertex.
 const EDGE: &[&str] = &["job", "container", "vertex", "to"];
 /// The labels of [`SINK_DROPPED`].
 const SINK: &[&str] = &["job", "container", "sink"];
@@ -110,67 +111,68 @@ metrics! {
     RECORDS_IN = "ardea_records_in_total", Counter, INSTANCE, Sum, "records read, over all inputs";
     RECORDS_OUT = "ardea_records_out_total", Counter, INSTANCE, Sum, "records written, over all outputs";
     LATE = "ardea_late_records_total", Counter, INSTANCE, Sum, "records behind the watermark and the allowed lateness";
-    LATE_IN_PART = "ardea_late_in_part_records_total", Counter, INSTANCE, Sum, "records that are missing in those of their sliding windows which had closed, and counted in the others";
-    BAD = "ardea_bad_records_total", Counter, INSTANCE, Sum, "records set aside or dropped because they could not be dealt with";
-    BUSY = "ardea_busy_seconds_total", Counter, INSTANCE, Sum, "wall-clock time spent working; of steps that share a tasklet, the share of each is estimated from samples";
-    BUSY_CPU = "ardea_busy_cpu_seconds_total", Counter, INSTANCE, Sum, "processor time in the time spent working, estimated from samples; less than that where the step waits, or where other processes take its core";
+    LATE_IN_PART = "ardea_late_in_part_records_total", Counter, INSTANCE, Sum, "late records that some of their sliding windows missed, because these had closed, and others counted";
+    BAD = "ardea_bad_records_total", Counter, INSTANCE, Sum, "records sent to dead letters or dropped because they could not be processed";
+    BUSY = "ardea_busy_seconds_total", Counter, INSTANCE, Sum, "wall-clock time spent working; for steps that share a tasklet, estimated from samples";
+    BUSY_CPU = "ardea_busy_cpu_seconds_total", Counter, INSTANCE, Sum, "processor time in the time spent working, estimated from samples; less than that if the step waits or other processes use its core";
     CHAIN = "ardea_chain_seconds_total", Counter, INSTANCE, Sum, "time in which other steps that share its tasklet worked";
-    BLOCKED = "ardea_blocked_seconds_total", Counter, INSTANCE, Sum, "time at rest because outputs were full: backpressure";
-    IDLE = "ardea_idle_seconds_total", Counter, INSTANCE, Sum, "time at rest with nothing to do";
+    BLOCKED = "ardea_blocked_seconds_total", Counter, INSTANCE, Sum, "time idle because outputs were full: backpressure";
+    IDLE = "ardea_idle_seconds_total", Counter, INSTANCE, Sum, "time idle with nothing to do";
     BLOCKED_SLICES = "ardea_blocked_slices_total", Counter, INSTANCE, Sum, "slices that found the outputs full";
-    LONGEST_SLICE = "ardea_longest_slice_seconds", Gauge, INSTANCE, Max, "the longest time so far without giving others their turn";
-    QUEUE_FILL = "ardea_queue_fill_ratio", Gauge, INSTANCE, Max, "how full the fullest input queue is, from 0 to 1";
-    WATERMARK = "ardea_watermark_seconds", Gauge, INSTANCE, Min, "how far event time has come, in seconds since 1970; not told before the first watermark and after the last";
-    WATERMARK_LAG = "ardea_watermark_lag_seconds", Gauge, INSTANCE, Max, "how far event time is behind the clock, that is how old it is: large where old data is read, which is no fault";
-    LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a source to the instance, of marks that each source sends ten times a second and that wait in the same queues as records; of a sink, latency from end to end";
-    LATENCY_QUANTILE = "ardea_latency_quantile_seconds", Gauge, QUANTILE, Max, "time from a source to the instance that this share of the marks which came since the last batch did not exceed";
+    LONGEST_SLICE = "ardea_longest_slice_seconds", Gauge, INSTANCE, Max, "the longest time so far without yielding to other tasklets";
+    QUEUE_FILL = "ardea_queue_fill_ratio", Gauge, INSTANCE, Max, "fill level of the fullest input queue, from 0 to 1";
+    WATERMARK = "ardea_watermark_seconds", Gauge, INSTANCE, Min, "event time of the watermark, in seconds since 1970; absent before the first watermark and after the last";
+    WATERMARK_LAG = "ardea_watermark_lag_seconds", Gauge, INSTANCE, Max, "lag of event time behind the clock; large when old data is read, which is no fault";
+    LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a source to the instance, of latency markers that each source sends ten times a second through the same queues as records; for a sink, end-to-end latency";
+    LATENCY_QUANTILE = "ardea_latency_quantile_seconds", Gauge, QUANTILE, Max, "quantile of the time from a source to the instance, of the latency markers since the last batch";
     EPOCHS = "ardea_epochs_total", Counter, INSTANCE, Sum, "epochs ended";
-    CUTS = "ardea_cuts_total", Counter, INSTANCE, Sum, "states handed over whole at the ends of epochs; this and the five below are told only of jobs with a guarantee";
-    CUT_ENTRIES = "ardea_cut_entries_total", Counter, INSTANCE, Sum, "entries of the states that were handed over";
-    CUT_BYTES = "ardea_cut_bytes_total", Counter, INSTANCE, Sum, "bytes of these entries, before they are packed";
-    CUT_SECONDS = "ardea_cut_seconds_total", Counter, INSTANCE, Sum, "time from the end of each epoch at the instance until its state was handed over, while records went on";
-    CUT_BUSY = "ardea_cut_busy_seconds_total", Counter, INSTANCE, Sum, "the part of that in which records waited";
-    ALIGNED = "ardea_aligned_seconds_total", Counter, INSTANCE, Sum, "time between the end of an epoch on the first input and on the last; exactly-once jobs hold what is ahead for so long";
-    STATE_KEYS = "ardea_state_keys", Gauge, INSTANCE, Sum, "keys whose state the instance keeps in memory; this and the three below are told of steps that keep a state for each key, while there is one";
-    STATE_BYTES = "ardea_state_bytes", Gauge, INSTANCE, Sum, "memory that these keys take, about: their table, and for each what a look at some of them says of its size";
-    STATE_DISK_KEYS = "ardea_state_disk_keys", Gauge, INSTANCE, Sum, "keys whose state the instance keeps on disk";
-    STATE_DISK_BYTES = "ardea_state_disk_bytes", Gauge, INSTANCE, Sum, "bytes that these keys take there, without what the disk needs to find them";
-    RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "times the instance was started again within its process";
+    CUTS = "ardea_snapshots_total", Counter, INSTANCE, Sum, "snapshots completed; this and the five below exist only for jobs with a guarantee";
+    SNAPSHOT_ENTRIES = "ardea_snapshot_entries_total", Counter, INSTANCE, Sum, "entries of these snapshots";
+    SNAPSHOT_BYTES = "ardea_snapshot_bytes_total", Counter, INSTANCE, Sum, "bytes of these entries, before compression";
+    SNAPSHOT_SECONDS = "ardea_snapshot_seconds_total", Counter, INSTANCE, Sum, "time from the end of each epoch at the instance until its snapshot was complete, while records were processed";
+    SNAPSHOT_BUSY = "ardea_snapshot_busy_seconds_total", Counter, INSTANCE, Sum, "the part of that time in which records waited";
+    ALIGNED = "ardea_aligned_seconds_total", Counter, INSTANCE, Sum, "time between the barrier on the first input and on the last; exactly-once jobs block inputs that are ahead for this time";
+    STATE_KEYS = "ardea_state_keys", Gauge, INSTANCE, Sum, "keys whose state the instance has in memory; this and the three below exist for steps with keyed state, while there is any";
+    STATE_BYTES = "ardea_state_bytes", Gauge, INSTANCE, Sum, "approximate memory of these keys: their table, and their sizes estimated from a sample";
+    STATE_DISK_KEYS = "ardea_state_disk_keys", Gauge, INSTANCE, Sum, "keys whose state the instance has on disk";
+    STATE_DISK_BYTES = "ardea_state_disk_bytes", Gauge, INSTANCE, Sum, "bytes of these keys on disk, without indexes";
+    RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "restarts of the instance within its process";
     EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, and ends of its process, by error code";
-    INSTANCE_PROCESS = "ardea_instance_process_id", Gauge, INSTANCE, Max, "the number of the process of an instance that has one of its own, as its host counts; 0 while it is not there";
-    RECEIVED_BYTES = "ardea_received_bytes_total", Counter, INSTANCE, Sum, "bytes of records that came to the instance from other containers, with their frames";
-    SENT_BYTES = "ardea_sent_bytes_total", Counter, EDGE, Sum, "bytes of records that the vertex's instances in the container sent to those of another elsewhere, with their frames";
-    MESSAGES_EMITTED = "ardea_messages_emitted_total", Counter, INSTANCE, Sum, "tuples that the spout has emitted, followed or not";
-    MESSAGES_ACKED = "ardea_messages_acked_total", Counter, INSTANCE, Sum, "messages of the spout that were dealt with completely";
-    MESSAGES_FAILED = "ardea_messages_failed_total", Counter, FAILED, Sum, "messages of the spout that failed: by a bolt, by a timeout, or with what was lost";
+    INSTANCE_PROCESS = "ardea_instance_process_id", Gauge, INSTANCE, Max, "process id, on its host, of an instance with a separate process; 0 while that is down";
+    RECEIVED_BYTES = "ardea_received_bytes_total", Counter, INSTANCE, Sum, "bytes of records received by the instance from other containers, including frames";
+    SENT_BYTES = "ardea_sent_bytes_total", Counter, EDGE, Sum, "bytes of records sent by the vertex's instances in the container to those of another vertex elsewhere, including frames";
+    MESSAGES_EMITTED = "ardea_messages_emitted_total", Counter, INSTANCE, Sum, "tuples that the spout has emitted, tracked or not";
+    MESSAGES_ACKED = "ardea_messages_acked_total", Counter, INSTANCE, Sum, "messages of the spout that were processed completely";
+    MESSAGES_FAILED = "ardea_messages_failed_total", Counter, FAILED, Sum, "messages of the spout that failed: by a bolt, by a timeout, or by the loss of a worker";
     MESSAGES_PENDING = "ardea_messages_pending", Gauge, INSTANCE, Sum, "messages of the spout that are neither acked nor failed yet";
-    COMPLETE_LATENCY = "ardea_complete_latency_seconds", Histogram, INSTANCE, Sum, "time from the emission of a message until all that was made from it had been dealt with";
-    COMPLETE_QUANTILE = "ardea_complete_latency_quantile_seconds", Gauge, QUANTILE, Max, "complete latency that this share of the messages which were acked since the last batch did not exceed";
-    LINK_BYTES_IN = "ardea_link_bytes_in_total", Counter, LINK, Sum, "bytes of frames that came from the peer";
-    LINK_BYTES_OUT = "ardea_link_bytes_out_total", Counter, LINK, Sum, "bytes of frames that went to the peer";
-    LINK_FRAMES_IN = "ardea_link_frames_in_total", Counter, LINK, Sum, "frames that came from the peer";
-    LINK_STRAY_RECORDS = "ardea_link_stray_records_total", Counter, LINK, Sum, "records that came for streams which nobody here has open, such as those of instances that have left";
-    LOST_RECORDS = "ardea_lost_records_total", Counter, PROCESS, Sum, "records that were under way when a container was lost, and those that came for instances which are not there";
-    LOST_LETTERS = "ardea_lost_letters_total", Counter, PROCESS, Sum, "news beside the graph, such as acks, that came and could not be delivered";
+    COMPLETE_LATENCY = "ardea_complete_latency_seconds", Histogram, INSTANCE, Sum, "time from the emission of a message until all tuples derived from it were processed";
+    COMPLETE_QUANTILE = "ardea_complete_latency_quantile_seconds", Gauge, QUANTILE, Max, "quantile of the complete latency, of the messages acked since the last batch";
+    LINK_BYTES_IN = "ardea_link_bytes_in_total", Counter, LINK, Sum, "bytes of frames received from the peer";
+    LINK_BYTES_OUT = "ardea_link_bytes_out_total", Counter, LINK, Sum, "bytes of frames sent to the peer";
+    LINK_FRAMES_IN = "ardea_link_frames_in_total", Counter, LINK, Sum, "frames received from the peer";
+    LINK_STRAY_RECORDS = "ardea_link_stray_records_total", Counter, LINK, Sum, "records received for streams that are not open here, such as those of removed instances";
+    LOST_RECORDS = "ardea_lost_records_total", Counter, PROCESS, Sum, "records in flight when a container was lost, and those received for instances that do not exist";
+    LOST_BACKCHANNEL_MESSAGES = "ardea_lost_backchannel_messages_total", Counter, PROCESS, Sum, "messages outside the graph, such as acks, that were received and could not be delivered";
     OUTPUT_BYTES = "ardea_output_bytes_total", Counter, OUTPUT, Sum, "bytes that the container has written to `stream`, standard output or standard error";
-    OUTPUT_LEFT_OUT = "ardea_output_left_out_bytes_total", Counter, OUTPUT, Sum, "bytes written to `stream` that are not kept any more, since files of output are bounded";
+    OUTPUT_REMOVED = "ardea_output_removed_bytes_total", Counter, OUTPUT, Sum, "bytes written to `stream` that were removed, since output files are bounded";
     CPU = "ardea_process_cpu_seconds_total", Counter, PROCESS, Sum, "processor time of the process";
     RESIDENT = "ardea_process_resident_bytes", Gauge, PROCESS, Sum, "memory that the process holds";
     THREADS = "ardea_process_threads", Gauge, PROCESS, Sum, "threads of the process";
     OPEN_FDS = "ardea_process_open_fds", Gauge, PROCESS, Sum, "files, sockets and pipes that the process has open";
-    STARTED = "ardea_process_start_time_seconds", Gauge, PROCESS, Max, "when the process was started, in seconds since 1970";
-    EPOCHS_COMMITTED = "ardea_epochs_committed_total", Counter, JOB, Sum, "epochs of the job that were committed, since its master leads";
-    EPOCHS_GIVEN_UP = "ardea_epochs_given_up_total", Counter, JOB, Sum, "epochs of the job that were given up, since its master leads";
-    EPOCH_SECONDS = "ardea_epoch_seconds", Gauge, JOB, Max, "from the end of the newest committed epoch being asked for until its snapshot was recorded";
+    STARTED = "ardea_process_start_time_seconds", Gauge, PROCESS, Max, "start time of the process, in seconds since 1970";
+    EPOCHS_COMMITTED = "ardea_epochs_committed_total", Counter, JOB, Sum, "committed epochs of the job, since its leader was elected";
+    EPOCHS_ABORTED = "ardea_epochs_aborted_total", Counter, JOB, Sum, "aborted epochs of the job, since its leader was elected";
+    EPOCH_SECONDS = "ardea_epoch_seconds", Gauge, JOB, Max, "time from the trigger of the newest committed epoch until its checkpoint was recorded";
     EPOCH_BYTES = "ardea_epoch_bytes", Gauge, JOB, Sum, "bytes that were written for the newest committed epoch";
-    EPOCH_AGE = "ardea_epoch_age_seconds", Gauge, JOB, Max, "how long ago the newest epoch was committed";
-    ROLLBACKS = "ardea_rollbacks_total", Counter, JOB, Sum, "times the job went back to the newest committed epoch, since its master leads";
-    LIFE = "ardea_life", Gauge, JOB, Max, "which life of the job it is: one more with each rollback and each update";
-    RESTORE_SECONDS = "ardea_restore_seconds", Gauge, JOB, Max, "from the present life being asked for until all instances had what they begin with; told by the master that has seen it";
-    SINK_DROPPED = "ardea_metrics_dropped_batches_total", Counter, SINK, Sum, "batches that a metrics sink did not take, because it was too slow or failed";
+    EPOCH_AGE = "ardea_epoch_age_seconds", Gauge, JOB, Max, "time since the newest epoch was committed";
+    ROLLBACKS = "ardea_rollbacks_total", Counter, JOB, Sum, "rollbacks of the job to the newest committed epoch, since its leader was elected";
+    ATTEMPT = "ardea_attempt", Gauge, JOB, Max, "execution attempt of the job: incremented with each rollback and update";
+    RESTORE_SECONDS = "ardea_restore_seconds", Gauge, JOB, Max, "time from the request of the present attempt until all instances had their initial state; reported by the leader that observed it";
+    SINK_DROPPED = "ardea_metrics_dropped_batches_total", Counter, SINK, Sum, "batches that a metrics sink missed, because it was too slow or failed";
 }
 
-/// The metric of this name, if it is one of [`ALL`]; the lines of a histogram belong to it.
+/// Returns the built-in metric of this name, if there is one. The names of a histogram's lines,
+/// such as `…_count`, also find the histogram's metric.
 pub fn find(name: &str) -> Option<&'static Metric> {
     let plain = ["_bucket", "_sum", "_count"]
         .iter()

@@ -1,23 +1,26 @@
-//! The last hour of a job's metrics, in bounded memory, on the master's side.
+//! The metrics history: the last hour of a job's metrics, in bounded memory, at the leader.
 //!
-//! A series keeps 60 numbers a second apart and 360 numbers ten seconds apart, as `f32`: about 2 KB. A job of a few hundred
-//! instances has a series for each of their metrics. One of 20,000 with 14 metrics each would take 570 MB, so beyond
-//! [`HistoryConfig::most_series`] the series of instances are **folded**: from then on, those that differ only in `instance`
-//! and `container` are one, for the whole vertex. Counters are added up, gauges become one as
-//! [`catalogue`](crate::catalogue) says, and what was known before is joined in the same way. What is left for each
-//! instance is its last number (about 60 bytes), from which growth is reckoned: those 20,000 take about 30 MB.
-//! Once folded, a history stays so. Series without a label `instance` are never folded; if even so there are too many, new
-//! ones are left out and counted.
+//! A series has 60 values at intervals of one second and 360 at ten seconds, as `f32`: about 2 KB.
+//! A job of a few hundred instances has a series per metric and instance. A job of 20,000 instances
+//! with 14 metrics each would take 570 MB. So beyond [`HistoryConfig::most_series`], the series of
+//! instances are **folded**: series that differ only in the labels `instance` and `container`
+//! become one series of the vertex. Counters are summed, and gauges are aggregated as defined in
+//! the [`catalogue`](crate::catalogue); existing values are merged in the same way. For each
+//! instance, only the last value remains (about 60 bytes), from which growth is computed. The job
+//! of 20,000 instances then takes about 30 MB. Folding is permanent. Series without the label
+//! `instance` are never folded. If there are still too many series, new series are dropped and
+//! counted.
 //!
-//! **Counters** are kept as growth: what a counter says now less what it said before, or, when its process was started
-//! anew or it says less than before, all that it says. What a counter said when a process that is older than the history is
-//! heard for the first time is where it begins, not growth. What a counter of instances in the catalogue has grown by stays
-//! part of [`grown`](History::grown) when its process is gone, and when its series is: no more than the detail is lost.
+//! **Counters** are stored as growth: the reported value minus the previous one. After a restart of
+//! the process, or a decrease, the whole value is growth. The first value of a process that is
+//! older than the history is a start value, not growth. The growth of the catalogue's instance
+//! counters stays part of [`grown`](History::grown) when their process and series are gone; only
+//! the values by time are lost.
 //!
-//! What has grown between two batches of a process is shared out over the cells of that time, so that a rate does not depend
-//! on how often a process tells its metrics.
+//! Growth between two batches of a process is distributed over the cells between both times, so
+//! that a rate does not depend on the reporting interval.
 //!
-//! **Time** is that of whoever takes batches in: the clocks of other hosts may be wrong.
+//! **Times** are those of the receiver's clock, because the clocks of other hosts may be wrong.
 
 mod query;
 mod ring;
@@ -34,27 +37,28 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::catalogue::{self, Fold, Kind};
 use crate::settings::MOST_EVERY;
 use crate::{Batch, Labels, MetricName};
-pub use query::{Curve, Grain, Latest, Point, Selector};
+pub use query::{Curve, Latest, Point, Resolution, Selector};
 use ring::Span;
 use series::Series;
 
-/// Nearly all keys are hashes already, so a quick hasher will do.
+/// Nearly all keys are hashes already, so a fast hasher is sufficient.
 type HashMap<K, V> = collections::HashMap<K, V, FixedState>;
 
-/// How much a [`History`] may keep.
+/// The limits of a [`History`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HistoryConfig {
-    /// The most series; about 2 KB each.
+    /// The maximum number of series; a series takes about 2 KB.
     pub most_series: usize,
-    /// The most last numbers of single instances; about 60 bytes each.
+    /// The maximum number of last values of single instances; a value takes about 60 bytes.
     pub most_numbers: usize,
-    /// How long a process or an instance may be silent before its gauges count no longer; longer for who tells more seldom.
-    /// Its counters go on from where they were if it is heard again within an hour.
+    /// The time without a report after which the gauges of a process or instance no longer count.
+    /// It is extended for a long reporting interval. Counters continue from their last value if the
+    /// process reports again within an hour.
     pub silence: Duration,
 }
 
 impl Default for HistoryConfig {
-    /// 32,768 series (64 MiB), a million last numbers, 30 s.
+    /// Returns limits of 32,768 series (64 MiB), a million last values, and 30 s.
     fn default() -> Self {
         HistoryConfig {
             most_series: 1 << 15,
@@ -64,18 +68,18 @@ impl Default for HistoryConfig {
     }
 }
 
-/// How full a [`History`] is.
+/// The fill level of a [`History`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct HistoryReport {
-    /// Series.
+    /// The number of series.
     pub series: usize,
-    /// Last numbers of single instances.
+    /// The number of last values of single instances.
     pub numbers: usize,
-    /// Whether instances have been folded to their vertices.
+    /// True if instances have been folded into their vertices.
     pub is_folded: bool,
-    /// Numbers that were left out because there were too many.
+    /// The number of values dropped because there were too many.
     pub left_out: u64,
-    /// About how much memory it takes.
+    /// The approximate memory use in bytes.
     pub bytes: usize,
 }
 
@@ -83,11 +87,11 @@ pub struct HistoryReport {
 pub struct History {
     config: HistoryConfig,
     began: Timestamp,
-    /// The newest second at which something was taken in.
+    /// The newest second with a batch.
     now: i64,
-    /// The same in microseconds.
+    /// The newest time of a batch in microseconds.
     newest: i64,
-    /// By place; a place is empty when its series has gone.
+    /// The series by index. An index is free after its series was removed.
     series: Vec<Option<Series>>,
     free: Vec<u32>,
     places: HashMap<u128, u32>,
@@ -96,52 +100,56 @@ pub struct History {
     is_folded: bool,
     left_out: u64,
     swept: i64,
-    /// What counters of instances had grown by whose series have gone, by vertex. There are few vertices.
-    gone: HashMap<u128, Gone>,
+    /// The growth of instance counters whose series were removed, by vertex.
+    removed_totals: HashMap<u128, RemovedTotal>,
 }
 
-/// What is left of the series of a counter, of all instances of a vertex.
-struct Gone {
+/// The total of a counter over the removed series of all instances of a vertex.
+struct RemovedTotal {
     name: MetricName,
     labels: Labels,
     total: f64,
 }
 
-impl Gone {
-    /// About how much memory it takes: itself and its labels.
-    const BYTES: usize = size_of::<Gone>() + 64;
+impl RemovedTotal {
+    /// The approximate memory use of a total in bytes, including its labels.
+    const BYTES: usize = size_of::<RemovedTotal>() + 64;
 }
 
-/// A process that tells metrics.
+/// A process that reports metrics.
 struct Process {
     started: Timestamp,
-    /// Over which time its last batch tells what has grown, in microseconds: it came at the end of it.
+    /// The time range that the last batch of the process covers. The batch arrived at the end of
+    /// the range.
     span: Span,
-    /// How long it may be until its next batch, in microseconds.
-    patience: i64,
-    /// Where its counters begin: at zero, unless it is older than the history and this is its first batch.
+    /// The longest expected time until the next batch, in microseconds.
+    batch_timeout: i64,
+    /// True if the process's counters start at zero in the history. False for the first batch of a
+    /// process that is older than the history.
     from_zero: bool,
-    last: HashMap<u128, Last>,
+    last: HashMap<u128, LastValue>,
 }
 
-/// What one line of a process said last.
+/// The last value of one line (one plain number of a metric's value) of a process.
 #[derive(Clone, Copy)]
-struct Last {
+struct LastValue {
     number: f64,
     series: u32,
-    heard: i32,
-    /// Silent for long, so that it is no member of its series at present.
-    is_away: bool,
+    last_report: i32,
+    /// True if the line is silent, and so is no member of its series at present.
+    is_silent: bool,
 }
 
-/// How much later than the one before a batch may come, in microseconds.
-const LATE_BY: i64 = 5_000_000;
+/// The permitted delay of a batch after its interval, in microseconds.
+const MAX_DELAY: i64 = 5_000_000;
 
-/// How long what a silent counter said last is remembered, so that it goes on from there when it is heard again.
-const REMEMBERED: Duration = Duration::from_secs(3_600);
+/// The time for which the last value of a silent counter is stored, so that the counter continues
+/// from it.
+const COUNTER_RETENTION: Duration = Duration::from_secs(3_600);
 
 impl History {
-    /// Empty. `now` is the present, as with [`take`](Self::take).
+    /// Creates an empty history. `now` is the current time on the same clock as for
+    /// [`take`](Self::take).
     pub fn new(config: HistoryConfig, now: Timestamp) -> Self {
         let second = second(now);
         History {
@@ -157,16 +165,16 @@ impl History {
             is_folded: false,
             left_out: 0,
             swept: second,
-            gone: HashMap::default(),
+            removed_totals: HashMap::default(),
         }
     }
 
-    /// Takes in a batch that came at `now`, on the clock of whoever calls this. About 400 ns a number.
+    /// Adds a batch that arrived at `now` on the caller's clock. Takes about 400 ns a value.
     pub fn take(&mut self, batch: &Batch, now: Timestamp) {
         self.newest = self.newest.max(now.as_micros());
         self.now = self.now.max(second(now));
         let mut process = self.process(batch, now);
-        let told = (process.span, self.newest + process.patience);
+        let told = (process.span, self.newest + process.batch_timeout);
         for sample in &batch.samples {
             sample.value.lines(|line| {
                 if line.number.is_nan() {
@@ -180,7 +188,7 @@ impl History {
                 );
                 let place = match process.last.get_mut(&key) {
                     Some(last) => {
-                        self.hear_again(last, line.number, told);
+                        self.update(last, line.number, told);
                         return;
                     }
                     None if self.numbers < self.config.most_numbers => {
@@ -199,11 +207,11 @@ impl History {
                     return;
                 };
                 self.numbers += 1;
-                let last = Last {
+                let last = LastValue {
                     number: line.number,
                     series,
-                    heard: self.offset(),
-                    is_away: false,
+                    last_report: self.offset(),
+                    is_silent: false,
                 };
                 process.last.insert(key, last);
                 if let Some(series) = &mut self.series[series as usize] {
@@ -225,7 +233,7 @@ impl History {
         }
     }
 
-    /// How full it is.
+    /// Returns the fill level of the history.
     pub fn report(&self) -> HistoryReport {
         let series = self.places.len();
         HistoryReport {
@@ -235,25 +243,26 @@ impl History {
             left_out: self.left_out,
             // A table is between 7/16 and 7/8 full.
             bytes: series * (Series::BYTES + 32)
-                + self.numbers * 3 / 2 * size_of::<(u128, Last)>()
+                + self.numbers * 3 / 2 * size_of::<(u128, LastValue)>()
                 + self.processes.len() * size_of::<Process>()
-                + self.gone.len() * (Gone::BYTES + 32),
+                + self.removed_totals.len() * (RemovedTotal::BYTES + 32),
         }
     }
 
-    /// The process of a batch, taken out: new, or as it is known. If it has been started anew, what it said before has gone.
+    /// Removes and returns the process of a batch, or creates it. The last values of a restarted
+    /// process are dropped.
     fn process(&mut self, batch: &Batch, now: Timestamp) -> Process {
         let age = batch.at.since(batch.started);
         let (known, to) = (self.processes.remove(&batch.process), self.newest);
-        let patience = micros(batch.every.min(MOST_EVERY)) + LATE_BY;
-        // Both ages are of one clock each, which need not agree.
+        let patience = micros(batch.every.min(MOST_EVERY)) + MAX_DELAY;
+        // Each age is measured by one clock; the two clocks may differ.
         let since_start = to.saturating_sub(micros(age));
         let (from, from_zero) = match known {
             Some(process) if process.started == batch.started => {
                 let from = process.span.1;
                 return Process {
                     span: (from, to),
-                    patience,
+                    batch_timeout: patience,
                     ..process
                 };
             }
@@ -261,8 +270,8 @@ impl History {
                 self.release(before.last);
                 (since_start.max(before.span.1), true)
             }
-            // One that was forgotten is older than that.
-            None if age <= now.since(self.began).min(REMEMBERED) => {
+            // A process that was removed from the history is older.
+            None if age <= now.since(self.began).min(COUNTER_RETENTION) => {
                 (since_start.max(self.began.as_micros()), true)
             }
             None => (to, false),
@@ -270,13 +279,14 @@ impl History {
         Process {
             started: batch.started,
             span: (from.min(to), to),
-            patience,
+            batch_timeout: patience,
             from_zero,
             last: HashMap::default(),
         }
     }
 
-    /// The series of this name and these labels, made if there is room.
+    /// Returns the index of the series of this name and these labels. A missing series is created
+    /// if there is room; otherwise the result is `None`.
     fn place(
         &mut self,
         name: &str,
@@ -316,12 +326,12 @@ impl History {
         place
     }
 
-    /// A line that is known has said `number`.
-    fn hear_again(&mut self, last: &mut Last, number: f64, told: (Span, i64)) {
+    /// Records the new value `number` of a known line.
+    fn update(&mut self, last: &mut LastValue, number: f64, told: (Span, i64)) {
         let mut before = Some(std::mem::replace(&mut last.number, number));
-        last.heard = self.offset();
+        last.last_report = self.offset();
         if let Some(series) = &mut self.series[last.series as usize]
-            && std::mem::take(&mut last.is_away)
+            && std::mem::take(&mut last.is_silent)
         {
             series.members += 1;
             if !series.is_counter {
@@ -331,17 +341,18 @@ impl History {
         self.put(last.series, before, number, told);
     }
 
-    /// `told`: over which time this is told, and until when it is to be told again.
+    /// Adds a value to the series at the index `place`. `told` is the time range that the value
+    /// covers, and the time by which the next value is expected.
     fn put(&mut self, place: u32, before: Option<f64>, number: f64, told: (Span, i64)) {
         let now = self.now;
         let Some(series) = &mut self.series[place as usize] else {
             return;
         };
         let (span, expected_until) = told;
-        series.heard(span, expected_until);
+        series.record_report(span, expected_until);
         if series.is_counter {
             let before = before.unwrap_or(0.0);
-            // Less than before: it has begun anew.
+            // A decrease means that the counter was restarted.
             let growth = if number < before {
                 number
             } else {
@@ -353,7 +364,8 @@ impl History {
         }
     }
 
-    /// From now on, instances of one vertex are one series. `process` is the one that has been taken out.
+    /// Folds the series of each vertex's instances into one series, permanently. `process` is the
+    /// process that is currently taken out of the table.
     fn fold(&mut self, process: &mut Process) {
         self.is_folded = true;
         let mut moved: HashMap<u32, u32> = HashMap::default();
@@ -396,39 +408,41 @@ impl History {
         }
     }
 
-    /// Leaves out who has been silent for a while, forgets who has been for an hour, and series that nothing is left of.
+    /// Excludes processes without a recent report. Removes processes that were silent for an hour,
+    /// and series without data.
     fn sweep(&mut self) {
         self.swept = self.now;
         let silence = i32::try_from(self.config.silence.as_secs()).unwrap_or(i32::MAX);
         let (now, offset) = (self.now, self.offset());
         let (mut forgotten, series) = (HashMap::default(), &mut self.series);
         self.processes.retain(|_, process| {
-            let patience = i32::try_from(process.patience / 1_000_000).unwrap_or(i32::MAX);
+            let patience = i32::try_from(process.batch_timeout / 1_000_000).unwrap_or(i32::MAX);
             let silence = silence.max(patience).max(1);
             for last in process.last.values_mut() {
-                let is_silent = offset - last.heard > silence;
+                let is_silent = offset - last.last_report > silence;
                 if let Some(series) = &mut series[last.series as usize]
                     && is_silent
-                    && !last.is_away
+                    && !last.is_silent
                 {
-                    last.is_away = true;
-                    series.leave(last.number);
+                    last.is_silent = true;
+                    series.remove_member(last.number);
                 }
             }
-            let is_old = |last: &Last| (offset - last.heard) as u64 > REMEMBERED.as_secs();
+            let is_old =
+                |last: &LastValue| (offset - last.last_report) as u64 > COUNTER_RETENTION.as_secs();
             forgotten.extend(process.last.extract_if(|_, last| is_old(last)));
             let heard = process.span.1.div_euclid(1_000_000);
-            !process.last.is_empty() || (now - heard) as u64 <= REMEMBERED.as_secs()
+            !process.last.is_empty() || (now - heard) as u64 <= COUNTER_RETENTION.as_secs()
         });
         self.release(forgotten);
-        let (series, free, gone) = (&mut self.series, &mut self.free, &mut self.gone);
+        let (series, free, gone) = (&mut self.series, &mut self.free, &mut self.removed_totals);
         self.places.retain(|_, place| {
             let slot = &mut series[*place as usize];
             let is_over = |one: &Series| one.members == 0 && now - one.ring.head() > 3_600;
             let is_gone = slot.as_ref().is_none_or(is_over);
             if is_gone {
                 if let Some(series) = slot.take() {
-                    keep_total(gone, &series);
+                    retain_total(gone, &series);
                 }
                 free.push(*place);
             }
@@ -436,16 +450,16 @@ impl History {
         });
     }
 
-    fn release(&mut self, last: HashMap<u128, Last>) {
+    fn release(&mut self, last: HashMap<u128, LastValue>) {
         self.numbers -= last.len();
-        for last in last.into_values().filter(|last| !last.is_away) {
+        for last in last.into_values().filter(|last| !last.is_silent) {
             if let Some(series) = &mut self.series[last.series as usize] {
-                series.leave(last.number);
+                series.remove_member(last.number);
             }
         }
     }
 
-    /// Seconds since the history began: small enough for an `i32`.
+    /// Returns the seconds since the history began, which fit an `i32`.
     fn offset(&self) -> i32 {
         i32::try_from(self.now - second(self.began)).unwrap_or(i32::MAX)
     }
@@ -457,9 +471,9 @@ impl std::fmt::Debug for History {
     }
 }
 
-/// Remembers what a counter of instances has come to, with those of its vertex. A folded series has no instance any more: the catalogue
-/// knows whose it is.
-fn keep_total(gone: &mut HashMap<u128, Gone>, series: &Series) {
+/// Adds the total of an instance counter to the total of its vertex. A folded series has no
+/// instance label, so the catalogue determines whether the series is an instance counter.
+fn retain_total(gone: &mut HashMap<u128, RemovedTotal>, series: &Series) {
     let name = series.name.as_str();
     let is_of_instances = catalogue::find(name)
         .is_some_and(|it| it.kind == Kind::Counter && it.labels.contains(&"instance"));
@@ -469,7 +483,7 @@ fn keep_total(gone: &mut HashMap<u128, Gone>, series: &Series) {
     let labels = folded(&series.labels);
     let total = gone
         .entry(key(name, "", &labels, None))
-        .or_insert_with(|| Gone {
+        .or_insert_with(|| RemovedTotal {
             name: series.name.clone(),
             labels,
             total: 0.0,
@@ -489,14 +503,15 @@ fn folded(labels: &Labels) -> Labels {
     labels.without(&["instance", "container"])
 }
 
-/// 128 bits that stand for a name with labels: no two of a few million are the same by chance.
+/// Returns a 128-bit hash of a name with labels. Collisions are negligible for a few million
+/// series.
 fn key(name: &str, suffix: &str, labels: &Labels, own: Option<(&str, &str)>) -> u128 {
     let pairs = labels.iter().chain(own);
     let texts = pairs.flat_map(|(name, value)| [name, value]);
     let mut bytes = Vec::with_capacity(128);
     for text in [name, suffix].into_iter().chain(texts) {
         bytes.extend_from_slice(text.as_bytes());
-        // No text holds this byte.
+        // This byte does not occur in UTF-8.
         bytes.push(0xff);
     }
     xxh3_128(&bytes)

@@ -1,4 +1,4 @@
-//! The sink that writes a file: one line of JSON a batch, rotated by size.
+//! The sink that appends each batch to a file as a line of JSON. The file is rotated by size.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,20 +11,24 @@ use serde::Serialize;
 
 use crate::{Batch, Labels, MetricsSink, SinkSetup, Value};
 
-/// Writes each batch as a line of JSON to the end of a file.
+/// A sink that appends each batch as a line of JSON to a file.
 ///
-/// A file that would grow beyond its limit becomes `FILE.1`, that which has this name `FILE.2`, and so on; the oldest goes.
-/// A new file has the mode and group of the one before it.
-/// The limit is 64 MiB with four old files unless said otherwise. As `json-lines:FILE` in a list of sinks; `{container}` and
-/// other labels of the process in braces are replaced, so that each process of a job can have a file of its own. Two processes should
-/// not write one file: they would put it aside under each other's hands.
+/// A file that would exceed its size limit is renamed to `FILE.1`, the previous `FILE.1` to
+/// `FILE.2`, and so on. The oldest file is removed. A new file gets the mode and group of the
+/// previous one. By default, the limit is 64 MiB and four rotated files are retained.
+///
+/// In a list of sinks, this sink is written as `json-lines:FILE`. In `FILE`, `{container}` and
+/// other label names in braces are replaced by the process's labels, so that each process of a job
+/// can write a separate file. Two processes must not write the same file, because each would rotate
+/// it.
 ///
 /// ```json
 /// {"at":"2026-01-02T03:04:05Z","process":{"job":"a"},"samples":[{"name":"carts_open","labels":{"shop":"b"},"kind":"gauge","value":7.0}]}
 /// ```
 ///
-/// A histogram has `buckets`, pairs of an upper bound (`null`: none) and how many are not above it, a summary `quantiles`,
-/// pairs of a rank and a value, and both `sum` and `count`. What is no finite number is `null`.
+/// A histogram has `buckets`: pairs of an upper bound (`null` for infinity) and the cumulative
+/// count. A summary has `quantiles`: pairs of a rank and a value. Both have `sum` and `count`.
+/// Non-finite numbers are `null`.
 #[derive(Debug)]
 pub struct JsonLines {
     path: PathBuf,
@@ -34,7 +38,7 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// Into this file, which is made with its folder when the first batch comes.
+    /// Creates a sink for this file. The file and its folder are created at the first batch.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         JsonLines {
             path: path.into(),
@@ -44,13 +48,14 @@ impl JsonLines {
         }
     }
 
-    /// Another limit for the file's size in bytes; a longer line has a file of its own.
+    /// Sets the size limit of the file in bytes. A line longer than the limit gets a file of its
+    /// own.
     pub fn most_bytes(mut self, bytes: u64) -> Self {
         self.most_bytes = bytes;
         self
     }
 
-    /// Another number of old files.
+    /// Sets the number of rotated files that are retained.
     pub fn keep(mut self, files: usize) -> Self {
         self.keep = files;
         self
@@ -60,7 +65,7 @@ impl JsonLines {
         Ok(JsonLines::new(JsonLines::path_of(setup)?))
     }
 
-    /// The file that the sink's argument names; nothing is opened.
+    /// Returns the path in the sink's argument, with labels replaced. Opens no file.
     pub(crate) fn path_of(setup: &SinkSetup) -> Result<PathBuf> {
         let argument = setup.required("json-lines:FILE")?;
         let (mut path, mut rest) = (String::new(), argument);
@@ -69,7 +74,7 @@ impl JsonLines {
         {
             let value = setup.process.get(name);
             let value = value.ok_or_else(|| no_label(name, &setup.process))?;
-            // A name may hold what would lead into another folder.
+            // A label's value must not lead into another folder.
             path += before;
             path += &value.replace(['/', '\0'], "_");
             rest = after;
@@ -104,7 +109,7 @@ impl JsonLines {
             (file, size)
         };
         if let Err(error) = file.write_all(line) {
-            // What was written of the line goes again; if even that fails, opening the file mends it.
+            // Removes the partial line. If that fails, the next open removes it.
             let _ = file.set_len(size);
             return Err(error);
         }
@@ -135,13 +140,14 @@ fn no_label(name: &str, process: &Labels) -> Error {
     Error::new(ErrorCode::InvalidConfig, what).hint(format!("there are: {}", known.join(", ")))
 }
 
-/// Opens a file for appending, in a folder that is made if there is none, and cuts off a line that was not written to its end. Its size as well.
-/// A file that follows another has the permissions of that from its first byte on.
+/// Opens a file for appending, in a folder that is created if missing, and truncates an incomplete
+/// last line. Returns the file and its size. The successor of a rotated file gets the permissions
+/// `of` before the first byte.
 fn open(path: &Path, of: Option<Permissions>) -> io::Result<(File, u64)> {
     let mut options = OpenOptions::new();
     let options = options.read(true).append(true).create(true);
     if of.is_some() {
-        options.mode(Permissions::UNTIL_GIVEN);
+        options.mode(Permissions::INITIAL_MODE);
     }
     let mut file = match (options.open(path), path.parent()) {
         (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
@@ -151,7 +157,7 @@ fn open(path: &Path, of: Option<Permissions>) -> io::Result<(File, u64)> {
         (opened, _) => opened?,
     };
     if let Some(permissions) = of {
-        permissions.give_to(&file)?;
+        permissions.apply_to(&file)?;
     }
     let mut size = file.metadata()?.len();
     let mut block = [0; 4_096];

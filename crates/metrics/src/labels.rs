@@ -1,4 +1,4 @@
-//! Labels: what tells values of one name apart.
+//! Labels, which distinguish values of the same metric name.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,9 +9,10 @@ use crate::name::fitted;
 
 type Text = Arc<str>;
 
-/// Pairs of a label's name and its value, each name once, sorted by name. Cheap to clone.
+/// Pairs of a label's name and value, with unique names, sorted by name. Cheap to clone.
 ///
-/// Names are made of letters, digits and `_`, not a digit first; whatever else becomes `_`. Values are any text.
+/// Names consist of letters, digits and `_`, and start with no digit; other characters become `_`.
+/// Values are any text.
 ///
 /// ```
 /// use ardea_metrics::Labels;
@@ -25,13 +26,13 @@ type Text = Arc<str>;
 pub struct Labels(Arc<[(Text, Text)]>);
 
 impl Labels {
-    /// No labels.
+    /// Returns the empty set of labels.
     pub fn none() -> Self {
         static NONE: OnceLock<Labels> = OnceLock::new();
         NONE.get_or_init(|| Labels(Arc::from([]))).clone()
     }
 
-    /// These labels; of two with one name the last counts.
+    /// Creates a set from pairs. Of several pairs with the same name, the last one is used.
     pub fn of<N: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
         let pairs = pairs.into_iter();
         Labels::sorted(
@@ -41,24 +42,25 @@ impl Labels {
         )
     }
 
-    /// These and one more, which replaces that of its name.
+    /// Returns these labels with an additional label, which replaces an existing label of the same
+    /// name.
     pub fn with(&self, name: &str, value: &str) -> Self {
         let mut pairs = self.0.to_vec();
         pairs.push((fitted(name, false), Arc::from(value)));
         Labels::sorted(pairs)
     }
 
-    /// These without the named ones.
+    /// Returns these labels without the named ones.
     pub fn without(&self, names: &[&str]) -> Self {
         self.filtered(|name| !names.contains(&name))
     }
 
-    /// Of these, the named ones.
+    /// Returns only the named labels.
     pub fn only(&self, names: &[&str]) -> Self {
         self.filtered(|name| names.contains(&name))
     }
 
-    /// These, and those of `below` whose names are not among these.
+    /// Returns these labels, and in addition the labels of `below` with other names.
     pub fn over(&self, below: &Labels) -> Self {
         if self.0.is_empty() {
             return below.clone();
@@ -68,29 +70,29 @@ impl Labels {
         Labels::sorted(pairs)
     }
 
-    /// The value of the label of this name.
+    /// Returns the value of the label of this name, if there is one.
     pub fn get(&self, name: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(own, _)| (**own).cmp(name)).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// Names and values, by name.
+    /// Returns the names and values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// How many there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     fn sorted(mut pairs: Vec<(Text, Text)>) -> Self {
-        // Stable: of one name the last comes last, and wins.
+        // The sort is stable, so the last pair of equal names stays last and is used.
         pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
         pairs.reverse();
         pairs.dedup_by(|(one, _), (other, _)| one == other);
@@ -110,7 +112,8 @@ impl Default for Labels {
     }
 }
 
-/// As Prometheus writes them between braces; in values, `\`, `"` and line ends are escaped.
+/// Formats the labels as between braces in Prometheus. In values, `\`, `"` and line ends are
+/// escaped.
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (name, value)) in self.iter().enumerate() {
@@ -136,7 +139,7 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// As a map.
+/// Serializes the labels as a map.
 impl Serialize for Labels {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())

@@ -1,4 +1,4 @@
-//! Hands batches to sinks, each on a thread of its own.
+//! The metrics manager, which passes batches to sinks, each on a separate thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,31 +11,31 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use crate::{Batch, Labels, MetricsSink, MetricsSinks, Value, catalogue};
 
-/// How many batches wait for a sink: some seconds' worth.
+/// The queue length of a sink in batches. It suffices for some seconds.
 const QUEUE_BATCHES: usize = 8;
 
-/// The metrics manager of a process: hands each batch to all sinks.
+/// The metrics manager of a process, which passes each batch to all sinks.
 ///
-/// Telling it never blocks, and one sink knows nothing of another. Dropping it ends the sinks after what waits for them;
-/// [`close`](Self::close) waits for that.
+/// Passing a batch never blocks, and sinks are independent of each other. Dropping the manager ends
+/// the sinks after their queued batches; [`close`](Self::close) also waits for the end.
 #[derive(Debug)]
 pub struct MetricsManager {
-    posts: Vec<Post>,
+    sinks: Vec<SinkHandle>,
 }
 
-/// A sink as the manager sees it.
+/// The manager's handle to a sink.
 #[derive(Debug)]
-struct Post {
+struct SinkHandle {
     name: String,
     place: String,
     queue: SyncSender<Arc<Batch>>,
     ended: Receiver<()>,
     counts: Arc<Counts>,
-    /// Whether it has been told that it misses batches.
-    is_told: AtomicBool,
+    /// True if the error that the sink misses batches has been reported.
+    is_reported: AtomicBool,
 }
 
-impl Post {
+impl SinkHandle {
     fn report(&self) -> SinkReport {
         SinkReport {
             name: self.name.clone(),
@@ -56,58 +56,59 @@ struct Counts {
     last_error: Mutex<Option<Error>>,
 }
 
-/// What became of the batches for one sink.
+/// The batch counts of one sink.
 #[derive(Clone, Debug)]
 pub struct SinkReport {
-    /// The sink's name; of several with one name, the second is `NAME#2`, and so on.
+    /// The sink's name. Of several sinks with the same name, the second is `NAME#2`, and so on.
     pub name: String,
-    /// Where it takes them.
+    /// The sink's destination, for messages.
     pub place: String,
-    /// Batches that it has taken.
+    /// The number of batches written.
     pub taken: u64,
-    /// Batches that found its queue full.
+    /// The number of batches dropped because the sink's queue was full.
     pub dropped: u64,
-    /// Batches that it failed on.
+    /// The number of batches that the sink failed to write.
     pub failed: u64,
-    /// Why it failed last.
+    /// The sink's last error.
     pub last_error: Option<Error>,
 }
 
 impl MetricsManager {
-    /// Makes and starts the sinks of a list such as `prometheus,json-lines:metrics.jsonl`; an empty list is fine.
+    /// Creates and starts the sinks of a list such as `prometheus,json-lines:metrics.jsonl`, which
+    /// may be empty.
     ///
     /// # Errors
-    /// What keeps a sink from being made; those before it have ended again then. A thread that the system refuses is
-    /// [`LimitReached`](ErrorCode::LimitReached).
+    /// The error of a sink that can't be created; the sinks before it in the list are ended then.
+    /// [`LimitReached`](ErrorCode::LimitReached) if the system refuses a thread.
     pub fn start(list: &str, process: &Labels, sinks: &MetricsSinks) -> Result<Self> {
-        let mut manager = MetricsManager { posts: Vec::new() };
+        let mut manager = MetricsManager { sinks: Vec::new() };
         for sink in sinks.make(list, process)? {
             manager.add(sink)?;
         }
         Ok(manager)
     }
 
-    /// Starts one more sink.
+    /// Starts an additional sink.
     ///
     /// # Errors
-    /// [`LimitReached`](ErrorCode::LimitReached) when the system refuses a thread.
+    /// [`LimitReached`](ErrorCode::LimitReached) if the system refuses a thread.
     pub fn add(&mut self, sink: Box<dyn MetricsSink>) -> Result<()> {
         let (queue, batches) = sync_channel(QUEUE_BATCHES);
         let (ending, ended) = channel();
         let counts = Arc::new(Counts::default());
-        let post = Post {
+        let post = SinkHandle {
             name: self.name_for(sink.name()),
             place: sink.place(),
             queue,
             ended,
             counts: Arc::clone(&counts),
-            is_told: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         };
         thread::Builder::new()
             .name(format!("metrics {}", post.name))
             .spawn(move || {
-                serve(sink, &batches, &counts);
-                // Dropped at last, it says that the sink is gone.
+                run_sink(sink, &batches, &counts);
+                // Dropped last, which signals the end of the sink.
                 drop(ending);
             })
             .map_err(|error| {
@@ -117,13 +118,13 @@ impl MetricsManager {
                 )
                 .because(error)
             })?;
-        self.posts.push(post);
+        self.sinks.push(post);
         Ok(())
     }
 
-    /// A sink's name that no other has: what each of them misses is counted by it.
+    /// Returns a unique name for a sink, under which its missed batches are counted.
     fn name_for(&self, name: &str) -> String {
-        let is_taken = |name: &str| self.posts.iter().any(|post| post.name == name);
+        let is_taken = |name: &str| self.sinks.iter().any(|post| post.name == name);
         let others = (2..).map(|number| format!("{name}#{number}"));
         let mut names = std::iter::once(name.to_string()).chain(others);
         names
@@ -131,32 +132,34 @@ impl MetricsManager {
             .unwrap_or_else(|| name.to_string())
     }
 
-    /// What is wrong with sinks that have begun to miss batches since it was asked last. Of each sink it is told once, whatever
-    /// becomes of it: how many it misses is counted. Cheap to ask while there are none.
-    pub fn new_troubles(&self) -> Vec<Error> {
+    /// Returns the errors of sinks that have begun to miss batches since the last call. Each sink
+    /// is reported once only. Cheap if there are no errors.
+    pub fn new_errors(&self) -> Vec<Error> {
         let counted = |count: &AtomicU64| count.load(Relaxed) > 0;
-        let missing = self.posts.iter().filter(|post| {
+        let missing = self.sinks.iter().filter(|post| {
             let misses = counted(&post.counts.dropped) || counted(&post.counts.failed);
-            misses && !post.is_told.swap(true, Relaxed)
+            misses && !post.is_reported.swap(true, Relaxed)
         });
-        missing.map(|post| trouble(post.report())).collect()
+        missing
+            .map(|post| missed_batches_error(post.report()))
+            .collect()
     }
 
-    /// Hands a batch to all sinks, and returns at once.
-    pub fn tell(&self, batch: &Arc<Batch>) {
-        for post in &self.posts {
+    /// Queues a batch for all sinks without blocking.
+    pub fn send(&self, batch: &Arc<Batch>) {
+        for post in &self.sinks {
             if post.queue.try_send(Arc::clone(batch)).is_err() {
                 post.counts.dropped.fetch_add(1, Relaxed);
             }
         }
     }
 
-    /// What became of the batches so far, by sink.
+    /// Returns the batch counts of each sink so far.
     pub fn report(&self) -> Vec<SinkReport> {
-        self.posts.iter().map(Post::report).collect()
+        self.sinks.iter().map(SinkHandle::report).collect()
     }
 
-    /// Adds to a batch, before it is told, how many batches each sink missed so far.
+    /// Adds the number of batches that each sink has missed so far to a batch.
     pub fn write(&self, batch: &mut Batch) {
         for report in self.report() {
             let labels = Labels::of([("sink", &report.name)]);
@@ -169,11 +172,12 @@ impl MetricsManager {
         }
     }
 
-    /// Lets the sinks take what waits for them, and end; the names of those that have not within `patience`.
+    /// Ends the sinks after their queued batches. Returns the names of the sinks that have not
+    /// ended within `patience`.
     pub fn close(self, patience: Duration) -> Vec<String> {
         let deadline = Instant::now() + patience;
         let posts: Vec<_> = self
-            .posts
+            .sinks
             .into_iter()
             .map(|post| (post.name, post.ended))
             .collect();
@@ -185,8 +189,8 @@ impl MetricsManager {
     }
 }
 
-/// Why a sink misses batches.
-fn trouble(report: SinkReport) -> Error {
+/// Creates the error of a sink that misses batches.
+fn missed_batches_error(report: SinkReport) -> Error {
     let counted = catalogue::SINK_DROPPED.name;
     let what = format!(
         "the metrics sink {} misses batches, which {counted} counts",
@@ -195,13 +199,13 @@ fn trouble(report: SinkReport) -> Error {
     match report.last_error {
         Some(error) => Error::new(error.code(), what).because(error),
         None => Error::new(ErrorCode::LimitReached, what)
-            .because("it is slower than metrics are told")
-            .hint("a higher metrics.every tells them more seldom"),
+            .because("it is slower than metrics are reported")
+            .hint("increase metrics.every to report them less often"),
     }
 }
 
-/// The thread of a sink: ends when the manager has gone.
-fn serve(mut sink: Box<dyn MetricsSink>, batches: &Receiver<Arc<Batch>>, counts: &Counts) {
+/// Runs the thread of a sink until the manager is dropped.
+fn run_sink(mut sink: Box<dyn MetricsSink>, batches: &Receiver<Arc<Batch>>, counts: &Counts) {
     for batch in batches {
         let outcome = catch_unwind(AssertUnwindSafe(|| sink.take(&batch)));
         let outcome = outcome.unwrap_or_else(|_| {
@@ -275,12 +279,12 @@ mod tests {
         }
         let told = 30;
         for n in 1..=told {
-            manager.tell(&batch());
+            manager.send(&batch());
             wait(|| manager.report()[3].taken == n);
             wait(|| manager.report()[1].failed == n && manager.report()[2].failed == n);
         }
         let report = manager.report();
-        // One is being taken, a queue full waits, or none is being taken yet.
+        // At most one is being written, and a full queue waits.
         assert!(
             report[0].dropped >= told - QUEUE_BATCHES as u64 - 1,
             "{report:?}"
@@ -306,13 +310,13 @@ mod tests {
 
     #[test]
     fn sinks_of_one_name_are_told_apart() {
-        let mut manager = MetricsManager { posts: Vec::new() };
+        let mut manager = MetricsManager { sinks: Vec::new() };
         let fails = || Err(Error::new(ErrorCode::WriteFailed, "no such folder"));
         for _ in 0..2 {
             manager.add(Box::new(Fake("file", || Ok(())))).unwrap();
             manager.add(Box::new(Fake("file", fails))).unwrap();
         }
-        manager.tell(&batch());
+        manager.send(&batch());
         wait(|| manager.report().iter().all(|it| it.taken + it.failed == 1));
         let now = Timestamp::from_secs(1);
         let mut batch = Batch::new(Labels::none(), now, now);
@@ -332,15 +336,15 @@ mod tests {
 
     #[test]
     fn a_sink_that_misses_batches_is_told_of_once_with_the_reason() {
-        let mut manager = MetricsManager { posts: Vec::new() };
+        let mut manager = MetricsManager { sinks: Vec::new() };
         let fails = || Err(Error::new(ErrorCode::WriteFailed, "no such folder"));
         manager.add(Box::new(Fake("fine", || Ok(())))).unwrap();
         manager.add(Box::new(Fake("fails", fails))).unwrap();
-        assert!(manager.new_troubles().is_empty());
+        assert!(manager.new_errors().is_empty());
         for n in 1..=3 {
-            manager.tell(&batch());
+            manager.send(&batch());
             wait(|| manager.report()[1].failed == n);
-            let troubles = manager.new_troubles();
+            let troubles = manager.new_errors();
             assert_eq!(troubles.len(), usize::from(n == 1));
             for trouble in troubles {
                 assert_eq!(trouble.code(), ErrorCode::WriteFailed);
@@ -355,14 +359,14 @@ mod tests {
     fn what_waits_for_a_sink_is_taken_before_it_ends() {
         let taken = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&taken);
-        let mut manager = MetricsManager { posts: Vec::new() };
+        let mut manager = MetricsManager { sinks: Vec::new() };
         let sink = Fake("counts", move || {
             counter.fetch_add(1, Relaxed);
             Ok(())
         });
         manager.add(Box::new(sink)).expect("a thread");
         for _ in 0..QUEUE_BATCHES {
-            manager.tell(&batch());
+            manager.send(&batch());
         }
         assert_eq!(manager.close(Duration::from_secs(60)), Vec::<String>::new());
         assert_eq!(taken.load(Relaxed), QUEUE_BATCHES as u64);

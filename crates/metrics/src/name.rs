@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 /// The name of a metric, such as `ardea_records_in_total`. Cheap to clone.
 ///
-/// Letters, digits, `_` and `:`, not a digit first: what Prometheus allows. Whatever else a name is made from becomes `_`.
+/// As in Prometheus, a name consists of letters, digits, `_` and `:`, and does not start with a
+/// digit. Other characters become `_`.
 ///
 /// ```
 /// use ardea_metrics::MetricName;
@@ -17,12 +18,12 @@ use std::sync::Arc;
 pub struct MetricName(Arc<str>);
 
 impl MetricName {
-    /// That name, made to fit.
+    /// Creates a name, replacing invalid characters.
     pub fn new(name: &str) -> Self {
         MetricName(fitted(name, true))
     }
 
-    /// As text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,7 +47,7 @@ impl fmt::Debug for MetricName {
     }
 }
 
-/// `text` as a name of a metric or, without colons, of a label.
+/// Converts a text to a valid name of a metric or, without colons, of a label.
 pub(crate) fn fitted(text: &str, colons: bool) -> Arc<str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || colons && c == ':';
     let starts_well = text.chars().next().is_some_and(|c| !c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! What a process uses: processor time, memory, threads, descriptors.
+//! The resource use of a process: processor time, memory, threads, descriptors.
 
 use std::fs;
 use std::time::Duration;
@@ -6,31 +6,31 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::readings::seconds;
+use crate::collect::seconds;
 use crate::{Batch, Labels, Value, catalogue as m};
 
-/// What this process uses.
+/// The resource use of this process.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ProcessReading {
-    /// Processor time so far, of all threads.
+    /// The processor time of all threads so far.
     pub cpu: Duration,
-    /// Memory held, in bytes.
+    /// The resident memory in bytes.
     pub resident_bytes: u64,
-    /// Threads.
+    /// The number of threads.
     pub threads: u64,
-    /// Open descriptors.
+    /// The number of open file descriptors.
     pub open_fds: u64,
 }
 
 impl ProcessReading {
-    /// Reads it of the calling process, from `/proc/self`; some 50 µs.
+    /// Reads the resource use of the calling process from `/proc/self`. Takes some 50 µs.
     ///
     /// # Errors
-    /// [`ReadFailed`](ErrorCode::ReadFailed) where there is no `/proc`, or nothing can be opened any more.
+    /// [`ReadFailed`](ErrorCode::ReadFailed) if there is no `/proc`, or no free file descriptor.
     pub fn read() -> Result<Self> {
         let status = fs::read_to_string("/proc/self/status").map_err(unreadable)?;
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        // The directory that is being read is open itself.
+        // The directory being read is itself open.
         let open_fds = fs::read_dir("/proc/self/fd").map_err(unreadable)?.count() - 1;
         Ok(ProcessReading {
             cpu: Duration::new(
@@ -43,7 +43,7 @@ impl ProcessReading {
         })
     }
 
-    /// Adds what was read to the batch of the process.
+    /// Adds the values to the batch of the process.
     pub fn write(&self, batch: &mut Batch) {
         let labels = Labels::none();
         batch.push(m::CPU.name, &labels, Value::Counter(self.cpu.as_secs_f64()));
@@ -59,7 +59,7 @@ impl ProcessReading {
     }
 }
 
-/// The number behind a name in `/proc/self/status`; zero if there is none.
+/// Returns the number after `name` in the text of `/proc/self/status`; zero if there is no number.
 fn field(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|line| line.split_whitespace().next());
@@ -69,7 +69,7 @@ fn field(status: &str, name: &str) -> u64 {
 fn unreadable(error: std::io::Error) -> Error {
     Error::new(
         ErrorCode::ReadFailed,
-        "what this process uses can't be read from /proc/self",
+        "the resource use of this process can't be read from /proc/self",
     )
     .because(error)
 }

@@ -1,4 +1,4 @@
-//! The sink that Prometheus reads: the latest batches, behind an HTTP endpoint.
+//! The sink that serves the latest batches to Prometheus over HTTP.
 
 mod endpoint;
 mod text;
@@ -16,26 +16,29 @@ use crate::{Batch, Labels, MetricsSink, SinkSetup};
 use endpoint::Endpoint;
 pub(crate) use text::Format;
 
-/// The port that OpenTelemetry gives to endpoints for Prometheus, and after it the next free one.
+/// The default listen address: the port that OpenTelemetry assigns to Prometheus endpoints, or the
+/// next free port.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9464+";
 
-/// How long a process is shown after its last batch at least.
+/// The minimum time for which the metrics of a process are served after its last batch.
 const SHOWN_FOR: Duration = Duration::from_secs(60);
 
-/// How much later than the one before a batch may come, of a process that tells its metrics seldom.
-const LATE_BY: Duration = Duration::from_secs(30);
+/// The permitted delay of a batch after a long reporting interval.
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// How long a process is shown after this batch of it: until the next one comes, however seldom it tells its metrics.
+/// Returns the time for which the metrics of a process are served after this batch. The next batch
+/// is due within this time.
 fn shown_for(batch: &Batch) -> Duration {
-    SHOWN_FOR.max(batch.every.min(MOST_EVERY) + LATE_BY)
+    SHOWN_FOR.max(batch.every.min(MOST_EVERY) + MAX_DELAY)
 }
 
-/// Serves the latest batch of each process at `http://ADDRESS/metrics`, in the text format 0.0.4 or, for who asks, as
-/// OpenMetrics.
+/// A sink that serves the latest batch of each process at `http://ADDRESS/metrics`, in the text
+/// format 0.0.4 or, on request, as OpenMetrics.
 ///
-/// As `prometheus:ADDRESS` in a list of sinks. A `+` behind the port takes the first free of the hundred from there, for
-/// several processes on one host; the default is `127.0.0.1:9464+`. There is neither encryption nor a password: an address
-/// other than loopback shows the metrics to whoever can reach it.
+/// In a list of sinks, this sink is written as `prometheus:ADDRESS`; the default address is
+/// `127.0.0.1:9464+`. With a `+` after the port, the first free one of the hundred ports from there
+/// is used, for several processes on one host. There is neither encryption nor authentication, so
+/// an address other than loopback exposes the metrics to the network.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -56,16 +59,16 @@ fn shown_for(batch: &Batch) -> Duration {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Prometheus {
-    shelf: Arc<Shelf>,
+    batches: Arc<LatestBatches>,
     endpoint: Endpoint,
 }
 
 /// The latest batch of each process.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<BTreeMap<Labels, (Instant, Batch)>>);
+pub(crate) struct LatestBatches(Mutex<BTreeMap<Labels, (Instant, Batch)>>);
 
-impl Shelf {
-    /// Takes in a batch that came at `now`.
+impl LatestBatches {
+    /// Adds a batch that arrived at `now`.
     fn put(&self, batch: Batch, now: Instant) {
         let mut batches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         batches.retain(|_, (since, batch)| is_shown(*since, batch, now));
@@ -81,24 +84,27 @@ impl Shelf {
     }
 }
 
-/// Whether a batch that came at `since` is shown at `now`.
+/// Returns true if a batch that arrived at `since` is still served at `now`.
 fn is_shown(since: Instant, batch: &Batch, now: Instant) -> bool {
     now.saturating_duration_since(since) < shown_for(batch)
 }
 
 impl Prometheus {
-    /// Serves at this address, `HOST:PORT` or `HOST:PORT+`.
+    /// Creates the sink, and serves at `address`, which is `HOST:PORT` or `HOST:PORT+`.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if it is none, [`Network`](ardea_core::ErrorCode::Network)
-    /// if it is in use.
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the address is invalid,
+    /// [`Network`](ardea_core::ErrorCode::Network) if the address is in use.
     pub fn bind(address: &str) -> Result<Self> {
-        let shelf = Arc::new(Shelf::default());
+        let shelf = Arc::new(LatestBatches::default());
         let endpoint = Endpoint::bind(address, Arc::clone(&shelf))?;
-        Ok(Prometheus { shelf, endpoint })
+        Ok(Prometheus {
+            batches: shelf,
+            endpoint,
+        })
     }
 
-    /// Where it serves.
+    /// Returns the listen address.
     pub fn address(&self) -> SocketAddr {
         self.endpoint.address()
     }
@@ -107,7 +113,8 @@ impl Prometheus {
         Prometheus::bind(Prometheus::address_of(setup)?)
     }
 
-    /// The address that the sink's argument names, if it can be one; nothing is looked up or bound.
+    /// Returns the address in the sink's argument, if its syntax is valid. The address is neither
+    /// resolved nor bound.
     pub(crate) fn address_of(setup: &SinkSetup) -> Result<&str> {
         let address = setup.argument.as_deref().unwrap_or(DEFAULT_ADDRESS).trim();
         match endpoint::is_address(address) {
@@ -123,7 +130,7 @@ impl MetricsSink for Prometheus {
     }
 
     fn take(&mut self, batch: &Batch) -> Result<()> {
-        self.shelf.put(batch.clone(), Instant::now());
+        self.batches.put(batch.clone(), Instant::now());
         Ok(())
     }
 
@@ -162,10 +169,10 @@ mod tests {
             (30_000, 60_000),
             (45_000, 75_000),
             (60_000, 90_000),
-            // More than there may be: whoever says so is not to stay for ever.
+            // Beyond the maximum: such a process must not stay for ever.
             (u64::MAX, 90_000),
         ] {
-            let shelf = Shelf::default();
+            let shelf = LatestBatches::default();
             shelf.put(batch(every_ms), begun);
             let is_there = |ms| {
                 let text = shelf.render(Format::Text, after(ms));
@@ -173,7 +180,7 @@ mod tests {
             };
             assert!(is_there(0) && is_there(shown_ms - 1), "{every_ms}");
             assert!(!is_there(shown_ms), "{every_ms}");
-            // What another process tells takes none away that is shown, and keeps none that isn't.
+            // A batch of another process removes none that is shown, and retains none that isn't.
             shelf.put(batch(7), after(shown_ms - 1));
             assert!(is_there(shown_ms - 1), "{every_ms}");
             shelf.put(batch(7), after(shown_ms));

@@ -5,10 +5,10 @@ use std::time::Duration;
 use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::Result;
 
-/// How seldom a process may tell its metrics.
+/// The maximum reporting interval.
 pub(crate) const MOST_EVERY: Duration = Duration::from_secs(60);
 
-/// The settings under `metrics`.
+/// The definitions of the settings under `metrics`.
 ///
 /// ```
 /// use ardea_config::{Resolver, Schema};
@@ -24,7 +24,7 @@ pub static METRICS_SETTINGS: &[Setting] = &[
         key: "metrics.sinks",
         kind: Kind::Text,
         default: "",
-        about: "where a process takes its metrics, besides to the job's master: names with arguments, such as prometheus:127.0.0.1:9464+,json-lines:metrics.jsonl",
+        about: "metrics sinks of each process, in addition to the job's leader: names with arguments, such as prometheus:127.0.0.1:9464+,json-lines:metrics.jsonl",
         trades: "each has a thread in every process of the job",
     },
     Setting {
@@ -34,22 +34,22 @@ pub static METRICS_SETTINGS: &[Setting] = &[
             most: MOST_EVERY,
         },
         default: "1s",
-        about: "how often a process tells its metrics",
-        trades: "more often shows changes sooner, and costs some kilobytes each time",
+        about: "interval at which a process reports its metrics",
+        trades: "a shorter interval shows changes sooner, and costs some kilobytes each time",
     },
 ];
 
-/// The values of [`METRICS_SETTINGS`].
+/// The parsed values of [`METRICS_SETTINGS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MetricsConfig {
     /// The list of sinks, for [`MetricsManager::start`](crate::MetricsManager::start).
     pub sinks: String,
-    /// How often metrics are told.
+    /// The reporting interval: the time between two batches.
     pub every: Duration,
 }
 
 impl MetricsConfig {
-    /// As it was written.
+    /// Reads the values from resolved settings.
     ///
     /// # Errors
     /// If the schema lacks [`METRICS_SETTINGS`].

@@ -9,40 +9,43 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use crate::{Batch, JsonLines, Labels, Prometheus, catalogue};
 
-/// Takes the batches of a process somewhere.
+/// A destination for the batches of a process.
 ///
-/// A sink has a thread of its own, and may block: what comes meanwhile waits in a short queue, and is dropped for this sink
-/// when that is full. Batches come about once a second, in the order of their making.
+/// A sink has a separate thread and may block. In the meantime batches wait in a short queue; while
+/// the queue is full, they are dropped for this sink. Batches arrive about once a second, in order.
 pub trait MetricsSink: Send {
-    /// What it is called in messages and in the count of what it missed: `prometheus`.
+    /// Returns the sink's name, such as `prometheus`, for messages and for the count of missed
+    /// batches.
     fn name(&self) -> &str;
 
-    /// Takes one batch.
+    /// Writes one batch.
     ///
     /// # Errors
-    /// Whatever keeps it from doing so. It is counted, the last one can be asked for, and the next batch comes all the same.
+    /// Any failure. Failures are counted, and the [report](crate::SinkReport) contains the last
+    /// one. The next batch is still passed to the sink.
     fn take(&mut self, batch: &Batch) -> Result<()>;
 
-    /// Where it takes them, for messages: an address, a file.
+    /// Returns the sink's destination for messages, such as an address or a file.
     fn place(&self) -> String {
         String::new()
     }
 }
 
-/// What a sink is made from.
+/// The parameters from which a sink is created.
 #[derive(Clone, Debug)]
 pub struct SinkSetup {
-    /// What stands behind the colon in `NAME:ARGUMENT`.
+    /// The argument after the colon in `NAME:ARGUMENT`, if there is one.
     pub argument: Option<String>,
     /// The labels of the process.
     pub process: Labels,
 }
 
 impl SinkSetup {
-    /// The argument of a sink that can't do without.
+    /// Returns the argument, for a sink that requires one. `write` is the syntax for the error.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) with what to write: `statsd:HOST:PORT`.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) without an argument; the error contains the
+    /// syntax, such as `statsd:HOST:PORT`.
     pub fn required(&self, write: &str) -> Result<&str> {
         let argument = self.argument.as_deref().map(str::trim);
         argument.filter(|text| !text.is_empty()).ok_or_else(|| {
@@ -59,16 +62,17 @@ type Maker = Arc<dyn Fn(&SinkSetup) -> Result<Box<dyn MetricsSink>> + Send + Syn
 
 type Checker = Arc<dyn Fn(&SinkSetup) -> Result<()> + Send + Sync>;
 
-/// Sinks of one name: how one is made, and how its argument is looked at before.
+/// The factory of the sinks of one name, and the check of their argument.
 #[derive(Clone)]
 struct SinkKind {
     make: Maker,
     check: Checker,
 }
 
-/// Metrics sinks by name: `prometheus:127.0.0.1:9464,json-lines:metrics.jsonl` in a configuration chooses two of them.
+/// The registry of metrics sinks by name. For example,
+/// `prometheus:127.0.0.1:9464,json-lines:metrics.jsonl` in a configuration selects two sinks.
 ///
-/// A sink of one's own is added to those that there are:
+/// A custom sink is added to the built-in ones:
 ///
 /// ```
 /// use ardea_core::Result;
@@ -96,7 +100,7 @@ struct SinkKind {
 pub struct MetricsSinks(BTreeMap<String, SinkKind>);
 
 impl MetricsSinks {
-    /// The sinks of this crate: `prometheus`, `json-lines`.
+    /// Returns the registry of the sinks of this crate: `prometheus` and `json-lines`.
     pub fn builtin() -> Self {
         MetricsSinks(BTreeMap::new())
             .with("prometheus", |setup| {
@@ -111,7 +115,7 @@ impl MetricsSinks {
             .with_check("json-lines", |setup| JsonLines::path_of(setup).map(drop))
     }
 
-    /// Adds a sink, or replaces the one of this name.
+    /// Adds a sink that `maker` creates, or replaces the sink of this name.
     pub fn with(
         mut self,
         name: impl Into<String>,
@@ -125,8 +129,9 @@ impl MetricsSinks {
         self
     }
 
-    /// Adds to the sink of this name, if there is one, how [`check`](Self::check) looks at its argument: without opening or making
-    /// anything, as that is done where a job is submitted, and not where it runs.
+    /// Sets the function with which [`Self::check`] validates the argument of the sink of this
+    /// name, if there is such a sink. The function must not open or create anything, because it
+    /// runs where a job is submitted.
     pub fn with_check(
         mut self,
         name: &str,
@@ -138,11 +143,12 @@ impl MetricsSinks {
         self
     }
 
-    /// Makes the sinks of a list such as `prometheus, json-lines:metrics.jsonl`, for the process with these labels.
+    /// Creates the sinks of a list such as `prometheus, json-lines:metrics.jsonl`, for the process
+    /// with these labels.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't, or a wrong argument; what the sink says if it can't
-    /// be made.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for an unknown name or an invalid argument; the
+    /// error of a sink that can't be created.
     pub fn make(&self, list: &str, process: &Labels) -> Result<Vec<Box<dyn MetricsSink>>> {
         entries(list)
             .map(|(name, argument)| {
@@ -157,11 +163,12 @@ impl MetricsSinks {
             .collect()
     }
 
-    /// Whether there are the sinks of such a list, and their arguments are what they must be; none is made, and nothing is opened. A
-    /// process of a job makes the same check.
+    /// Checks the names and arguments of a list of sinks, without creating a sink or opening
+    /// anything. The result is valid for all processes of a job.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't, with the nearest that there is, or a wrong argument.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for an unknown name (with the most similar known
+    /// name), or for an invalid argument.
     pub fn check(&self, list: &str) -> Result<()> {
         // Every process of a job has these labels.
         let process = Labels::of(catalogue::PROCESS.iter().map(|label| (*label, "0")));
@@ -173,15 +180,16 @@ impl MetricsSinks {
         })
     }
 
-    /// Whether there are the sinks of such a list, whatever their arguments are.
+    /// Checks only the names of a list of sinks.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't, with the nearest that there is.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for an unknown name (with the most similar known
+    /// name).
     pub fn check_names(&self, list: &str) -> Result<()> {
         entries(list).try_for_each(|(name, _)| self.kind(name).map(drop))
     }
 
-    /// The names, sorted.
+    /// Returns the names of the sinks, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -202,7 +210,7 @@ impl MetricsSinks {
     }
 }
 
-/// The names of a list, each with its argument if it has one.
+/// Splits a list of sinks into names, each with its argument if there is one.
 fn entries(list: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let entries = list.split(',').map(str::trim);
     let entries = entries.filter(|entry| !entry.is_empty());

@@ -1,10 +1,11 @@
-//! What a metric can be: a counter, a level, a distribution.
+//! The values of metrics: counters, gauges, distributions.
 
 use std::sync::Arc;
 
 use ardea_core::LatencySnapshot;
 
-/// Upper bounds for latencies, in seconds: from 100 µs to a minute, about three a decade.
+/// Upper bounds of latency buckets, in seconds: from 100 µs to a minute, about three per power of
+/// ten.
 pub const LATENCY_BOUNDS_SECONDS: &[f64] = &[
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
     10.0, 30.0, 60.0,
@@ -13,18 +14,20 @@ pub const LATENCY_BOUNDS_SECONDS: &[f64] = &[
 /// The value of a sample.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// Only grows while its process lives; begins at zero with it.
+    /// A counter, which starts at zero with its process and only grows.
     Counter(f64),
-    /// Goes up and down.
+    /// A gauge, which rises and falls.
     Gauge(f64),
-    /// Observations counted by size: those of several instances can be added up.
+    /// A histogram of observations. The histograms of several instances can be summed.
     Histogram(Buckets),
-    /// Quantiles that the process computed itself: exact, but those of two instances can't be combined.
+    /// Quantiles computed by the process. They are exact, but those of two instances can't be
+    /// combined.
     Summary(Quantiles),
 }
 
 impl Value {
-    /// As the text formats call it: `counter`, `gauge`, `histogram`, `summary`.
+    /// Returns the name of the value's kind in the text formats: `counter`, `gauge`, `histogram`,
+    /// `summary`.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Counter(_) => "counter",
@@ -34,8 +37,8 @@ impl Value {
         }
     }
 
-    /// The plain numbers that it consists of, as Prometheus names them: a distribution is several. For sinks that know only
-    /// counters and gauges.
+    /// Splits the value into plain numbers, named as in Prometheus; a histogram or summary gives
+    /// several. For sinks that support only counters and gauges.
     pub fn lines(&self, mut each: impl FnMut(Line<'_>)) {
         let mut line = |suffix, label: Option<(&'static str, &str)>, number, is_counter| {
             each(Line {
@@ -68,20 +71,20 @@ impl Value {
     }
 }
 
-/// One plain number of a value.
+/// A line: one plain number of a metric's value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Line<'a> {
-    /// What is added to the metric's name: `_bucket`, `_sum`, `_count` or nothing.
+    /// The suffix of the metric's name: `_bucket`, `_sum`, `_count` or nothing.
     pub suffix: &'static str,
-    /// A label of this line alone: `le` of a bucket, `quantile` of a summary.
+    /// An additional label of this line: `le` for a bucket, `quantile` for a summary.
     pub label: Option<(&'static str, &'a str)>,
     /// The number.
     pub number: f64,
-    /// Whether it only grows while its process lives.
+    /// True if the number only grows while its process runs.
     pub is_counter: bool,
 }
 
-/// A number as Prometheus reads it.
+/// Formats a number for Prometheus.
 pub(crate) fn number_text(number: f64) -> String {
     if number == f64::INFINITY {
         "+Inf".to_string()
@@ -92,7 +95,7 @@ pub(crate) fn number_text(number: f64) -> String {
     }
 }
 
-/// Observations counted by size.
+/// A histogram: observations counted by size.
 ///
 /// ```
 /// use ardea_metrics::Buckets;
@@ -108,13 +111,15 @@ pub(crate) fn number_text(number: f64) -> String {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Buckets {
     pub(crate) bounds: Arc<[f64]>,
-    /// One more than bounds: the last counts what is above all.
+    /// The number of observations in each bucket. The last bucket counts observations above all
+    /// bounds.
     pub(crate) counts: Vec<u64>,
     pub(crate) sum: f64,
 }
 
 impl Buckets {
-    /// None observed, with these upper bounds, which belong to their buckets. They are sorted; what is not finite is left out.
+    /// Creates an empty histogram with these inclusive upper bounds. The bounds are sorted first;
+    /// non-finite bounds are dropped.
     pub fn new(bounds: &[f64]) -> Self {
         let mut bounds: Vec<f64> = bounds.iter().copied().filter(|b| b.is_finite()).collect();
         bounds.sort_by(f64::total_cmp);
@@ -126,12 +131,13 @@ impl Buckets {
         }
     }
 
-    /// None observed, with [`LATENCY_BOUNDS_SECONDS`].
+    /// Creates an empty histogram with [`LATENCY_BOUNDS_SECONDS`].
     pub fn of_latencies() -> Self {
         Buckets::new(LATENCY_BOUNDS_SECONDS)
     }
 
-    /// What was counted, with [`LATENCY_BOUNDS_SECONDS`]; each time is taken for the longest of its bucket.
+    /// Converts a latency snapshot to a histogram with [`LATENCY_BOUNDS_SECONDS`]. Each latency
+    /// counts as the upper bound of its bucket in the snapshot.
     pub fn of_snapshot(latencies: &LatencySnapshot) -> Self {
         let mut buckets = Buckets::of_latencies();
         for (longest, count) in latencies.buckets() {
@@ -141,7 +147,7 @@ impl Buckets {
         buckets
     }
 
-    /// Counts an observation; one that is no number is left out.
+    /// Counts an observation; NaN is ignored.
     pub fn observe(&mut self, value: f64) {
         self.observe_many(value, 1);
     }
@@ -155,17 +161,18 @@ impl Buckets {
         }
     }
 
-    /// How many have been observed.
+    /// Returns the number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// The sum of what has been observed.
+    /// Returns the sum of all observations.
     pub fn sum(&self) -> f64 {
         self.sum
     }
 
-    /// Each bound with how many are not above it; at last infinity.
+    /// Returns each bound with the number of observations up to the bound. The last bound is
+    /// infinity.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         bounds.zip(self.counts.iter().scan(0u64, |sum, count| {
@@ -175,13 +182,13 @@ impl Buckets {
     }
 }
 
-/// Quantiles that the process computed itself.
+/// Quantiles of observations, computed by the process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Quantiles {
-    /// Rank, from 0 to 1, and value.
+    /// Pairs of a rank, from 0 to 1, and a value.
     pub values: Vec<(f64, f64)>,
     /// The sum of all observations.
     pub sum: f64,
-    /// How many there were.
+    /// The number of observations.
     pub count: u64,
 }

@@ -1,4 +1,4 @@
-//! The bytes of a batch: postcard, with each text and each set of labels once.
+//! The encoding of a batch as postcard. Each text and each set of labels is encoded once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Batch, Buckets, Labels, MetricName, Quantiles, Sample, Value};
 
-/// The most bytes that a batch may have: some 100,000 samples.
+/// The maximum size of a batch in bytes: some 100,000 samples.
 pub const MOST_BATCH_BYTES: usize = 1 << 20;
 
-/// The first byte. Whoever reads another one knows that it can't read the rest.
+/// The first byte of an encoded batch. A decoder refuses any other value.
 const FORMAT: u8 = 2;
 
-/// Whole numbers up to here are exact as `f64`, and short as varints.
+/// The maximum integer that is encoded as a varint; integers up to it are exact as `f64`.
 const MOST_WHOLE: f64 = (1u64 << 53) as f64;
 
 #[derive(Serialize, Deserialize)]
 struct Wire<'a> {
     #[serde(borrow)]
     texts: Vec<&'a str>,
-    /// Pairs of places in `texts`.
+    /// The sets of labels: pairs of indexes into `texts`, for name and value.
     label_sets: Vec<Vec<(u32, u32)>>,
     bounds: Vec<Vec<f64>>,
     process: u32,
@@ -65,7 +65,7 @@ enum Number {
 
 impl Number {
     fn of(number: f64) -> Self {
-        // Not −0, which would come back as 0.
+        // Except −0, which would be decoded as 0.
         let is_whole = number.fract() == 0.0 && number.is_sign_positive() && number <= MOST_WHOLE;
         if is_whole {
             Number::Whole(number as u64)
@@ -82,7 +82,7 @@ impl Number {
     }
 }
 
-/// Things by the order in which they came, each once.
+/// A table of distinct values in the order of first use.
 struct Table<T> {
     places: HashMap<T, u32>,
 }
@@ -94,7 +94,7 @@ impl<T: Hash + Eq + Clone> Table<T> {
         }
     }
 
-    /// The place of a thing, and whether it is new.
+    /// Returns the index of a value, and true if it is new.
     fn place(&mut self, thing: T) -> (u32, bool) {
         let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         match self.places.entry(thing) {
@@ -104,7 +104,7 @@ impl<T: Hash + Eq + Clone> Table<T> {
     }
 }
 
-/// What is written once.
+/// The tables of texts and sets of labels, each of which is written once.
 struct Tables<'a> {
     texts: Vec<&'a str>,
     text_places: Table<&'a str>,
@@ -192,7 +192,7 @@ pub(crate) fn encode(batch: &Batch) -> Result<Vec<u8>> {
     let bytes = postcard::to_extend(&wire, vec![FORMAT])
         .map_err(|error| broken("a batch of metrics can't be encoded").because(error))?;
     if bytes.len() > MOST_BATCH_BYTES {
-        return Err(too_large(bytes.len()).hint("tell fewer samples at a time"));
+        return Err(too_large(bytes.len()).hint("report fewer samples at a time"));
     }
     Ok(bytes)
 }
@@ -294,7 +294,7 @@ fn broken(what: impl Into<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::InstanceReading;
+    use crate::InstanceCounters;
     use ardea_core::MetricsSnapshot;
     use proptest::prelude::*;
 
@@ -374,7 +374,7 @@ mod tests {
                 watermark: at,
                 ..MetricsSnapshot::default()
             };
-            InstanceReading::new("split sentences", instance, counters).write(&mut batch);
+            InstanceCounters::new("split sentences", instance, counters).write(&mut batch);
         }
         let per_sample = batch.encode().expect("small").len() as f64 / batch.samples.len() as f64;
         assert!(400.0 * per_sample < 5_000.0, "{per_sample} bytes a sample");

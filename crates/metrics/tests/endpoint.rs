@@ -1,4 +1,4 @@
-//! The Prometheus endpoint on a real socket: good readers, strangers, and many at a time.
+//! The Prometheus endpoint on a real socket: valid and invalid clients, and many at a time.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -16,12 +16,12 @@ fn serving() -> Prometheus {
     sink
 }
 
-/// What comes back for these bytes, until the connection is closed.
+/// Returns the response to these bytes, until the connection is closed.
 fn ask(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).expect("a socket");
-    // Whoever is refused early may find the connection closed.
+    // A client that is refused early may find the connection closed.
     let _ = stream.write_all(request);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -65,7 +65,7 @@ fn strangers_are_told_what_is_wrong_and_do_no_harm() {
             "{request:?}: {answer}"
         );
     }
-    // More than a head may have: the answer may be lost with the connection.
+    // A head beyond the limit: the response may be lost with the connection.
     ask(sink.address(), &vec![b'x'; 1 << 20]);
     let answer = ask(sink.address(), b"GET /metrics HTTP/1.1\r\n\r\n");
     assert!(answer.contains("200 OK"), "{answer}");
@@ -94,7 +94,7 @@ fn a_port_in_use_is_refused_and_with_a_plus_the_next_one_is_taken() {
     assert!(next.address().port() > sink.address().port());
     let error = Prometheus::bind("nowhere").expect_err("no port");
     assert_eq!(error.code(), ErrorCode::InvalidConfig);
-    // A sink that has gone leaves its port.
+    // A dropped sink releases its port.
     drop(sink);
     Prometheus::bind(&address).expect("free again");
 }

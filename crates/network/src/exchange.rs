@@ -1,8 +1,8 @@
-//! What moves chunks between workers: frames, transports, flow control.
+//! The data plane between workers: frames, transports and flow control.
 //!
-//! An edge whose instances live on several workers has one [`EdgeSender`] and one [`EdgeReceiver`] for each other worker. All
-//! edges between two workers share one connection, a [`Link`]; so a cluster has as many connections as pairs of workers,
-//! whatever its jobs are.
+//! An edge whose instances live on several workers has one [`EdgeSender`] and one [`EdgeReceiver`]
+//! per remote worker. All edges between two workers share one connection, a [`Link`], so a cluster
+//! has as many connections as pairs of workers, regardless of its jobs.
 //!
 //! ```text
 //!  tasklets                   network thread          network thread                   tasklets
@@ -13,24 +13,30 @@
 //!
 //! In reading order:
 //!
-//! * [`Header`], [`Frame`], [`Payload`], [`Assembler`]: what is on the wire, byte by byte, and how it is read without copying;
-//! * [`RowsCodec`], [`ChunkCodec`]: what is in a payload, from the crate `ardea-codec`;
-//! * [`SendWindow`], [`ReceiveWindow`]: flow control, as pure state machines;
-//! * [`Transport`], [`Connection`], [`ByteStream`]: what a transport has to do; [`TcpTransport`], [`MemoryTransport`] do it; [`Poller`]
-//!   and [`Polled`] help those over sockets;
-//! * [`Link`], [`Port`], [`Identity`]: one connection and all who share it, and who may;
-//! * [`EdgeSender`], [`EdgeReceiver`], [`Forwarder`]: the ends of an edge, and who stands between.
+//! - [`Header`], [`Frame`], [`Payload`], [`Assembler`]: the wire format, and decoding without
+//!   copying;
+//! - [`RowsCodec`], [`ChunkCodec`]: the encoding of payloads, from the crate `ardea-codec`;
+//! - [`SendWindow`], [`ReceiveWindow`]: flow control, as pure state machines;
+//! - [`Transport`], [`Connection`], [`ByteStream`]: the interfaces of a transport, implemented by
+//!   [`TcpTransport`] and [`MemoryTransport`]; [`Poller`] and [`Polled`] help transports over
+//!   sockets;
+//! - [`Link`], [`Port`], [`Identity`]: one connection, the streams that share it, and its
+//!   authentication;
+//! - [`EdgeSender`], [`EdgeReceiver`], [`Forwarder`]: the ends of an edge, and a relay between
+//!   connections.
 //!
 //! # Invariants
 //!
-//! * Nothing here blocks, but [`Transport::wait`]. Every other call does a bounded slice of work.
-//! * Frames of a stream arrive once and in order, or the peer is told as gone, with the numbers of what was in flight.
-//! * A slow receiver stops its sender, and no other stream of the connection: what has come for it waits in memory of its own,
-//!   bounded by its window.
-//! * A peer can make this worker reserve no more memory than it has sent bytes, times a small constant; whatever it sends leads to
-//!   frames or to an error that names it, never to a panic.
-//! * In a steady state nothing is allocated, neither for a frame nor for a parcel: blocks are used again.
-//! * A payload that is only passed on is neither decoded nor copied.
+//! - No call of this module blocks except [`Transport::wait`]. Every other call does a bounded
+//!   slice of work.
+//! - Frames of a stream arrive once and in order, or the peer is reported as disconnected, with the
+//!   sequence numbers of the frames in flight.
+//! - A slow receiver stops its sender, but no other stream of the connection. The frames of each
+//!   receiver are buffered separately, bounded by its window.
+//! - A peer can make this worker reserve at most a small constant times the bytes that it sent. Any
+//!   input leads to frames or to an error that names the peer, never to a panic.
+//! - In a steady state nothing is allocated per frame or per buffer: blocks are reused.
+//! - A payload that is only forwarded is neither decoded nor copied.
 //!
 //! # Example: an edge between two workers of one process
 //!
@@ -52,9 +58,9 @@
 //! let mut listener = there.listen("worker-2")?;
 //! let connection = here.connect("worker-2")?;
 //! let config = LinkConfig::default();
-//! let mut ours = Link::new(connection, Side::Connected(None), identity(1), here.doorbell(), config, now);
+//! let mut ours = Link::new(connection, Side::Connected(None), identity(1), here.waker(), config, now);
 //! let accepted = listener.accept()?.expect("it was connected to");
-//! let mut theirs = Link::new(accepted, Side::Accepted, identity(2), there.doorbell(), config, now);
+//! let mut theirs = Link::new(accepted, Side::Accepted, identity(2), there.waker(), config, now);
 //!
 //! let stream = StreamId::new(1, 0);
 //! let codec = Arc::new(RowsCodec::<String>::wire());
@@ -91,10 +97,10 @@ mod header;
 
 mod flow;
 
-mod doorbell;
+mod disconnect;
 mod framed;
-mod gone;
 mod memory;
+mod network_waker;
 mod polling;
 mod tcp;
 mod tls;
@@ -109,22 +115,22 @@ mod receiver;
 mod sender;
 
 pub use ardea_codec::{
-    Exchange, Local, MOST_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, Wire, WireError,
+    ExchangeData, Local, MAX_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, Wire, WireError,
     WireValues, codec_of, wire,
 };
 pub use ardea_core::{ChunkCodec, Token};
 pub use assembler::{Assembler, AssemblerConfig};
-pub use doorbell::Doorbell;
+pub use disconnect::{DisconnectReason, Disconnected};
 pub use flow::{BadGrant, Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 pub use forwarder::{Forwarder, Route, RouteKey};
-pub use frame::{Frame, Parcel, Payload};
+pub use frame::{Frame, Payload, SendBuffer};
 pub use framed::{Framed, FramedConfig};
-pub use gone::{PeerGone, Why};
-pub use handshake::{Greeted, Identity, MOST_GREETING_BYTES, PROTOCOL_VERSION, Side};
-pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MOST_PAYLOAD_BYTES};
+pub use handshake::{Identity, MAX_HELLO_BYTES, PROTOCOL_VERSION, PeerIdentity, Side};
+pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MAX_PAYLOAD_BYTES};
 pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerNumber};
 pub use link::{Link, LinkConfig, LinkCounts};
 pub use memory::{MemoryNetwork, MemoryTransport};
+pub use network_waker::NetworkWaker;
 pub use polling::{Polled, Poller, Readiness, Sockets};
 pub use port::{End, Port};
 pub use receiver::{EdgeReceiver, Received, ReceiverConfig};

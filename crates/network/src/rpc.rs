@@ -1,39 +1,45 @@
 //! Control messages between the processes of a cluster.
 //!
-//! A courier carries typed messages over one connection, both ways: a worker's to its job's master, a scheduler's to the
-//! hosts where it starts containers. What has to be quick, the records, travels by `ardea-network`; this is for what has to
-//! be right. It runs on tokio.
+//! An [`RpcConnection`] carries typed messages in both directions: between a worker and its job's
+//! leader, or between a scheduler and the hosts where it starts containers. Records travel through
+//! [`exchange`](crate::exchange) instead. This module runs on tokio.
 //!
 //! In reading order:
 //!
-//! * [`Security`]: who may speak here, the secret that proves it, and what protects the connection; [`Limits`]: how much
-//!   memory and patience a peer is given;
-//! * [`Greeting`]: who speaks, and what for; [`Fault`]: an error as another process is told it;
-//! * [`connect`], [`Listener`]: the two ways to a [`Courier`];
-//! * [`Sender`], [`Receiver`]: its halves; [`Encoded`]: a message that goes to many, encoded once;
-//! * [`Apart`], [`Messages`], [`write()`]: the same for who polls sockets himself, where every microsecond counts; [`Needed`]: how much memory that keeps.
+//! - [`Security`]: authentication and encryption of connections; [`Limits`]: the memory and time
+//!   spent on a peer;
+//! - [`HandshakeRequest`]: the peer's identity and purpose; [`ApiError`]: an error as sent to
+//!   another process;
+//! - [`connect`], [`Listener`]: the two ways to get an [`RpcConnection`];
+//! - [`Sender`], [`Receiver`]: the halves of a connection; [`Encoded`]: a message for many peers,
+//!   encoded once;
+//! - [`DetachedConnection`], [`MessageReader`], [`write()`]: connections of threads that poll
+//!   sockets without tokio, where every microsecond counts; [`BufferUsage`]: how much memory their
+//!   buffers retain.
 //!
 //! # On the wire
 //!
-//! Frames: the length of what follows (four bytes, little-endian), then the message, as postcard writes it. Before them each
-//! side sends one frame of at most [`Limits::greeting_bytes`]: four letters, the [version](VERSION) of the protocol, and the
-//! greeting, or the answer to it. Whoever connects greets first; a listener tells a stranger nothing but why it is refused.
-//! Keeping a silent connection alive is up to the messages; [`Limits::stuck_within`] has the kernel break off what doesn't move.
+//! Frames: the length of the body (four bytes, little-endian), then the message, encoded by
+//! postcard. Before them each side sends one handshake frame of at most [`Limits::greeting_bytes`]:
+//! four magic bytes, the [version](VERSION) of the protocol, and the request or the response. The
+//! connecting side sends first; a listener reveals nothing to a refused peer but the reason.
+//! Keep-alive is up to the messages; with [`Limits::tcp_user_timeout`] the kernel closes stalled
+//! connections.
 //!
 //! # Invariants
 //!
-//! * A stranger who is silent, or slow, keeps nobody waiting: each is greeted in a task of its own, and has
-//!   [`Limits::greeting_within`].
-//! * A peer makes this process reserve no more memory than it has sent bytes, times a small constant, and a stranger no more
-//!   than a greeting's.
-//! * Whatever is sent here leads to a message or to an error that names the peer, never to a panic.
-//! * Futures may be dropped at any time: a message is never torn, and what was read of one is not lost.
+//! - A silent or slow unauthenticated peer delays no other: each handshake runs in a separate task
+//!   and is limited by [`Limits::handshake_timeout`].
+//! - A peer can make this process reserve at most a small constant times the bytes that it sent,
+//!   and before the handshake at most the size of a request.
+//! - Any input leads to a message or to an error that names the peer, never to a panic.
+//! - Futures may be dropped at any time: a message is never torn, and received bytes are not lost.
 //!
 //! # Example
 //!
 //! ```
 //! use std::time::Duration;
-//! use ardea_network::rpc::{Greeting, Listener, Security, connect};
+//! use ardea_network::rpc::{HandshakeRequest, Listener, Security, connect};
 //!
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # runtime.block_on(async {
@@ -41,7 +47,7 @@
 //! let mut listener = Listener::bind("127.0.0.1:0", security.clone()).await?;
 //! let address = listener.address().to_string();
 //!
-//! let greeting = Greeting::new("ask for a berth");
+//! let greeting = HandshakeRequest::new("ask for a berth");
 //! let ours = connect(&address, &greeting, &security, Duration::from_secs(5)).await?;
 //! let theirs = listener.accept().await?;
 //! assert_eq!(theirs.greeting().purpose, "ask for a berth");
@@ -55,31 +61,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod fault;
+mod api_error;
 mod security;
 
+mod buffer_shrink;
 mod frame;
-mod greeting;
-mod needed;
-mod polled;
+mod handshake;
+mod sync_connection;
 
 mod connect;
-mod halves;
+mod connection;
 mod listener;
-mod turned_away;
+mod refused_log;
 
+pub use api_error::ApiError;
+pub use buffer_shrink::BufferUsage;
 pub use connect::connect;
-pub use fault::Fault;
+pub use connection::{Receiver, RpcConnection, Sender};
 pub use frame::{Encoded, write};
-pub use greeting::{Greeting, VERSION};
-pub use halves::{Courier, Receiver, Sender};
+pub use handshake::{HandshakeRequest, VERSION};
 pub use listener::Listener;
-pub use needed::Needed;
-pub use polled::{Apart, Messages};
+pub use refused_log::RefusedLog;
 pub use security::{Limits, Security};
-pub use turned_away::TurnedAway;
+pub use sync_connection::{DetachedConnection, MessageReader};
 
-/// How long the runtime of a process of a cluster keeps a thread for calls that block (names that are looked up, files of the state) without one.
-/// Such threads take turns, and there are some calls a second: were it longer than the time between two turns, all threads that a burst
-/// of them has made would stay.
-pub const THREADS_STAY: std::time::Duration = std::time::Duration::from_millis(100);
+/// Keep-alive of an idle blocking thread (name lookup, state files) in the runtime of a cluster
+/// process. Blocking calls occur several times a second and the threads take turns; a longer
+/// keep-alive would retain all threads that a burst has created.
+pub const BLOCKING_THREAD_KEEP_ALIVE: std::time::Duration = std::time::Duration::from_millis(100);

@@ -1,23 +1,25 @@
-//! Mutual TLS from PEM files: loaded, checked, and loaded again when they change.
+//! Mutual TLS from PEM files, which are validated, and reloaded when they change.
 //!
-//! A cluster has a certificate authority of its own. Every process has a certificate that it has signed, and talks only to who has
-//! one as well, in whichever direction the connection was made.
+//! A cluster has a private certificate authority. Every process has a certificate signed by it, and
+//! accepts only peers that have one as well, whichever side connected.
 //!
 //! In reading order:
 //!
-//! * [`TlsConfig`]: which files, and which name the certificates bear;
-//! * [`Tls`]: what was loaded from them: the settings of both sides of a connection, always of the present files;
-//! * with the feature `tokio`: `Tls::connect` and `Tls::accept` on streams of tokio;
-//! * [`authorities`]: whom to trust where the other side is no process of a cluster;
-//! * [`explain`]: what went wrong on a connection, in words for people;
-//! * with the feature `testing`: certificates for tests.
+//! - [`TlsConfig`]: the files, and the name in the certificates;
+//! - [`Tls`]: the settings of both sides of a connection, always from the current files;
+//! - with the feature `tokio`: `Tls::connect` and `Tls::accept` on streams of tokio;
+//! - [`authorities`]: trusted authorities for connections to servers outside the cluster;
+//! - [`explain`]: TLS errors as text for users;
+//! - with the feature `testing`: certificates for tests.
 //!
 //! # Invariants
 //!
-//! * TLS 1.3 only, by the provider `ring`, which is named in every setting: nothing depends on a default of the process.
-//! * Certificates that this process could not use (another authority, expired, without its key) are refused when they are loaded,
-//!   not by the first peer. Where files change into such ones the former stay in use, and [`Tls::problem`] tells why.
-//! * A key is never logged or shown.
+//! - TLS 1.3 only, with the provider `ring`, which is named in every setting: nothing depends on a
+//!   default of the process.
+//! - Certificates that this process could not use (another authority, expired, without its key) are
+//!   refused when they are loaded, not by the first peer. If the files change into unusable ones,
+//!   the former certificates stay in use, and [`Tls::problem`] returns the error.
+//! - A key is never logged or shown.
 //!
 //! # Example
 //!
@@ -38,9 +40,9 @@ mod config;
 
 mod certificates;
 
-mod check;
-mod explain;
 mod files;
+mod tls_error;
+mod validate;
 
 mod streams;
 
@@ -49,7 +51,7 @@ pub mod testing;
 
 pub use certificates::Tls;
 pub use config::TlsConfig;
-pub use explain::explain;
 pub use files::authorities;
 pub use rustls;
 pub use streams::TlsStream;
+pub use tls_error::explain;

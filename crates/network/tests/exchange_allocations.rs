@@ -1,4 +1,5 @@
-//! In a steady state nothing is allocated: neither for a frame that is passed on, nor for a chunk that is sent and received.
+//! Tests that a steady state allocates nothing, neither for a forwarded frame nor for a chunk sent
+//! and received.
 
 use std::alloc::System;
 use std::sync::Arc;
@@ -11,14 +12,11 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Steps until `done`; fails after a minute.
+/// Repeats `done` until it returns true; fails after a minute.
 fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "nothing comes any more"
-        );
+        assert!(start.elapsed() < Duration::from_secs(60), "timed out");
     }
 }
 
@@ -53,7 +51,7 @@ fn forward(
                 header,
                 payload: payload.clone(),
             };
-            if source.send(Parcel::Frame(frame)).is_err() {
+            if source.send(SendBuffer::Frame(frame)).is_err() {
                 break;
             }
             sent += 1;
@@ -101,11 +99,11 @@ fn passing_on_allocates_nothing(bytes: usize) {
     forward(&mut transport, &mut ends, &mut forwarder, &payload, 5_000);
     let change = region.change();
     let allocations = change.allocations + change.reallocations;
-    // Blocks that a burst makes are kept from then on; there are a few dozen of them at most.
+    // Blocks allocated by a burst are kept; there are a few dozen at most.
     assert!(allocations < 50, "{bytes}: {allocations} for 5,000 frames");
 }
 
-fn link(connection: Box<dyn Connection>, side: Side, worker: u64, bell: Doorbell) -> Link {
+fn link(connection: Box<dyn Connection>, side: Side, worker: u64, bell: NetworkWaker) -> Link {
     let identity = Identity {
         cluster: "harbour".into(),
         worker: WorkerNumber(worker),
@@ -127,8 +125,8 @@ fn sending_and_receiving_allocates_nothing() {
     let mut transport = TcpTransport::new(TcpConfig::default()).unwrap();
     let (a, b) = connected(&mut transport);
     let mut links = [
-        link(a, Side::Connected(None), 1, transport.doorbell()),
-        link(b, Side::Accepted, 2, transport.doorbell()),
+        link(a, Side::Connected(None), 1, transport.waker()),
+        link(b, Side::Accepted, 2, transport.waker()),
     ];
     let stream = StreamId::new(1, 1);
     let codec = Arc::new(RowsCodec::<u64>::wire());
@@ -169,7 +167,7 @@ fn sending_and_receiving_allocates_nothing() {
     assert!(allocations < 50, "{allocations} for 5,000 chunks");
 }
 
-/// One test, since the counter counts what all threads do.
+/// One test function, since the counter counts the allocations of all threads.
 #[test]
 fn a_steady_state_allocates_nothing_per_frame() {
     passing_on_allocates_nothing(16_384);

@@ -1,24 +1,24 @@
-//! Processes that meet over real sockets, and those who are none.
+//! Tests of connections over real sockets, with members of the cluster and with other peers.
 
 use std::time::Duration;
 
 use ardea_core::{ErrorCode, Token};
 use ardea_network::rpc::{
-    Courier, Encoded, Greeting, Limits, Listener, Security, VERSION, connect,
+    Encoded, HandshakeRequest, Limits, Listener, RpcConnection, Security, VERSION, connect,
 };
 use ardea_network::tls::testing::certificates;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a test.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn run<T>(test: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().unwrap();
-    let outcome = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
-    outcome.expect("nothing comes any more")
+    let outcome = runtime.block_on(async { tokio::time::timeout(TIMEOUT, test).await });
+    outcome.expect("timed out")
 }
 
 fn security() -> Security {
@@ -27,7 +27,7 @@ fn security() -> Security {
 
 fn quick() -> Limits {
     Limits {
-        greeting_within: Duration::from_millis(50),
+        handshake_timeout: Duration::from_millis(50),
         message_bytes: 1000,
         ..Limits::default()
     }
@@ -39,10 +39,10 @@ async fn listener(security: Security) -> (Listener, String) {
     (listener, address)
 }
 
-async fn pair(security: &Security) -> (Courier, Courier) {
+async fn pair(security: &Security) -> (RpcConnection, RpcConnection) {
     let (mut listener, address) = listener(security.clone()).await;
-    let greeting = Greeting::new("test");
-    let ours = connect(&address, &greeting, security, PATIENCE).await;
+    let greeting = HandshakeRequest::new("test");
+    let ours = connect(&address, &greeting, security, TIMEOUT).await;
     (ours.unwrap(), listener.accept().await.unwrap())
 }
 
@@ -72,18 +72,18 @@ fn messages_travel_both_ways_in_their_order() {
 }
 
 #[test]
-fn a_message_whose_sending_is_given_up_is_not_torn() {
+fn a_message_whose_sending_is_aborted_is_not_torn() {
     run(async {
         let (ours, theirs) = pair(&security()).await;
         let (mut sender, _keep) = ours.split();
         let (_keep_too, mut receiver) = theirs.split();
         let long = Encoded::new(&vec![7_u8; 20 << 20]).unwrap();
         let moment = Duration::from_millis(20);
-        // Nobody reads yet: the buffers of the system are full soon.
+        // The peer does not read yet, so the kernel's buffers fill up soon.
         let given_up = tokio::time::timeout(moment, sender.send_encoded(long)).await;
         assert!(given_up.is_err());
         let sending = tokio::spawn(async move { sender.send(&8_u8).await });
-        // Reading is given up as well, again and again.
+        // Reads are cancelled repeatedly as well.
         let message = loop {
             let read = receiver.receive::<Vec<u8>>();
             if let Ok(read) = tokio::time::timeout(Duration::from_micros(100), read).await {
@@ -100,7 +100,7 @@ fn a_message_whose_sending_is_given_up_is_not_torn() {
 fn who_is_refused_learns_why() {
     run(async {
         let ours = security();
-        let admission = |greeting: &Greeting| match greeting.job.as_deref() {
+        let admission = |greeting: &HandshakeRequest| match greeting.job.as_deref() {
             Some("ferry") => Ok(()),
             _ => Err("only the ferry is served here".to_string()),
         };
@@ -123,13 +123,14 @@ fn who_is_refused_learns_why() {
             (ours.clone(), ErrorCode::Refused, "only the ferry"),
         ];
         for (stranger, code, word) in strangers {
-            let refused = connect(&address, &Greeting::new("test"), &stranger, PATIENCE).await;
+            let refused =
+                connect(&address, &HandshakeRequest::new("test"), &stranger, TIMEOUT).await;
             let error = refused.unwrap_err();
             assert_eq!(error.code(), code, "{error}");
             assert!(error.to_string().contains(word), "{error}");
         }
-        let greeting = Greeting::new("test").of_job("ferry");
-        let welcome = connect(&address, &greeting, &ours, PATIENCE).await.unwrap();
+        let greeting = HandshakeRequest::new("test").of_job("ferry");
+        let welcome = connect(&address, &greeting, &ours, TIMEOUT).await.unwrap();
         assert_eq!(listener.accept().await.unwrap().greeting(), &greeting);
         drop(welcome);
     });
@@ -151,8 +152,8 @@ fn with_certificates_members_meet_and_nobody_else_gets_in() {
             Security::new("harbour").tls(Some(certificates())),
         ];
         for stranger in strangers {
-            let asked = Greeting::new("test");
-            let error = connect(&address, &asked, &stranger, PATIENCE)
+            let asked = HandshakeRequest::new("test");
+            let error = connect(&address, &asked, &stranger, TIMEOUT)
                 .await
                 .unwrap_err();
             assert!(error.to_string().contains("TLS"), "{error}");
@@ -197,7 +198,7 @@ fn a_listener_of_another_kind_or_version_is_told_from_one_of_ours() {
         for (answer, code) in answers {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap().to_string();
-            let (asked, security) = (Greeting::new("test"), security());
+            let (asked, security) = (HandshakeRequest::new("test"), security());
             let served = async {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let mut greeting = [0; 10];
@@ -206,7 +207,7 @@ fn a_listener_of_another_kind_or_version_is_told_from_one_of_ours() {
                 socket.shutdown().await.unwrap();
                 socket
             };
-            let asking = connect(&address, &asked, &security, PATIENCE);
+            let asking = connect(&address, &asked, &security, TIMEOUT);
             let (_socket, outcome) = tokio::join!(served, asking);
             let error = outcome.unwrap_err();
             assert_eq!(error.code(), code, "{error}");
@@ -221,7 +222,7 @@ fn a_silent_stranger_keeps_nobody_waiting_and_is_sent_away() {
         let security = security().limits(quick());
         let (mut listener, address) = listener(security.clone()).await;
         let mut silent = TcpStream::connect(&address).await.unwrap();
-        let courier = connect(&address, &Greeting::new("test"), &security, PATIENCE).await;
+        let courier = connect(&address, &HandshakeRequest::new("test"), &security, TIMEOUT).await;
         courier.unwrap();
         listener.accept().await.unwrap();
         assert_eq!(
@@ -239,8 +240,13 @@ fn nobody_there_is_an_error_with_the_address() {
         drop(listener);
         let wait = async {
             loop {
-                let outcome =
-                    connect(&address, &Greeting::new("test"), &security(), PATIENCE).await;
+                let outcome = connect(
+                    &address,
+                    &HandshakeRequest::new("test"),
+                    &security(),
+                    TIMEOUT,
+                )
+                .await;
                 if let Err(error) = outcome {
                     break error;
                 }
@@ -308,10 +314,10 @@ proptest! {
                     let length = (sent.len() as u32 + 6).to_le_bytes();
                     sent.splice(0..0, [&length[..], b"ARDC", &VERSION.to_le_bytes()].concat());
                 }
-                // It may have been sent away already.
+                // The connection may have been closed already.
                 let _ = socket.write_all(&sent).await;
             }
-            let ours = connect(&address, &Greeting::new("test"), &security, PATIENCE).await;
+            let ours = connect(&address, &HandshakeRequest::new("test"), &security, TIMEOUT).await;
             let (mut sender, _keep) = ours.unwrap().split();
             let (_keep_too, mut receiver) = listener.accept().await.unwrap().split();
             sender.send(&1_u8).await.unwrap();

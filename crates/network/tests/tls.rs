@@ -1,4 +1,4 @@
-//! Certificates of all kinds, good and bad, and what is said of them.
+//! Tests of valid and invalid certificates, and of the errors they cause.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rcgen::{
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// An authority, and a place for what it signs.
+/// A certificate authority, and a folder for the files it signs.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -36,7 +36,7 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Signs a certificate for `name`, and puts it where the configuration says.
+    /// Signs a certificate for `name`, and writes it to the files of the returned configuration.
     fn sign(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> TlsConfig {
         let mut params = CertificateParams::new(vec![name.to_string()]).unwrap();
         params.extended_key_usages = vec![
@@ -152,7 +152,7 @@ fn without_a_name_of_the_cluster_a_peer_is_called_as_its_host() {
     assert!(tls.peer_name("not a name").is_err());
 }
 
-/// What both sides say of each other, after a word in each direction.
+/// Runs the handshake and one message in each direction; returns the results of both sides.
 async fn meet(client: &Tls, server: &Tls) -> (Result<(), Error>, Result<(), Error>) {
     let (here, there) = duplex(1 << 16);
     let connecting = async {
@@ -213,7 +213,7 @@ async fn renewed_certificates_are_used_and_bad_ones_are_not() {
     let before = tls.server();
     tls.reload().unwrap();
     assert!(std::sync::Arc::ptr_eq(&before, &tls.server()));
-    // Half written: the certificate is another, the key is still the old one.
+    // Half written: the certificate is new, the key is still the old one.
     let key = fs::read(authority.path("host.key")).unwrap();
     authority.good();
     let renewed = fs::read(authority.path("host.key")).unwrap();

@@ -1,11 +1,10 @@
-//! The honest ceiling: queries 0, 1, 2, 5, 7, 8 and 13 as plain single-threaded loops over the
-//! bench events.
+//! Baselines: queries 0, 1, 2, 5, 7, 8 and 13 as plain single-threaded loops over the bench events.
 //!
-//! McSherry, Isard and Murray ("Scalability! But at what COST?", 2015) ask what a system costs
-//! against a competent program without it. These are such programs: dense arrays instead of hash
-//! tables, event time taken from the rows, no queue, no thread, no abstraction between the
-//! generator and the result; all of it is inlined into one loop. A result is not stored but added
-//! to a [`checksum`](crate::checksum), as an engine's sink does in the benchmark.
+//! McSherry, Isard and Murray ("Scalability! But at what COST?", 2015) compare a system with a
+//! competent program without it. These are such programs. They use dense arrays instead of hash
+//! tables, take event time from the rows, and have no queues or threads. Generator and query are
+//! inlined into one loop. Results are not stored but added to a [`checksum`](crate::checksum), as
+//! an engine's sink does in the benchmark.
 //!
 //! ```
 //! use ardea_nexmark::baseline::{self, Workload, WorkloadConfig};
@@ -27,12 +26,12 @@ use crate::{BidRows, DEFAULT_KEYS, KEYS_MAX, NexmarkError, Schedule};
 pub use record_wise::{q0, q1, q2, q13};
 pub use windowed::{q5, q7, q8};
 
-/// What a baseline did.
+/// The outcome of a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Baseline {
-    /// How many events were read.
+    /// The number of events read.
     pub events: u64,
-    /// How many results there were.
+    /// The number of results.
     pub results: u64,
     /// The wrapping sum of the results' digests, see [`checksum`](crate::checksum).
     pub checksum: u64,
@@ -46,23 +45,22 @@ impl Baseline {
     }
 }
 
-/// Which events a baseline reads and over which windows it computes.
+/// The events that a baseline reads, and the windows over which it computes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadConfig {
     /// The seed of the rows.
     pub seed: u64,
-    /// How many events.
+    /// The number of events.
     pub events: u64,
     /// The time of event 0, in milliseconds since the epoch.
     pub first_event_time_ms: i64,
-    /// How many events happen in a second of event time; at least 1.
+    /// Events in a second of event time; at least 1.
     pub events_per_second: u64,
-    /// How many auctions or persons there are; 1 to [`KEYS_MAX`].
+    /// The number of auctions or persons; 1 to [`KEYS_MAX`].
     pub keys: u64,
     /// The length of the windows of queries 5, 7 and 8.
     pub window: Duration,
-    /// How far a window of query 5 or 8 begins after the one before; must divide the window. Query
-    /// 7 tumbles.
+    /// The slide of the windows of queries 5 and 8; must divide the window. Query 7 tumbles.
     pub slide: Duration,
 }
 
@@ -80,7 +78,7 @@ impl Default for WorkloadConfig {
     }
 }
 
-/// A [`WorkloadConfig`] that was found to make sense.
+/// A validated [`WorkloadConfig`].
 #[derive(Debug, Clone)]
 pub struct Workload {
     seed: u64,
@@ -92,7 +90,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Checks the settings.
+    /// Validates the settings.
     ///
     /// # Errors
     /// [`NexmarkError::Setting`] if a rate, a number of keys, a window or a slide is zero, a window
@@ -145,7 +143,7 @@ impl Workload {
         })
     }
 
-    /// The bids of this workload, in order of event time.
+    /// Returns the bids of this workload, in order of event time.
     pub fn bids(&self) -> BidRows {
         BidRows::new(self.seed, self.keys as u64, self.schedule, 0..self.events)
     }

@@ -1,9 +1,9 @@
-//! The light events of the benchmarks: only numbers, each a pure function of (seed, index).
+//! Lightweight events for benchmarks: numbers only, each a pure function of (seed, index).
 //!
-//! A benchmark of an engine must not measure the making of strings, so a row carries its numbers
-//! and makes a string only when a query reads it. A bid costs two multiplications: a Weyl sequence
-//! is folded once by the 64×64→128 bit product of wyrand (Wang Yi, wyhash), and the high bits
-//! choose the auction by a second product.
+//! A benchmark of an engine must not measure the creation of strings. So a row stores numbers, and
+//! creates a string only when a query reads it. A bid costs two multiplications: a Weyl sequence is
+//! folded once by the 64×64→128 bit product of wyrand (Wang Yi, wyhash), and the high bits choose
+//! the auction by a second product.
 
 use std::borrow::Cow;
 
@@ -14,64 +14,64 @@ use crate::random::{GOLDEN, mix64, scale};
 use crate::web::Channel;
 use crate::{EventClock, Schedule};
 
-/// How many auctions bids are spread over unless something else is asked for.
+/// The default number of auctions.
 pub const DEFAULT_KEYS: u64 = 10_000;
 
-/// The greatest number of keys: an id takes at most the upper 28 of an event's 64 random bits, and
-/// the other fields take lower ones, so that they are independent of it.
+/// The maximum number of keys. An id takes at most the upper 28 of an event's 64 random bits. The
+/// other fields take lower ones, so that they are independent of it.
 pub const KEYS_MAX: u64 = 1 << 28;
 
-/// In the mixed stream of query 8 the events with an index divisible by this are persons, the
-/// others auctions.
+/// In the mixed stream of query 8, events with an index divisible by this are persons, the others
+/// auctions.
 pub const PERSON_EVERY: u64 = 10;
 
-/// How many keys the side input of query 13 has: bids join on `auction % SIDE_KEYS`.
+/// The number of keys of the side input of query 13: bids join on `auction % SIDE_KEYS`.
 pub const SIDE_KEYS: u64 = 10_000;
 
-/// A bid's numbers. `Copy`, 32 bytes.
+/// The numbers of a bid: 32 bytes, `Copy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(C)]
 pub struct BidRow {
-    /// The auction bid on: uniform over the keys.
+    /// The auction of the bid: uniform over the keys.
     pub auction: u64,
-    /// Who bids: uniform over 65,536 persons.
+    /// The person who bids: uniform over 65,536 persons.
     pub bidder: u64,
-    /// The offer: uniform from 100 to 1,048,675.
+    /// The price offered: uniform from 100 to 1,048,675.
     pub price: u64,
-    /// When, in milliseconds since the epoch.
+    /// The time of the bid, in milliseconds since the epoch.
     pub date_time: i64,
 }
 
 const _: () = assert!(size_of::<BidRow>() == 32);
 
 impl BidRow {
-    /// The channel the bid came through, made from the numbers when asked for.
+    /// Returns the channel through which the bid came, computed from the numbers.
     pub fn channel(&self) -> Cow<'static, str> {
-        self.came_through().name()
+        self.channel_kind().name()
     }
 
-    /// The page the bid was made on, made from the numbers when asked for; allocates.
+    /// Returns the page on which the bid was made, computed from the numbers; allocates.
     pub fn url(&self) -> String {
-        self.came_through().url()
+        self.channel_kind().url()
     }
 
-    fn came_through(&self) -> Channel {
+    fn channel_kind(&self) -> Channel {
         Channel::from_bits(mix64(self.price ^ self.bidder.rotate_left(32)))
     }
 }
 
-/// A person's numbers.
+/// The numbers of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(C)]
 pub struct PersonRow {
-    /// Who it is: uniform over the keys, so that a person may register more than once.
+    /// The id of the person: uniform over the keys, so that a person may register more than once.
     pub id: u64,
-    /// When, in milliseconds since the epoch.
+    /// The time of the registration, in milliseconds since the epoch.
     pub date_time: i64,
 }
 
 impl PersonRow {
-    /// First and last name, made from the id when asked for; allocates.
+    /// Returns the first and last name, computed from the id; allocates.
     pub fn name(&self) -> String {
         let bits = mix64(self.id);
         let first = FIRST_NAMES[scale(bits, FIRST_NAMES.len() as u64) as usize];
@@ -79,12 +79,12 @@ impl PersonRow {
         format!("{first} {last}")
     }
 
-    /// The city of residence.
+    /// Returns the city of residence.
     pub fn city(&self) -> &'static str {
         self.home().0
     }
 
-    /// The two letters of the state that the city is in.
+    /// Returns the two letters of the state of the city.
     pub fn state(&self) -> &'static str {
         self.home().1
     }
@@ -94,23 +94,23 @@ impl PersonRow {
     }
 }
 
-/// An auction's numbers.
+/// The numbers of an auction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(C)]
 pub struct AuctionRow {
-    /// Which auction: the index of its event.
+    /// The id of the auction: the index of its event.
     pub id: u64,
-    /// Who sells: uniform over the keys.
+    /// The person who sells: uniform over the keys.
     pub seller: u64,
-    /// From 10 to 14, uniform.
+    /// The category: uniform from 10 to 14.
     pub category: u64,
-    /// When it opened, in milliseconds since the epoch.
+    /// The time it opened, in milliseconds since the epoch.
     pub date_time: i64,
-    /// The last millisecond in which a bid counts: 1 to 16,384 milliseconds later.
+    /// The last millisecond in which a bid counts: 1 to 16,384 milliseconds after `date_time`.
     pub expires: i64,
 }
 
-/// Bid `index` of the stream of `seed`, over `keys` auctions (at most [`KEYS_MAX`]), at
+/// Returns bid `index` of the stream of `seed`, over `keys` auctions (at most [`KEYS_MAX`]), at
 /// `date_time`.
 #[inline]
 pub fn bid_at(seed: u64, index: u64, keys: u64, date_time: i64) -> BidRow {
@@ -123,7 +123,7 @@ pub fn bid_at(seed: u64, index: u64, keys: u64, date_time: i64) -> BidRow {
     }
 }
 
-/// Person `index` of the stream of `seed`, one of `keys` ids (at most [`KEYS_MAX`]), at
+/// Returns person `index` of the stream of `seed`, one of `keys` ids (at most [`KEYS_MAX`]), at
 /// `date_time`.
 #[inline]
 pub fn person_at(seed: u64, index: u64, keys: u64, date_time: i64) -> PersonRow {
@@ -133,8 +133,8 @@ pub fn person_at(seed: u64, index: u64, keys: u64, date_time: i64) -> PersonRow 
     }
 }
 
-/// Auction `index` of the stream of `seed`, by one of `keys` sellers (at most [`KEYS_MAX`]), at
-/// `date_time`.
+/// Returns auction `index` of the stream of `seed`, by one of `keys` sellers (at most
+/// [`KEYS_MAX`]), at `date_time`.
 #[inline]
 pub fn auction_at(seed: u64, index: u64, keys: u64, date_time: i64) -> AuctionRow {
     let bits = bits_at(seed, index);
@@ -147,19 +147,19 @@ pub fn auction_at(seed: u64, index: u64, keys: u64, date_time: i64) -> AuctionRo
     }
 }
 
-/// Whether event `index` of the mixed stream of persons and auctions (query 8) is a person: one in
-/// [`PERSON_EVERY`].
+/// Returns true if event `index` of the mixed stream of persons and auctions (query 8) is a person:
+/// one in [`PERSON_EVERY`].
 #[inline]
 pub fn is_person_at(index: u64) -> bool {
     index.is_multiple_of(PERSON_EVERY)
 }
 
-/// The value of `key` in the side input of query 13.
+/// Returns the value of `key` in the side input of query 13.
 pub fn side_value(key: u64) -> String {
     format!("Auctioned Item #{key:05}")
 }
 
-/// The 64 random bits of event `index`.
+/// Returns the 64 random bits of event `index`.
 #[inline]
 fn bits_at(seed: u64, index: u64) -> u64 {
     const FOLD: u64 = 0xe703_7ed1_a0b4_28db;
@@ -168,10 +168,10 @@ fn bits_at(seed: u64, index: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// The bids of a stream one after the other, each with the time its schedule gives it.
+/// An iterator over the bids of a stream, with the times of its schedule.
 ///
-/// The time costs a comparison a bid and a division a millisecond of event time, instead of a
-/// division a bid.
+/// The time costs a comparison for each bid and a division for each millisecond of event time,
+/// instead of a division for each bid.
 #[derive(Debug, Clone)]
 pub struct BidRows {
     seed: u64,
@@ -181,7 +181,7 @@ pub struct BidRows {
 }
 
 impl BidRows {
-    /// Bids `indices` of the stream of `seed` over `keys` auctions (at most [`KEYS_MAX`]).
+    /// Returns bids `indices` of the stream of `seed` over `keys` auctions (at most [`KEYS_MAX`]).
     pub fn new(seed: u64, keys: u64, schedule: Schedule, indices: std::ops::Range<u64>) -> Self {
         Self {
             seed,
@@ -214,8 +214,8 @@ impl Iterator for BidRows {
 mod tests {
     use super::*;
 
-    /// Pearson's statistic of `counts` against all being equal: about as great as there are counts,
-    /// if uniform.
+    /// Returns Pearson's statistic of `counts` against a uniform distribution: close to the number
+    /// of counts if they are uniform.
     fn chi_square(counts: &[u64]) -> f64 {
         let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
         counts

@@ -1,4 +1,4 @@
-//! The lists that events choose from: names, cities, categories.
+//! The lists of names, cities and categories from which events are built.
 
 pub(crate) const FIRST_NAMES: [&str; 11] = [
     "Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter",
@@ -8,7 +8,7 @@ pub(crate) const LAST_NAMES: [&str; 9] = [
     "Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris",
 ];
 
-/// Cities with the states they are in; query 3 asks for Oregon, Idaho and California.
+/// Cities with their states; query 3 selects Oregon, Idaho and California.
 pub(crate) const CITIES: [(&str, &str); 10] = [
     ("Phoenix", "AZ"),
     ("Los Angeles", "CA"),
@@ -22,7 +22,7 @@ pub(crate) const CITIES: [(&str, &str); 10] = [
     ("Cheyenne", "WY"),
 ];
 
-/// Categories are numbered from here; query 3 asks for this one.
+/// The first category number; query 3 selects it.
 pub(crate) const FIRST_CATEGORY: u64 = 10;
 
 pub(crate) const CATEGORIES: u64 = 5;

@@ -1,11 +1,10 @@
-//! What the results of a query add up to, whatever their order: the proof that two computations
-//! agree.
+//! Order-independent checksums of query results, for comparing two computations.
 //!
-//! Every result has a digest of 64 bits; the checksum of a run is the wrapping sum of the digests
-//! of its results. A digest is one 64×64→128 bit product (the fold of wyhash, Wang Yi), so that it
-//! costs about a nanosecond and an engine may take it of every record in its sink. A result lost,
-//! doubled or with a wrong number changes the sum; it is a check against mistakes and not against
-//! somebody who wants to deceive.
+//! Every result has a digest of 64 bits. The checksum of a run is the wrapping sum of the digests
+//! of its results. A digest is one 64×64→128 bit product (the fold of wyhash, Wang Yi). It costs
+//! about a nanosecond, so that an engine's sink can compute it for every record. A result that is
+//! lost, duplicated or wrong changes the sum. The checksum detects mistakes, not deliberate
+//! manipulation.
 //!
 //! ```
 //! use ardea_nexmark::checksum;
@@ -21,7 +20,7 @@ use crate::BidRow;
 const LEFT: u64 = 0xa076_1d64_78bd_642f;
 const RIGHT: u64 = 0xe703_7ed1_a0b4_28db;
 
-/// The digest of a bid as it came (query 0).
+/// Returns the digest of an unchanged bid (query 0).
 #[inline]
 pub fn bid(row: &BidRow) -> u64 {
     fold(
@@ -30,7 +29,7 @@ pub fn bid(row: &BidRow) -> u64 {
     )
 }
 
-/// The digest of a bid in euros (query 1); the price is taken to the bit.
+/// Returns the digest of a bid in euros (query 1), with the exact bits of the price.
 #[inline]
 pub fn converted(auction: u64, bidder: u64, price: f64, date_time: i64) -> u64 {
     fold(
@@ -39,42 +38,41 @@ pub fn converted(auction: u64, bidder: u64, price: f64, date_time: i64) -> u64 {
     )
 }
 
-/// The digest of an auction and a price (query 2).
+/// Returns the digest of an auction and a price (query 2).
 #[inline]
 pub fn filtered(auction: u64, price: u64) -> u64 {
     fold(auction, price)
 }
 
-/// The digest of an auction with the most bids in a window (query 5), by the window's end in
-/// milliseconds.
+/// Returns the digest of an auction with the most bids in a window (query 5), by the window's end
+/// in milliseconds.
 #[inline]
 pub fn most_bids(window_end_ms: i64, auction: u64, bids: u64) -> u64 {
     fold(pack(auction, window_end_ms as u64), bids)
 }
 
-/// The digest of a bid that is among a window's highest (query 7), by the window's end in
+/// Returns the digest of one of a window's highest bids (query 7), by the window's end in
 /// milliseconds.
 #[inline]
 pub fn highest_bid(window_end_ms: i64, auction: u64, bidder: u64, price: u64) -> u64 {
     fold(pack(auction, window_end_ms as u64), pack(price, bidder))
 }
 
-/// The digest of a person who is new in a window and sells (query 8), by the window's end in
-/// milliseconds.
+/// Returns the digest of a new seller in a window (query 8), by the window's end in milliseconds.
 #[inline]
 pub fn new_seller(window_end_ms: i64, id: u64) -> u64 {
     fold(id, window_end_ms as u64)
 }
 
-/// The digest of a bid with the value of its side input (query 13); of the value, its length and
-/// its last byte count.
+/// Returns the digest of a bid with the value of its side input (query 13). Only the length and the
+/// last byte of the value are included.
 #[inline]
 pub fn joined(row: &BidRow, value: &str) -> u64 {
     let last = value.as_bytes().last().copied().unwrap_or_default();
     bid(row) ^ pack(value.len() as u64, u64::from(last))
 }
 
-/// Two numbers in one word: exact if they are small, mingled otherwise.
+/// Packs two numbers into one word: exact if they are small, mixed otherwise.
 #[inline]
 fn pack(low: u64, high: u64) -> u64 {
     low ^ high.rotate_left(32)

@@ -1,36 +1,37 @@
-//! What can go wrong while events are made or written, told so that a person knows what to do next.
+//! Errors of generating and writing events, with hints for the user.
 
 use std::io;
 
 use ardea_core::ErrorCode;
 
-/// Why a stream of events could not be made.
+/// The error of a stream of events that could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum NexmarkError {
-    /// A setting has a value that no stream can be made with; nothing was generated.
+    /// A setting has an invalid value; nothing was generated.
     #[error("{name} cannot be {value}: {rule}")]
     Setting {
-        /// The setting, by the name it has in its configuration struct.
+        /// The name of the setting in its configuration struct.
         name: &'static str,
-        /// The value it was given.
+        /// The invalid value.
         value: String,
-        /// What the setting must be, as a sentence.
+        /// The rule that the setting must satisfy, as a sentence.
         rule: &'static str,
     },
-    /// The writer refused a line; the lines before it were handed over and the rest was not.
+    /// The writer failed at a line; the lines before it were passed to the writer, the rest was
+    /// not.
     #[error(
-        "writing event {line} of the NEXMark file failed ({source}); make room or mend the output, then generate again"
+        "writing event {line} of the NEXMark file failed ({source}); free disk space or fix the output, then generate again"
     )]
     Write {
-        /// How many events had been handed to the writer before this one.
+        /// The number of events passed to the writer before this one.
         line: u64,
-        /// What the writer said.
+        /// The error of the writer.
         source: io::Error,
     },
 }
 
 impl NexmarkError {
-    /// Which of the project's codes it is.
+    /// Returns the error code of the project.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Setting { .. } => ErrorCode::InvalidConfig,

@@ -1,96 +1,95 @@
-//! The events of the auction site, complete with their strings, and their form as JSON lines.
+//! The events of the auction site, complete with their strings, and their format as JSON lines.
 //!
-//! A line is an object whose `kind` is `person`, `auction` or `bid` and whose other fields are
-//! those of the struct, in snake_case:
-//! `{"kind":"bid","auction":1001,"bidder":1007,"price":250,…,"date_time":1436918400000,…}`. Fields
-//! that are not known are passed over, strings that are missing or null are empty, a missing number
-//! is an error.
+//! A line is an object whose `kind` is `person`, `auction` or `bid`. Its other fields are those of
+//! the struct, in snake_case:
+//! `{"kind":"bid","auction":1001,"bidder":1007,"price":250,…,"date_time":1436918400000,…}`. Unknown
+//! fields are ignored, missing or null strings are empty, and a missing number is an error.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a price is multiplied with in query 1 to turn dollars into euros. Prices are integers, so
-/// the product is a floating point number: `price as f64 * DOLLAR_TO_EURO`.
+/// The exchange rate of query 1 from dollars to euros. Prices are integers, so the product is a
+/// floating point number: `price as f64 * DOLLAR_TO_EURO`.
 pub const DOLLAR_TO_EURO: f64 = 0.908;
 
-/// Somebody who registered with the site: a seller, a bidder, or both.
+/// A person registered with the site: a seller, a bidder, or both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Person {
-    /// Who it is; a person has one id.
+    /// The id of the person.
     pub id: u64,
     /// First and last name.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub name: String,
-    /// Where to write to.
+    /// The email address.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub email_address: String,
-    /// Sixteen digits in groups of four.
+    /// The credit card number: sixteen digits in groups of four.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub credit_card: String,
     /// The city of residence.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub city: String,
-    /// The two letters of the United States' state that the city is in.
+    /// The two letters of the city's state in the United States.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub state: String,
-    /// When the person registered, in milliseconds since the epoch.
+    /// The time of the registration, in milliseconds since the epoch.
     pub date_time: i64,
-    /// Filling that gives the event its size.
+    /// Padding that gives the event its size.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub extra: String,
 }
 
-/// Something put up for sale for a while.
+/// An item put up for sale for a limited time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Auction {
-    /// Which auction it is; an auction has one id.
+    /// The id of the auction.
     pub id: u64,
-    /// What is sold, in short.
+    /// The name of the item.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub item_name: String,
-    /// What is sold, at length.
+    /// The description of the item.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub description: String,
     /// The price at which bidding starts.
     pub initial_bid: u64,
     /// The price under which the seller need not sell; the queries ignore it.
     pub reserve: u64,
-    /// When the auction opened, in milliseconds since the epoch.
+    /// The time it opened, in milliseconds since the epoch.
     pub date_time: i64,
     /// The last millisecond in which a bid counts, in milliseconds since the epoch.
     pub expires: i64,
-    /// The [`Person::id`] of who sells.
+    /// The [`Person::id`] of the seller.
     pub seller: u64,
-    /// The kind of thing, from 10 upwards.
+    /// The category of the item, from 10 upwards.
     pub category: u64,
-    /// Filling that gives the event its size.
+    /// Padding that gives the event its size.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub extra: String,
 }
 
-/// An offer for the thing in an auction.
+/// An offer for the item of an auction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bid {
-    /// The [`Auction::id`] that the bid is for; it may come before the auction does.
+    /// The [`Auction::id`] of the bid; the bid may come before the auction does.
     pub auction: u64,
-    /// The [`Person::id`] of who bids.
+    /// The [`Person::id`] of the bidder.
     pub bidder: u64,
-    /// The offer.
+    /// The price offered.
     pub price: u64,
-    /// Through which channel the bidder came.
+    /// The channel through which the bidder came.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub channel: String,
-    /// The page that the bid was made on.
+    /// The page on which the bid was made.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub url: String,
-    /// When the bid was made, in milliseconds since the epoch.
+    /// The time of the bid, in milliseconds since the epoch.
     pub date_time: i64,
-    /// Filling that gives the event its size.
+    /// Padding that gives the event its size.
     #[serde(default, deserialize_with = "text_or_empty")]
     pub extra: String,
 }
 
-/// Anything that happens on the site; one JSON line. Between the instances of a job it is a plain enum, which is read several times
-/// as fast.
+/// An event of the site, and one JSON line in human-readable formats. In binary formats, as between
+/// the instances of a job, it is a plain enum, which is read several times as fast.
 ///
 /// ```
 /// use ardea_nexmark::Event;
@@ -112,19 +111,19 @@ pub enum Event {
     Bid(Bid),
 }
 
-/// An event in a file: its kind is one of its fields.
+/// The format of an event in a file: the kind is one of its fields.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Event", tag = "kind", rename_all = "snake_case")]
-enum InFile {
+enum JsonEvent {
     Person(Person),
     Auction(Auction),
     Bid(Bid),
 }
 
-/// An event on its way from instance to instance.
+/// The format of an event between instances.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Event")]
-enum OnItsWay {
+enum BinaryEvent {
     Person(Person),
     Auction(Auction),
     Bid(Bid),
@@ -133,9 +132,9 @@ enum OnItsWay {
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            InFile::serialize(self, serializer)
+            JsonEvent::serialize(self, serializer)
         } else {
-            OnItsWay::serialize(self, serializer)
+            BinaryEvent::serialize(self, serializer)
         }
     }
 }
@@ -143,15 +142,15 @@ impl Serialize for Event {
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            InFile::deserialize(deserializer)
+            JsonEvent::deserialize(deserializer)
         } else {
-            OnItsWay::deserialize(deserializer)
+            BinaryEvent::deserialize(deserializer)
         }
     }
 }
 
 impl Event {
-    /// When it happens, in milliseconds since the epoch.
+    /// Returns the time of the event, in milliseconds since the epoch.
     pub fn date_time(&self) -> i64 {
         match self {
             Self::Person(person) => person.date_time,

@@ -1,4 +1,5 @@
-//! Walking a schedule in order, with a division a millisecond of event time and not one an event.
+//! An iteration over the times of a schedule, with a division for each millisecond of event time
+//! instead of one for each event.
 
 use std::ops::Range;
 
@@ -19,39 +20,39 @@ use crate::Schedule;
 pub struct EventClock {
     schedule: Schedule,
     next: u64,
-    /// The time of the events before `turns_at`.
+    /// The time of the events before `next_change`.
     date_time: i64,
     /// The first event with a later time.
-    turns_at: u64,
+    next_change: u64,
 }
 
 impl EventClock {
-    /// A clock whose next event is `index`.
+    /// Returns a clock whose next event is `index`.
     pub fn new(schedule: Schedule, index: u64) -> Self {
         Self {
             schedule,
             next: index,
             date_time: i64::MIN,
-            turns_at: index,
+            next_change: index,
         }
     }
 
-    /// The index of the next event.
+    /// Returns the index of the next event.
     #[inline]
     pub fn next_index(&self) -> u64 {
         self.next
     }
 
-    /// The time of the next event, in milliseconds since the epoch.
+    /// Returns the time of the next event, in milliseconds since the epoch.
     #[inline]
     pub fn next_ms(&mut self) -> i64 {
-        if self.next >= self.turns_at {
-            (self.date_time, self.turns_at) = turn(self.schedule, self.next);
+        if self.next >= self.next_change {
+            (self.date_time, self.next_change) = next_millisecond(self.schedule, self.next);
         }
         self.date_time
     }
 
-    /// The time of the next event; the one after it is next then.
+    /// Returns the time of the next event, and advances to the one after it.
     #[inline]
     pub fn tick(&mut self) -> i64 {
         let date_time = self.next_ms();
@@ -59,22 +60,22 @@ impl EventClock {
         date_time
     }
 
-    /// The next events, up to `most`, that share a millisecond, and that millisecond: they can be made in a loop without a branch.
-    /// The event behind them is next then.
+    /// Returns the next events that share a millisecond, up to `most`, with that millisecond, and
+    /// advances past them. Such events can be generated in a loop without a branch.
     #[inline]
     pub fn run(&mut self, most: u64) -> (Range<u64>, i64) {
         let date_time = self.next_ms();
-        let run = self.next..self.turns_at.min(self.next.saturating_add(most));
+        let run = self.next..self.next_change.min(self.next.saturating_add(most));
         self.next = run.end;
         (run, date_time)
     }
 }
 
-/// The time of event `index`, and the first event with a later one. It takes values, not the clock,
-/// so that the clock can stay in registers.
+/// Returns the time of event `index`, and the first event with a later one. It takes values, not
+/// the clock, so that the clock can stay in registers.
 #[cold]
 #[inline(never)]
-fn turn(schedule: Schedule, index: u64) -> (i64, u64) {
+fn next_millisecond(schedule: Schedule, index: u64) -> (i64, u64) {
     let date_time = schedule.date_time_ms(index);
     (
         date_time,

@@ -1,11 +1,11 @@
-//! Complete NEXMark events from a seed, in Apache Beam's proportions: 1 person, 3 auctions and 46
-//! bids in 50 events.
+//! A generator of complete NEXMark events from a seed, in Apache Beam's proportions: 1 person, 3
+//! auctions and 46 bids in 50 events.
 //!
-//! Beam's ideas are kept: ids increase; half of the bids go to the currently hot auction, three
-//! quarters come from the currently hot bidder, three quarters of the auctions belong to the
-//! currently hot seller; a few bids and auctions name an auction or a person that comes only later;
-//! an auction is open for about as long as it is among those that bids choose from. Unlike Beam's,
-//! every event is a function of (seed, index), see [`Generator::event_at`].
+//! As in Beam, ids increase. Half of the bids go to the currently hot auction, three quarters come
+//! from the currently hot bidder, and three quarters of the auctions belong to the currently hot
+//! seller. A few bids and auctions refer to an auction or a person that comes later. An auction is
+//! open for about as long as bids choose from it. Unlike in Beam, every event is a function of
+//! (seed, index), see [`Generator::event_at`].
 
 mod auction;
 mod bid;
@@ -22,24 +22,25 @@ use crate::random::EventRandom;
 use crate::{Event, NexmarkError, Schedule};
 use ids::Slot;
 
-/// What to generate. The default is Beam's: 10,000 events a second from 2015-07-15, in order.
+/// The settings of a generator. The default is Beam's: 10,000 events a second from 2015-07-15, in
+/// order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GeneratorConfig {
-    /// Two streams with the same settings and the same seed are the same.
+    /// The seed; two streams with the same settings and the same seed are the same.
     pub seed: u64,
-    /// How many events; 1 in 50 is a person, 3 are auctions, 46 bids.
+    /// The number of events: 1 in 50 is a person, 3 are auctions, 46 bids.
     pub events: u64,
     /// The event time of event 0, in milliseconds since the epoch; may be negative.
     pub first_event_time_ms: i64,
-    /// How many events happen in a second of event time; at least 1.
+    /// Events in a second of event time; at least 1.
     pub events_per_second: u64,
-    /// How much later than an event with a greater time an event may come: 0 for a stream in order
-    /// of event time. A watermark that lags this far behind the greatest time seen makes no event
-    /// late. Whole milliseconds count.
+    /// The maximum time by which an event may come after one with a greater time; 0 for a stream in
+    /// order of event time. A watermark that lags this far behind the greatest time seen makes no
+    /// event late. Fractions of milliseconds are ignored.
     pub out_of_order: Duration,
-    /// How many of the newest auctions bids choose from; at least 1.
+    /// The number of newest auctions from which bids choose; at least 1.
     pub in_flight_auctions: u64,
-    /// How many of the newest persons bid and sell; at least 1.
+    /// The number of newest persons who bid and sell; at least 1.
     pub active_people: u64,
     /// All but one in this many bids go to the hot auction; at least 1, which means none does.
     pub hot_auction_ratio: u64,
@@ -47,11 +48,11 @@ pub struct GeneratorConfig {
     pub hot_bidder_ratio: u64,
     /// All but one in this many auctions belong to the hot seller; at least 1.
     pub hot_seller_ratio: u64,
-    /// Persons are filled up to about this many bytes of content.
+    /// The approximate size of a person's content in bytes, reached by padding.
     pub person_bytes: usize,
-    /// Auctions are filled up to about this many bytes of content.
+    /// The approximate size of an auction's content in bytes, reached by padding.
     pub auction_bytes: usize,
-    /// Bids are filled up to about this many bytes of content.
+    /// The approximate size of a bid's content in bytes, reached by padding.
     pub bid_bytes: usize,
 }
 
@@ -90,8 +91,7 @@ impl GeneratorConfig {
             }
         }
         let schedule = Schedule::new(self.first_event_time_ms, self.events_per_second)?;
-        // Far from the end of time there is room for expiry times and jitter, and no sum below can
-        // overflow.
+        // Leaves room for expiry times and jitter, so that no sum below can overflow.
         const LATEST_MS: i64 = i64::MAX / 4;
         if schedule.date_time_ms(self.events) > LATEST_MS || self.first_event_time_ms < -LATEST_MS {
             let rule = "the first and the last event must lie within 70 million years of the epoch";
@@ -113,35 +113,35 @@ impl GeneratorConfig {
     }
 }
 
-/// An iterator over the events of a [`GeneratorConfig`], in the order in which they arrive.
+/// An iterator over the events of a [`GeneratorConfig`], in order of arrival.
 ///
-/// In order, it needs no memory. Out of order, every event is put off by a random part of the
-/// bound, and the iterator holds the arrivals (24 bytes each) of the events of one bound's time; it
-/// costs O(log of these) more an event.
+/// In order, it needs no memory. Out of order, every event is delayed by a random part of the
+/// bound. The iterator then stores the arrivals (24 bytes each) of the events within the bound, and
+/// costs O(log of their number) more for each event.
 #[derive(Debug, Clone)]
 pub struct Generator {
     config: GeneratorConfig,
     schedule: Schedule,
-    /// The events not yet looked at.
+    /// The events not read yet.
     indices: Range<u64>,
-    /// Events looked at and not yet due.
-    put_off: BinaryHeap<Reverse<Arrival>>,
+    /// Events read but not yet due.
+    delayed: BinaryHeap<Reverse<Arrival>>,
     out_of_order_ms: u64,
 }
 
 impl Generator {
-    /// All events of `config`.
+    /// Returns all events of `config`.
     ///
     /// # Errors
-    /// [`NexmarkError::Setting`] if a setting is outside of the range given with it.
+    /// [`NexmarkError::Setting`] if a setting is outside of its documented range.
     pub fn new(config: GeneratorConfig) -> Result<Self, NexmarkError> {
         let indices = 0..config.events;
         Self::of_part(config, indices)
     }
 
-    /// The events with these indices only, for threads that share the work; indices beyond
-    /// `config.events` are left out. Parts one after the other make the whole stream if it is in
-    /// order; out of order, events change places within a part only.
+    /// Returns only the events with these indices, for threads that share the work. Indices beyond
+    /// `config.events` are ignored. Consecutive parts yield the whole stream if it is in order; out
+    /// of order, events are reordered within a part only.
     ///
     /// # Errors
     /// As [`Generator::new`].
@@ -153,13 +153,12 @@ impl Generator {
             config,
             schedule,
             indices,
-            put_off: BinaryHeap::new(),
+            delayed: BinaryHeap::new(),
             out_of_order_ms,
         })
     }
 
-    /// Event `index`, whatever was generated before: a pure function of the configuration and the
-    /// index.
+    /// Returns event `index`: a pure function of the configuration and the index.
     pub fn event_at(&self, index: u64) -> Event {
         let mut random = EventRandom::new(self.config.seed, index);
         match Slot::of(index) {
@@ -169,10 +168,10 @@ impl Generator {
         }
     }
 
-    /// When event `index` arrives in a stream out of order. An event that arrives before it has a
-    /// time no greater than its own plus the bound.
+    /// Returns the arrival of event `index` in a stream out of order. An event that arrives before
+    /// it has a time no greater than its own plus the bound.
     fn arrival(&self, index: u64) -> Arrival {
-        // A seed of its own: otherwise the jitter would be the first draw of the event's contents.
+        // A separate seed: otherwise the jitter would equal the first draw of the event's contents.
         let mut random = EventRandom::new(!self.config.seed, index);
         let jitter_ms = random.below(self.out_of_order_ms + 1) as i64;
         Arrival {
@@ -184,23 +183,23 @@ impl Generator {
 
     fn next_out_of_order(&mut self) -> Option<u64> {
         while !self.indices.is_empty() {
-            // No event from here on arrives before its own time.
+            // Later events do not arrive before their own time.
             let horizon_ms = self.schedule.date_time_ms(self.indices.start);
             if self
-                .put_off
+                .delayed
                 .peek()
                 .is_some_and(|Reverse(first)| first.at_ms < horizon_ms)
             {
                 break;
             }
             let index = self.indices.next()?;
-            self.put_off.push(Reverse(self.arrival(index)));
+            self.delayed.push(Reverse(self.arrival(index)));
         }
-        self.put_off.pop().map(|Reverse(first)| first.index)
+        self.delayed.pop().map(|Reverse(first)| first.index)
     }
 }
 
-/// An event's place in a stream out of order: by the millisecond, and within it by chance.
+/// An event's position in a stream out of order: by the millisecond, and random within it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     at_ms: i64,
@@ -221,15 +220,16 @@ impl Iterator for Generator {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.indices.end.saturating_sub(self.indices.start) + self.put_off.len() as u64;
+        let left = self.indices.end.saturating_sub(self.indices.start) + self.delayed.len() as u64;
         usize::try_from(left).map_or((usize::MAX, None), |left| (left, Some(left)))
     }
 }
 
-/// Writes the events of `config` as JSON lines, buffered, and flushes; returns how many there were.
+/// Writes the events of `config` as JSON lines, buffered, and flushes. Returns the number of
+/// events.
 ///
 /// # Errors
-/// [`NexmarkError::Setting`] before anything is written, [`NexmarkError::Write`] when the writer
+/// [`NexmarkError::Setting`] before anything is written, [`NexmarkError::Write`] if the writer
 /// fails.
 pub fn write_jsonl(config: GeneratorConfig, writer: impl Write) -> Result<u64, NexmarkError> {
     let mut writer = io::BufWriter::with_capacity(1 << 16, writer);

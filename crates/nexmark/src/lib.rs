@@ -1,25 +1,25 @@
-//! The NEXMark benchmark: an auction site's events, their generator, its queries, and the plain
-//! loops to compare an engine with.
+//! The NEXMark benchmark: an auction site's events, their generator, its queries, and plain loops
+//! as a baseline for engines.
 //!
 //! NEXMark (Tucker, Tufte, Papadimos, Maier: "NEXMark – A Benchmark for Queries over Data Streams",
-//! 2002; here in the shape of Apache Beam's documentation) watches an auction site: persons
-//! register, open auctions and bid. This crate has the events in two forms:
+//! 2002; here as in Apache Beam's documentation) models an auction site: persons register, open
+//! auctions and bid. This crate has the events in two forms:
 //!
 //! - [`Event`] ([`Person`], [`Auction`], [`Bid`]): complete events with all their strings, as read
-//!   from and written to JSON lines; [`Generator`] makes them and [`write_jsonl`] writes a file of
-//!   them.
-//! - [`BidRow`], [`PersonRow`], [`AuctionRow`]: the numbers of an event only, made in a nanosecond
-//!   or two, for measuring an engine and not the making of strings. [`baseline`] has the loops that
-//!   a good engineer would write by hand over these rows, and [`checksum`] what both sides add up
-//!   to prove that they computed the same.
+//!   from and written to JSON lines. [`Generator`] generates them, and [`write_jsonl`] writes a
+//!   file of them.
+//! - [`BidRow`], [`PersonRow`], [`AuctionRow`]: only the numbers of an event, generated in a
+//!   nanosecond or two, for measuring an engine without the creation of strings. [`baseline`] has
+//!   hand-written loops over these rows. [`checksum`] computes order-independent sums that prove
+//!   that both sides computed the same.
 //!
 //! [`queries`] has the queries as pipelines over a file of events.
 //!
 //! # Invariants
 //!
-//! - Event `i` is a function of the seed and `i` alone, and [`Schedule`] says when it happens. So
-//!   any thread can make any part of a stream, and a stream is the same on every machine (no
-//!   floating point is involved).
+//! - Event `i` is a function of the seed and `i` alone, and [`Schedule`] determines its time. So
+//!   any thread can generate any part of a stream. A stream is the same on every machine, since no
+//!   floating point is involved.
 //! - Event times are milliseconds since the Unix epoch and may be negative; ids and prices are
 //!   unsigned integers.
 //!

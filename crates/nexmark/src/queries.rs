@@ -1,7 +1,8 @@
 //! The queries over a file of events, in event time.
 //!
-//! Each is a short [`Pipeline`] from JSON lines to JSON lines. The file is read to its end before any window closes, unless
-//! [`QueryRun::out_of_order`] bounds how far out of order it is: so the results are those of exactly that file, whatever its order.
+//! Each is a short [`Pipeline`] from JSON lines to JSON lines. The file is read to its end before
+//! any window closes, unless [`QueryRun::out_of_order`] bounds its disorder. So the results are
+//! those of exactly that file, in any order.
 //!
 //! | query | result |
 //! |---|---|
@@ -34,29 +35,30 @@ use crate::Event;
 
 pub use query::Query;
 
-/// What to compute, from where, to where.
+/// A query with its input and output.
 #[derive(Clone, Debug)]
 pub struct QueryRun {
-    /// Which query.
+    /// The query.
     pub query: Query,
     /// A file of events as JSON lines; may be compressed.
     pub input: PathBuf,
-    /// Where the results go, as JSON lines; `-` is the standard output.
+    /// The file of results, as JSON lines; `-` is the standard output.
     pub output: PathBuf,
-    /// The length of windows; the query's own default otherwise.
+    /// The length of windows; the query's default if `None`.
     pub window: Option<Duration>,
-    /// The slide of windows; the query's own default otherwise.
+    /// The slide of windows; the query's default if `None`.
     pub slide: Option<Duration>,
     /// The table of query 13: CSV of `key,value`, with or without a header.
     pub side: Option<PathBuf>,
-    /// How far out of order events are at most; unknown otherwise.
+    /// The maximum disorder of the events; unknown if `None`.
     pub out_of_order: Option<Duration>,
 }
 
-/// The pipeline of a run.
+/// Returns the pipeline of a run.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the query needs a table and none is named; [`ErrorCode::ReadFailed`] if the table can't be read.
+/// [`ErrorCode::InvalidConfig`] if the query needs a table and none is given;
+/// [`ErrorCode::ReadFailed`] if the table can't be read.
 pub fn build(run: &QueryRun) -> Result<Pipeline> {
     let p = Pipeline::new(run.query.name());
     match run.query {
@@ -75,9 +77,9 @@ pub fn build(run: &QueryRun) -> Result<Pipeline> {
 }
 
 impl QueryRun {
-    /// The events of the input, with their times.
+    /// Returns the events of the input, with their times.
     fn events(&self, p: &Pipeline) -> Stream<Event, Bounded, Timed> {
-        // An unknown disorder is as long as time itself: nothing is late, and windows close at the end of the file.
+        // With an unknown disorder nothing is late, and windows close at the end of the file.
         let policy = WatermarkPolicy::out_of_order(self.out_of_order.unwrap_or(Duration::MAX))
             .idle_timeout(None);
         p.read_from(files::json_lines::<Event>(&self.input).build())
@@ -87,12 +89,10 @@ impl QueryRun {
             )
     }
 
-    /// The length of the query's windows.
     fn window(&self) -> Duration {
         self.window.unwrap_or(Duration::from_secs(10))
     }
 
-    /// Where results go.
     fn sink<T: Serialize + Send + 'static>(&self) -> Sink<T> {
         if self.output.as_os_str() == "-" {
             stdout::json_lines().build()
@@ -101,14 +101,14 @@ impl QueryRun {
         }
     }
 
-    /// The table of query 13, and the file that it was read from.
+    /// Returns the table of query 13, and the file from which it was read.
     fn side(&self) -> Result<(&Path, Vec<(u64, String)>)> {
         let Some(path) = &self.side else {
             return Err(Error::new(
                 ErrorCode::InvalidConfig,
-                "query 13 joins with a table and none is named",
+                "query 13 needs a table, and none was given",
             )
-            .hint("name a CSV file of key,value with --side"));
+            .hint("give a CSV file of key,value with --side"));
         };
         Ok((path, joins::read_side(path)?))
     }

@@ -3,12 +3,12 @@
 //!
 //! The mixer is the finaliser of splitmix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom
 //! Number Generators", 2014, with Stafford's variant 13 of the constants). An event hashes (seed,
-//! `i`) into a state of its own and walks a splitmix64 sequence from there.
+//! `i`) into a separate state, and continues with a splitmix64 sequence from there.
 
-/// 2^64 divided by the golden ratio, odd: the step of the Weyl sequences.
+/// The step of the Weyl sequences: 2^64 divided by the golden ratio, odd.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A bijection of 64 bits in which each input bit flips about half of the output bits.
+/// Applies a bijection of 64 bits in which each input bit flips about half of the output bits.
 #[inline]
 pub(crate) const fn mix64(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,20 +16,20 @@ pub(crate) const fn mix64(bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// `bits` scaled to `0..bound` by a multiplication; its bias is at most `bound` / 2^64.
+/// Scales `bits` to `0..bound` by a multiplication; its bias is at most `bound` / 2^64.
 #[inline]
 pub(crate) const fn scale(bits: u64, bound: u64) -> u64 {
     ((bits as u128 * bound as u128) >> 64) as u64
 }
 
-/// The random draws of one event, in the order in which the event's fields ask for them.
+/// The random draws of one event, in the order in which the event's fields request them.
 #[derive(Debug)]
 pub(crate) struct EventRandom {
     state: u64,
 }
 
 impl EventRandom {
-    /// The draws of event `index` in the stream of `seed`.
+    /// Returns the draws of event `index` in the stream of `seed`.
     pub(crate) fn new(seed: u64, index: u64) -> Self {
         let stream = mix64(seed.wrapping_add(GOLDEN));
         Self {
@@ -37,37 +37,36 @@ impl EventRandom {
         }
     }
 
-    /// 64 uniform bits.
+    /// Returns 64 uniform bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         mix64(self.state)
     }
 
-    /// A uniform number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a uniform number in `0..bound`; 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         scale(self.bits(), bound)
     }
 
-    /// True for all but one in `ratio` draws: Beam's meaning of a "hot ratio".
+    /// Returns true for all but one in `ratio` draws: Beam's meaning of a "hot ratio".
     pub(crate) fn all_but_one_in(&mut self, ratio: u64) -> bool {
         self.below(ratio) > 0
     }
 
-    /// One of `choices`, which must not be empty.
+    /// Returns one of `choices`, which must not be empty.
     pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A price from 100 to about 105 million, its logarithm near uniform: cheap things are as
-    /// frequent a decade as dear ones. Beam takes a power of ten; here the octave is uniform and so
-    /// is the place within it, which needs integers only and is therefore the same on every
-    /// machine.
+    /// Returns a price from 100 to about 105 million with a nearly uniform logarithm. Beam takes a
+    /// power of ten. Here both the octave and the position in it are uniform, which needs integers
+    /// only and so is the same on every machine.
     pub(crate) fn price(&mut self) -> u64 {
         let octave = 100_u64 << self.below(20);
         octave + self.below(octave)
     }
 
-    /// `length` lower-case letters.
+    /// Returns `length` lower-case letters.
     pub(crate) fn letters(&mut self, length: usize) -> String {
         const LETTERS_PER_DRAW: usize = 12; // 26^12 < 2^57, so the last letter is still unbiased
         let mut text = String::with_capacity(length);
@@ -81,10 +80,9 @@ impl EventRandom {
         text
     }
 
-    /// Letters that fill an event of `size` bytes up to about `average` (within a fifth of what is
-    /// lacking), so that the events of a kind have the average size wanted; empty if the event is
-    /// that large already.
-    pub(crate) fn filling(&mut self, size: usize, average: usize) -> String {
+    /// Returns letters that pad an event of `size` bytes to about `average` bytes. The padding
+    /// varies by a fifth; it is empty if the event is large enough.
+    pub(crate) fn padding(&mut self, size: usize, average: usize) -> String {
         let lacking = average.saturating_sub(size);
         let spread = self.below(2 * (lacking as u64 / 5) + 1) as usize;
         self.letters(lacking - lacking / 5 + spread)
@@ -122,9 +120,9 @@ mod tests {
             assert_eq!(text.len(), length);
             assert!(text.bytes().all(|byte| byte.is_ascii_lowercase()));
         }
-        assert_eq!(random.filling(200, 100), "");
+        assert_eq!(random.padding(200, 100), "");
         for _ in 0..100 {
-            assert!((80..=120).contains(&random.filling(400, 500).len()));
+            assert!((80..=120).contains(&random.padding(400, 500).len()));
         }
     }
 

@@ -1,9 +1,9 @@
-//! When events happen: event `i` of a stream has a predetermined time, computed from the rate.
+//! The predetermined times of events, computed from the rate.
 
 use crate::NexmarkError;
 
 /// The event times of a stream with a constant rate. Event `i` happens at `first + i · 1 s / rate`,
-/// and carries that time in whole milliseconds, rounded down.
+/// and has that time in whole milliseconds, rounded down.
 ///
 /// ```
 /// use ardea_nexmark::Schedule;
@@ -21,7 +21,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule whose event 0 happens at `first_ms` (milliseconds since the epoch).
+    /// Returns a schedule whose event 0 happens at `first_ms` (milliseconds since the epoch).
     ///
     /// # Errors
     /// [`NexmarkError::Setting`] if `events_per_second` is 0.
@@ -39,18 +39,17 @@ impl Schedule {
         })
     }
 
-    /// The time of event 0, in milliseconds since the epoch.
+    /// Returns the time of event 0, in milliseconds since the epoch.
     pub fn first_ms(&self) -> i64 {
         self.first_ms
     }
 
-    /// How many events happen in a second of event time.
+    /// Returns the number of events in a second of event time.
     pub fn events_per_second(&self) -> u64 {
         self.events_per_second
     }
 
-    /// The time that event `index` carries, in milliseconds since the epoch; the end of time if it
-    /// lies beyond that.
+    /// Returns the time of event `index`, in milliseconds since the epoch; saturates at `i64::MAX`.
     #[inline]
     pub fn date_time_ms(&self, index: u64) -> i64 {
         let after_first_ms = u128::from(index) * 1000 / u128::from(self.events_per_second);
@@ -58,7 +57,7 @@ impl Schedule {
         i64::try_from(date_time_ms).unwrap_or(i64::MAX)
     }
 
-    /// The first event that carries `date_time_ms` or a later time: how many events are earlier.
+    /// Returns the first event at `date_time_ms` or later, which is the number of earlier events.
     #[inline]
     pub fn first_index_at(&self, date_time_ms: i64) -> u64 {
         let after_first_ms = (i128::from(date_time_ms) - i128::from(self.first_ms)).max(0) as u128;

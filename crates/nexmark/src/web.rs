@@ -1,8 +1,8 @@
-//! The channel through which a bid came and the URL it was made on, computed from numbers.
+//! The channel of a bid and the URL on which it was made, computed from numbers.
 //!
-//! As in the extended NEXMark of the Flink community: half of the bids come through one of four
-//! well known channels, each with one URL; the others through one of ten thousand, whose number is
-//! in the URL too (queries 21 and 22 look there).
+//! As in the extended NEXMark of the Flink community, half of the bids come through one of four
+//! well-known channels, each with one URL. The others come through one of ten thousand, whose
+//! number is also in the URL, where queries 21 and 22 read it.
 
 use std::borrow::Cow;
 
@@ -11,17 +11,17 @@ use crate::random::{mix64, scale};
 const HOT_CHANNELS: [&str; 4] = ["Apple", "Google", "Facebook", "Baidu"];
 const OTHER_CHANNELS: u64 = 10_000;
 
-/// Where a bid came from.
+/// The channel through which a bid came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Channel {
-    /// One of the well known channels, by its place in the list.
+    /// A well-known channel, by its index in the list.
     Hot(usize),
-    /// One of the many, by its number.
+    /// One of the other channels, by its number.
     Other(u64),
 }
 
 impl Channel {
-    /// The channel that 64 random bits stand for.
+    /// Returns the channel for 64 random bits.
     pub(crate) fn from_bits(bits: u64) -> Self {
         if bits & 1 == 0 {
             Self::Hot(((bits >> 1) & 3) as usize)
@@ -30,7 +30,7 @@ impl Channel {
         }
     }
 
-    /// The channel's name: `Apple`, or `channel-123`.
+    /// Returns the channel's name: `Apple`, or `channel-123`.
     pub(crate) fn name(self) -> Cow<'static, str> {
         match self {
             Self::Hot(place) => Cow::Borrowed(HOT_CHANNELS[place]),
@@ -38,7 +38,7 @@ impl Channel {
         }
     }
 
-    /// The address that bids through this channel are made on.
+    /// Returns the URL of bids through this channel.
     pub(crate) fn url(self) -> String {
         let page = |bits: u64| {
             let word = |shift: u32| Word(mix64(bits.rotate_left(shift)));

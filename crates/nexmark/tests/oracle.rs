@@ -1,6 +1,8 @@
-//! Every query agrees with SQL over the same file, in order and out of order, on one thread and on several.
+//! Tests that every query agrees with SQL over the same file, in order and out of order, on one
+//! thread and on several.
 //!
-//! The oracle is DuckDB behind `oracle/oracle.py`; `oracle/setup.sh` installs it. Without Python the tests say that they were skipped.
+//! The oracle is DuckDB behind `oracle/oracle.py`; `oracle/setup.sh` installs it. Without Python
+//! the tests report that they were skipped.
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -13,7 +15,8 @@ use ardea_nexmark::queries::{Query, QueryRun, build};
 use ardea_nexmark::{GeneratorConfig, write_jsonl};
 use tempfile::TempDir;
 
-/// The Python of the oracle's environment; `None`, with a word why, where there is no Python.
+/// Returns the Python of the oracle's environment. Prints the reason and returns `None` if there is
+/// no Python.
 fn python() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     if Command::new("python3").arg("--version").output().is_err() {
@@ -34,7 +37,7 @@ fn python() -> Option<PathBuf> {
     Some(target.join("oracle-venv/bin/python3"))
 }
 
-/// A file of events, and a table for query 13.
+/// Writes a file of events, and a table for query 13.
 fn events(
     directory: &Path,
     seed: u64,
@@ -127,7 +130,8 @@ fn all_queries_agree(seed: u64, out_of_order: Duration, first_event_time_ms: i64
     for query in Query::ALL {
         for threads in [1, 3] {
             agrees(&python, directory.path(), &input, query, threads, None);
-            // With a bound on the disorder windows close as time goes on, and the result is the same.
+            // With a bound on the disorder, windows close before the end of the file, and the
+            // result is the same.
             agrees(
                 &python,
                 directory.path(),

@@ -1,4 +1,4 @@
-//! The queries on a cluster: whatever goes from one instance to another can go to another process.
+//! Tests that the records of every query can be sent between processes of a cluster.
 
 use std::time::Duration;
 

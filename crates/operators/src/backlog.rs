@@ -1,19 +1,21 @@
-//! Outputs that found no room yet.
+//! A queue for outputs that found no room in their lane.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use ardea_core::{Lane, Ordinal, Outbox, Progress, Result, Timestamp};
 
-/// Outputs of one record, or one timer, beyond what its lane had room for.
+/// A queue for the outputs of one record or one timer that did not fit into their lane.
 ///
-/// User code that may emit any number of records at a time can't stop in the middle. What doesn't fit waits here, and goes
-/// first when there is room. A processor with a backlog therefore
+/// User code that emits any number of records in one call cannot be suspended. Outputs that do not
+/// fit are queued here and are written first when there is room. A processor with a backlog
+/// therefore
 ///
-/// 1. opens it with [`open`](Backlog::open) whenever it writes, and reads no further record once the [`Output`] is full;
-/// 2. settles it with [`settle`](Backlog::settle) before it is done with any other callback, so that no watermark or
-///    marker overtakes a record;
-/// 3. so holds the outputs of one record at most.
+/// 1. opens it with [`open`](Backlog::open) to write, and reads no further record once the
+///    [`Output`] is full;
+/// 2. flushes it with [`settle`](Backlog::settle) before it completes any other callback, so that
+///    no watermark or marker overtakes a record;
+/// 3. thus holds the outputs of at most one record.
 ///
 /// ```
 /// use ardea_core::{Chunk, Ordinal, Outbox, Progress, Timestamp};
@@ -46,12 +48,12 @@ impl<U> Default for Backlog<U> {
 }
 
 impl<U: Send + 'static> Backlog<U> {
-    /// Whether nothing waits.
+    /// Returns true if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Moves what waits to the lane, as far as it has room, and opens the lane for more.
+    /// Moves queued records to the lane while the lane has room, and opens the lane for writing.
     ///
     /// # Errors
     /// Those of [`Outbox::lane`].
@@ -71,7 +73,8 @@ impl<U: Send + 'static> Backlog<U> {
         })
     }
 
-    /// Moves what waits to the lane: done when nothing waits any more. Else asks to be woken when the lane has room again.
+    /// Moves queued records to the lane. Returns `DONE` once the queue is empty; otherwise the
+    /// callback is repeated when the lane has room.
     ///
     /// # Errors
     /// Those of [`Outbox::lane`].
@@ -88,7 +91,8 @@ impl<U: Send + 'static> Backlog<U> {
         })
     }
 
-    /// Asks to be called again at once if something waits; without input no other callback might come.
+    /// Requests an immediate wake-up if records are queued, as no other callback may come without
+    /// input.
     pub fn wake_if_waiting(&self, outbox: &mut Outbox) {
         if !self.is_empty() {
             outbox.wake_at(Duration::ZERO);
@@ -96,7 +100,7 @@ impl<U: Send + 'static> Backlog<U> {
     }
 }
 
-/// A lane that never refuses: what has no room waits in the [`Backlog`].
+/// A lane that accepts every record: a record without room is queued in the [`Backlog`].
 #[derive(Debug)]
 pub struct Output<'a, U> {
     lane: Lane<'a, U>,
@@ -107,7 +111,7 @@ impl<U> Output<'_, U> {
     /// Writes a record.
     #[inline]
     pub fn emit(&mut self, value: U, time: Timestamp) {
-        // A full lane stays full while it is open, so that order is kept.
+        // A full lane stays full while it is open, which preserves the order.
         if self.lane.is_full() {
             self.waiting.push_back((value, time));
         } else {
@@ -115,7 +119,7 @@ impl<U> Output<'_, U> {
         }
     }
 
-    /// Whether the next record would have to wait: read no further.
+    /// Returns true if the next record would be queued. The processor must stop reading.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.lane.is_full()

@@ -1,4 +1,4 @@
-//! Keyed steps over two or three inputs: windowed joins, co-groups, and whatever a co-aggregate computes.
+//! Folds over two or three keyed inputs: windowed joins, co-groups and other co-aggregates.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -8,7 +8,8 @@ use ardea_core::{Key, Ordinal, Result};
 
 use crate::keyed_fold::{Feed, FeedVisitor, KeyedFold, accumulators_of, no_such_input};
 
-/// Two inputs with a key function each, aggregated together by a [`CoAggregate2`].
+/// A [`KeyedFold`] over two inputs, each with its own key function, aggregated by a
+/// [`CoAggregate2`].
 ///
 /// ```
 /// use ardea_operators::FoldTwo;
@@ -25,7 +26,8 @@ pub struct FoldTwo<T0, T1, K, F0, F1, A> {
     types: PhantomData<fn(&T0, &T1) -> K>,
 }
 
-/// Three inputs with a key function each, aggregated together by a [`CoAggregate3`].
+/// A [`KeyedFold`] over three inputs, each with its own key function, aggregated by a
+/// [`CoAggregate3`].
 pub struct FoldThree<T0, T1, T2, K, F0, F1, F2, A> {
     keys: (F0, F1, F2),
     aggregate: A,
@@ -65,14 +67,14 @@ where
     }
 }
 
-/// The feed of input `INPUT` of two: its own key function, and its own `accumulate` of the aggregate.
+/// The [`Feed`] of input `INPUT` of two: its key function and its `accumulate`.
 struct SideOfTwo<'f, T0, T1, F, A, const INPUT: usize> {
     key: &'f F,
     aggregate: &'f A,
     types: PhantomData<fn(&T0, &T1)>,
 }
 
-/// The feed of input `INPUT` of three.
+/// The [`Feed`] of input `INPUT` of three: its key function and its `accumulate`.
 struct SideOfThree<'f, T0, T1, T2, F, A, const INPUT: usize> {
     key: &'f F,
     aggregate: &'f A,

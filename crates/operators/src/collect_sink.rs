@@ -1,12 +1,13 @@
-//! A vector as a sink.
+//! A sink that collects records in a vector.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
 
-/// Appends all records to a vector that the instances share; locked once a chunk.
+/// A sink that appends all records to a vector shared by its instances. The vector is locked once
+/// per chunk.
 ///
-/// For tests and small results: the vector grows as long as the stream flows.
+/// For tests and small results: the vector grows as long as records arrive.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -26,7 +27,7 @@ pub struct CollectSinkP<T> {
 }
 
 impl<T> CollectSinkP<T> {
-    /// Appends to `into`.
+    /// Creates a sink that appends to `into`.
     pub fn new(into: Arc<Mutex<Vec<T>>>) -> Self {
         CollectSinkP { into }
     }
@@ -34,7 +35,7 @@ impl<T> CollectSinkP<T> {
 
 impl<T: Send + 'static> Processor for CollectSinkP<T> {
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
-        // A reader that panicked with the lock held has not harmed the vector.
+        // A reader that panicked while it held the lock cannot have damaged the vector.
         let mut into = self.into.lock().unwrap_or_else(PoisonError::into_inner);
         into.extend(
             inbox
@@ -49,7 +50,7 @@ impl<T: Send + 'static> Processor for CollectSinkP<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, untimed};
+    use crate::test_driver::{Drive, untimed};
 
     #[test]
     fn every_record_is_collected_in_order() {

@@ -1,26 +1,30 @@
-//! Aggregates over the whole of a bounded input.
+//! Aggregation by key over a bounded input.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, StateChunk, StateShape, Timestamp, Watermark,
+    Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress, RestoredState,
+    Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp, Watermark,
 };
 
 use crate::keyed::{
-    CutLog, Fresh, KeptAs, STATE, Stamps, Touch, twice, unless_kept, write_removed,
+    ChangeStamps, STATE, SnapshotLog, StateCodecs, TrackChanges, TrackInserts, duplicate_entry,
+    forgotten_without, write_removed,
 };
 use crate::keyed_fold::FIRST_STAGE_KEYS;
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold, Partial};
 
-/// Aggregates each key over the whole input; emits `(key, result)` for each key when the input has ended, without event
-/// time, in the order in which the keys came first; those that came back from another life are before the others.
+/// Aggregates each key over the whole input. At the end of the input it emits `(key, result)` per
+/// key, without event time, in the order of the keys' first records. Restored keys come before the
+/// others.
 ///
-/// Only for inputs that end. The time of the input does not go through: watermarks are held back until the end, which
-/// follows the results. With `()` as the key it aggregates all records into one result (none if there is no record).
+/// For bounded inputs only. Watermarks of the input are not forwarded, except that at the end of
+/// time, which follows the results. With `()` as the key, all records are aggregated into one
+/// result; an empty input has no result.
 ///
-/// Fed with [`Partial`]s through a [`FoldPartials`](crate::FoldPartials), it is the second of two stages.
+/// With a [`FoldPartials`](crate::FoldPartials) as the fold, it reads [`Partial`]s and is the
+/// second stage of a two-stage aggregation.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -34,37 +38,38 @@ pub struct GroupP<F: KeyedFold> {
     keys: KeyTable<F::Key, F::Acc>,
     /// The next slot to emit.
     next: usize,
-    /// How keys and accumulators are written where they have to survive it.
-    kept: Option<KeptAs<F::Key, F::Acc>>,
-    cuts: Option<Box<GroupCuts<F::Key, F::Acc>>>,
+    /// Serializers of keys and accumulators. `None` if the state cannot be checkpointed.
+    kept: Option<StateCodecs<F::Key, F::Acc>>,
+    snapshots: Option<Box<GroupSnapshots<F::Key, F::Acc>>>,
 }
 
-/// What cuts need to know of a group.
-struct GroupCuts<K, A> {
-    log: CutLog,
-    stamps: Stamps,
-    kept: KeptAs<K, A>,
-    /// The generation in which all was emitted.
+/// The snapshot state of a group.
+struct GroupSnapshots<K, A> {
+    log: SnapshotLog,
+    stamps: ChangeStamps,
+    kept: StateCodecs<K, A>,
+    /// The generation (interval between snapshots) in which all results were emitted.
     ended_in: Option<u32>,
 }
 
-/// How many keys a call looks at, at the most, for what belongs to a cut.
+/// The maximum number of slots scanned per call while a snapshot is taken.
 const PLACES_PER_CALL: usize = 8 * 1024;
 
-/// The first of two stages of a [`GroupP`]: aggregates each key on the producing side, before the exchange by key.
+/// The first stage of a two-stage [`GroupP`]: aggregates each key on the producing side, before the
+/// exchange by key.
 ///
-/// Emits a [`Partial`] for each key when the input has ended, or sooner when it holds very many keys, or an epoch ends: so it remembers
-/// nothing that would have to survive it.
+/// Emits a [`Partial`] per key at the end of the input, at the end of an epoch, or when it holds
+/// more than [`keys_max`](Self::keys_max) keys. It therefore has no state to checkpoint.
 pub struct GroupCombineP<F: KeyedFold> {
     fold: Arc<F>,
     keys: KeyTable<F::Key, F::Acc>,
-    /// How many keys it holds before it hands them on early.
+    /// The maximum number of keys held. With more, all partial results are emitted early.
     keys_max: usize,
-    /// The next slot to emit, while the keys are being handed on.
+    /// The next slot to emit; `None` unless keys are being emitted.
     next: Option<usize>,
 }
 
-/// Only the end of all time is passed on, behind what it completes; all other watermarks are held back.
+/// Forwards only the end of time, after the results. All other watermarks are held back.
 fn end_of_time(
     group: &mut impl Processor,
     watermark: Watermark,
@@ -80,11 +85,11 @@ fn end_of_time(
     Ok(progress)
 }
 
-/// Takes a whole chunk.
+/// A visitor that aggregates a whole chunk.
 struct TakeGroup<'a, F: KeyedFold> {
     fold: &'a F,
     keys: &'a mut KeyTable<F::Key, F::Acc>,
-    cuts: Option<&'a mut GroupCuts<F::Key, F::Acc>>,
+    snapshots: Option<&'a mut GroupSnapshots<F::Key, F::Acc>>,
     inbox: &'a mut Inbox,
 }
 
@@ -98,28 +103,28 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
         let TakeGroup {
             fold,
             keys,
-            cuts,
+            snapshots,
             inbox,
         } = self;
         let rows = inbox.rows::<I::Record>()?;
         let key = |record| feed.key(record);
         let create = || fold.create();
         let update = |acc: &mut F::Acc, record| feed.accumulate(acc, record);
-        match cuts {
+        match snapshots {
             None => keys.update_each(rows.values(), 0, key, create, update),
-            Some(GroupCuts {
+            Some(GroupSnapshots {
                 log, stamps, kept, ..
             }) if stamps.are_fresh(log) => {
-                let mut watch = Fresh::new(stamps, log);
+                let mut watch = TrackInserts::new(stamps, log);
                 keys.update_watched(rows.values(), 0, key, create, update, &mut watch);
             }
-            Some(GroupCuts {
+            Some(GroupSnapshots {
                 log, stamps, kept, ..
             }) => {
                 let write = |chunk: &mut StateChunk, key: &F::Key, acc: &F::Acc| {
                     kept.write(chunk, key, acc, |_| {})
                 };
-                let mut watch = Touch { stamps, log, write };
+                let mut watch = TrackChanges { stamps, log, write };
                 keys.update_watched(rows.values(), 0, key, create, update, &mut watch);
             }
         }
@@ -129,38 +134,42 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
 }
 
 impl<F: KeyedFold> GroupP<F> {
-    /// Aggregates by `fold`.
+    /// Creates a group that aggregates by `fold`.
     pub fn new(fold: Arc<F>) -> Self {
         GroupP {
             fold,
             keys: KeyTable::default(),
             next: 0,
             kept: None,
-            cuts: None,
+            snapshots: None,
         }
     }
 
-    /// Says how its keys and accumulators are written, so that they survive it.
-    pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
+    /// Sets the serializers of keys and accumulators, so that the state is checkpointed.
+    pub fn with_codecs(mut self, kept: StateCodecs<F::Key, F::Acc>) -> Self {
         self.kept = Some(kept);
         self
     }
 }
 
-impl<K: Key, A> GroupCuts<K, A> {
-    fn write_cut(&mut self, keys: &KeyTable<K, A>, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        let Some(cut) = self.log.write_aside(writer)? else {
+impl<K: Key, A> GroupSnapshots<K, A> {
+    fn write_snapshot(
+        &mut self,
+        keys: &KeyTable<K, A>,
+        writer: &mut SnapshotWriter<'_>,
+    ) -> Result<Progress> {
+        let Some(snapshot) = self.log.write_aside(writer)? else {
             return Ok(Progress::DONE);
         };
         let (stamps, kept) = (&mut self.stamps, &self.kept);
         let mut left = PLACES_PER_CALL;
-        let was_there = self.ended_in.is_none_or(|ended| cut.is_before(ended));
+        let was_there = self.ended_in.is_none_or(|ended| snapshot.is_before(ended));
         let is_written = match was_there {
-            true => stamps.write(cut, &mut left, writer, |chunk, at| {
+            true => stamps.write(snapshot, &mut left, writer, |chunk, at| {
                 kept.write(chunk, &keys.keys()[at], &keys.values()[at], |_| {})
             })?,
-            false if !cut.names_removed() => true,
-            false => stamps.write_all(cut, &mut left, writer, |chunk, at| {
+            false if !snapshot.names_removed() => true,
+            false => stamps.write_all(snapshot, &mut left, writer, |chunk, at| {
                 write_removed((STATE, &[]), chunk, &keys.keys()[at])
             })?,
         };
@@ -175,10 +184,10 @@ impl<F: KeyedFold> Processor for GroupP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         let kept = self.kept.clone();
         let kept = kept.filter(|_| context.guarantee.keeps_state());
-        self.cuts = kept.map(|kept| {
-            Box::new(GroupCuts {
-                log: CutLog::default(),
-                stamps: Stamps::default(),
+        self.snapshots = kept.map(|kept| {
+            Box::new(GroupSnapshots {
+                log: SnapshotLog::default(),
+                stamps: ChangeStamps::default(),
                 kept,
                 ended_in: None,
             })
@@ -188,11 +197,11 @@ impl<F: KeyedFold> Processor for GroupP<F> {
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
         let (fold, keys) = (&*self.fold, &mut self.keys);
-        let cuts = self.cuts.as_deref_mut();
+        let snapshots = self.snapshots.as_deref_mut();
         let take = TakeGroup {
             fold,
             keys,
-            cuts,
+            snapshots,
             inbox,
         };
         fold.visit(input, take)
@@ -204,9 +213,9 @@ impl<F: KeyedFold> Processor for GroupP<F> {
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         if self
-            .cuts
+            .snapshots
             .as_ref()
-            .is_some_and(|cuts| cuts.ended_in.is_some())
+            .is_some_and(|snapshots| snapshots.ended_in.is_some())
         {
             return Ok(Progress::DONE);
         }
@@ -221,9 +230,9 @@ impl<F: KeyedFold> Processor for GroupP<F> {
         let done = after == self.keys.len();
         if done {
             self.next = 0;
-            match &mut self.cuts {
-                // Cuts have to know what was there, and is no more.
-                Some(cuts) => cuts.ended_in = Some(cuts.log.generation()),
+            match &mut self.snapshots {
+                // A snapshot may still need the removed keys.
+                Some(snapshots) => snapshots.ended_in = Some(snapshots.log.generation()),
                 None => self.keys.clear(),
             }
         }
@@ -233,70 +242,70 @@ impl<F: KeyedFold> Processor for GroupP<F> {
         })
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        unless_kept(self.kept.as_ref())
+    fn unsaved_state(&self) -> Option<&'static str> {
+        forgotten_without(self.kept.as_ref())
     }
 
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        if let Some(cuts) = &mut self.cuts {
-            cuts.log.take_cut(cut);
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.log.take_snapshot(snapshot);
         }
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        let Some(cuts) = &mut self.cuts else {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        let Some(snapshots) = &mut self.snapshots else {
             return Ok(Progress::DONE);
         };
-        let written = cuts.write_cut(&self.keys, writer);
+        let written = snapshots.write_snapshot(&self.keys, writer);
         if written.is_err() {
-            cuts.log.end();
+            snapshots.log.end();
         }
         written
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(cuts) = &mut self.cuts {
-            cuts.log.commit(epoch);
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.log.commit(epoch);
         }
         Ok(Progress::DONE)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(cuts) = &mut self.cuts {
-            cuts.log.give_up(epoch);
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.log.abort(epoch);
         }
         Ok(Progress::DONE)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
-            let Some(cuts) = &self.cuts else {
+            let Some(snapshots) = &self.snapshots else {
                 return Err(RestoredState::unknown(&entry));
             };
-            let (key, acc, _) = cuts.kept.read(&entry)?;
+            let (key, acc, _) = snapshots.kept.read(&entry)?;
             let place = self.keys.len() as u32;
             if self.keys.get_or_insert(Cow::Owned(key), || acc).0 != place {
-                return Err(twice());
+                return Err(duplicate_entry());
             }
         }
         Ok(())
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some(cuts) = &mut self.cuts {
-            cuts.stamps = Stamps::restored(self.keys.len());
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.stamps = ChangeStamps::restored(self.keys.len());
         }
         Ok(Progress::DONE)
     }
 }
 
 impl<F: KeyedFold> GroupCombineP<F> {
-    /// Aggregates by `fold`.
+    /// Creates a first stage that aggregates by `fold`.
     pub fn new(fold: Arc<F>) -> Self {
         GroupCombineP {
             fold,
@@ -306,7 +315,7 @@ impl<F: KeyedFold> GroupCombineP<F> {
         }
     }
 
-    /// Hands keys on early when there are more than `keys`.
+    /// Sets the maximum number of keys held. With more, all partial results are emitted early.
     pub fn keys_max(mut self, keys: usize) -> Self {
         self.keys_max = keys;
         self
@@ -323,13 +332,13 @@ impl<F: KeyedFold> Processor for GroupCombineP<F> {
         let take = TakeGroup {
             fold,
             keys,
-            cuts: None,
+            snapshots: None,
             inbox,
         };
         fold.visit(input, take)
     }
 
-    /// All that it holds goes on, so that it has nothing to remember beyond the end of an epoch.
+    /// Emits all keys, so that no state remains at the end of an epoch.
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         self.complete(outbox)
     }
@@ -367,7 +376,7 @@ impl<F: KeyedFold> Processor for GroupCombineP<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::drive::{Step, drive, untimed};
+    use crate::window::test_driver::{Step, drive, untimed};
     use crate::{FoldOne, FoldPartials, FoldTwo};
     use ardea_aggregate::{co_aggregate, count, sum};
     use proptest::prelude::*;

@@ -1,14 +1,14 @@
-//! Operators that bring records together: joins, groups, order.
+//! Operators that join, combine and sort records.
 
 mod broadcast_input;
 mod build_table;
-mod gone;
 mod hash_join;
 mod interval;
 mod interval_join;
-mod journal;
-mod kept_sides;
-mod sides;
+mod join_buffers;
+mod join_changelog;
+mod join_state_codec;
+mod removed_records;
 mod sort;
 
 pub use broadcast_input::{BroadcastInputP, BroadcastLogic};

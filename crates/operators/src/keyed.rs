@@ -1,23 +1,23 @@
-//! Operators that remember something for each key.
+//! Operators with keyed state.
 
-mod aside;
-mod away;
+mod active_snapshot;
+mod buffered_records;
+mod change_stamps;
 mod changes;
-mod cold;
-mod cold_entry;
 mod context;
-mod cut_at_hand;
-mod cut_log;
-mod desk;
 mod distinct;
-mod kept;
-mod kept_timers;
-mod lives;
+mod key_processor;
 mod logic;
-mod relief;
-mod stamps;
+mod restoring_partitions;
+mod slot_versions;
+mod snapshot_log;
+mod spill;
+mod spilled_entry;
+mod spilled_keys;
+mod state_codec;
 mod stateful_map;
 mod states;
+mod timer_codec;
 mod timers;
 
 #[cfg(test)]
@@ -29,17 +29,18 @@ mod test_disk;
 
 pub use context::{KeyedContext, TimerKind};
 pub use distinct::DistinctP;
-pub use kept::KeptAs;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
+pub use state_codec::StateCodecs;
 pub use stateful_map::StatefulMapP;
 
-pub(crate) use aside::Aside;
+pub(crate) use buffered_records::BufferedRecords;
+pub(crate) use change_stamps::{ChangeStamps, Sweep, TrackChanges, TrackInserts};
 pub(crate) use changes::Changes;
-pub(crate) use cold_entry::{Due, Dues};
-pub(crate) use cut_log::{CutAt, CutLog};
-pub(crate) use kept::{
-    KeptPart, Rest, cut_short, put_part, put_time, put_times, twice, unless_kept, write_removed,
+pub(crate) use snapshot_log::{SnapshotLog, SnapshotPoint};
+pub(crate) use spilled_entry::{DueKind, DueTimes};
+pub(crate) use state_codec::{
+    SerializedPart, ValueReader, duplicate_entry, forgotten_without, put_part, put_time, put_times,
+    truncated_entry, write_removed,
 };
-pub(crate) use stamps::{Fresh, Stamps, Sweep, Touch};
 pub(crate) use states::{KeyedStates, PLACES_PER_CALL, STATE};
 pub(crate) use timers::TimerSet;

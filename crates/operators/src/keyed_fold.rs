@@ -1,13 +1,15 @@
-//! What a keyed step computes: whose each record is, and how the records of a key become one result.
+//! Keyed folds: the keys of records, and the aggregation of a key's records into one result.
 //!
-//! A [`KeyedFold`] is all that the windows, groups and rolling aggregates know of the user's functions. It has one
-//! [`Feed`] an input, each with its own record type and key function, all into one kind of accumulator:
+//! A [`KeyedFold`] holds the user functions of windows, groups and rolling aggregates. It has one
+//! [`Feed`] per input, each with its own record type and key function, and one accumulator type:
 //!
 //! * [`FoldOne`]: one input and an [`Aggregate`];
-//! * [`FoldTwo`](crate::FoldTwo), [`FoldThree`](crate::FoldThree): several inputs and a co-aggregate;
-//! * [`FoldPartials`]: the second of two stages, fed with the accumulators of the first.
+//! * [`FoldTwo`](crate::FoldTwo), [`FoldThree`](crate::FoldThree): several inputs and a
+//!   co-aggregate;
+//! * [`FoldPartials`]: the second of two stages, over the accumulators of the first.
 //!
-//! The operators ask for the feed of an input once a chunk ([`KeyedFold::visit`]) and run a loop that is compiled for it.
+//! Operators look up the feed of an input once per chunk ([`KeyedFold::visit`]) and run a loop
+//! compiled for that feed.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -20,24 +22,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::window::{Decision, NoEarly, Trigger};
 
-/// One input of a keyed step.
+/// One input of a keyed fold.
 pub trait Feed {
-    /// The records of the input.
+    /// The record type of the input.
     type Record: Send + 'static;
-    /// What they are grouped by.
+    /// The key type.
     type Key: Key;
-    /// What is remembered of them.
+    /// The accumulator type.
     type Acc;
-    /// What the trigger for early results remembers of a key.
+    /// The per-key state of the trigger for early results.
     type State;
 
-    /// Whose record this is.
+    /// Returns the key of a record.
     fn key<'r>(&self, record: &'r Self::Record) -> Cow<'r, Self::Key>;
 
-    /// Takes a record in.
+    /// Adds a record to an accumulator.
     fn accumulate(&self, acc: &mut Self::Acc, record: &Self::Record);
 
-    /// Shows a record to the trigger for early results.
+    /// Reports a record to the trigger for early results, and returns its decision.
     #[inline]
     fn on_record(
         &self,
@@ -50,84 +52,87 @@ pub trait Feed {
     }
 }
 
-/// What wants to do something with one input of a [`KeyedFold`], whatever its record type.
+/// A generic function over one [`Feed`] of a [`KeyedFold`], for any record type.
 pub trait FeedVisitor<F: KeyedFold> {
-    /// What it makes of it.
+    /// The result type.
     type Output;
 
-    /// Does it.
+    /// Runs the function on `feed`.
     ///
     /// # Errors
-    /// Its own.
+    /// Those of the function.
     fn visit<I>(self, feed: &I) -> Result<Self::Output>
     where
         I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>;
 }
 
-/// What a keyed step computes: its inputs, and how accumulators become results.
+/// The inputs of a keyed step and the functions of its accumulators.
 ///
-/// `create`, `combine`, `deduct` and `finish` are those of [`Aggregate`], with its laws.
+/// `create`, `combine`, `deduct` and `finish` are those of [`Aggregate`] and obey its laws.
 pub trait KeyedFold: Send + Sync + 'static {
-    /// What records are grouped by.
+    /// The key type.
     type Key: Key;
-    /// What is remembered of the records of a key.
+    /// The accumulator type.
     type Acc: Clone + Send + 'static;
-    /// The result.
+    /// The result type.
     type Out: Send + 'static;
-    /// What the trigger for early results remembers of a key.
+    /// The per-key state of the trigger for early results.
     type State: Default + Send + 'static;
 
-    /// Whether [`deduct`](Self::deduct) undoes [`combine`](Self::combine).
+    /// True if [`deduct`](Self::deduct) is the inverse of [`combine`](Self::combine).
     const DEDUCTS: bool;
-    /// Whether there is a trigger for early results; without one nothing of it is compiled.
+    /// True if there is a trigger for early results. Otherwise no code for it is compiled.
     const EARLY: bool = false;
 
-    /// Whether its records are partial results: those of which they are made have been counted.
+    /// True if the records are partial results. The first stage has already counted their original
+    /// records.
     const OF_PARTIALS: bool = false;
 
-    /// An empty accumulator.
+    /// Creates an empty accumulator.
     fn create(&self) -> Self::Acc;
 
-    /// Takes in all that `other` holds.
+    /// Adds the contents of `other` to `acc`.
     fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc);
 
-    /// Takes out all that `other` holds; called only where [`DEDUCTS`](Self::DEDUCTS).
+    /// Removes the contents of `other` from `acc`. Called only if [`DEDUCTS`](Self::DEDUCTS) is
+    /// true.
     fn deduct(&self, acc: &mut Self::Acc, other: &Self::Acc);
 
-    /// The result.
+    /// Returns the result of an accumulator.
     fn finish(&self, acc: &Self::Acc) -> Self::Out;
 
-    /// Lets `visitor` at the feed of `input`.
+    /// Calls `visitor` with the feed of `input`.
     ///
     /// # Errors
-    /// [`ErrorCode::UnexpectedInput`] if there is no such input; else the visitor's.
+    /// [`ErrorCode::UnexpectedInput`] if there is no such input; otherwise those of the visitor.
     fn visit<V: FeedVisitor<Self>>(&self, input: Ordinal, visitor: V) -> Result<V::Output>
     where
         Self: Sized;
 
-    /// How often the trigger wants to be woken, in processing time.
+    /// Returns the wake-up interval of the trigger, in processing time. `None` if the trigger does
+    /// not use time.
     fn wake_period(&self) -> Option<Duration> {
         None
     }
 
-    /// Wakes the trigger for one key.
+    /// Wakes the trigger for one key, and returns its decision.
     fn on_wake(&self, state: &mut Self::State) -> Decision {
         let _ = state;
         Decision::Wait
     }
 }
 
-/// The error for an input that a fold hasn't.
+/// Returns the error for records on a missing input.
 pub(crate) fn no_such_input<T>(input: Ordinal, inputs: usize) -> Result<T> {
     let what = format!(
-        "records came on input {} of a step with {inputs}",
+        "records arrived on input {} of a step with {inputs}",
         input.index()
     );
     Err(Error::new(ErrorCode::UnexpectedInput, what)
         .hint("connect as many edges as the step has key functions"))
 }
 
-/// The four functions of a [`KeyedFold`] that are those of the aggregate, or the fold, in a field of it.
+/// Defines the four accumulator functions of a [`KeyedFold`] by delegation to a field.
 macro_rules! accumulators_of {
     ($field:tt) => {
         #[inline]
@@ -153,7 +158,8 @@ macro_rules! accumulators_of {
 }
 pub(crate) use accumulators_of;
 
-/// One input, grouped by `key`, aggregated by `aggregate`; early results by the trigger `G`.
+/// A [`KeyedFold`] over one input with a key function, an [`Aggregate`], and the trigger `G` for
+/// early results.
 ///
 /// ```
 /// use ardea_operators::{FoldOne, KeyedFold};
@@ -176,7 +182,7 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     A: Aggregate<T>,
 {
-    /// Groups by `key` and aggregates by `aggregate`.
+    /// Creates a fold that groups by `key` and aggregates by `aggregate`.
     pub fn new(key: F, aggregate: A) -> Self {
         FoldOne {
             key,
@@ -186,7 +192,7 @@ where
         }
     }
 
-    /// The same, with early results of windows whenever `trigger` says so.
+    /// Adds early results of windows, decided by `trigger`.
     pub fn early<G: Trigger<T>>(self, trigger: G) -> FoldOne<T, K, F, A, G> {
         FoldOne {
             key: self.key,
@@ -261,25 +267,27 @@ where
     }
 }
 
-/// How many keys an instance of a first stage holds, unless told otherwise, before it hands them on early.
+/// The default of the maximum number of keys that a first-stage instance holds. With more, it emits
+/// them early.
 pub(crate) const FIRST_STAGE_KEYS: usize = 64 * 1024;
 
-/// A key with what the first of two stages remembers of some of its records.
+/// A key and the first stage's accumulator of some of its records.
 ///
-/// The record's event time is the last microsecond of the slice that they fall into, for windows; none for groups.
+/// For windows, its event time as a record is the last microsecond of the slice; for groups, it has
+/// no event time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partial<K, Acc> {
-    /// Whose records they are.
+    /// The key.
     pub key: K,
-    /// What is remembered of them.
+    /// The accumulator.
     pub acc: Acc,
 }
 
-/// The second of two stages of `F`: its only input are the [`Partial`]s of the first.
+/// The second of two stages of `F`. Its only input carries the [`Partial`]s of the first stage.
 pub struct FoldPartials<F>(Arc<F>);
 
 impl<F: KeyedFold> FoldPartials<F> {
-    /// Goes on where `fold` left off in the first stage.
+    /// Creates the second stage of `fold`.
     pub fn new(fold: Arc<F>) -> Self {
         FoldPartials(fold)
     }

@@ -1,11 +1,12 @@
-//! Tables from keys to values, in dense slots: the state of everything that is keyed.
+//! Tables from keys to values in dense slots: the storage of all keyed state.
 //!
-//! A [`KeyIndex`] gives every key a slot, a small number without gaps in the order of arrival; a [`KeyTable`] keeps a
-//! value beside each. Values that belong to one key can therefore live in plain columns, and a pass over all keys is a
-//! pass over a vector.
+//! A [`KeyIndex`] assigns each key a slot, a dense number in the order of arrival. A [`KeyTable`]
+//! stores a value per slot. Values of a key can therefore be stored in plain columns, and a scan of
+//! all keys is a scan of a vector.
 //!
-//! A key that is a small number ([`Key::as_index`]) is found by one load from an array; all others by hash. Small
-//! means: below 4,096, or below eight times the number of keys, so the array takes at most 64 bytes a key (or 16 kB).
+//! A key that is a small number ([`Key::as_index`]) is found by one load from an array, others by
+//! hash. A number is small if it is below 4,096 or below eight times the number of keys. The array
+//! therefore takes at most 64 bytes per key (or 16 kB).
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -14,18 +15,19 @@ use ardea_core::{Key, RecordGuard};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-/// No slot.
+/// The marker of an unused place.
 const VACANT: u32 = u32::MAX;
-/// Keys below this are always found by index.
+/// Keys below this number are always found by index.
 const DIRECT_ALWAYS: u64 = 4096;
-/// A table with n keys finds those below n times this by index.
+/// A table with n keys finds keys below n times this number by index.
 const DIRECT_PER_KEY: u64 = 8;
-/// A cleared table keeps an array of up to this many places for each key that it held.
+/// A cleared table retains an array of at most this many places per key it held.
 const KEPT_PER_KEY: usize = 64;
 
-/// Gives each key a slot.
+/// Assigns a slot to each key.
 ///
-/// Slots start at zero and have no gaps but those of removed keys, which are used again first. At most 2³² − 1 keys.
+/// Slots start at zero and are dense. The slots of removed keys are reused first. At most 2³² − 1
+/// keys.
 ///
 /// ```
 /// use ardea_operators::KeyIndex;
@@ -42,11 +44,12 @@ pub struct KeyIndex<K> {
     direct: Vec<u32>,
     /// Slots of all other keys.
     hashed: HashTable<u32>,
-    /// By slot; a removed key stays until its slot is used again.
+    /// Keys by slot. A removed key remains until its slot is reused.
     keys: Vec<K>,
     free: Vec<u32>,
     hasher: RandomState,
-    /// For how many keys there is to be room, once it is known where they go.
+    /// The number of keys to reserve room for, once it is known whether they go to the array or the
+    /// hash table.
     expected: usize,
 }
 
@@ -69,36 +72,36 @@ impl<K: Key> KeyIndex<K> {
         self.keys.len() - self.free.len()
     }
 
-    /// Whether there is no key.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One more than the highest slot in use so far: how long a column beside this index has to be.
+    /// Returns the highest slot used so far plus one: the required length of a column.
     #[inline]
     pub fn slots(&self) -> usize {
         self.keys.len()
     }
 
-    /// The key at `slot`; of a free slot, the key that was there last.
+    /// Returns the key at `slot`. For a free slot, this is its previous key.
     #[inline]
     pub fn key(&self, slot: u32) -> &K {
         &self.keys[slot as usize]
     }
 
-    /// The keys by slot; at a free slot, the key that was there last.
+    /// Returns the keys by slot. A free slot still has its previous key.
     #[inline]
     pub fn keys(&self) -> &[K] {
         &self.keys
     }
 
-    /// The slot of `key`.
+    /// Returns the slot of `key`.
     #[inline]
     pub fn find(&self, key: &K) -> Option<u32> {
         find(&self.direct, self, key)
     }
 
-    /// The slot of `key`, which gets one if it has none, and whether it is new.
+    /// Returns the slot of `key` and whether it is new. A missing key is inserted.
     #[inline]
     pub fn find_or_insert(&mut self, key: Cow<'_, K>) -> (u32, bool) {
         match self.find(&key) {
@@ -107,14 +110,15 @@ impl<K: Key> KeyIndex<K> {
         }
     }
 
-    /// Makes room for about so many keys more, if there is memory, so that the table does not have to be laid out anew as they come.
+    /// Reserves room for about `keys` more keys if memory allows, to avoid rehashing as they
+    /// arrive.
     pub(crate) fn reserve(&mut self, keys: usize) {
-        // Without it, it grows as ever.
+        // On failure the table grows on demand.
         let _ = self.keys.try_reserve(keys);
         self.expected = keys;
     }
 
-    /// Gives a slot to `key`, which must have none.
+    /// Assigns a slot to `key`, which must not have one.
     ///
     /// # Panics
     /// If there are 2³² − 1 keys already.
@@ -151,7 +155,7 @@ impl<K: Key> KeyIndex<K> {
         slot
     }
 
-    /// Takes the key at `slot` out; `slot` must hold a key.
+    /// Removes the key at `slot`, which must be in use.
     pub fn remove(&mut self, slot: u32) {
         let key = &self.keys[slot as usize];
         match place_in(&self.direct, key) {
@@ -166,7 +170,7 @@ impl<K: Key> KeyIndex<K> {
         self.free.push(slot);
     }
 
-    /// Takes all keys out, and keeps memory for about as many.
+    /// Removes all keys and retains memory for about as many.
     pub fn clear(&mut self) {
         if self.direct.len() > KEPT_PER_KEY * self.keys.len().max(DIRECT_ALWAYS as usize) {
             self.direct = Vec::new();
@@ -184,7 +188,8 @@ impl<K: Key> KeyIndex<K> {
         self.free.clear();
     }
 
-    /// The place of a key with this index in the array, which grows if the index is small enough.
+    /// Returns the array place of a key with this index. The array grows if the index is small
+    /// enough.
     fn direct_place_for(&mut self, index: u64) -> Option<usize> {
         if index < self.direct.len() as u64 {
             return Some(index as usize);
@@ -194,7 +199,7 @@ impl<K: Key> KeyIndex<K> {
         }
         let place = index as usize;
         self.direct.resize((place + 1).next_power_of_two(), VACANT);
-        // Keys that were too great until now move over; each does so at most once.
+        // Keys that were too large for the array until now are moved to it, each at most once.
         let (keys, direct) = (&self.keys, &mut self.direct);
         self.hashed
             .retain(|slot| match place_in(direct, &keys[*slot as usize]) {
@@ -208,7 +213,7 @@ impl<K: Key> KeyIndex<K> {
     }
 }
 
-/// Where `key` has its place in the array `direct`, if it is found by index.
+/// Returns the place of `key` in the array `direct` if the key is found by index.
 #[inline]
 fn place_in<K: Key>(direct: &[u32], key: &K) -> Option<usize> {
     key.as_index()
@@ -216,7 +221,8 @@ fn place_in<K: Key>(direct: &[u32], key: &K) -> Option<usize> {
         .map(|index| index as usize)
 }
 
-/// The slot of `key`. `direct` is the index's array: apart, so that loops can keep it in registers.
+/// Returns the slot of `key`. `direct` is the array of `index`, passed separately so that loops can
+/// keep it in registers.
 #[inline]
 fn find<K: Key>(direct: &[u32], index: &KeyIndex<K>, key: &K) -> Option<u32> {
     match place_in(direct, key) {
@@ -237,7 +243,8 @@ fn find_hashed<K: Key>(index: &KeyIndex<K>, key: &K) -> Option<u32> {
         .copied()
 }
 
-/// A value for each key, in slots: keys that are small numbers are found by index, others by hash.
+/// A map from keys to values in slots. Keys that are small numbers are found by index, others by
+/// hash.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -268,37 +275,37 @@ impl<K: Key, V> KeyTable<K, V> {
         self.index.len()
     }
 
-    /// Whether there is no key.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// The slots of the keys.
+    /// Returns the index, which maps keys to slots.
     pub fn index(&self) -> &KeyIndex<K> {
         &self.index
     }
 
-    /// The keys by slot; at a free slot, the key that was there last.
+    /// Returns the keys by slot. A free slot still has its previous key.
     pub fn keys(&self) -> &[K] {
         self.index.keys()
     }
 
-    /// The values by slot; at a free slot, the value that was there last.
+    /// Returns the values by slot. A free slot still has its previous value.
     pub fn values(&self) -> &[V] {
         &self.values
     }
 
-    /// The values by slot, to change.
+    /// Returns the values by slot, mutably.
     pub fn values_mut(&mut self) -> &mut [V] {
         &mut self.values
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, if the table has the key.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.index.find(key).map(|slot| &self.values[slot as usize])
     }
 
-    /// The slot and the value of `key`, which gets `create()` if it has none.
+    /// Returns the slot and value of `key`. A missing key is inserted with the value `create()`.
     #[inline]
     pub fn get_or_insert(&mut self, key: Cow<'_, K>, create: impl FnOnce() -> V) -> (u32, &mut V) {
         let slot = match self.index.find(&key) {
@@ -308,9 +315,11 @@ impl<K: Key, V> KeyTable<K, V> {
         (slot, &mut self.values[slot as usize])
     }
 
-    /// Updates the value of each record's key, which starts as `create()`. The hot loop of every keyed operator.
+    /// Updates the value of each record's key, which is initially `create()`. This is the hot loop
+    /// of every keyed operator.
     ///
-    /// `first` is the position of `records` in the batch at hand: if a function panics, it is laid to the right record.
+    /// `first` is the position of `records` in the current batch. A panic of a user function is
+    /// attributed to the record at that position.
     #[inline]
     pub fn update_each<'r, T>(
         &mut self,
@@ -323,7 +332,8 @@ impl<K: Key, V> KeyTable<K, V> {
         self.update_watched(records, first, key, create, update, &mut ());
     }
 
-    /// As [`update_each`](Self::update_each), with someone who is told before a value changes.
+    /// Works like [`update_each`](Self::update_each) and notifies a [`ChangeListener`] before a
+    /// value changes.
     #[inline]
     pub(crate) fn update_watched<'r, T>(
         &mut self,
@@ -332,7 +342,7 @@ impl<K: Key, V> KeyTable<K, V> {
         key: impl Fn(&'r T) -> Cow<'r, K>,
         create: impl Fn() -> V,
         update: impl Fn(&mut V, &'r T),
-        watch: &mut impl Watch<K, V>,
+        watch: &mut impl ChangeListener<K, V>,
     ) {
         let mut guard = RecordGuard::new();
         for _ in 0..first {
@@ -341,7 +351,7 @@ impl<K: Key, V> KeyTable<K, V> {
         let mut records = records.iter();
         loop {
             let mut missed = None;
-            // Slices of their own: writing to a value can't change where the others are.
+            // Separate slices: a write to a value cannot move the slices.
             let direct = self.index.direct.as_slice();
             let values = self.values.as_mut_slice();
             for record in records.by_ref() {
@@ -364,17 +374,17 @@ impl<K: Key, V> KeyTable<K, V> {
         }
     }
 
-    /// Takes all values out, in order of the slots; the table is to be [cleared](Self::clear) next.
+    /// Removes all values in slot order. The caller must then [clear](Self::clear) the table.
     pub fn drain_values(&mut self) -> std::vec::Drain<'_, V> {
         self.values.drain(..)
     }
 
-    /// Takes the key at `slot` out; its value stays in place until the slot is used again.
+    /// Removes the key at `slot`. Its value remains until the slot is reused.
     pub fn remove(&mut self, slot: u32) {
         self.index.remove(slot);
     }
 
-    /// Takes all keys and values out, and keeps memory for about as many.
+    /// Removes all keys and values and retains memory for about as many.
     pub fn clear(&mut self) {
         self.index.clear();
         self.values.clear();
@@ -390,16 +400,16 @@ impl<K: Key, V> KeyTable<K, V> {
     }
 }
 
-/// Is told what happens to the values of a table; `()` does not listen.
-pub(crate) trait Watch<K, V> {
-    /// The value at this slot is about to change.
+/// A listener for changes of a table's values. `()` ignores them.
+pub(crate) trait ChangeListener<K, V> {
+    /// Called before the value at `slot` changes.
     fn changes(&mut self, slot: u32, key: &K, value: &V);
 
-    /// A key has come to this slot.
+    /// Called after a key was inserted at `slot`.
     fn inserted(&mut self, slot: u32);
 }
 
-impl<K, V> Watch<K, V> for () {
+impl<K, V> ChangeListener<K, V> for () {
     #[inline]
     fn changes(&mut self, _: u32, _: &K, _: &V) {}
 
@@ -413,7 +423,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// Inserts, removes and looks up `keys` in an index and in a map, and compares.
+    /// Applies `keys` to an index and to a map, and compares them.
     fn agrees_with_a_map<K: Key + std::fmt::Debug>(steps: &[(K, bool)]) {
         let mut table: KeyTable<K, usize> = KeyTable::default();
         let mut map: HashMap<K, usize> = HashMap::new();

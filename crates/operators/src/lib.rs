@@ -1,29 +1,36 @@
-//! The physical operators: every processor that pipelines compile to.
+//! Physical operators: the processors that pipelines compile to.
 //!
-//! Each operator is one file: a struct named `…P` that implements [`Processor`](ardea_core::Processor), generic over the
-//! records and the user's functions, so that the compiler makes one loop of both. The typed pipeline puts them together;
-//! whoever writes a processor by hand can read them as examples, from simple to involved:
+//! Each operator is one file with a struct named `…P` that implements
+//! [`Processor`](ardea_core::Processor). Operators are generic over the records and the user
+//! functions, so that both compile into one loop. The typed pipeline combines the operators. They
+//! also serve as examples for custom processors, from simple to complex:
 //!
-//! * stateless: [`MapP`], [`FilterP`], [`FlatMapP`], [`SplitP`] and their kin;
-//! * time: [`StampP`], [`NativeTimeP`], [`ArrivalTimeP`], and the [`WatermarkPolicy`] they share;
-//! * at the end: [`CollectSinkP`];
-//! * keyed: [`StatefulMapP`] with state and timers, [`DistinctP`]; what they remember survives them as [`KeptAs`] writes it;
-//! * joins: [`HashJoinP`], [`BroadcastInputP`], [`IntervalJoinP`]; order: [`SortP`];
-//! * windows and groups: [`SlidingWindowP`], [`SessionWindowP`], [`GroupP`], [`RollingP`] over a [`KeyedFold`].
+//! * stateless: [`MapP`], [`FilterP`], [`FlatMapP`], [`SplitP`] and similar ones;
+//! * event time: [`StampP`], [`NativeTimeP`], [`ArrivalTimeP`], and their common
+//!   [`WatermarkPolicy`];
+//! * sinks: [`CollectSinkP`];
+//! * keyed: [`StatefulMapP`] with state and timers, [`DistinctP`]; state is serialized by
+//!   [`StateCodecs`];
+//! * joins: [`HashJoinP`], [`BroadcastInputP`], [`IntervalJoinP`]; sorting: [`SortP`];
+//! * windows and groups: [`SlidingWindowP`], [`SessionWindowP`], [`GroupP`], [`RollingP`] over a
+//!   [`KeyedFold`].
 //!
 //! # Invariants
 //!
-//! * User code is called once a record, and only when its output has a place: in the output itself or in a bounded [`Backlog`].
-//!   Where it maps, filters, keys or folds records, a [`RecordGuard`](ardea_core::RecordGuard) follows the record at hand;
-//!   not in [`SortP`], which asks for keys when the records have left the inbox.
-//! * Nothing is dropped in silence: late and bad records are counted in the instance's metrics.
-//! * No watermark overtakes a record, and none runs backwards.
-//! * Costs are paid once a chunk; no dynamic call, lock, clock or allocation a record beyond what the user's types need.
-//! * Instances share the user's functions as `Arc<F>` and nothing else.
+//! * User code is called once per record, and only when there is room for its results in the outbox
+//!   or in a bounded [`Backlog`]. Where it maps, filters, keys or folds records, a
+//!   [`RecordGuard`](ardea_core::RecordGuard) tracks the current record. [`SortP`] is the
+//!   exception: it calls the key function after the records have left the inbox.
+//! * No record is dropped silently: late and bad records are counted in the instance's metrics.
+//! * No watermark overtakes a record, and watermarks never decrease.
+//! * Fixed costs are paid once per chunk. There is no dynamic call, lock, clock access or
+//!   allocation per record beyond those of the user's types.
+//! * Instances share the user functions as `Arc<F>` and nothing else.
 //!
 //! # Example
 //!
-//! Every operator can be driven by hand, as the engine does it: an inbox is filled, the processor called, the outbox emptied.
+//! Every operator can be driven by hand as the engine does it: fill an inbox, call the processor,
+//! and empty the outbox.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -55,12 +62,12 @@ mod keyed_table;
 mod rolling;
 
 mod backlog;
-mod of_instance;
-mod passing;
+mod forward;
+mod instance_state;
 mod record_errors;
 
 #[cfg(test)]
-mod drive;
+mod test_driver;
 
 pub use backlog::{Backlog, Output};
 pub use co_fold::{FoldThree, FoldTwo};
@@ -72,7 +79,7 @@ pub use join::{
     outer_hash_join, outer_interval_join,
 };
 pub use keyed::{
-    DistinctP, KeptAs, KeyedContext, KeyedLogic, StatefulMapP, TimerKind, flat_map_stateful,
+    DistinctP, KeyedContext, KeyedLogic, StateCodecs, StatefulMapP, TimerKind, flat_map_stateful,
     map_stateful,
 };
 pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partial};

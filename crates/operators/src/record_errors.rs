@@ -1,4 +1,4 @@
-//! Records that user code can't deal with: set aside, counted or fatal, as the job says.
+//! Error handling for records on which user code fails: dead letter, skip or fail, by policy.
 
 use std::any::Any;
 use std::fmt::{Debug, Display};
@@ -8,7 +8,8 @@ use ardea_core::{
     BadRecords, InstanceContext, OnError, Ordinal, Result, panic_message, take_failed_index,
 };
 
-/// What a dead letter keeps of a record: text and bytes as they are, any other type as its [`Debug`] text.
+/// Returns the bytes of a record for a dead letter: text and bytes unchanged, other types as their
+/// [`Debug`] text.
 ///
 /// ```
 /// use ardea_operators::raw_of;
@@ -31,13 +32,13 @@ pub fn raw_of<T: Debug + 'static>(record: &T) -> Vec<u8> {
 
 /// A panic of user code on a single record.
 pub(crate) struct RecordPanic {
-    /// The index of the record in the batch that was given to [`RecordErrors::catch`].
+    /// The index of the record in the batch passed to [`RecordErrors::catch`].
     pub(crate) index: usize,
     /// The reason, for a dead letter.
     pub(crate) reason: String,
 }
 
-/// What an operator does with records that its user code returns an error for.
+/// The handler of an operator for records on which its user code fails.
 #[derive(Debug)]
 pub(crate) struct RecordErrors<T> {
     bad: BadRecords,
@@ -45,7 +46,7 @@ pub(crate) struct RecordErrors<T> {
 }
 
 impl<T> RecordErrors<T> {
-    /// Deals with bad records by `policy`; `raw` makes the bytes that a dead letter keeps of one.
+    /// Creates a handler with `policy`. `raw` returns the bytes of a record for a dead letter.
     pub(crate) fn new(policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
         RecordErrors {
             bad: BadRecords::new(policy),
@@ -53,16 +54,17 @@ impl<T> RecordErrors<T> {
         }
     }
 
-    /// Where the operator runs: who is named, and who is told.
+    /// Sets the instance. Errors name this instance, and its dead-letter output and metrics are
+    /// used.
     pub(crate) fn attach(&mut self, context: &InstanceContext) {
         self.bad.attach(context);
     }
 
-    /// Runs `batch`, which follows its records with a [`RecordGuard`](ardea_core::RecordGuard) from
-    /// zero on. Returns its result, or the panic of user code that ended it: the caller sets that
-    /// record aside and goes on behind it.
+    /// Runs `batch`, which must track its records with a [`RecordGuard`](ardea_core::RecordGuard)
+    /// from zero. Returns the result of `batch`, or the panic of user code that ended it. The
+    /// caller then sets that record aside and continues after it.
     ///
-    /// A policy to fail leaves panics alone. They cost nothing unless there is one.
+    /// With [`OnError::Fail`], panics are not caught.
     pub(crate) fn catch<R>(
         &self,
         batch: impl FnOnce() -> Result<R>,
@@ -81,10 +83,11 @@ impl<T> RecordErrors<T> {
         Ok(Err(RecordPanic { index, reason }))
     }
 
-    /// Deals with one record, the `position`th of the input `ordinal`.
+    /// Handles one bad record, at `position` of the input `ordinal`.
     ///
     /// # Errors
-    /// `BadRecord` if the policy is to fail, with the record's position; the dead-letter output's own error if it fails.
+    /// `BadRecord` with the record's position if the policy is [`OnError::Fail`]; an error of the
+    /// dead-letter output.
     #[cold]
     pub(crate) fn handle(
         &self,
@@ -100,10 +103,10 @@ impl<T> RecordErrors<T> {
     }
 }
 
-/// Where a record came from, as far as a step in the middle of a job can know: the file and line if it came straight from a source
-/// that knows them, else how many came before it, and from which step.
+/// Returns the origin of a record: file and line if the record came directly from a source that
+/// provides them, otherwise the producing step and the record's position.
 fn place(context: &InstanceContext, ordinal: Ordinal, position: u64) -> String {
-    // Only then do all records of the producer come here, in its order.
+    // Only then does this instance receive all records of the producer in order.
     let is_only = context.instance.parallelism == 1;
     if let Some(producer) = context.inputs.get(ordinal.index()).filter(|_| is_only)
         && let Some(origin) = context.origins.of(producer, position)

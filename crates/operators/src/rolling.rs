@@ -1,4 +1,4 @@
-//! Running aggregates: a result for every record.
+//! Running aggregates: one result per record.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -7,31 +7,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal,
-    Outbox, PartitionId, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result,
-    StateChunk, StateShape, Timestamp, Watermark,
+    Epoch, Error, ErrorCode, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
+    PartitionId, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result,
+    SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp, Watermark,
 };
 
-use crate::keyed::{Aside, Due, Dues, KeptAs, KeyedStates, STATE, put_time, unless_kept};
+use crate::keyed::{
+    BufferedRecords, DueKind, DueTimes, KeyedStates, STATE, StateCodecs, forgotten_without,
+    put_time,
+};
 use crate::{Feed, FeedVisitor, KeyedFold};
 
-/// How many keys one call looks at for their time-to-live.
+/// The maximum number of keys checked for expiry per call.
 const KEYS_PER_CALL: usize = 4096;
-/// How many of those that lie on disk.
+/// The maximum number of expired keys loaded from disk per call.
 const KEYS_FROM_DISK_PER_CALL: usize = 64;
 
-/// What is remembered of a key.
+/// The state of a key.
 struct Rolling<A> {
     acc: A,
-    /// The greatest event time of its records.
+    /// The latest event time of the key's records.
     last: Timestamp,
 }
 
-/// Aggregates all records of each key so far; emits `(key, result)` for every record, with the record's time.
+/// Aggregates the records of each key so far. Emits `(key, result)` for every record, with the
+/// record's event time.
 ///
-/// With a time-to-live, a key that has had no record for longer than that, in event time, starts anew; memory is given
-/// back as the watermark passes, at the latest a quarter of the time-to-live after it is over. So long as the watermark holds,
-/// results do not depend on when that happens.
+/// With a time-to-live (TTL), the state of a key is reset when the key has had no record for longer
+/// than the TTL, in event time. Its memory is released as the watermark advances, at most a quarter
+/// of the TTL after expiry. Results do not depend on the time of release as long as no record is
+/// late.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,20 +49,20 @@ struct Rolling<A> {
 pub struct RollingP<F: KeyedFold> {
     fold: Arc<F>,
     keys: KeyedStates<F::Key, Rolling<F::Acc>>,
-    /// How it is written what has to survive it.
-    kept: Option<KeptAs<F::Key, F::Acc>>,
+    /// Serializers of keys and accumulators. `None` if the state cannot be checkpointed.
+    kept: Option<StateCodecs<F::Key, F::Acc>>,
     ttl: Option<Duration>,
-    /// The watermark up to which keys that outlived their time have been forgotten.
+    /// The watermark up to which expired keys have been removed.
     swept: Timestamp,
-    /// The next slot to look at, while a sweep is under way.
+    /// The next slot to check, while a sweep is in progress.
     sweeping: Option<usize>,
-    /// Records that wait for their partition, by input.
-    asides: Asides,
+    /// Buffered records whose partition is not restored yet, by input.
+    buffered: BufferedInputs,
     metrics: Arc<InstanceMetrics>,
 }
 
 impl<F: KeyedFold> RollingP<F> {
-    /// Aggregates by `fold`.
+    /// Creates a running aggregate by `fold`.
     pub fn new(fold: Arc<F>) -> Self {
         RollingP {
             fold,
@@ -66,51 +71,52 @@ impl<F: KeyedFold> RollingP<F> {
             ttl: None,
             swept: Timestamp::MIN,
             sweeping: None,
-            asides: BTreeMap::new(),
+            buffered: BTreeMap::new(),
             metrics: Arc::default(),
         }
     }
 
-    /// Forgets keys that have had no record for longer than `ttl`, in event time.
+    /// Sets the time-to-live: a key without records for longer than `ttl` of event time is reset.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Says how its keys and accumulators are written, so that they survive it.
-    pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
+    /// Sets the serializers of keys and accumulators, so that the state is checkpointed.
+    pub fn with_codecs(mut self, kept: StateCodecs<F::Key, F::Acc>) -> Self {
         self.kept = Some(kept);
         self
     }
 
-    /// The processor in two parts that can be borrowed apart.
-    fn till(&mut self) -> (Till<'_, F>, &mut Asides) {
-        let till = Till {
+    /// Splits the processor into two parts that can be borrowed separately.
+    fn split_parts(&mut self) -> (RollingUpdate<'_, F>, &mut BufferedInputs) {
+        let till = RollingUpdate {
             fold: &*self.fold,
             keys: &mut self.keys,
             kept: &self.kept,
             ttl: self.ttl,
         };
-        (till, &mut self.asides)
+        (till, &mut self.buffered)
     }
 
-    /// Moves keys to disk if memory is short.
-    fn relieve(&mut self) -> Result<()> {
+    /// Spills keys to disk if memory is short.
+    fn spill(&mut self) -> Result<()> {
         let (kept, ttl) = (&self.kept, self.ttl);
-        self.keys.relieve(|chunk, key, _, rolling| {
+        self.keys.spill(|chunk, key, _, rolling| {
             write(kept, chunk, key, rolling)?;
             let expiry = ttl.map(|ttl| (rolling.last + ttl).as_micros());
-            Ok(Dues::of(None, None, expiry))
+            Ok(DueTimes::of(None, None, expiry))
         })
     }
 
-    /// Forgets keys on disk whose time was over at `now`; whether there are no more.
+    /// Removes keys on disk that had expired at `now`. Returns true if no expired keys are left
+    /// there.
     fn sweep_disk(&mut self, now: Timestamp) -> Result<bool> {
         let (kept, until) = (&self.kept, now.as_micros().saturating_sub(1));
         let over = self.keys.load_due(
-            (Due::Expiry, until, KEYS_FROM_DISK_PER_CALL),
+            (DueKind::Expiry, until, KEYS_FROM_DISK_PER_CALL),
             |entry| key_of(kept, entry),
-            |_, entry| thaw(kept, entry),
+            |_, entry| decode(kept, entry),
         )?;
         for slot in &over {
             self.keys.touch(*slot, |chunk, key, rolling| {
@@ -121,7 +127,7 @@ impl<F: KeyedFold> RollingP<F> {
         Ok(over.len() < KEYS_FROM_DISK_PER_CALL)
     }
 
-    /// Forgets keys whose time was over at `now`; whether all have been looked at.
+    /// Removes keys that had expired at `now`. Returns true once all keys have been checked.
     fn sweep(&mut self, ttl: Duration, now: Timestamp) -> bool {
         let first = match self.sweeping {
             Some(slot) => slot,
@@ -147,9 +153,9 @@ impl<F: KeyedFold> RollingP<F> {
     }
 }
 
-/// Appends the entry of a key.
+/// Appends the entry of a key to `chunk`.
 fn write<K: Key, A>(
-    kept: &Option<KeptAs<K, A>>,
+    kept: &Option<StateCodecs<K, A>>,
     chunk: &mut StateChunk,
     key: &K,
     rolling: &Rolling<A>,
@@ -160,30 +166,33 @@ fn write<K: Key, A>(
     }
 }
 
-/// The key of an entry.
-fn key_of<K: Key, A>(kept: &Option<KeptAs<K, A>>, entry: &RestoredEntry<'_>) -> Result<K> {
+/// Returns the key of an entry.
+fn key_of<K: Key, A>(kept: &Option<StateCodecs<K, A>>, entry: &RestoredEntry<'_>) -> Result<K> {
     let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
     kept.read_as(STATE, entry).map(|(key, _)| key)
 }
 
-/// What an entry says of its key.
-fn thaw<K: Key, A>(kept: &Option<KeptAs<K, A>>, entry: &RestoredEntry<'_>) -> Result<Rolling<A>> {
+/// Decodes the state of a key from its entry.
+fn decode<K: Key, A>(
+    kept: &Option<StateCodecs<K, A>>,
+    entry: &RestoredEntry<'_>,
+) -> Result<Rolling<A>> {
     let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
     let (_, acc, mut rest) = kept.read(entry)?;
     let last = rest.time()?;
     Ok(Rolling { acc, last })
 }
 
-/// What dealing with records needs.
-struct Till<'a, F: KeyedFold> {
+/// Borrowed parts of the processor that update the state of a record's key.
+struct RollingUpdate<'a, F: KeyedFold> {
     fold: &'a F,
     keys: &'a mut KeyedStates<F::Key, Rolling<F::Acc>>,
-    kept: &'a Option<KeptAs<F::Key, F::Acc>>,
+    kept: &'a Option<StateCodecs<F::Key, F::Acc>>,
     ttl: Option<Duration>,
 }
 
-impl<F: KeyedFold> Till<'_, F> {
-    /// Deals with one record: its result.
+impl<F: KeyedFold> RollingUpdate<'_, F> {
+    /// Adds one record and returns its result.
     #[inline]
     fn take<I>(&mut self, feed: &I, record: &I::Record, time: Timestamp) -> Result<(F::Key, F::Out)>
     where
@@ -195,7 +204,7 @@ impl<F: KeyedFold> Till<'_, F> {
             acc: fold.create(),
             last: time,
         };
-        let thaw = |_: u32, entry: &RestoredEntry<'_>| thaw(kept, entry);
+        let thaw = |_: u32, entry: &RestoredEntry<'_>| decode(kept, entry);
         let keys = &mut *self.keys;
         let slot = keys.slot_or_load(Cow::Borrowed(&*key), create, thaw)?;
         keys.touch(slot, |chunk, key, rolling| write(kept, chunk, key, rolling));
@@ -211,23 +220,26 @@ impl<F: KeyedFold> Till<'_, F> {
     }
 }
 
-/// Records that wait for their partition, by input.
-type Asides = BTreeMap<u16, Box<dyn Any + Send>>;
+/// Buffered records whose partition is not restored yet, by input.
+type BufferedInputs = BTreeMap<u16, Box<dyn Any + Send>>;
 
-/// Those of an input.
-fn aside_of<R: Send + 'static>(asides: &mut Asides, input: Ordinal) -> Result<&mut Aside<R>> {
+/// Returns the buffered records of an input.
+fn buffered_of<R: Send + 'static>(
+    asides: &mut BufferedInputs,
+    input: Ordinal,
+) -> Result<&mut BufferedRecords<R>> {
     let aside = asides.entry(input.0);
-    let aside = aside.or_insert_with(|| Box::new(Aside::<R>::default()));
+    let aside = aside.or_insert_with(|| Box::new(BufferedRecords::<R>::default()));
     aside.downcast_mut().ok_or_else(|| {
         let what = format!("input {} has records of two types", input.0);
         Error::new(ErrorCode::Internal, what)
     })
 }
 
-/// Takes records as far as there is room for their results.
+/// A visitor that processes records as far as there is room for their results.
 struct TakeRolling<'a, F: KeyedFold> {
-    till: Till<'a, F>,
-    asides: &'a mut Asides,
+    till: RollingUpdate<'a, F>,
+    buffered: &'a mut BufferedInputs,
     input: Ordinal,
     inbox: &'a mut Inbox,
     outbox: &'a mut Outbox,
@@ -245,13 +257,13 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
         let rows = self.inbox.rows::<I::Record>()?;
         let count = rows.len().min(lane.room());
         let mut guard = RecordGuard::new();
-        if till.keys.is_away() {
-            let aside = aside_of(self.asides, self.input)?;
-            let is_full = aside.is_full(till.keys.most_aside());
+        if till.keys.is_restoring() {
+            let aside = buffered_of(self.buffered, self.input)?;
+            let is_full = aside.is_full(till.keys.max_buffered());
             let count = if is_full { 0 } else { count };
             for (record, time) in rows.drain_front(count) {
                 let partition = PartitionId::of(&*feed.key(&record));
-                match till.keys.puts_aside(partition) {
+                match till.keys.must_buffer(partition) {
                     true => aside.put(partition, record, time),
                     false => lane.push(till.take(feed, &record, time)?, time),
                 }
@@ -272,16 +284,17 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
     }
 }
 
-/// Takes the records of a partition that are aside, as far as there is room for their results; whether none is left.
-struct TakeAside<'a, F: KeyedFold> {
-    till: Till<'a, F>,
-    asides: &'a mut Asides,
+/// A visitor that processes the buffered records of a partition while there is room for their
+/// results. Returns true if no buffered records are left.
+struct ProcessBuffered<'a, F: KeyedFold> {
+    till: RollingUpdate<'a, F>,
+    buffered: &'a mut BufferedInputs,
     input: Ordinal,
     partition: PartitionId,
     outbox: &'a mut Outbox,
 }
 
-impl<F: KeyedFold> FeedVisitor<F> for TakeAside<'_, F> {
+impl<F: KeyedFold> FeedVisitor<F> for ProcessBuffered<'_, F> {
     type Output = bool;
 
     fn visit<I>(self, feed: &I) -> Result<bool>
@@ -290,7 +303,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeAside<'_, F> {
     {
         let mut till = self.till;
         let mut lane = self.outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
-        let aside = aside_of::<I::Record>(self.asides, self.input)?;
+        let aside = buffered_of::<I::Record>(self.buffered, self.input)?;
         while !lane.is_full() {
             let Some((record, time)) = aside.take(self.partition) else {
                 return Ok(true);
@@ -308,14 +321,14 @@ impl<F: KeyedFold> Processor for RollingP<F> {
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        self.relieve()?;
-        let (till, asides) = self.till();
+        self.spill()?;
+        let (till, asides) = self.split_parts();
         let fold = till.fold;
         let visited = fold.visit(
             input,
             TakeRolling {
                 till,
-                asides,
+                buffered: asides,
                 input,
                 inbox,
                 outbox,
@@ -329,13 +342,14 @@ impl<F: KeyedFold> Processor for RollingP<F> {
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if self.keys.is_away() {
-            // It is told again when all are back, and nobody need be forgotten before.
+        if self.keys.is_restoring() {
+            // The watermark is delivered again once all state is restored. No key has to expire
+            // before that.
             return Ok(Progress::DONE);
         }
         if let Some(ttl) = self.ttl {
-            self.relieve()?;
-            // At the end of the input what is on disk goes with the disk.
+            self.spill()?;
+            // At the end of the input, the disk state is deleted as a whole.
             let is_end = watermark == Watermark::END;
             if !is_end && !self.sweep_disk(watermark.0)? || !self.sweep(ttl, watermark.0) {
                 return Ok(Progress::MADE);
@@ -345,31 +359,31 @@ impl<F: KeyedFold> Processor for RollingP<F> {
         Ok(Progress::DONE)
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        unless_kept(self.kept.as_ref())
+    fn unsaved_state(&self) -> Option<&'static str> {
+        forgotten_without(self.kept.as_ref())
     }
 
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.keys.take_cut(cut)
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.keys.take_snapshot(snapshot)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let kept = &self.kept;
-        self.keys.write_cut(writer, |chunk, key, _, rolling| {
+        self.keys.write_snapshot(writer, |chunk, key, _, rolling| {
             write(kept, chunk, key, rolling)
         })
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.keys.commit(epoch)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.keys.give_up(epoch))
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.keys.abort(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -381,22 +395,22 @@ impl<F: KeyedFold> Processor for RollingP<F> {
             let last = rest.time()?;
             self.keys.weigh(&entry);
             self.keys.restore(key, Rolling { acc, last })?;
-            self.relieve()?;
+            self.spill()?;
         }
         Ok(())
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.keys.are_back();
+        self.keys.all_restored();
         Ok(Progress::DONE)
     }
 
-    fn begins_early(&mut self, entries: u64) -> bool {
+    fn enable_lazy_restore(&mut self, entries: u64) -> bool {
         self.keys.begin_early(entries, self.kept.is_some())
     }
 
     fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
-        self.keys.come_back(partition);
+        self.keys.partition_restored(partition);
         Ok(())
     }
 
@@ -406,13 +420,19 @@ impl<F: KeyedFold> Processor for RollingP<F> {
         }
         let fold = Arc::clone(&self.fold);
         let mut made = false;
-        while let Some(partition) = self.keys.behind() {
+        while let Some(partition) = self.keys.next_buffered_partition() {
             made = true;
-            for input in self.asides.keys().copied().map(Ordinal).collect::<Vec<_>>() {
-                let (till, asides) = self.till();
-                let taking = TakeAside {
+            for input in self
+                .buffered
+                .keys()
+                .copied()
+                .map(Ordinal)
+                .collect::<Vec<_>>()
+            {
+                let (till, asides) = self.split_parts();
+                let taking = ProcessBuffered {
                     till,
-                    asides,
+                    buffered: asides,
                     input,
                     partition,
                     outbox,
@@ -421,20 +441,20 @@ impl<F: KeyedFold> Processor for RollingP<F> {
                     return Ok(Progress::MADE);
                 }
             }
-            self.keys.catch_up();
+            self.keys.finish_buffered_partition();
         }
         Ok(Progress { made, done: true })
     }
 
-    fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
         self.keys.take_wanted(wanted);
     }
 
-    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
         Some(self)
     }
 
-    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
         };
@@ -447,7 +467,7 @@ impl<F: KeyedFold> Processor for RollingP<F> {
 mod tests {
     use super::*;
     use crate::FoldOne;
-    use crate::window::drive::{Step, drive, untimed};
+    use crate::window::test_driver::{Step, drive, untimed};
     use ardea_aggregate::count;
 
     fn count_by_key() -> Arc<impl KeyedFold<Key = u64, Out = u64>> {
@@ -491,7 +511,7 @@ mod tests {
             let rows: Vec<_> = (0..100)
                 .map(|key| (round as u64 * 100 + key, round * 10))
                 .collect();
-            crate::window::drive::run(
+            crate::window::test_driver::run(
                 &mut rolling,
                 &[Step::rows(&rows), Step::Watermark(round * 10)],
                 2000,

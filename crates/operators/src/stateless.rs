@@ -1,4 +1,4 @@
-//! Operators that remember nothing from one record to the next, or no more than a count.
+//! Operators without state, or with a counter only.
 
 mod filter;
 mod filter_map;

@@ -1,4 +1,4 @@
-//! Where event time comes from: stamping records and making watermarks.
+//! Event time: timestamps of records and watermarks.
 
 mod arrival;
 mod emitter;

@@ -1,4 +1,4 @@
-//! Every operator that is not a window lives through the hostile schedules of the test kit.
+//! Tests of all operators except windows under the hostile schedules of the test kit.
 
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
@@ -18,22 +18,23 @@ fn timed(numbers: impl IntoIterator<Item = i64>) -> Vec<(i64, Timestamp)> {
     numbers.into_iter().map(|n| (n, at(n))).collect()
 }
 
-/// Twenty numbers in order of time, with two watermarks and the end of an epoch between them.
+/// Returns twenty numbers in order of time, with two watermarks and the end of an epoch between
+/// them.
 fn numbers() -> TestInput<i64> {
     let first = TestInput::new()
         .records(timed(0..10))
         .watermark(at(9))
-        .epoch_end();
+        .barrier();
     first.records(timed(10..20)).watermark(at(19))
 }
 
-/// The same as pairs of a key, below three, and the number.
+/// Returns the same as pairs of a key below three and the number.
 fn pairs() -> TestInput<Pair> {
     let pair = |n: i64| (((n % 3) as u8, n), at(n));
     let first = TestInput::new()
         .records((0..10).map(pair))
         .watermark(at(9))
-        .epoch_end();
+        .barrier();
     first.records((10..20).map(pair)).watermark(at(19))
 }
 

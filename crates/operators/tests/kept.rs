@@ -1,6 +1,6 @@
-//! What keyed operators remember survives any death, and goes on in other numbers of instances.
+//! Tests of keyed operators across failures and rescales.
 //!
-//! Behind a death results of different keys come in any order: those first whose keys are back first.
+//! After a failure, results of different keys may be in any order, as restored keys continue first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,21 +24,22 @@ fn key(pair: &Pair) -> u8 {
     pair.0
 }
 
-/// Thirty pairs of three keys in order of time, with watermarks and the ends of two epochs between them.
+/// Returns thirty pairs of three keys in order of time, with watermarks and the ends of two epochs
+/// between them.
 fn pairs() -> TestInput<Pair> {
     let pair = |n: i64| (((n * n % 5) as u8, n), at(n));
     TestInput::new()
         .records((0..10).map(pair))
         .watermark(at(9))
-        .epoch_end()
+        .barrier()
         .records((10..20).map(pair))
         .watermark(at(15))
         .records((20..30).map(pair))
-        .epoch_end()
+        .barrier()
         .watermark(at(29))
 }
 
-/// What comes out of a processor that lives to its end.
+/// Returns the outputs of a processor that runs without failure.
 fn expected<U: Send + 'static>(processor: impl Processor + 'static) -> Vec<(U, Timestamp)> {
     let mut whole = Harness::new(processor, 1, 1);
     let pair = |n: i64| (((n * n % 5) as u8, n), at(n));
@@ -66,7 +67,7 @@ fn a_map_with_state_goes_on_with_it() {
             (*key, seen.iter().sum::<i64>())
         },
     ));
-    let make = move || StatefulMapP::new(Arc::clone(&logic)).kept_as(json());
+    let make = move || StatefulMapP::new(Arc::clone(&logic)).with_codecs(json());
     ProcessorTest::new(make.clone())
         .keyed_input(pairs(), key)
         .output(Expected::timed_unordered(expected::<Pair>(make())))
@@ -103,7 +104,7 @@ fn event_timers_and_removed_keys_come_back_as_they_were() {
     for ttl in [None, Some(Duration::from_secs(4))] {
         let logic = Arc::clone(&logic);
         let make = move || {
-            let map = StatefulMapP::new(Arc::clone(&logic)).kept_as(json());
+            let map = StatefulMapP::new(Arc::clone(&logic)).with_codecs(json());
             match ttl {
                 Some(ttl) => map.ttl(ttl),
                 None => map,
@@ -139,7 +140,7 @@ fn processing_timers_fire_when_their_time_of_day_comes() {
         .advance_clock(Duration::from_secs(1))
         .values([(3, 30)])
         .advance_clock(Duration::from_secs(10));
-    ProcessorTest::new(move || StatefulMapP::new(Arc::clone(&logic)).kept_as(json()))
+    ProcessorTest::new(move || StatefulMapP::new(Arc::clone(&logic)).with_codecs(json()))
         .keyed_input(input, key)
         .output::<Pair>(Expected::unordered([
             (1, 4_011),
@@ -153,7 +154,7 @@ fn processing_timers_fire_when_their_time_of_day_comes() {
 
 #[test]
 fn distinct_lets_no_key_pass_again() {
-    let make = move || DistinctP::new(Arc::new(key)).kept_as(json());
+    let make = move || DistinctP::new(Arc::new(key)).with_codecs(json());
     ProcessorTest::new(make)
         .keyed_input(pairs(), key)
         .output(Expected::timed(expected::<Pair>(make())))
@@ -162,7 +163,7 @@ fn distinct_lets_no_key_pass_again() {
     let make = move || {
         DistinctP::new(Arc::new(key))
             .within(Duration::from_secs(6))
-            .kept_as(json())
+            .with_codecs(json())
     };
     ProcessorTest::new(make)
         .keyed_input(pairs(), key)
@@ -174,7 +175,7 @@ fn distinct_lets_no_key_pass_again() {
 #[test]
 fn rolling_aggregates_roll_on() {
     let counts = || Arc::new(FoldOne::new(key, count()));
-    let make = move || RollingP::new(counts()).kept_as(json());
+    let make = move || RollingP::new(counts()).with_codecs(json());
     ProcessorTest::new(make)
         .keyed_input(pairs(), key)
         .output(Expected::timed_unordered(expected::<(u8, u64)>(make())))
@@ -184,7 +185,7 @@ fn rolling_aggregates_roll_on() {
     let make = move || {
         RollingP::new(averages())
             .ttl(Duration::from_secs(3))
-            .kept_as(json())
+            .with_codecs(json())
     };
     ProcessorTest::new(make)
         .keyed_input(pairs(), key)
@@ -196,10 +197,10 @@ fn rolling_aggregates_roll_on() {
 }
 
 #[test]
-fn what_nobody_can_write_is_said_to_be_forgotten() {
+fn state_without_a_serializer_is_reported() {
     let distinct = || DistinctP::new(Arc::new(key));
-    assert!(distinct().forgets().is_some());
-    assert_eq!(distinct().kept_as(json()).forgets(), None);
+    assert!(distinct().unsaved_state().is_some());
+    assert_eq!(distinct().with_codecs(json()).unsaved_state(), None);
     let rolling = RollingP::new(Arc::new(FoldOne::new(key, count())));
-    assert!(rolling.forgets().is_some());
+    assert!(rolling.unsaved_state().is_some());
 }

@@ -1,11 +1,11 @@
-//! What joins and sorts remember survives any death, and goes on in other numbers of instances.
+//! Tests of joins and sorts across failures and rescales.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Guarantee, InstanceContext, ManualClock, Ordinal, Priority, Processor,
-    StateChunk,
+    Epoch, Guarantee, InstanceContext, ManualClock, Ordinal, Priority, Processor, SnapshotRequest,
+    SnapshotWriter, StateChunk,
 };
 use ardea_operators::*;
 use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
@@ -25,7 +25,7 @@ fn key(pair: &Pair) -> u8 {
     pair.0
 }
 
-/// Pairs in order of time, with a watermark and the end of an epoch behind every few.
+/// Returns pairs in order of time, with regular watermarks and ends of epochs.
 fn in_time(pairs: &[Pair], mark_every: usize, epoch_every: usize) -> TestInput<Pair> {
     let mut input = TestInput::new();
     for (index, pair) in pairs.iter().enumerate() {
@@ -34,13 +34,13 @@ fn in_time(pairs: &[Pair], mark_every: usize, epoch_every: usize) -> TestInput<P
             input = input.watermark(at(pair.1));
         }
         if index % epoch_every == epoch_every - 1 {
-            input = input.epoch_end();
+            input = input.barrier();
         }
     }
     input
 }
 
-/// A processor of a job that keeps its state.
+/// Returns a processor of a job whose state is checkpointed.
 fn harness(processor: impl Processor + 'static, inputs: usize) -> Harness {
     let clock = ManualClock::new();
     let context = InstanceContext {
@@ -50,14 +50,16 @@ fn harness(processor: impl Processor + 'static, inputs: usize) -> Harness {
     Harness::with_context(processor, inputs, 1, context, clock).unwrap()
 }
 
-/// How many entries are set in a cut, and how many removed.
-fn entries(harness: &mut Harness, cut: Cut) -> (usize, usize) {
-    harness.step(|kept, _| kept.take_cut(cut)).unwrap();
+/// Returns the numbers of entries set and removed in a snapshot.
+fn entries(harness: &mut Harness, snapshot: SnapshotRequest) -> (usize, usize) {
+    harness
+        .step(|kept, _| kept.take_snapshot(snapshot))
+        .unwrap();
     let mut chunk = StateChunk::default();
     let mut is_done = false;
     while !is_done {
-        let mut writer = CutWriter::new(&mut chunk, usize::MAX);
-        let progress = harness.step(|kept, _| kept.write_cut(&mut writer));
+        let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
+        let progress = harness.step(|kept, _| kept.write_snapshot(&mut writer));
         is_done = progress.unwrap().done;
     }
     let set = chunk.entries().filter(|entry| entry.value.is_some());
@@ -66,7 +68,7 @@ fn entries(harness: &mut Harness, cut: Cut) -> (usize, usize) {
 }
 
 fn commit(harness: &mut Harness, epoch: u64) {
-    let told = harness.step(|kept, _| kept.on_epoch_committed(Epoch(epoch)));
+    let told = harness.step(|kept, _| kept.on_checkpoint_committed(Epoch(epoch)));
     assert!(told.unwrap().done);
 }
 
@@ -75,11 +77,11 @@ fn outer(lower: u64, upper: u64) -> impl Processor + use<> {
     let logic = outer_interval_join(key, key, |left: &Pair, right: Option<&Pair>| {
         (*left, right.copied())
     });
-    IntervalJoinP::new(Arc::new(logic), interval).kept_as(Arc::new(Json), Arc::new(Json))
+    IntervalJoinP::new(Arc::new(logic), interval).with_codecs(Arc::new(Json), Arc::new(Json))
 }
 
 #[test]
-fn records_that_wait_meet_what_comes_after_a_death() {
+fn buffered_records_match_after_a_failure() {
     for (lower, upper) in [(1, 4), (0, 12), (30, 0)] {
         let left: Vec<Pair> = (0..30).map(|n| ((n * n % 3) as u8, n)).collect();
         let right: Vec<Pair> = (0..24).map(|n| ((n % 4) as u8, n + n / 5)).collect();
@@ -117,49 +119,55 @@ fn an_increment_of_an_interval_join_holds_what_came_met_and_went() {
     let many: Vec<Pair> = (0..100).map(|n| (7, n)).collect();
     read(&mut join, 0, &many);
     assert_eq!(
-        entries(&mut join, Cut::changes(Epoch(1), Epoch(0))),
+        entries(&mut join, SnapshotRequest::changes(Epoch(1), Epoch(0))),
         (100, 0)
     );
     commit(&mut join, 1);
-    assert_eq!(entries(&mut join, Cut::changes(Epoch(2), Epoch(1))), (0, 0));
+    assert_eq!(
+        entries(&mut join, SnapshotRequest::changes(Epoch(2), Epoch(1))),
+        (0, 0)
+    );
 
     read(&mut join, 1, &[(7, 50)]);
     let six_met_and_one_came = (7, 0);
     assert_eq!(
-        entries(&mut join, Cut::changes(Epoch(3), Epoch(1))),
+        entries(&mut join, SnapshotRequest::changes(Epoch(3), Epoch(1))),
         six_met_and_one_came
     );
     assert_eq!(
-        entries(&mut join, Cut::changes(Epoch(4), Epoch(1))),
+        entries(&mut join, SnapshotRequest::changes(Epoch(4), Epoch(1))),
         six_met_and_one_came,
-        "nobody heard of those before"
+        "no commit of the earlier ones is known"
     );
     commit(&mut join, 4);
 
     join.watermark(at(90)).unwrap();
     let those_before_85_and_the_right_one = 86;
     assert_eq!(
-        entries(&mut join, Cut::changes(Epoch(5), Epoch(4))),
+        entries(&mut join, SnapshotRequest::changes(Epoch(5), Epoch(4))),
         (0, those_before_85_and_the_right_one)
     );
     commit(&mut join, 5);
-    assert_eq!(entries(&mut join, Cut::full(Epoch(6))), (15, 0));
+    assert_eq!(entries(&mut join, SnapshotRequest::full(Epoch(6))), (15, 0));
 }
 
 #[test]
-fn what_came_and_went_in_epochs_that_are_given_up_is_not_mentioned() {
+fn changes_of_aborted_epochs_are_not_written() {
     let mut join = harness(outer(0, 1), 2);
-    assert_eq!(entries(&mut join, Cut::full(Epoch(1))), (0, 0));
+    assert_eq!(entries(&mut join, SnapshotRequest::full(Epoch(1))), (0, 0));
     commit(&mut join, 1);
     for n in 2..50 {
         join.push(0, (1u8, n * 10), at(n * 10));
         join.read(0).unwrap();
         assert_eq!(
-            entries(&mut join, Cut::changes(Epoch(n as u64), Epoch(1))),
+            entries(
+                &mut join,
+                SnapshotRequest::changes(Epoch(n as u64), Epoch(1))
+            ),
             (1, 0)
         );
-        let given_up = join.step(|join, _| join.on_epoch_given_up(Epoch(n as u64)));
-        assert!(given_up.unwrap().done);
+        let aborted = join.step(|join, _| join.on_checkpoint_aborted(Epoch(n as u64)));
+        assert!(aborted.unwrap().done);
         join.watermark(at(n * 10 + 5)).unwrap();
     }
 }
@@ -168,7 +176,7 @@ fn table() -> Vec<Pair> {
     (0..14).map(|n| ((n % 4) as u8, n)).collect()
 }
 
-/// A stream, and what comes of it beside the table.
+/// Returns a stream, and its expected results with the table.
 fn stream() -> (TestInput<Pair>, Expected<Joined>) {
     let pairs: Vec<Pair> = (0..20).map(|n| ((n % 5) as u8, n)).collect();
     let table = table();
@@ -182,7 +190,7 @@ fn stream() -> (TestInput<Pair>, Expected<Joined>) {
 
 fn hash_join(is_keyed: bool) -> impl Processor {
     let logic = inner_hash_join(key, key, |left: &Pair, right: &Pair| (*left, *right));
-    let join = HashJoinP::new(Arc::new(logic)).kept_as(Arc::new(Json));
+    let join = HashJoinP::new(Arc::new(logic)).with_codec(Arc::new(Json));
     if is_keyed { join.keyed() } else { join }
 }
 
@@ -219,20 +227,26 @@ fn a_table_that_has_been_committed_costs_nothing_more() {
     join.read(1).unwrap();
     join.edge_done(1).unwrap();
     assert_eq!(
-        entries(&mut join, Cut::full(Epoch(1))),
+        entries(&mut join, SnapshotRequest::full(Epoch(1))),
         (4, 0),
         "an entry a key"
     );
-    assert_eq!(entries(&mut join, Cut::changes(Epoch(2), Epoch(0))), (4, 0));
+    assert_eq!(
+        entries(&mut join, SnapshotRequest::changes(Epoch(2), Epoch(0))),
+        (4, 0)
+    );
     commit(&mut join, 2);
     join.push(0, (1u8, 1i64), at(1));
     join.read(0).unwrap();
-    assert_eq!(entries(&mut join, Cut::changes(Epoch(3), Epoch(2))), (0, 0));
-    assert_eq!(entries(&mut join, Cut::full(Epoch(4))), (4, 0));
+    assert_eq!(
+        entries(&mut join, SnapshotRequest::changes(Epoch(3), Epoch(2))),
+        (0, 0)
+    );
+    assert_eq!(entries(&mut join, SnapshotRequest::full(Epoch(4))), (4, 0));
 }
 
 #[test]
-fn what_all_were_told_comes_back_to_all() {
+fn broadcast_state_is_restored_on_all_instances() {
     let logic = || {
         Arc::new(BroadcastLogic {
             create: Vec::new,
@@ -240,11 +254,12 @@ fn what_all_were_told_comes_back_to_all() {
             apply: |pair: Pair, told: &Vec<u8>| (pair, told.clone()),
         })
     };
-    let make = move || BroadcastInputP::new(logic()).kept_as(Arc::new(Json));
+    let make = move || BroadcastInputP::new(logic()).with_codec(Arc::new(Json));
     let pairs: Vec<Pair> = (0..12).map(|n| ((n % 5) as u8, n)).collect();
     let told = |n: i64| (0..n.clamp(2, 8) as u8 / 2).collect::<Vec<_>>();
     let expected = pairs.iter().map(|pair| (*pair, told(pair.1)));
-    // A piece of news before the first pair, and one behind each third and fourth until there is none.
+    // An update before the first pair, and one after each third and fourth until there are none
+    // left.
     let order = [1, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1];
     ProcessorTest::new(make)
         .keyed_input(pairs.clone(), key)
@@ -260,7 +275,7 @@ fn a_sort_goes_on_and_keeps_the_order_of_equal_keys() {
     let pairs: Vec<Pair> = (0..40).map(|n| ((n * 7 % 6) as u8, n)).collect();
     let mut expected = pairs.clone();
     expected.sort_by_key(key);
-    ProcessorTest::new(|| SortP::new(Arc::new(key)).kept_as(json()))
+    ProcessorTest::new(|| SortP::new(Arc::new(key)).with_codecs(json()))
         .keyed_input(in_time(&pairs, 40, 9), |pair: &Pair| pair.1)
         .output(Expected::ordered(expected))
         .expect_watermarks([])
@@ -270,7 +285,7 @@ fn a_sort_goes_on_and_keeps_the_order_of_equal_keys() {
 
 #[test]
 fn an_increment_of_a_sort_holds_the_runs_that_came() {
-    let mut sort = harness(SortP::new(Arc::new(key)).kept_as(json()), 1);
+    let mut sort = harness(SortP::new(Arc::new(key)).with_codecs(json()), 1);
     let read = |sort: &mut Harness, pairs: &[Pair]| {
         sort.push_all(0, pairs.iter().map(|pair| (*pair, Timestamp::MIN)));
         sort.read(0).unwrap();
@@ -279,24 +294,32 @@ fn an_increment_of_a_sort_holds_the_runs_that_came() {
         let pairs: Vec<Pair> = (0..1_100).map(|m| ((m % 9) as u8, n)).collect();
         read(&mut sort, &pairs);
     }
-    assert_eq!(entries(&mut sort, Cut::full(Epoch(1))), (8, 0));
+    assert_eq!(entries(&mut sort, SnapshotRequest::full(Epoch(1))), (8, 0));
     commit(&mut sort, 1);
     read(&mut sort, &[(1, 1)]);
-    assert_eq!(entries(&mut sort, Cut::changes(Epoch(2), Epoch(1))), (1, 0));
+    assert_eq!(
+        entries(&mut sort, SnapshotRequest::changes(Epoch(2), Epoch(1))),
+        (1, 0)
+    );
     commit(&mut sort, 2);
     sort.edge_done(0).unwrap();
     sort.complete().unwrap();
-    let last = Cut {
+    let last = SnapshotRequest {
         is_last: true,
-        ..Cut::changes(Epoch(3), Epoch(2))
+        ..SnapshotRequest::changes(Epoch(3), Epoch(2))
     };
     assert_eq!(entries(&mut sort, last), (0, 9));
 }
 
 #[test]
-fn what_nobody_can_write_is_said_to_be_forgotten() {
-    assert!(SortP::new(Arc::new(key)).forgets().is_some());
-    assert_eq!(SortP::new(Arc::new(key)).kept_as(json()).forgets(), None);
-    assert_eq!(hash_join(false).forgets(), None);
-    assert_eq!(outer(0, 1).forgets(), None);
+fn state_without_a_serializer_is_reported() {
+    assert!(SortP::new(Arc::new(key)).unsaved_state().is_some());
+    assert_eq!(
+        SortP::new(Arc::new(key))
+            .with_codecs(json())
+            .unsaved_state(),
+        None
+    );
+    assert_eq!(hash_join(false).unsaved_state(), None);
+    assert_eq!(outer(0, 1).unsaved_state(), None);
 }

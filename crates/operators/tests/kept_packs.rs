@@ -1,4 +1,5 @@
-//! What snapshots hold of slices, in packs: it is what there was, whatever becomes of cuts, and not much more.
+//! Tests of checkpoints of slices in packs: complete for any outcome of snapshots, and bounded in
+//! size.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,8 +7,8 @@ use std::time::Duration;
 
 use ardea_aggregate::{collect_list, count};
 use ardea_core::{
-    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, PARTITION_COUNT,
-    PartitionId, Processor, RestoredState, StateChunk,
+    Epoch, Guarantee, Instance, InstanceContext, ManualClock, PARTITION_COUNT, PartitionId,
+    Processor, RestoredState, SnapshotRequest, SnapshotWriter, StateChunk,
 };
 use ardea_operators::*;
 use ardea_testkit::{Harness, Timestamp};
@@ -41,15 +42,16 @@ fn spec(length: u64, slide: u64, lateness: u64) -> WindowSpec {
 }
 
 fn counts(spec: WindowSpec) -> impl Processor {
-    SlidingWindowP::new(spec, Arc::new(FoldOne::new(key, count()))).kept_as(json(), json())
+    SlidingWindowP::new(spec, Arc::new(FoldOne::new(key, count()))).with_codecs(json(), json())
 }
 
 fn integer_counts(spec: WindowSpec) -> impl Processor {
-    SlidingWindowP::new(spec, Arc::new(FoldOne::new(key, count()))).kept_as(integers(), json())
+    SlidingWindowP::new(spec, Arc::new(FoldOne::new(key, count()))).with_codecs(integers(), json())
 }
 
 fn lists(spec: WindowSpec) -> impl Processor {
-    SlidingWindowP::new(spec, Arc::new(FoldOne::new(key, collect_list()))).kept_as(json(), json())
+    SlidingWindowP::new(spec, Arc::new(FoldOne::new(key, collect_list())))
+        .with_codecs(json(), json())
 }
 
 /// Random numbers that are the same in every run.
@@ -69,17 +71,17 @@ impl Dice {
     }
 }
 
-/// What happens to a vertex.
+/// An input of a vertex.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     Record(Pair),
     Watermark(i64),
 }
 
-/// The instances of a vertex, and what has come out of them.
+/// The instances of a vertex and their outputs.
 struct Vertex<R> {
     instances: Vec<Harness>,
-    /// How far behind the script each of them is told that time has come.
+    /// The delay of watermarks per instance.
     lags: Vec<i64>,
     results: Results<R>,
 }
@@ -142,21 +144,23 @@ impl<R: Send + 'static> Vertex<R> {
         }
     }
 
-    fn take_cut(&mut self, cut: Cut) {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) {
         self.each(|of| {
-            of.epoch_end(cut.epoch).unwrap();
-            of.step(|p, _| p.take_cut(cut)).unwrap();
+            of.barrier(snapshot.epoch).unwrap();
+            of.step(|p, _| p.take_snapshot(snapshot)).unwrap();
         });
         self.collect();
     }
 
-    /// Writes on at the cut, as far as there is room in each call; whether all is written.
+    /// Writes the next part of the snapshot with limited room in each of `calls`. Returns true if
+    /// it is complete.
     fn write(&mut self, chunk: &mut [StateChunk], room: usize, calls: usize) -> bool {
         let mut are_done = true;
         for (of, chunk) in self.instances.iter_mut().zip(chunk) {
             let mut write = || {
                 let limit = chunk.byte_len().saturating_add(room);
-                let progress = of.step(|p, _| p.write_cut(&mut CutWriter::new(chunk, limit)));
+                let progress =
+                    of.step(|p, _| p.write_snapshot(&mut SnapshotWriter::new(chunk, limit)));
                 progress.unwrap().done
             };
             are_done &= (0..calls).any(|_| write());
@@ -167,8 +171,8 @@ impl<R: Send + 'static> Vertex<R> {
     fn tell(&mut self, epoch: Epoch, is_committed: bool) {
         self.each(|of| {
             let tell = |p: &mut dyn Processor| match is_committed {
-                true => p.on_epoch_committed(epoch),
-                false => p.on_epoch_given_up(epoch),
+                true => p.on_checkpoint_committed(epoch),
+                false => p.on_checkpoint_aborted(epoch),
             };
             while !of.step(|p, _| tell(p)).unwrap().done {}
         });
@@ -184,9 +188,9 @@ impl<R: Send + 'static> Vertex<R> {
     }
 }
 
-/// Lays a cut over what there was.
-fn lay_over(entries: &mut Entries, cut: Cut, chunks: &[StateChunk]) {
-    if cut.is_full() {
+/// Applies a snapshot to the previous entries.
+fn lay_over(entries: &mut Entries, snapshot: SnapshotRequest, chunks: &[StateChunk]) {
+    if snapshot.is_full() {
         entries.clear();
     }
     for entry in chunks.iter().flatten() {
@@ -198,9 +202,9 @@ fn lay_over(entries: &mut Entries, cut: Cut, chunks: &[StateChunk]) {
     }
 }
 
-/// A cut of a vertex, and where that stood.
+/// A snapshot of a vertex, and the position at which it was taken.
 struct Taken {
-    cut: Cut,
+    snapshot: SnapshotRequest,
     chunks: Vec<StateChunk>,
     is_written: bool,
     next: usize,
@@ -208,8 +212,9 @@ struct Taken {
     watermark: Option<i64>,
 }
 
-/// Runs a script to its end, through cuts of which some are written, some given up, some committed and not heard of, and through deaths,
-/// behind which it goes on in other numbers. Instances may be told of time so much late.
+/// Runs a script to its end. Some snapshots are written, some aborted, some committed without
+/// notification. After failures, the vertex is restored with another parallelism. Watermarks may be
+/// delayed per instance.
 fn survive<P, R>(
     make: impl Fn() -> P,
     (script, lag): (&[Happens], u64),
@@ -221,7 +226,7 @@ where
 {
     let mut vertex = Vertex::begin(&make, 2, &Entries::new());
     let (mut taken, mut epoch, mut told) = (VecDeque::<Taken>::new(), Epoch(1), None);
-    // What the last commit holds, of how many instances that is, and where they stood.
+    // The entries of the last commit, its parallelism, and the position.
     let (mut entries, mut of_instances, mut mark) = (Entries::new(), 0, (0, 0, None));
     let (mut next, mut watermark) = (0, None);
     while next < script.len() {
@@ -237,10 +242,12 @@ where
                 taken.retain(|taken| taken.is_written);
                 epoch = epoch.next();
                 let since = told.filter(|_| !dice.percent(10));
-                let cut = since.map_or(Cut::full(epoch), |told| Cut::changes(epoch, told));
-                vertex.take_cut(cut);
+                let snapshot = since.map_or(SnapshotRequest::full(epoch), |told| {
+                    SnapshotRequest::changes(epoch, told)
+                });
+                vertex.take_snapshot(snapshot);
                 taken.push_back(Taken {
-                    cut,
+                    snapshot,
                     chunks: vec![StateChunk::default(); vertex.instances.len()],
                     is_written: false,
                     next,
@@ -259,12 +266,12 @@ where
                     continue;
                 };
                 let place = dice.below(place as u64 + 1) as usize;
-                let (is_written, of) = (taken[place].is_written, taken[place].cut.epoch);
+                let (is_written, of) = (taken[place].is_written, taken[place].snapshot.epoch);
                 let is_heard = dice.percent(70);
                 if is_written && dice.percent(75) {
-                    // All before it are decided by that.
+                    // The commit decides all earlier snapshots.
                     let this = taken.drain(..=place).next_back().unwrap();
-                    lay_over(&mut entries, this.cut, &this.chunks);
+                    lay_over(&mut entries, this.snapshot, &this.chunks);
                     of_instances = this.chunks.len();
                     mark = (this.next, this.results, this.watermark);
                     if is_heard {
@@ -288,7 +295,7 @@ where
                 vertex.lags.fill_with(|| dice.below(lag + 1) as i64);
                 taken.clear();
                 (next, watermark) = (mark.0, before);
-                // Commits are told again, or not; in other numbers than those of the last one a full cut comes first.
+                // Commits may be notified again. After a rescale, a full snapshot comes first.
                 let may_go_on = count as usize == of_instances;
                 told = (may_go_on && dice.percent(50)).then_some(epoch);
                 if let Some(told) = told {
@@ -303,7 +310,8 @@ where
     vertex.end()
 }
 
-/// Records of some keys, many of them late or nearly so unless they are in time, and watermarks.
+/// Returns records of some keys and watermarks. Unless `are_in_time`, many records are late or
+/// nearly so.
 fn script(dice: &mut Dice, length: usize, are_in_time: bool) -> Vec<Happens> {
     let mut now = 0;
     let mut happens = |n: usize| {
@@ -317,7 +325,7 @@ fn script(dice: &mut Dice, length: usize, are_in_time: bool) -> Vec<Happens> {
         }
     };
     let mut script: Vec<Happens> = (0..length).map(&mut happens).collect();
-    // Nobody is told twice that time has come so far.
+    // Watermarks must increase strictly.
     let mut last = 0;
     script.retain_mut(|next| match next {
         Happens::Watermark(n) => {
@@ -335,8 +343,8 @@ fn script(dice: &mut Dice, length: usize, are_in_time: bool) -> Vec<Happens> {
     script
 }
 
-/// Lets a vertex live and die, and compares with one that lives to its end; `tidy` forgets what need not be alike. If its instances are
-/// told of time so much late, all records are in time.
+/// Runs a vertex with failures and compares it with one without. `tidy` removes differences that
+/// are allowed. With delayed watermarks, all records are in time.
 fn goes_on<P, R>(make: impl Fn() -> P, (seed, lag): (u64, u64), tidy: fn(&mut R))
 where
     P: Processor + 'static,
@@ -355,7 +363,7 @@ where
     assert_eq!(tidied(results), expected);
 }
 
-/// What is compared of results.
+/// The parts of results that are compared.
 fn in_order<R: Ord>(results: Results<R>) -> Vec<(Timestamp, u16, bool, R)> {
     let mut plain: Vec<_> = results
         .into_iter()
@@ -378,12 +386,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn windows_go_on_whatever_becomes_of_cuts_and_in_any_number(seed: u64) {
+    fn windows_go_on_whatever_becomes_of_snapshots_and_in_any_number(seed: u64) {
         all_go_on(seed, 0);
     }
 
     #[test]
-    fn windows_go_on_though_their_instances_are_told_unlike_times(seed: u64, lag in 1u64..20) {
+    fn windows_continue_if_instances_have_different_watermarks(seed: u64, lag in 1u64..20) {
         all_go_on(seed, lag);
     }
 }
@@ -408,7 +416,8 @@ fn late_records_of_instances_that_came_together_are_kept_apart() {
     let mut whole = Vertex::<u64>::begin(&|| counts(spec), 1, &Entries::new());
     script.iter().for_each(|next| whole.hear(*next));
     whole.hear(last);
-    // Both have opened the slice again once; the one's records are in a window that was corrected, the other's aren't yet.
+    // Both have reopened the slice once. One's records are in a corrected window, the other's are
+    // not yet.
     let mut vertex = Vertex::begin(&|| counts(spec), 2, &Entries::new());
     script.iter().for_each(|next| vertex.hear(*next));
     for (count, next) in [(1, Some(last)), (2, None)] {
@@ -423,7 +432,7 @@ fn late_records_of_instances_that_came_together_are_kept_apart() {
     assert_eq!(in_order(vertex.end()), in_order(whole.end()));
 }
 
-/// How many entries of slices packs hold, and how many packs there are.
+/// Returns the number of slice entries in packs, and the number of packs.
 fn size(entries: &Entries) -> (usize, usize) {
     let packs = entries
         .iter()
@@ -432,24 +441,24 @@ fn size(entries: &Entries) -> (usize, usize) {
     (held, packs.count())
 }
 
-/// Takes a cut and writes it at once; it is committed.
+/// Takes, writes and commits a snapshot.
 fn commit(vertex: &mut Vertex<u64>, entries: &mut Entries, epoch: u64) -> (usize, usize) {
-    let cut = match epoch {
-        1 => Cut::full(Epoch(1)),
-        _ => Cut::changes(Epoch(epoch), Epoch(epoch - 1)),
+    let snapshot = match epoch {
+        1 => SnapshotRequest::full(Epoch(1)),
+        _ => SnapshotRequest::changes(Epoch(epoch), Epoch(epoch - 1)),
     };
-    vertex.take_cut(cut);
+    vertex.take_snapshot(snapshot);
     let mut chunks = vec![StateChunk::default(); vertex.instances.len()];
     while !vertex.write(&mut chunks, usize::MAX, 1) {}
     let mut own = Entries::new();
-    lay_over(&mut own, Cut::full(Epoch(epoch)), &chunks);
-    lay_over(entries, cut, &chunks);
+    lay_over(&mut own, SnapshotRequest::full(Epoch(epoch)), &chunks);
+    lay_over(entries, snapshot, &chunks);
     vertex.tell(Epoch(epoch), true);
     (size(&own).0, chunks.iter().map(StateChunk::len).sum())
 }
 
 #[test]
-fn a_snapshot_of_windows_that_stay_open_for_long_holds_no_more_than_a_few_times_what_there_is() {
+fn a_checkpoint_of_windows_that_stay_open_for_long_holds_no_more_than_a_few_times_what_there_is() {
     const KEYS: u64 = 2_000;
     let spec = spec(1 << 30, 1 << 30, 0);
     let mut vertex = Vertex::<u64>::begin(&|| counts(spec), 2, &Entries::new());
@@ -457,7 +466,7 @@ fn a_snapshot_of_windows_that_stay_open_for_long_holds_no_more_than_a_few_times_
     for key in 0..KEYS {
         vertex.hear(Happens::Record((key as u16, 1)));
     }
-    let (mut most, mut most_of_a_cut) = (0, 0);
+    let (mut most, mut most_of_a_snapshot) = (0, 0);
     for epoch in 1..400 {
         // Half of the changes are of few keys.
         for _ in 0..50 {
@@ -465,13 +474,13 @@ fn a_snapshot_of_windows_that_stay_open_for_long_holds_no_more_than_a_few_times_
             vertex.hear(Happens::Record((dice.below(limit) as u16, 1)));
         }
         let (held, _) = commit(&mut vertex, &mut entries, epoch);
-        most_of_a_cut = most_of_a_cut.max(if epoch > 1 { held } else { 0 });
+        most_of_a_snapshot = most_of_a_snapshot.max(if epoch > 1 { held } else { 0 });
         most = most.max(size(&entries).0);
     }
     assert!(most > 3 * KEYS as usize / 2, "{most}");
     assert!(most < 4 * KEYS as usize, "{most}");
-    // 50 that have changed, and in each of two instances 256 anew at the most.
-    assert!(most_of_a_cut <= 50 + 2 * 256, "{most_of_a_cut}");
+    // 50 changed entries, and at most 256 rewritten ones in each of two instances.
+    assert!(most_of_a_snapshot <= 50 + 2 * 256, "{most_of_a_snapshot}");
     let restored = Vertex::<u64>::begin(&|| counts(spec), 3, &entries);
     assert_eq!(in_order(restored.end()), in_order(vertex.end()));
 }
@@ -486,12 +495,12 @@ fn packs_of_slices_that_are_dropped_are_removed_and_nothing_else_says_so() {
             vertex.hear(Happens::Record((key, second)));
         }
         vertex.hear(Happens::Watermark(second));
-        let (_, of_cut) = commit(&mut vertex, &mut entries, second as u64 + 1);
+        let (_, of_snapshot) = commit(&mut vertex, &mut entries, second as u64 + 1);
         let (held, packs) = size(&entries);
         assert!(held <= 12 * 200, "{held}");
         assert!(packs <= 12 * 200, "{packs}");
-        // A pack of each partition at the most, the removal of another, and how far time has come.
-        assert!(of_cut <= 2 * 200 + 2, "{of_cut}");
+        // At most one pack per partition, one removal of another, and the watermark.
+        assert!(of_snapshot <= 2 * 200 + 2, "{of_snapshot}");
     }
     vertex.each(|of| {
         of.watermark(Timestamp::MAX).unwrap();
@@ -502,7 +511,7 @@ fn packs_of_slices_that_are_dropped_are_removed_and_nothing_else_says_so() {
 }
 
 #[test]
-fn a_cut_has_an_entry_for_each_partition_however_many_keys_and_slices() {
+fn a_snapshot_has_an_entry_for_each_partition_however_many_keys_and_slices() {
     let spec = spec(100, 1, 0);
     let mut vertex = Vertex::<u64>::begin(&|| counts(spec), 1, &Entries::new());
     for second in 0..50 {
@@ -511,9 +520,9 @@ fn a_cut_has_an_entry_for_each_partition_however_many_keys_and_slices() {
         }
     }
     let mut entries = Entries::new();
-    let (held, of_cut) = commit(&mut vertex, &mut entries, 1);
+    let (held, of_snapshot) = commit(&mut vertex, &mut entries, 1);
     assert_eq!(held, 150_000);
-    assert!(of_cut <= PARTITION_COUNT as usize + 1, "{of_cut}");
+    assert!(of_snapshot <= PARTITION_COUNT as usize + 1, "{of_snapshot}");
 }
 
 #[test]
@@ -544,7 +553,7 @@ fn entries_of_one_key_each_from_before_there_were_packs_are_read_and_removed() {
         let restored = Vertex::<u64>::begin(&|| counts(spec), 1, entries);
         in_order(restored.end())
     };
-    // Increments go on from them: they are there until their slices are gone.
+    // Increments continue from them. They remain until their slices are dropped.
     commit(&mut vertex, &mut entries, 2);
     let sums = restored(&entries);
     assert_eq!(sums.len(), 3 * 20);

@@ -1,12 +1,12 @@
-//! What instances remember that belongs to no key survives them: time, and what has been counted.
+//! Tests of the state of instances (watermarks and counters) across failures.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, Marker, Processor,
-    RestoredState, StateChunk, Watermark,
+    Epoch, Guarantee, Instance, InstanceContext, ManualClock, Marker, Processor, RestoredState,
+    SnapshotRequest, SnapshotWriter, StateChunk, Watermark,
 };
 use ardea_operators::*;
 use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
@@ -15,7 +15,7 @@ fn at(n: i64) -> Timestamp {
     Timestamp::from_secs(n)
 }
 
-/// Forty numbers that are out of order by up to five, with ends of epochs between them.
+/// Returns forty numbers that are out of order by up to five.
 fn numbers() -> Vec<i64> {
     (0..40).map(|n| n - n * n % 6).collect()
 }
@@ -24,10 +24,10 @@ fn input() -> TestInput<i64> {
     let numbers = numbers();
     TestInput::new()
         .values(numbers[..15].iter().copied())
-        .epoch_end()
+        .barrier()
         .advance_clock(Duration::from_secs(4))
         .values(numbers[15..30].iter().copied())
-        .epoch_end()
+        .barrier()
         .values(numbers[30..].iter().copied())
 }
 
@@ -45,7 +45,7 @@ fn stamps_are_the_same_and_no_promise_is_taken_back() {
     }
     let timed = TestInput::new()
         .records(expected().take(20))
-        .epoch_end()
+        .barrier()
         .records(expected().skip(20));
     ProcessorTest::new(|| NativeTimeP::<i64>::new(WatermarkPolicy::in_order()))
         .input(timed)
@@ -110,11 +110,13 @@ fn instance(processor: impl Processor + 'static, index: u32, parallelism: u32) -
     Harness::with_context(processor, 1, 1, context, hand).unwrap()
 }
 
-/// Adds all that an instance remembers.
+/// Adds the whole state of an instance.
 fn hand_over(from: &mut Harness, chunk: &mut StateChunk) {
-    from.epoch_end(Epoch(1)).unwrap();
-    from.step(|p, _| p.take_cut(Cut::full(Epoch(1)))).unwrap();
-    let mut write = || from.step(|p, _| p.write_cut(&mut CutWriter::new(chunk, usize::MAX)));
+    from.barrier(Epoch(1)).unwrap();
+    from.step(|p, _| p.take_snapshot(SnapshotRequest::full(Epoch(1))))
+        .unwrap();
+    let mut write =
+        || from.step(|p, _| p.write_snapshot(&mut SnapshotWriter::new(chunk, usize::MAX)));
     while !write().unwrap().done {}
 }
 

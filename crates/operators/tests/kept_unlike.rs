@@ -1,4 +1,4 @@
-//! Where instances that were told unlike watermarks come together, no window comes twice and none is lost.
+//! Tests of rescales of instances with different watermarks: each window is emitted exactly once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ardea_aggregate::{collect_list, count};
 use ardea_core::{
-    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, PartitionId,
-    Processor, RestoredState, StateChunk,
+    Epoch, Guarantee, Instance, InstanceContext, ManualClock, PartitionId, Processor,
+    RestoredState, SnapshotRequest, SnapshotWriter, StateChunk,
 };
 use ardea_operators::*;
 use ardea_testkit::{Harness, Timestamp};
@@ -34,7 +34,7 @@ struct Vertex {
 }
 
 impl Vertex {
-    /// So many, which begin with this state.
+    /// Starts `count` instances from this state.
     fn begin<P: Processor + 'static>(make: &dyn Fn() -> P, count: u32, state: &StateChunk) -> Self {
         let begin = |index| {
             let hand = ManualClock::new();
@@ -74,16 +74,21 @@ impl Vertex {
         self.instances[owner].read(0).unwrap();
     }
 
-    /// All that they remember.
+    /// Returns the state of all instances.
     fn hand_over(&mut self) -> StateChunk {
         let mut chunk = StateChunk::default();
         for from in &mut self.instances {
-            from.epoch_end(Epoch(1)).unwrap();
-            from.step(|p, _| p.take_cut(Cut::full(Epoch(1)))).unwrap();
+            from.barrier(Epoch(1)).unwrap();
+            from.step(|p, _| p.take_snapshot(SnapshotRequest::full(Epoch(1))))
+                .unwrap();
             loop {
                 let limit = chunk.byte_len() + 50;
-                let mut writer = CutWriter::new(&mut chunk, limit);
-                if from.step(|p, _| p.write_cut(&mut writer)).unwrap().done {
+                let mut writer = SnapshotWriter::new(&mut chunk, limit);
+                if from
+                    .step(|p, _| p.write_snapshot(&mut writer))
+                    .unwrap()
+                    .done
+                {
                     break;
                 }
             }
@@ -104,13 +109,13 @@ impl Vertex {
     }
 }
 
-/// Some life of a vertex: how many instances, the records of each, and how far its time goes on meanwhile.
+/// An execution attempt of a vertex: its parallelism, records and watermarks.
 #[derive(Clone, Debug)]
 struct Life {
     count: u32,
-    /// Keys and, behind the time that the key's partition has come to, event times.
+    /// Keys, and event times relative to the watermark of the key's partition.
     records: Vec<(u16, i64)>,
-    /// Of each instance, how far its time goes on beyond the least of all.
+    /// Per instance, its watermark relative to the lowest of all.
     ahead: Vec<i64>,
 }
 
@@ -125,7 +130,8 @@ fn lives() -> impl Strategy<Value = Vec<Life>> {
     prop::collection::vec(life, 1..5)
 }
 
-/// Runs `make` through its lives; no record is late for its own partition. All results, and all records.
+/// Runs `make` through its attempts. No record is late for its own partition. Returns all results
+/// and all records.
 fn live<P, U>(make: &dyn Fn() -> P, lives: &[Life]) -> (Vec<U>, Vec<Pair>)
 where
     P: Processor + 'static,
@@ -134,7 +140,8 @@ where
     live_with_old_records(make, lives, 0)
 }
 
-/// As [`live`], with records that are up to `back` older than the time of their partition, and not late either.
+/// Works like [`live`] with records that are up to `back` older than the watermark of their
+/// partition, and not late either.
 fn live_with_old_records<P, U>(
     make: &dyn Fn() -> P,
     lives: &[Life],
@@ -156,7 +163,7 @@ where
             let again = vertex.results::<U>();
             assert!(
                 back > 0 || again.is_empty(),
-                "told the time again, life {number}"
+                "with the watermark repeated, attempt {number}"
             );
             results.extend(again);
         }
@@ -196,7 +203,7 @@ where
             .copied()
             .min()
             .unwrap_or(least);
-        assert_eq!(vertex.late(), 0, "life {number}");
+        assert_eq!(vertex.late(), 0, "attempt {number}");
         state = vertex.hand_over();
         results.extend(vertex.results::<U>());
     }
@@ -210,7 +217,7 @@ where
     (results, records)
 }
 
-/// Each window of each key with a record, and what it holds.
+/// Returns each window of each key with a record, and its records.
 fn windows(records: &[Pair], length: i64, slide: i64) -> BTreeMap<(u16, i64), Vec<Pair>> {
     let mut windows: BTreeMap<_, Vec<Pair>> = BTreeMap::new();
     for pair in records {
@@ -231,7 +238,7 @@ proptest! {
         let (length, slide) = (Duration::from_secs(slices * slide), Duration::from_secs(slide));
         let spec = WindowSpec::sliding(length, slide).unwrap();
         let fold = Arc::new(FoldOne::new(key, collect_list()));
-        let make = move || SlidingWindowP::new(spec, Arc::clone(&fold)).kept_as(json(), json());
+        let make = move || SlidingWindowP::new(spec, Arc::clone(&fold)).with_codecs(json(), json());
         let (results, records) = live::<_, Listed>(&make, &lives);
         let expected = windows(&records, length.as_secs() as i64, slide.as_secs() as i64);
         prop_assert_eq!(results.len(), expected.len());
@@ -247,10 +254,10 @@ proptest! {
     #[test]
     fn counts_that_are_deducted_come_once(lives in lives(), slices in 1u64..5, slide in 1u64..6) {
         let (length, slide) = (Duration::from_secs(slices * slide), Duration::from_secs(slide));
-        // Lateness keeps slices for longer, and changes no result here.
+        // Lateness retains slices for longer, and changes no result here.
         let spec = WindowSpec::sliding(length, slide).unwrap().allowed_lateness(Duration::from_secs(5));
         let fold = Arc::new(FoldOne::new(key, count()));
-        let make = move || SlidingWindowP::new(spec, Arc::clone(&fold)).kept_as(json(), json());
+        let make = move || SlidingWindowP::new(spec, Arc::clone(&fold)).with_codecs(json(), json());
         let (results, records) = live::<_, WindowResult<u16, u64>>(&make, &lives);
         let expected = windows(&records, length.as_secs() as i64, slide.as_secs() as i64);
         prop_assert_eq!(results.len(), expected.len());
@@ -263,7 +270,7 @@ proptest! {
     fn sessions_come_once(lives in lives(), gap in 1u64..8) {
         let spec = SessionSpec::gap(Duration::from_secs(gap)).unwrap();
         let fold = Arc::new(FoldOne::new(key, collect_list()));
-        let make = move || SessionWindowP::new(spec, Arc::clone(&fold)).kept_as(json());
+        let make = move || SessionWindowP::new(spec, Arc::clone(&fold)).with_codecs(json());
         let (results, mut records) = live::<_, Listed>(&make, &lives);
         let mut came: Vec<Pair> = results.into_iter().flat_map(|result| result.value).collect();
         came.sort();
@@ -276,7 +283,7 @@ proptest! {
         let spec = SessionSpec::gap(Duration::from_secs(gap)).unwrap();
         let spec = spec.allowed_lateness(Duration::from_secs(8));
         let fold = Arc::new(FoldOne::new(key, count()));
-        let make = move || SessionWindowP::new(spec, Arc::clone(&fold)).changes().kept_as(json());
+        let make = move || SessionWindowP::new(spec, Arc::clone(&fold)).changes().with_codecs(json());
         let (changes, mut records) = live_with_old_records::<_, WindowChange<u16, u64>>(&make, &lives, 8);
         let mut table = BTreeMap::new();
         for change in changes {
@@ -319,7 +326,7 @@ fn a_record_is_late_if_it_is_for_the_partition_of_its_key() {
         .unwrap();
     let spec = WindowSpec::tumbling(Duration::from_secs(10)).unwrap();
     let fold = Arc::new(FoldOne::new(key, count()));
-    let make = move || SlidingWindowP::new(spec, Arc::clone(&fold)).kept_as(json(), json());
+    let make = move || SlidingWindowP::new(spec, Arc::clone(&fold)).with_codecs(json(), json());
     let mut two = Vertex::begin(&make, 2, &StateChunk::default());
     two.record((slow, 5));
     two.record((fast, 5));

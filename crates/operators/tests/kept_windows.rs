@@ -1,4 +1,4 @@
-//! Windows survive any death, and go on in other numbers of instances.
+//! Tests of windows across failures and rescales.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ardea_aggregate::{co_aggregate, collect_list, count, max};
 use ardea_core::{
-    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, Processor,
-    RestoredState, StateChunk,
+    Epoch, Guarantee, Instance, InstanceContext, ManualClock, Processor, RestoredState,
+    SnapshotRequest, SnapshotWriter, StateChunk,
 };
 use ardea_operators::*;
 use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
@@ -21,8 +21,8 @@ use entries::{Entries, chunk_of};
 use json::json;
 use unpacked::unpacked;
 
-/// A run that is cancelled keeps nothing, and `contract_tests.rs` cancels such windows at many more points: here it is looked at once or
-/// twice. What keeps its state dies at points of its own in each run.
+/// A cancelled run keeps no state, and `contract_tests.rs` cancels such windows at many more
+/// points. Runs with state fail at points of their own.
 const CANCELLATIONS: usize = 2;
 
 type Pair = (u8, i64);
@@ -39,7 +39,7 @@ fn key(pair: &Pair) -> u8 {
     pair.0
 }
 
-/// What happens to a step.
+/// An input of a window.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     Record(Pair),
@@ -48,11 +48,12 @@ enum Happens {
     Advance(u64),
 }
 
-/// Sixty pairs of five keys, some of them late, or not so late that it matters; with watermarks, ends of epochs and some time that passes.
+/// Returns sixty pairs of five keys, some of them late or within the allowed lateness, with
+/// watermarks, ends of epochs and clock advances.
 fn script() -> Vec<Happens> {
     let mut script = Vec::new();
     for n in 0..60i64 {
-        // Now and then a record comes behind others, and some behind the watermark.
+        // Some records are out of order, and some behind the watermark.
         let time = match n % 7 {
             3 => n - 3,
             5 => (n - 9).max(0),
@@ -75,12 +76,13 @@ fn input() -> TestInput<Pair> {
     script().into_iter().fold(begin, |input, next| match next {
         Happens::Record(pair) => input.record(pair, at(pair.1)),
         Happens::Watermark(n) => input.watermark(at(n)),
-        Happens::Epoch => input.epoch_end(),
+        Happens::Epoch => input.barrier(),
         Happens::Advance(n) => input.advance_clock(secs(n)),
     })
 }
 
-/// What comes out of a processor that lives to its end: on its first output, and how many are late.
+/// Returns the first output of a processor that runs without failure, and the number of late
+/// records.
 fn expected<U: Send + 'static>(processor: impl Processor + 'static) -> (Vec<(U, Timestamp)>, u64) {
     let mut whole = Harness::new(processor, 1, 2);
     for next in script() {
@@ -106,7 +108,7 @@ fn expected<U: Send + 'static>(processor: impl Processor + 'static) -> (Vec<(U, 
     (whole.take::<U>(0), whole.metrics().late)
 }
 
-/// Lets a processor of windows live and die, and compares with one that lives to its end.
+/// Runs a window processor with failures and compares it with one without.
 fn survives<P, R>(make: impl Fn() -> P + Clone + 'static)
 where
     P: Processor + 'static,
@@ -115,7 +117,7 @@ where
     survives_with::<P, WindowResult<u8, R>>(make);
 }
 
-/// As [`survives`], for a processor that emits records of any type.
+/// Works like [`survives`] for a processor that emits records of any type.
 fn survives_with<P, U>(make: impl Fn() -> P + Clone + 'static)
 where
     P: Processor + 'static,
@@ -131,7 +133,7 @@ where
         .survives()
         .cancellations(CANCELLATIONS)
         .run();
-    assert!(report.survived > 100);
+    assert!(report.runs_with_failures > 100);
 }
 
 fn sliding(length: u64, slide: u64, lateness: u64) -> WindowSpec {
@@ -149,9 +151,9 @@ fn lists() -> Arc<impl KeyedFold<Key = u8, Acc = Vec<Pair>, Out = Vec<Pair>, Sta
 
 #[test]
 fn tumbling_windows_go_on_with_what_they_hold() {
-    let make = || SlidingWindowP::new(sliding(8, 8, 0), counts()).kept_as(json(), json());
+    let make = || SlidingWindowP::new(sliding(8, 8, 0), counts()).with_codecs(json(), json());
     survives::<_, u64>(make);
-    let make = || SlidingWindowP::new(sliding(8, 8, 6), counts()).kept_as(json(), json());
+    let make = || SlidingWindowP::new(sliding(8, 8, 6), counts()).with_codecs(json(), json());
     survives::<_, u64>(make);
 }
 
@@ -159,7 +161,7 @@ fn tumbling_windows_go_on_with_what_they_hold() {
 fn sliding_windows_go_on_where_the_aggregate_deducts() {
     for (length, slide, lateness) in [(12, 3, 0), (12, 3, 7), (5, 1, 0)] {
         let spec = sliding(length, slide, lateness);
-        let make = move || SlidingWindowP::new(spec, counts()).kept_as(json(), json());
+        let make = move || SlidingWindowP::new(spec, counts()).with_codecs(json(), json());
         survives::<_, u64>(make);
     }
 }
@@ -169,7 +171,7 @@ fn sliding_windows_go_on_where_the_aggregate_does_not_deduct() {
     for (length, slide, lateness) in [(12, 3, 0), (12, 3, 7), (5, 1, 0)] {
         let fold = || Arc::new(FoldOne::new(key, max(|pair: &Pair| pair.1)));
         let spec = sliding(length, slide, lateness);
-        let make = move || SlidingWindowP::new(spec, fold()).kept_as(json(), json());
+        let make = move || SlidingWindowP::new(spec, fold()).with_codecs(json(), json());
         survives::<_, Option<i64>>(make);
     }
 }
@@ -180,7 +182,7 @@ fn early_results_come_as_if_nothing_had_happened() {
         let spec = sliding(12, 6, lateness);
         let early = || EarlyFiring::each_records(2).unwrap();
         let fold = move || Arc::new(FoldOne::new(key, count()).early(early()));
-        let make = move || SlidingWindowP::new(spec, fold()).kept_as(json(), json());
+        let make = move || SlidingWindowP::new(spec, fold()).with_codecs(json(), json());
         survives::<_, u64>(make);
     }
 }
@@ -190,19 +192,19 @@ fn early_results_come_at_the_same_times_of_day() {
     let spec = sliding(12, 6, 0);
     let early = || EarlyFiring::every(secs(2)).unwrap();
     let fold = move || Arc::new(FoldOne::new(key, count()).early(early()));
-    let make = move || SlidingWindowP::new(spec, fold()).kept_as(json(), json());
+    let make = move || SlidingWindowP::new(spec, fold()).with_codecs(json(), json());
     survives::<_, u64>(make);
 }
 
 #[test]
 fn days_of_a_time_zone_go_on_over_the_change_to_summer_time() {
-    // From the 29th of March 2024 in Berlin, five hours apart.
+    // From 29 March 2024 in Berlin, five hours apart.
     let at = |n: i64| Timestamp::from_secs(1_711_666_800 + n * 5 * 3600);
     let records = move |from: i64, to: i64| (from..to).map(move |n| (((n % 3) as u8, n), at(n)));
     for lateness in [0, 90_000] {
         let spec = WindowSpec::calendar(CalendarUnit::Day, "Europe/Berlin").unwrap();
         let spec = spec.allowed_lateness(secs(lateness));
-        let make = move || SlidingWindowP::new(spec, counts()).kept_as(json(), json());
+        let make = move || SlidingWindowP::new(spec, counts()).with_codecs(json(), json());
         let mut whole = Harness::new(make(), 1, 1);
         for (from, to) in [(0, 9), (9, 14), (14, 30)] {
             whole.push_all(0, records(from, to));
@@ -214,15 +216,19 @@ fn days_of_a_time_zone_go_on_over_the_change_to_summer_time() {
         let hours = |r: &WindowResult<u8, u64>| r.end.since(r.start).as_secs() / 3600;
         assert!(results.iter().any(|(result, _)| hours(result) == 23));
         let input = TestInput::new().records(records(0, 9)).watermark(at(8));
-        let input = input.epoch_end().records(records(9, 14)).watermark(at(13));
-        let input = input.epoch_end().records(records(14, 30)).watermark(at(29));
+        let input = input.barrier().records(records(9, 14)).watermark(at(13));
+        let input = input.barrier().records(records(14, 30)).watermark(at(29));
         let report = ProcessorTest::new(make)
             .keyed_input(input, key)
             .output(Expected::timed_unordered(results))
             .survives()
             .cancellations(CANCELLATIONS)
             .run();
-        assert!(report.survived > 50, "{}", report.survived);
+        assert!(
+            report.runs_with_failures > 50,
+            "{}",
+            report.runs_with_failures
+        );
     }
 }
 
@@ -231,11 +237,11 @@ fn sessions_go_on() {
     for lateness in [0, 9] {
         let spec = SessionSpec::gap(secs(4)).unwrap();
         let spec = spec.allowed_lateness(secs(lateness));
-        survives::<_, u64>(move || SessionWindowP::new(spec, counts()).kept_as(json()));
+        survives::<_, u64>(move || SessionWindowP::new(spec, counts()).with_codecs(json()));
         survives_with::<_, WindowChange<u8, u64>>(move || {
             SessionWindowP::new(spec, counts())
                 .changes()
-                .kept_as(json())
+                .with_codecs(json())
         });
     }
 }
@@ -244,11 +250,11 @@ fn sessions_go_on() {
 fn windows_over_two_inputs_go_on() {
     let both = || FoldTwo::new(key, key, co_aggregate(count(), collect_list()));
     let spec = sliding(6, 3, 0);
-    let make = move || SlidingWindowP::new(spec, Arc::new(both())).kept_as(json(), json());
+    let make = move || SlidingWindowP::new(spec, Arc::new(both())).with_codecs(json(), json());
     let records = |from: i64, to: i64| (from..to).map(|n| (((n % 3) as u8, n), at(n)));
     let input = || {
         let input = TestInput::new().records(records(0, 9)).watermark(at(8));
-        input.epoch_end().records(records(9, 20)).watermark(at(19))
+        input.barrier().records(records(9, 20)).watermark(at(19))
     };
     let mut whole = Harness::new(make(), 2, 1);
     for (from, to) in [(0, 9), (9, 20)] {
@@ -269,7 +275,7 @@ fn windows_over_two_inputs_go_on() {
         .run();
 }
 
-/// The accumulators of partial results, added up by key and time.
+/// Returns the accumulators of partial results, added up by key and time.
 fn added_up(partials: &[(Partial<u8, u64>, Timestamp)]) -> BTreeMap<(u8, Timestamp), u64> {
     let mut sums = BTreeMap::new();
     for (Partial { key, acc }, time) in partials {
@@ -318,7 +324,7 @@ fn first_stages_hand_on_all_that_they_hold_at_the_end_of_an_epoch() {
 #[test]
 fn groups_go_on_with_what_they_hold() {
     let (results, _) = expected::<(u8, u64)>(GroupP::new(counts()));
-    ProcessorTest::new(|| GroupP::new(counts()).kept_as(json()))
+    ProcessorTest::new(|| GroupP::new(counts()).with_codecs(json()))
         .keyed_input(input(), key)
         .output(Expected::timed_unordered(results))
         .expect_watermarks([])
@@ -326,7 +332,7 @@ fn groups_go_on_with_what_they_hold() {
         .cancellations(CANCELLATIONS)
         .run();
     let (results, _) = expected::<(u8, Vec<Pair>)>(GroupP::new(lists()));
-    ProcessorTest::new(|| GroupP::new(lists()).kept_as(json()))
+    ProcessorTest::new(|| GroupP::new(lists()).with_codecs(json()))
         .keyed_input(input(), key)
         .output(Expected::timed_unordered(results))
         .expect_watermarks([])
@@ -336,17 +342,21 @@ fn groups_go_on_with_what_they_hold() {
 }
 
 #[test]
-fn what_nobody_can_write_is_said_to_be_forgotten() {
+fn state_without_a_serializer_is_reported() {
     let spec = sliding(8, 8, 0);
     let gap = SessionSpec::gap(secs(1)).unwrap();
-    assert!(SlidingWindowP::new(spec, counts()).forgets().is_some());
-    assert!(SessionWindowP::new(gap, counts()).forgets().is_some());
-    assert!(GroupP::new(counts()).forgets().is_some());
-    assert_eq!(SliceCombineP::new(spec, counts()).forgets(), None);
-    assert_eq!(GroupCombineP::new(counts()).forgets(), None);
+    assert!(
+        SlidingWindowP::new(spec, counts())
+            .unsaved_state()
+            .is_some()
+    );
+    assert!(SessionWindowP::new(gap, counts()).unsaved_state().is_some());
+    assert!(GroupP::new(counts()).unsaved_state().is_some());
+    assert_eq!(SliceCombineP::new(spec, counts()).unsaved_state(), None);
+    assert_eq!(GroupCombineP::new(counts()).unsaved_state(), None);
 }
 
-/// A processor in a job that keeps state.
+/// Returns a processor of a job whose state is checkpointed.
 fn keeping(processor: impl Processor + 'static) -> Harness {
     let hand = ManualClock::new();
     let context = InstanceContext {
@@ -357,12 +367,13 @@ fn keeping(processor: impl Processor + 'static) -> Harness {
     Harness::with_context(processor, 1, 2, context, hand).unwrap()
 }
 
-/// Takes a cut, writes it at once, and lays it over what there is.
-fn lay_over(entries: &mut Entries, of: &mut Harness, cut: Cut) {
-    of.epoch_end(cut.epoch).unwrap();
-    of.step(|p, _| p.take_cut(cut)).unwrap();
+/// Takes a snapshot, writes it at once, and applies it to the entries.
+fn lay_over(entries: &mut Entries, of: &mut Harness, snapshot: SnapshotRequest) {
+    of.barrier(snapshot.epoch).unwrap();
+    of.step(|p, _| p.take_snapshot(snapshot)).unwrap();
     let mut chunk = StateChunk::default();
-    let mut write = || of.step(|p, _| p.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX)));
+    let mut write =
+        || of.step(|p, _| p.write_snapshot(&mut SnapshotWriter::new(&mut chunk, usize::MAX)));
     while !write().unwrap().done {}
     for entry in &chunk {
         let place = (entry.state.to_string(), entry.partition, entry.key.to_vec());
@@ -373,7 +384,8 @@ fn lay_over(entries: &mut Entries, of: &mut Harness, cut: Cut) {
     }
 }
 
-/// Those that a processor has that goes on with these, with the packs of slices taken apart: whatever does not count is gone.
+/// Returns the entries of a processor restored from `entries`, with packs decoded and obsolete
+/// entries removed.
 fn taken_up(entries: &Entries, by: impl Processor + 'static) -> Entries {
     let chunk = chunk_of(entries);
     let mut of = keeping(by);
@@ -382,7 +394,7 @@ fn taken_up(entries: &Entries, by: impl Processor + 'static) -> Entries {
     of.step(|p, _| p.restore(&mut state)).unwrap();
     while !of.step(|p, _| p.on_restored(Epoch(1))).unwrap().done {}
     let mut full = Entries::new();
-    lay_over(&mut full, &mut of, Cut::full(Epoch(2)));
+    lay_over(&mut full, &mut of, SnapshotRequest::full(Epoch(2)));
     let apart = full
         .into_iter()
         .flat_map(
@@ -397,8 +409,8 @@ fn taken_up(entries: &Entries, by: impl Processor + 'static) -> Entries {
     apart.collect()
 }
 
-/// What was committed and an increment laid over it hold what a full cut does: nothing that is gone stays. Of the cuts some are
-/// committed, of some nobody hears, and some are given up.
+/// Checks that the committed entries with an increment applied equal a full snapshot, without
+/// obsolete entries. Some snapshots are committed, some are lost, and some are aborted.
 fn leaves_nothing_behind<P: Processor + 'static>(make: impl Fn() -> P) {
     let mut of = keeping(make());
     let (mut committed, mut told) = (Entries::new(), None);
@@ -413,21 +425,27 @@ fn leaves_nothing_behind<P: Processor + 'static>(make: impl Fn() -> P) {
             Happens::Epoch | Happens::Advance(_) => {}
         }
         epoch = epoch.next();
-        let cut = told.map_or(Cut::full(epoch), |told| Cut::changes(epoch, told));
+        let snapshot = told.map_or(SnapshotRequest::full(epoch), |told| {
+            SnapshotRequest::changes(epoch, told)
+        });
         let mut entries = committed.clone();
-        lay_over(&mut entries, &mut of, cut);
+        lay_over(&mut entries, &mut of, snapshot);
         most = most.max(entries.len());
         match turn % 4 {
             0 => {
-                while !of.step(|p, _| p.on_epoch_committed(epoch)).unwrap().done {}
+                while !of
+                    .step(|p, _| p.on_checkpoint_committed(epoch))
+                    .unwrap()
+                    .done
+                {}
                 (committed, told) = (entries.clone(), Some(epoch));
             }
-            1 => while !of.step(|p, _| p.on_epoch_given_up(epoch)).unwrap().done {},
+            1 => while !of.step(|p, _| p.on_checkpoint_aborted(epoch)).unwrap().done {},
             _ => {}
         }
         let mut full = Entries::new();
         epoch = epoch.next();
-        lay_over(&mut full, &mut of, Cut::full(epoch));
+        lay_over(&mut full, &mut of, SnapshotRequest::full(epoch));
         let (left, full) = (taken_up(&entries, make()), taken_up(&full, make()));
         assert_eq!(left, full, "after {next:?}");
     }
@@ -438,31 +456,33 @@ fn leaves_nothing_behind<P: Processor + 'static>(make: impl Fn() -> P) {
 fn nothing_that_is_gone_stays_in_increments() {
     for (length, slide, lateness) in [(8, 8, 0), (2, 2, 0), (8, 8, 6), (12, 3, 0), (12, 3, 7)] {
         let spec = sliding(length, slide, lateness);
-        leaves_nothing_behind(|| SlidingWindowP::new(spec, counts()).kept_as(json(), json()));
-        leaves_nothing_behind(|| SlidingWindowP::new(spec, lists()).kept_as(json(), json()));
+        leaves_nothing_behind(|| SlidingWindowP::new(spec, counts()).with_codecs(json(), json()));
+        leaves_nothing_behind(|| SlidingWindowP::new(spec, lists()).with_codecs(json(), json()));
     }
     let early = || EarlyFiring::each_records(2).unwrap();
     let fold = || Arc::new(FoldOne::new(key, count()).early(early()));
     leaves_nothing_behind(|| {
-        SlidingWindowP::new(sliding(12, 6, 0), fold()).kept_as(json(), json())
+        SlidingWindowP::new(sliding(12, 6, 0), fold()).with_codecs(json(), json())
     });
     let gap = SessionSpec::gap(secs(4)).unwrap();
-    leaves_nothing_behind(|| SessionWindowP::new(gap, counts()).kept_as(json()));
-    leaves_nothing_behind(|| GroupP::new(counts()).kept_as(json()));
+    leaves_nothing_behind(|| SessionWindowP::new(gap, counts()).with_codecs(json()));
+    leaves_nothing_behind(|| GroupP::new(counts()).with_codecs(json()));
 }
 
 #[test]
 fn slices_of_another_length_are_refused() {
     let window = |length, slide| {
         let window = SlidingWindowP::new(sliding(length, slide, 0), counts());
-        keeping(window.kept_as(json(), json()))
+        keeping(window.with_codecs(json(), json()))
     };
     let mut old = window(10, 2);
     old.push(0, (1u8, 7i64), at(7));
     old.read(0).unwrap();
     let mut chunk = StateChunk::default();
-    old.step(|p, _| p.take_cut(Cut::full(Epoch(1)))).unwrap();
-    let mut write = || old.step(|p, _| p.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX)));
+    old.step(|p, _| p.take_snapshot(SnapshotRequest::full(Epoch(1))))
+        .unwrap();
+    let mut write =
+        || old.step(|p, _| p.write_snapshot(&mut SnapshotWriter::new(&mut chunk, usize::MAX)));
     while !write().unwrap().done {}
     assert_eq!(chunk.len(), 2);
     let restored = |mut new: Harness| {

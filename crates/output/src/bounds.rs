@@ -2,24 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The bounds of one output: the maximum size of a file, and the number of files.
+/// The bounds of one output: the largest size of a file, and the number of files.
 ///
-/// Output that a process writes between two looks at the size, 100 ms at most, comes on top.
+/// A file exceeds its size by the output that a process writes between two polls of the size, at
+/// most 100 ms apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OutputBounds {
-    /// The size in bytes at which a new file is begun.
+    /// The size in bytes at which a new file is started.
     pub file_bytes: u64,
-    /// The number of files with the one that is being written, at least 2.
+    /// The number of files including the current one, at least 2.
     pub files: u32,
 }
 
 impl OutputBounds {
-    /// The age of the oldest file that is kept: the current one has age 0.
+    /// Returns the age of the oldest file: 0 is the current file, 1 the newest rotated file.
     pub(crate) fn oldest_age(&self) -> u32 {
         self.files.max(2) - 1
     }
 
-    /// The maximum size of a current file that no process rotates.
+    /// Returns the largest size of a current file that no process rotates: that of all files
+    /// together.
     pub(crate) fn all_bytes(&self) -> u64 {
         self.file_bytes.saturating_mul(self.files.max(2).into())
     }

@@ -1,18 +1,18 @@
-//! The files of one output, and the position at which each begins.
+//! The files of one output, and the position at which each starts.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The number of ages that are looked at, whatever the bounds once were.
-const MOST_AGES: u32 = 1_000;
+/// The number of ages (the N of `NAME.N`) that are searched, independently of the current bounds.
+const MAX_AGES: u32 = 1_000;
 
 /// The files of one output in a folder: `NAME`, which is being written, and `NAME.1`, `NAME.2` …,
-/// from young to old.
+/// from newest to oldest.
 ///
-/// Beside them, `NAME.at` has the position at which one of them begins: its inode, a space, and the
-/// position. All other positions follow from the sizes.
+/// Beside them, `NAME.at` holds the position at which one of the files starts: the inode of that
+/// file, a space, and the position. The positions of the other files follow from the sizes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutputFiles {
     folder: PathBuf,
@@ -21,29 +21,29 @@ pub struct OutputFiles {
 
 /// One file of an output.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct OutputFile {
     pub(crate) file: File,
-    /// The age in the file's name; 0 is the current one.
+    /// The age in the file's name: 0 is the current file, 1 the newest rotated file.
     pub(crate) age: u32,
     pub(crate) inode: u64,
-    /// The position of its first byte.
+    /// The position of the file's first byte.
     pub(crate) at: u64,
-    /// Its size when it was looked at.
+    /// The file's size when it was opened.
     pub(crate) bytes: u64,
-    /// The position of its beginning or its end that stays when it grows. It tells the file from a
-    /// later one of its inode.
+    /// The position of the file's start or end, whichever does not change when the file grows. It
+    /// distinguishes the file from a later one with the same inode.
     pub(crate) mark: u64,
 }
 
-impl Part {
-    /// The position behind its last byte.
+impl OutputFile {
+    /// Returns the position after the file's last byte.
     pub(crate) fn end(&self) -> u64 {
         self.at.saturating_add(self.bytes)
     }
 }
 
 impl OutputFiles {
-    /// Returns the output of this name in a folder. Nothing is opened.
+    /// Creates the output `name` in a folder. Opens no file.
     pub fn new(folder: impl Into<PathBuf>, name: impl Into<String>) -> Self {
         OutputFiles {
             folder: folder.into(),
@@ -51,8 +51,7 @@ impl OutputFiles {
         }
     }
 
-    /// Returns the output whose current file has this path, or `None` for a path without a file
-    /// name.
+    /// Creates the output whose current file has this path; `None` for a path without a file name.
     pub fn at(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         Some(OutputFiles::new(path.parent()?, name))
@@ -63,7 +62,7 @@ impl OutputFiles {
         self.aged(0)
     }
 
-    /// Returns the path of the file of an age.
+    /// Returns the path of the file of this age: `NAME` for 0, otherwise `NAME.age`.
     pub(crate) fn aged(&self, age: u32) -> PathBuf {
         match age {
             0 => self.folder.join(&self.name),
@@ -71,38 +70,39 @@ impl OutputFiles {
         }
     }
 
-    /// Returns a path beside the files.
+    /// Returns a path beside the files, with another suffix.
     pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
         self.folder.join(format!("{}.{suffix}", self.name))
     }
 
-    /// Returns the position of the first byte that is kept, which is the number of bytes that were
-    /// left out, and the position behind the last one.
+    /// Returns the position of the first stored byte, which is the number of dropped bytes, and the
+    /// position after the last one.
     ///
     /// # Errors
     ///
-    /// If a file can't be opened.
-    pub fn kept(&self) -> io::Result<(u64, u64)> {
+    /// If a file cannot be opened.
+    pub fn stored_range(&self) -> io::Result<(u64, u64)> {
         let parts = self.parts()?;
         let first = parts.first().map_or(0, |part| part.at);
-        Ok((first, parts.last().map_or(first, Part::end)))
+        Ok((first, parts.last().map_or(first, OutputFile::end)))
     }
 
-    /// Returns the age and the size of each file, from old to young. The current one has age 0.
+    /// Returns the age and the size of each file, from oldest to newest. The current file has age
+    /// 0, the newest rotated file age 1.
     pub fn sizes(&self) -> Vec<(u32, u64)> {
         let parts = self.parts().unwrap_or_default().into_iter();
         parts.map(|part| (part.age, part.bytes)).collect()
     }
 
-    /// Opens all files, from old to young. A rotation meanwhile does no harm: a file that was seen
-    /// twice counts once.
-    pub(crate) fn parts(&self) -> io::Result<Vec<Part>> {
-        let mut parts: Vec<Part> = Vec::new();
+    /// Opens all files, from oldest to newest. Tolerates a concurrent rotation: a file found twice
+    /// counts once.
+    pub(crate) fn parts(&self) -> io::Result<Vec<OutputFile>> {
+        let mut parts: Vec<OutputFile> = Vec::new();
         let mut missing = 0;
-        for age in 0..MOST_AGES {
+        for age in 0..MAX_AGES {
             let file = match File::open(self.aged(age)) {
                 Ok(file) => file,
-                // While files are renamed one age is missing.
+                // During a rotation one age is missing.
                 Err(error) if error.kind() == ErrorKind::NotFound && missing < 2 => {
                     missing += 1;
                     continue;
@@ -118,7 +118,7 @@ impl OutputFiles {
             {
                 continue;
             }
-            parts.push(Part {
+            parts.push(OutputFile {
                 file,
                 age,
                 inode: metadata.ino(),
@@ -128,18 +128,17 @@ impl OutputFiles {
             });
         }
         parts.reverse();
-        place(&mut parts, self.recorded());
+        compute_positions(&mut parts, self.recorded());
         Ok(parts)
     }
 
-    /// Returns the recorded inode and position.
     fn recorded(&self) -> Option<(u64, u64)> {
         let text = std::fs::read_to_string(self.beside("at")).ok()?;
         let (inode, at) = text.trim().split_once(' ')?;
         Some((inode.parse().ok()?, at.parse().ok()?))
     }
 
-    /// Records the position at which a file begins.
+    /// Records the position at which a file starts.
     pub(crate) fn record(&self, inode: u64, at: u64) -> io::Result<()> {
         // The container and its host may record at the same time.
         let scratch = self.beside(&format!("at.{}.new", std::process::id()));
@@ -147,7 +146,7 @@ impl OutputFiles {
         std::fs::rename(&scratch, self.beside("at"))
     }
 
-    /// Opens the current file for appending, and makes it if it is not there.
+    /// Opens the current file for appending, and creates it if it is missing.
     pub(crate) fn append(&self) -> io::Result<File> {
         OpenOptions::new()
             .create(true)
@@ -156,9 +155,9 @@ impl OutputFiles {
     }
 }
 
-/// Computes where the files begin, by the recorded position of one of them. Without a record the
-/// oldest begins at 0.
-fn place(parts: &mut [Part], recorded: Option<(u64, u64)>) {
+/// Computes the positions of the files from the recorded position of one of them. Without a
+/// recorded position the oldest file starts at 0.
+fn compute_positions(parts: &mut [OutputFile], recorded: Option<(u64, u64)>) {
     let known = recorded.and_then(|(inode, at)| {
         let index = parts.iter().position(|part| part.inode == inode)?;
         Some((index, at))

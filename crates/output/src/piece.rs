@@ -1,17 +1,17 @@
-//! Reads pieces of an output, across its files.
+//! Pieces of an output, read across its files.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::OutputFiles;
-use crate::files::Part;
+use crate::files::OutputFile;
 
-/// Number of readings of a piece while files are rotated.
-const TRIES: usize = 3;
+/// The number of attempts to read a piece while files are rotated.
+const MAX_READ_ATTEMPTS: usize = 3;
 
-/// The part of an output that is wanted.
+/// The requested part of an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
+pub enum ReadFrom {
     /// From a position on.
     From(u64),
     /// The last bytes.
@@ -20,44 +20,44 @@ pub enum Wanted {
 
 /// A piece of an output.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Piece {
-    /// The position of its first byte. If it lies behind the position that was asked for, the bytes
-    /// between were left out.
+pub struct OutputPiece {
+    /// The position of the first byte. If it is after the requested position, the bytes in between
+    /// were dropped.
     pub at: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// The position behind the output's last byte.
+    /// The position after the last byte of the output.
     pub end: u64,
 }
 
 impl OutputFiles {
-    /// Reads up to `most` bytes. Returns an empty piece where there is no more, and at position 0
-    /// where there is no file.
+    /// Reads up to `most` bytes. Returns an empty piece at the end of the output, and at position 0
+    /// if there is no file.
     ///
     /// # Errors
     ///
-    /// If a file can't be read.
-    pub fn read(&self, wanted: Wanted, most: u64) -> io::Result<Piece> {
+    /// If a file cannot be read.
+    pub fn read(&self, wanted: ReadFrom, most: u64) -> io::Result<OutputPiece> {
         let mut tries = 0;
         loop {
             tries += 1;
             let parts = self.parts()?;
             let piece = read(&parts, wanted, most)?;
-            // An old file may have been emptied and begun anew while it was read.
-            let (first, _) = self.kept()?;
-            if piece.at >= first || tries >= TRIES {
+            // An old file may have been emptied and reused while it was read.
+            let (first, _) = self.stored_range()?;
+            if piece.at >= first || tries >= MAX_READ_ATTEMPTS {
                 return Ok(piece);
             }
         }
     }
 }
 
-fn read(parts: &[Part], wanted: Wanted, most: u64) -> io::Result<Piece> {
+fn read(parts: &[OutputFile], wanted: ReadFrom, most: u64) -> io::Result<OutputPiece> {
     let first = parts.first().map_or(0, |part| part.at);
-    let end = parts.last().map_or(0, Part::end);
+    let end = parts.last().map_or(0, OutputFile::end);
     let at = match wanted {
-        Wanted::From(position) => position.clamp(first, end),
-        Wanted::Last => end.saturating_sub(most).max(first),
+        ReadFrom::From(position) => position.clamp(first, end),
+        ReadFrom::Last => end.saturating_sub(most).max(first),
     };
     let mut bytes = Vec::new();
     for part in parts {
@@ -71,17 +71,17 @@ fn read(parts: &[Part], wanted: Wanted, most: u64) -> io::Result<Piece> {
         file.take(missing.min(part.end() - next))
             .read_to_end(&mut bytes)?;
     }
-    Ok(Piece { at, bytes, end })
+    Ok(OutputPiece { at, bytes, end })
 }
 
-/// Returns the last lines of an output behind a position, at most `lines` of them and 16 KiB.
-/// Unreadable files have none.
-pub fn last_words(output: &OutputFiles, from: u64, lines: usize) -> Vec<String> {
+/// Returns the last lines of an output after the position `from`: at most `lines` lines, and 16
+/// KiB. Returns none if the files are unreadable.
+pub fn last_lines(output: &OutputFiles, from: u64, lines: usize) -> Vec<String> {
     const MOST_BYTES: u64 = 16 << 10;
     let read = || -> io::Result<Vec<u8>> {
-        let (_, end) = output.kept()?;
+        let (_, end) = output.stored_range()?;
         let from = from.max(end.saturating_sub(MOST_BYTES));
-        Ok(output.read(Wanted::From(from), MOST_BYTES)?.bytes)
+        Ok(output.read(ReadFrom::From(from), MOST_BYTES)?.bytes)
     };
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -113,16 +113,16 @@ mod tests {
                 output.open(&bounds).unwrap().write_all(piece.as_bytes()).unwrap();
             }
             let all = pieces.concat();
-            let (first, end) = output.kept().unwrap();
+            let (first, end) = output.stored_range().unwrap();
             prop_assert_eq!(end, all.len() as u64);
             prop_assert!(end - first <= (file_bytes + 10) * u64::from(files));
-            for wanted in [Wanted::From(from), Wanted::Last] {
+            for wanted in [ReadFrom::From(from), ReadFrom::Last] {
                 let piece = output.read(wanted, most).unwrap();
                 let at = piece.at as usize;
                 prop_assert_eq!(&piece.bytes[..], &all.as_bytes()[at..at + piece.bytes.len()]);
                 let expected = match wanted {
-                    Wanted::From(from) => from.clamp(first, end),
-                    Wanted::Last => end.saturating_sub(most).max(first),
+                    ReadFrom::From(from) => from.clamp(first, end),
+                    ReadFrom::Last => end.saturating_sub(most).max(first),
                 };
                 prop_assert_eq!(piece.at, expected);
                 prop_assert_eq!(piece.bytes.len() as u64, most.min(end - piece.at));
@@ -145,9 +145,9 @@ mod tests {
                 .write_all(line.as_bytes())
                 .unwrap();
         }
-        assert_eq!(last_words(&output, 7, 20), ["one", "two", "three"]);
-        assert_eq!(last_words(&output, 7, 2), ["two", "three"]);
+        assert_eq!(last_lines(&output, 7, 20), ["one", "two", "three"]);
+        assert_eq!(last_lines(&output, 7, 2), ["two", "three"]);
         let none = OutputFiles::new(folder.path(), "none");
-        assert!(last_words(&none, 0, 20).is_empty());
+        assert!(last_lines(&none, 0, 20).is_empty());
     }
 }

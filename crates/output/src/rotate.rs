@@ -1,4 +1,4 @@
-//! Begins a new file when the current one has reached its size.
+//! Rotation: starts a new file when the current one has reached its size.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -6,23 +6,23 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::files::Part;
+use crate::files::OutputFile;
 use crate::{OutputBounds, OutputFiles};
 
 impl OutputFiles {
-    /// Opens the current file for appending, for a process that is about to be started. A file that
-    /// has reached its size is put aside first.
+    /// Opens the current file for appending, for a new process. A file that has reached its size is
+    /// rotated first.
     ///
-    /// No other process may rotate the files meanwhile.
+    /// No other process may rotate the files at the same time.
     ///
     /// # Errors
     ///
-    /// If a file can't be renamed or opened.
+    /// If a file cannot be renamed or opened.
     pub fn open(&self, bounds: &OutputBounds) -> io::Result<File> {
         match std::fs::metadata(self.path()) {
             Ok(metadata) if metadata.len() >= bounds.file_bytes => {
                 let rotated = self.rotate(bounds)?;
-                self.settle(&rotated)?;
+                self.record_previous(&rotated)?;
                 Ok(rotated.new)
             }
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -30,12 +30,12 @@ impl OutputFiles {
         }
     }
 
-    /// Puts the current file aside, and begins a new one. The caller makes its output go there,
-    /// then calls [`settle`](Self::settle).
+    /// Rotates the current file and starts a new one. The caller redirects its output to the new
+    /// file, then calls [`record_previous`](Self::record_previous).
     ///
-    /// The oldest file is emptied and becomes the new one: a process that still appends to it
-    /// appends to the current file from then on, and no file grows that has no name.
-    pub(crate) fn rotate(&self, bounds: &OutputBounds) -> io::Result<Rotated> {
+    /// The oldest file is emptied and becomes the new one. A process that still appends to the
+    /// oldest file then appends to the current file, and no unnamed file grows.
+    pub(crate) fn rotate(&self, bounds: &OutputBounds) -> io::Result<RotationResult> {
         let parts = self.parts()?;
         let (old, current) = match parts.split_last() {
             Some((current, old)) if current.age == 0 => (old, Some(current)),
@@ -57,52 +57,53 @@ impl OutputFiles {
         }
         rename_if_there(&self.path(), &self.aged(1))?;
         std::fs::rename(&next, self.path())?;
-        Ok(Rotated {
+        Ok(RotationResult {
             new,
             before: current.and_then(|part| Some((part.file.try_clone().ok()?, part.at))),
             left_out,
         })
     }
 
-    /// Records the position of the file before the new one: a write to it may still be under way,
-    /// so where the new one begins follows from its size when that is asked for.
-    pub(crate) fn settle(&self, rotated: &Rotated) -> io::Result<()> {
+    /// Records the position of the file before the new one. A write to that file may still be in
+    /// progress, so the start of the new file is computed from that file's size on demand.
+    pub(crate) fn record_previous(&self, rotated: &RotationResult) -> io::Result<()> {
         match &rotated.before {
             Some((file, at)) => self.record(file.metadata()?.ino(), *at),
             None => Ok(()),
         }
     }
 
-    /// Records the position of the current file, so that it stays when an older one is emptied or
-    /// removed.
-    fn hold_current(&self, parts: &[Part]) -> io::Result<()> {
+    /// Records the position of the current file, so that it does not change when an older one is
+    /// emptied or removed.
+    fn record_current(&self, parts: &[OutputFile]) -> io::Result<()> {
         match parts.last().filter(|part| part.age == 0) {
             Some(current) => self.record(current.inode, current.at),
             None => Ok(()),
         }
     }
 
-    /// Removes the file of an age. The positions of the others stay.
+    /// Removes the file of this age: 0 is the current file, 1 the newest rotated file. The
+    /// positions of the others do not change.
     ///
     /// # Errors
     ///
-    /// If a file can't be written or removed.
+    /// If a file cannot be written or removed.
     pub fn remove(&self, age: u32) -> io::Result<()> {
-        self.hold_current(&self.parts()?)?;
+        self.record_current(&self.parts()?)?;
         match std::fs::remove_file(self.aged(age)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Empties files that were put aside and that another process still appends to: those that have
-    /// grown by a file's size since they were first seen so. Returns the number of bytes that were
-    /// left out. `seen` is kept from one call to the next.
+    /// Empties rotated files to which another process still appends: those that have grown by more
+    /// than the bound of a file since they were first seen. Returns the number of dropped bytes.
+    /// All calls must get the same `seen`.
     ///
     /// # Errors
     ///
-    /// If a file can't be emptied.
-    pub fn cut_old(&self, bounds: &OutputBounds, seen: &mut SeenSizes) -> io::Result<u64> {
+    /// If a file cannot be emptied.
+    pub fn truncate_old(&self, bounds: &OutputBounds, seen: &mut SeenSizes) -> io::Result<u64> {
         let mut left_out = 0;
         let mut now = BTreeMap::new();
         let parts = self.parts()?;
@@ -111,7 +112,7 @@ impl OutputFiles {
             let before = seen.old.get(&key).copied().unwrap_or(part.bytes);
             match part.bytes > before.saturating_add(bounds.file_bytes) {
                 true => {
-                    self.hold_current(&parts)?;
+                    self.record_current(&parts)?;
                     left_out += self.empty(part)?;
                 }
                 false => drop(now.insert(key, before)),
@@ -121,14 +122,14 @@ impl OutputFiles {
         Ok(left_out)
     }
 
-    /// Empties the current file if no process rotates it: if it is larger than all files together
-    /// may be, and was so at the call before. What is appended in that moment is lost without being
-    /// counted. Returns the number of bytes that were left out.
+    /// Empties the current file if no process rotates it: if the file exceeds the limit of all
+    /// files together in two consecutive calls, which must get the same `seen`. Bytes appended at
+    /// that moment are lost without being counted. Returns the number of dropped bytes.
     ///
     /// # Errors
     ///
-    /// If the file can't be emptied.
-    pub fn cut_current(&self, bounds: &OutputBounds, seen: &mut SeenSizes) -> io::Result<u64> {
+    /// If the file cannot be emptied.
+    pub fn truncate_current(&self, bounds: &OutputBounds, seen: &mut SeenSizes) -> io::Result<u64> {
         let parts = self.parts()?;
         let current = parts.last().filter(|part| part.age == 0);
         let long = current.filter(|part| part.bytes > bounds.all_bytes());
@@ -139,8 +140,8 @@ impl OutputFiles {
         }
     }
 
-    /// Empties a file in place. What is appended later begins at its new end.
-    pub(crate) fn empty(&self, part: &Part) -> io::Result<u64> {
+    /// Empties a file in place. Later appends start at its new end.
+    pub(crate) fn empty(&self, part: &OutputFile) -> io::Result<u64> {
         let file = OpenOptions::new().write(true).open(self.aged(part.age))?;
         let metadata = file.metadata()?;
         if metadata.ino() != part.inode {
@@ -154,29 +155,29 @@ impl OutputFiles {
     }
 }
 
-/// The sizes of files at earlier looks.
+/// The sizes of files that earlier calls of [`truncate_old`](OutputFiles::truncate_old) and
+/// [`truncate_current`](OutputFiles::truncate_current) found.
 #[derive(Debug, Default)]
 pub struct SeenSizes {
-    /// Of files that were put aside, when they were first seen so, by inode and mark.
+    /// The sizes of rotated files when they were first seen, by inode and `OutputFile::mark`.
     old: BTreeMap<(u64, u64), u64>,
-    /// The inode of a current file that was too long.
+    /// The inode of the current file if it was too large in the last call.
     long: Option<u64>,
 }
 
 /// The result of a rotation.
 #[derive(Debug)]
-pub(crate) struct Rotated {
+pub(crate) struct RotationResult {
     /// The new current file.
     pub(crate) new: File,
-    /// The one before, and the position at which it begins.
+    /// The previous file, and the position at which it starts.
     before: Option<(File, u64)>,
-    /// The number of bytes of old files that are gone.
+    /// The number of dropped bytes of old files.
     pub(crate) left_out: u64,
 }
 
-impl Rotated {
-    /// Returns the size of the file before the new one, which is final once nothing more is
-    /// appended to it.
+impl RotationResult {
+    /// Returns the size of the previous file, which is final when nothing more is appended to it.
     pub(crate) fn bytes_before(&self) -> u64 {
         let file = self.before.as_ref().map(|(file, _)| file.metadata());
         file.and_then(|metadata| Some(metadata.ok()?.len()))
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(read("out.1").as_deref(), Some("third!"));
         assert_eq!(read("out.2").as_deref(), Some("second"));
         assert_eq!(read("out.3"), None);
-        assert_eq!(output.kept().unwrap(), (5, 23));
+        assert_eq!(output.stored_range().unwrap(), (5, 23));
     }
 
     #[test]
@@ -235,7 +236,7 @@ mod tests {
         }
         let fewer = OutputBounds { files: 2, ..BOUNDS };
         drop(output.open(&fewer).unwrap());
-        assert_eq!(output.kept().unwrap(), (17, 23));
+        assert_eq!(output.stored_range().unwrap(), (17, 23));
     }
 
     #[test]
@@ -244,11 +245,11 @@ mod tests {
         for text in ["first", "second", "third!"] {
             append(&output, text);
         }
-        // It was interrupted before the record was written.
+        // The rotation was interrupted before the record was written.
         drop(output.rotate(&BOUNDS).unwrap());
-        assert_eq!(output.kept().unwrap(), (5, 17));
+        assert_eq!(output.stored_range().unwrap(), (5, 17));
         append(&output, "fourth");
-        assert_eq!(output.kept().unwrap(), (5, 23));
+        assert_eq!(output.stored_range().unwrap(), (5, 23));
     }
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
         std::fs::rename(output.aged(0), output.aged(9)).unwrap();
         std::fs::rename(output.aged(9), output.beside("next")).unwrap();
         append(&output, "fourth");
-        assert_eq!(output.kept().unwrap().0, 0);
+        assert_eq!(output.stored_range().unwrap().0, 0);
     }
 
     #[test]
@@ -270,15 +271,15 @@ mod tests {
         stray.write_all(b"stray").unwrap();
         append(&output, "second");
         let mut seen = SeenSizes::default();
-        assert_eq!(output.cut_old(&BOUNDS, &mut seen).unwrap(), 0);
+        assert_eq!(output.truncate_old(&BOUNDS, &mut seen).unwrap(), 0);
         stray.write_all(b" and").unwrap();
-        assert_eq!(output.cut_old(&BOUNDS, &mut seen).unwrap(), 0);
+        assert_eq!(output.truncate_old(&BOUNDS, &mut seen).unwrap(), 0);
         stray.write_all(b" much more").unwrap();
-        assert_eq!(output.cut_old(&BOUNDS, &mut seen).unwrap(), 19);
+        assert_eq!(output.truncate_old(&BOUNDS, &mut seen).unwrap(), 19);
         for text in ["third!", "fourth"] {
             append(&output, text);
         }
-        // Its file has become the current one.
+        // The file has become the current one.
         stray.write_all(b" again").unwrap();
         let current = std::fs::read_to_string(output.path()).unwrap();
         assert_eq!(current, "fourth again");
@@ -290,11 +291,11 @@ mod tests {
         let mut file = output.open(&BOUNDS).unwrap();
         file.write_all(b"twelve bytes").unwrap();
         let mut seen = SeenSizes::default();
-        let mut cut = || output.cut_current(&BOUNDS, &mut seen).unwrap();
+        let mut cut = || output.truncate_current(&BOUNDS, &mut seen).unwrap();
         assert_eq!([cut(), cut()], [0, 0]);
         file.write_all(b"!").unwrap();
         assert_eq!([cut(), cut()], [0, 13]);
         file.write_all(b"more").unwrap();
-        assert_eq!(output.kept().unwrap(), (13, 17));
+        assert_eq!(output.stored_range().unwrap(), (13, 17));
     }
 }

@@ -1,4 +1,5 @@
-//! A process keeps the files behind its own output within their bounds. This program is that process as well.
+//! Tests of a process that keeps its own output files within their bounds. This program is also
+//! that process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -6,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ardea_output::{OUTPUT_VARIABLE, OutputBounds, OutputFiles, OutputStart, Role, Wanted, attend};
+use ardea_output::{
+    OUTPUT_VARIABLE, OutputBounds, OutputFiles, OutputStart, ReadFrom, RotationRole, start_rotation,
+};
 
-/// The variable that makes this program print.
+/// The environment variable that makes this program print.
 const PRINTS: &str = "ARDEA_TEST_PRINTS";
 
-/// The time limit of what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of the conditions in the tests.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const BOUNDS: OutputBounds = OutputBounds {
     file_bytes: 64 << 10,
@@ -50,13 +53,13 @@ fn main() {
     }
 }
 
-/// Prints as many numbered lines as are asked for, and after that each line of standard input.
+/// Prints the requested number of numbered lines, then each line of standard input.
 fn print(what: &str) {
     let (role, count) = what.split_once(' ').expect("a role and a number");
     let count: u64 = count.parse().expect("a number");
-    attend(match role {
-        "follows" => Role::Follows,
-        _ => Role::Rotates,
+    start_rotation(match role {
+        "follows" => RotationRole::Follows,
+        _ => RotationRole::Rotates,
     })
     .expect("a thread");
     let mut child = (role == "parent").then(|| {
@@ -112,16 +115,16 @@ fn start_on(stdout: File, folder: &Path, what: &str, stderr: &str) -> Child {
     command.spawn().expect("started")
 }
 
-/// All lines that are kept, with the position of the first.
+/// Returns all stored lines, with the position of the first.
 fn kept(folder: &Path) -> (u64, Vec<String>) {
     let output = OutputFiles::new(folder, "out");
-    let piece = output.read(Wanted::From(0), u64::MAX).expect("read");
+    let piece = output.read(ReadFrom::From(0), u64::MAX).expect("read");
     let text = String::from_utf8(piece.bytes).expect("text");
     (piece.at, text.lines().map(String::from).collect())
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::park_timeout(Duration::from_millis(2));
@@ -141,7 +144,7 @@ fn a_process_is_bounded() {
     let mut child = start(folder.path(), &format!("alone {LINES}"), "err");
     let error = BufReader::new(File::open(folder.path().join("err")).expect("opened"));
     let last = format!("line {:08}", LINES - 1);
-    // Positions are exact once what was under way at the last rotation is complete.
+    // Positions are exact once writes in progress at the last rotation have completed.
     wait_until("positions are wrong", || {
         let (at, lines) = kept(folder.path());
         lines.last() == Some(&last) && at + 14 * lines.len() as u64 == 14 * LINES
@@ -172,7 +175,7 @@ fn a_child_follows() {
         for _ in 0..70 {
             writeln!(&input, "{line}").expect("told");
         }
-        output.kept().expect("read").0 > 0
+        output.stored_range().expect("read").0 > 0
     });
     writeln!(input, "the last line").expect("told");
     drop(input);

@@ -1,4 +1,4 @@
-//! Streams that part: copies, side outputs, and records that user code fails on.
+//! Steps with several output streams: copies, side outputs, and bad records.
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use ardea_operators::{Either, PartitionMapP, SplitP, TeeMapP, TeeP, TryMapP, raw
 use crate::step::{Lower, Port};
 use crate::stream::Stream;
 
-/// A stream of records that others share.
+/// A stream of shared records.
 type Shared<T, B, E> = Stream<Arc<T>, B, E>;
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
-    /// Two streams with the same records. Costs a clone of each record.
+    /// Copies the stream. Costs a clone of each record.
     ///
-    /// Cheaper where the records are large: [`tee_map`](Self::tee_map), if the second stream needs only a part of each record, and
-    /// [`tee_shared`](Self::tee_shared). For more than two streams: [`tee_n`](Self::tee_n).
+    /// For large records, cheaper steps are [`tee_map`](Self::tee_map), if the second stream needs
+    /// only a part of each record, and [`tee_shared`](Self::tee_shared). For more than two streams,
+    /// use [`tee_n`](Self::tee_n).
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -32,12 +33,12 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     where
         T: Clone,
     {
-        let first = self.parting("tee", 2, supplier(TeeP::<T>::new));
+        let first = self.split_step("tee", 2, supplier(TeeP::<T>::new));
         let second = first.sibling(1);
         (first, second)
     }
 
-    /// `N` streams with the same records, by a single step. Costs `N - 1` clones of each record.
+    /// Copies the stream to `N` streams in a single step. Costs `N - 1` clones of each record.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -54,13 +55,14 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         T: Clone,
     {
         const { assert!(N > 0, "a stream cannot become none") };
-        let first: Stream<T, B, E> = self.parting("tee", N, supplier(TeeP::<T>::new));
+        let first: Stream<T, B, E> = self.split_step("tee", N, supplier(TeeP::<T>::new));
         std::array::from_fn(|output| first.sibling(output))
     }
 
-    /// The stream, and another one of what `f` makes of each record by reference. Nothing is cloned.
+    /// Adds a second stream with the result of `f(&record)` for each record. No record is cloned.
     ///
-    /// Where a branch needs a few fields, as windows and joins do, this costs what copying these fields does.
+    /// If the second stream needs only a few fields, as windows and joins do, `f` copies only
+    /// those.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -80,14 +82,15 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let f = Arc::new(f);
         let make = move || TeeMapP::new(Arc::clone(&f));
-        let first = self.parting("tee-map", 2, supplier(make));
+        let first = self.split_step("tee-map", 2, supplier(make));
         let second = first.sibling(1);
         (first, second)
     }
 
-    /// Two streams that share each record. Costs an allocation for each record instead of a clone.
+    /// Copies the stream, with each record shared in an `Arc`. Costs an allocation per record
+    /// instead of a clone.
     ///
-    /// On a cluster, records that go to another process are written and read there, and are shared no more.
+    /// On a cluster, a record sent to another process is serialized, and is not shared there.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -106,7 +109,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.map(Arc::new).tee()
     }
 
-    /// Parts the stream: records for which `first` is true, and the others.
+    /// Splits the stream in two: the records for which `first` returns true, and the others.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -123,7 +126,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         F: Fn(&T) -> bool + Send + Sync + 'static,
     {
         let route = Arc::new(move |record: &T| usize::from(!first(record)));
-        let first = self.parting(
+        let first = self.split_step(
             "split",
             2,
             supplier(move || SplitP::new(Arc::clone(&route))),
@@ -132,7 +135,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         (first, second)
     }
 
-    /// Applies `f` to each record and sends the result one way or the other, under different types.
+    /// Applies `f` to each record and sends the result to one of two streams of different types.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -153,7 +156,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         F: Fn(T) -> Either<A, C> + Send + Sync + 'static,
     {
         let f = Arc::new(f);
-        let first = self.parting(
+        let first = self.split_step(
             "partition-map",
             2,
             supplier(move || PartitionMapP::new(Arc::clone(&f))),
@@ -162,8 +165,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         (first, second)
     }
 
-    /// Applies `f`, which may fail on a record; `on_error` says what becomes of that record. The job goes on unless it says otherwise.
-    /// A panic of `f` counts as an error of the record.
+    /// Applies a function `f` that may fail on a record. `on_error` is the policy for records on
+    /// which `f` fails; the job continues unless the policy is to fail. A panic of `f` counts as an
+    /// error of the record.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -188,8 +192,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         })
     }
 
-    /// A step on single records with several outputs; the stream returned is the first.
-    fn parting<U>(
+    /// Adds a step on single records with several outputs. Returns the stream of the first output.
+    fn split_step<U>(
         self,
         kind: &str,
         outputs: usize,

@@ -1,29 +1,30 @@
-//! Two or three grouped streams side by side, over the same windows or to their end: co-groups and windowed joins.
+//! Co-groups and windowed joins: two or three keyed streams, over the same windows or until the
+//! streams end.
 
 use std::sync::Arc;
 
 use ardea_aggregate::{Aggregate, co_aggregate, co_aggregate3, collect_list};
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{Boundedness, Ends, Join, Key, supplier};
 use ardea_operators::{FoldThree, FoldTwo, KeyedFold, WindowResult};
 
-use crate::keyed::{Fed, KeyedStream, group, meet};
+use crate::keyed::{KeyedInput, KeyedStream, add_keyed_step, group};
 use crate::pipeline::Pipeline;
 use crate::step::Lower;
 use crate::stream::{Stream, Timed};
 use crate::window::{Emits, WindowedStream, one_stage};
 use crate::window_kind::Window;
 
-/// Streams over the same windows, one result a key and window.
+/// Adds a step over the same windows of several streams, with one result per key and window.
 fn over_windows<F, B>(
     pipeline: &Pipeline,
     name: impl Into<String>,
-    fed: Vec<Fed>,
+    fed: Vec<KeyedInput>,
     window: Window,
     fold: F,
 ) -> Stream<WindowResult<F::Key, F::Out>, B, Timed>
 where
-    F: KeyedFold<Key: Kept, Acc: Kept, State: Kept>,
+    F: KeyedFold<Key: StateValue, Acc: StateValue, State: StateValue>,
 {
     let fold = Arc::new(fold);
     let (from, ways): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
@@ -31,26 +32,26 @@ where
         let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
         let inputs = inputs.iter().copied().zip(ways.iter().cloned());
         let mut ports = one_stage(lowering, name, inputs, (spec, Emits::Results), &fold);
-        // Late records of several types can't be one stream; they are counted.
+        // Late records of several types cannot form one stream, so they are only counted.
         ports.truncate(1);
         Ok(ports)
     });
     pipeline.add(name, from, 1, lower)
 }
 
-/// Streams to their end, one result a key.
-fn to_the_end<F, B, E>(
+/// Adds a step over several bounded streams, with one result per key.
+fn over_whole_input<F, B, E>(
     pipeline: &Pipeline,
     name: impl Into<String>,
-    fed: Vec<Fed>,
+    fed: Vec<KeyedInput>,
     fold: F,
 ) -> Stream<(F::Key, F::Out), B, E>
 where
-    F: KeyedFold<Key: Kept, Acc: Kept>,
+    F: KeyedFold<Key: StateValue, Acc: StateValue>,
 {
     let fold = Arc::new(fold);
     let make = supplier(move || group(Arc::clone(&fold)));
-    meet(pipeline, name, fed, make)
+    add_keyed_step(pipeline, name, fed, make)
 }
 
 impl<T, K, F, B> WindowedStream<T, K, F, B>
@@ -60,7 +61,8 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     B: Boundedness,
 {
-    /// Aggregates both streams over the same windows: one result a key and window in which either has a record.
+    /// Aggregates both streams over the same windows: one result per key and window in which either
+    /// stream has a record.
     ///
     /// ```
     /// use std::time::Duration;
@@ -88,7 +90,7 @@ where
     /// If the other stream belongs to another pipeline.
     #[expect(
         clippy::type_complexity,
-        reason = "what a result is made of is what its reader wants to see"
+        reason = "readers of the documentation need the full type"
     )]
     pub fn co_group<T2, F2, B2, A, A2>(
         self,
@@ -98,23 +100,23 @@ where
         other_aggregate: A2,
     ) -> Stream<WindowResult<K, (A::Out, A2::Out)>, <B as Join<B2>>::Out, Timed>
     where
-        K: Kept,
+        K: StateValue,
         T2: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
-        A: Aggregate<T, Acc: Kept>,
-        A2: Aggregate<T2, Acc: Kept>,
+        A: Aggregate<T, Acc: StateValue>,
+        A2: Aggregate<T2, Acc: StateValue>,
     {
         let (window, keyed) = self.into_parts();
         keyed.stream.assert_same_pipeline(&other.stream.pipeline);
         let both = co_aggregate(aggregate, other_aggregate);
         let fold = FoldTwo::new(keyed.key_of(), other.key_of(), both);
-        let fed = vec![keyed.fed(), other.fed()];
+        let fed = vec![keyed.keyed_input(), other.keyed_input()];
         over_windows(&keyed.stream.pipeline, name, fed, window, fold)
     }
 
-    /// As [`co_group`](Self::co_group), with three streams, and an aggregate for each.
+    /// Works like [`co_group`](Self::co_group) with three streams, and an aggregate for each.
     ///
     /// ```
     /// use std::time::Duration;
@@ -142,7 +144,7 @@ where
     /// If one of the streams belongs to another pipeline.
     #[expect(
         clippy::type_complexity,
-        reason = "what a result is made of is what its reader wants to see"
+        reason = "readers of the documentation need the full type"
     )]
     pub fn co_group3<T2, F2, B2, T3, F3, B3, A, A2, A3>(
         self,
@@ -156,7 +158,7 @@ where
         Timed,
     >
     where
-        K: Kept,
+        K: StateValue,
         T2: Send + 'static,
         T3: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
@@ -164,20 +166,25 @@ where
         B: Join<B2, Out: Join<B3>>,
         B2: Boundedness,
         B3: Boundedness,
-        A: Aggregate<T, Acc: Kept>,
-        A2: Aggregate<T2, Acc: Kept>,
-        A3: Aggregate<T3, Acc: Kept>,
+        A: Aggregate<T, Acc: StateValue>,
+        A2: Aggregate<T2, Acc: StateValue>,
+        A3: Aggregate<T3, Acc: StateValue>,
     {
         let (window, keyed) = self.into_parts();
         keyed.stream.assert_same_pipeline(&second.stream.pipeline);
         keyed.stream.assert_same_pipeline(&third.stream.pipeline);
         let all = co_aggregate3(aggregate, aggregate2, aggregate3);
         let fold = FoldThree::new(keyed.key_of(), second.key_of(), third.key_of(), all);
-        let fed = vec![keyed.fed(), second.fed(), third.fed()];
+        let fed = vec![
+            keyed.keyed_input(),
+            second.keyed_input(),
+            third.keyed_input(),
+        ];
         over_windows(&keyed.stream.pipeline, name, fed, window, fold)
     }
 
-    /// Joins both streams: `join` of every pair of records with equal keys in the same window.
+    /// Joins both streams: emits the result of `join` for every pair of records with equal keys in
+    /// the same window.
     ///
     /// # Panics
     /// If the other stream belongs to another pipeline.
@@ -188,9 +195,9 @@ where
         join: J,
     ) -> Stream<U, <B as Join<B2>>::Out, Timed>
     where
-        K: Kept,
-        T: Clone + Sync + Kept,
-        T2: Clone + Sync + Kept,
+        K: StateValue,
+        T: Clone + Sync + StateValue,
+        T2: Clone + Sync + StateValue,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
@@ -216,7 +223,7 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     B: Boundedness,
 {
-    /// Aggregates all records of each key in both streams, at their end.
+    /// Aggregates all records of each key in both streams, when both streams have ended.
     ///
     /// ```
     /// use ardea_aggregate::{collect_list, count};
@@ -239,7 +246,7 @@ where
     /// If the other stream belongs to another pipeline.
     #[expect(
         clippy::type_complexity,
-        reason = "what a result is made of is what its reader wants to see"
+        reason = "readers of the documentation need the full type"
     )]
     pub fn co_group<T2, F2, A, A2>(
         self,
@@ -249,21 +256,21 @@ where
         other_aggregate: A2,
     ) -> Stream<(K, (A::Out, A2::Out)), B, E>
     where
-        K: Kept,
+        K: StateValue,
         B: Ends,
         T2: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
-        A: Aggregate<T, Acc: Kept>,
-        A2: Aggregate<T2, Acc: Kept>,
+        A: Aggregate<T, Acc: StateValue>,
+        A2: Aggregate<T2, Acc: StateValue>,
     {
         self.stream.assert_same_pipeline(&other.stream.pipeline);
         let both = co_aggregate(aggregate, other_aggregate);
         let fold = FoldTwo::new(self.key_of(), other.key_of(), both);
-        let fed = vec![self.fed(), other.fed()];
-        to_the_end(&self.stream.pipeline, name, fed, fold)
+        let fed = vec![self.keyed_input(), other.keyed_input()];
+        over_whole_input(&self.stream.pipeline, name, fed, fold)
     }
 
-    /// As [`co_group`](Self::co_group), with three streams, and an aggregate for each.
+    /// Works like [`co_group`](Self::co_group) with three streams, and an aggregate for each.
     ///
     /// ```
     /// use ardea_aggregate::{count, pick_any};
@@ -284,7 +291,7 @@ where
     /// If one of the streams belongs to another pipeline.
     #[expect(
         clippy::type_complexity,
-        reason = "what a result is made of is what its reader wants to see"
+        reason = "readers of the documentation need the full type"
     )]
     pub fn co_group3<T2, F2, T3, F3, A, A2, A3>(
         self,
@@ -294,21 +301,25 @@ where
         (aggregate, aggregate2, aggregate3): (A, A2, A3),
     ) -> Stream<(K, (A::Out, A2::Out, A3::Out)), B, E>
     where
-        K: Kept,
+        K: StateValue,
         B: Ends,
         T2: Send + 'static,
         T3: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         F3: Fn(&T3) -> K + Send + Sync + 'static,
-        A: Aggregate<T, Acc: Kept>,
-        A2: Aggregate<T2, Acc: Kept>,
-        A3: Aggregate<T3, Acc: Kept>,
+        A: Aggregate<T, Acc: StateValue>,
+        A2: Aggregate<T2, Acc: StateValue>,
+        A3: Aggregate<T3, Acc: StateValue>,
     {
         self.stream.assert_same_pipeline(&second.stream.pipeline);
         self.stream.assert_same_pipeline(&third.stream.pipeline);
         let all = co_aggregate3(aggregate, aggregate2, aggregate3);
         let fold = FoldThree::new(self.key_of(), second.key_of(), third.key_of(), all);
-        let fed = vec![self.fed(), second.fed(), third.fed()];
-        to_the_end(&self.stream.pipeline, name, fed, fold)
+        let fed = vec![
+            self.keyed_input(),
+            second.keyed_input(),
+            third.keyed_input(),
+        ];
+        over_whole_input(&self.stream.pipeline, name, fed, fold)
     }
 }

@@ -1,4 +1,4 @@
-//! What a job collected, for its author to look at.
+//! Results collected in memory.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,21 +7,22 @@ use ardea_core::{Boundedness, Delivery, Parallelism, Routing, Sink, supplier};
 use ardea_operators::CollectSinkP;
 
 use crate::Stream;
-use crate::step::Way;
+use crate::step::EdgeInput;
 
-/// The records that a stream brought, in memory: for tests, notebooks and small results.
+/// The records of a stream, in memory: for tests, notebooks and small results.
 ///
-/// Grows as long as records come; take them out now and then, or use another sink, if the stream has no end.
+/// Grows as long as records arrive. For an unbounded stream, take the records regularly or use
+/// another sink.
 #[derive(Debug)]
 pub struct Collected<T>(Arc<Mutex<Vec<T>>>);
 
 impl<T> Collected<T> {
-    /// Takes out what has come so far. Records of one instance are in their order.
+    /// Removes and returns the records collected so far. Records of one instance are in order.
     pub fn take(&self) -> Vec<T> {
         mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes out what has come so far, sorted.
+    /// Removes and returns the records collected so far, sorted.
     pub fn take_sorted(&self) -> Vec<T>
     where
         T: Ord,
@@ -31,12 +32,12 @@ impl<T> Collected<T> {
         records
     }
 
-    /// How many records wait to be taken.
+    /// Returns the number of collected records.
     pub fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Whether none waits.
+    /// Returns true if there are no collected records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -49,8 +50,9 @@ impl<T> Clone for Collected<T> {
 }
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
-    /// Collects the records in the memory of this process: the end of this branch. A job that does so is refused by a cluster.
-    /// In one that keeps its state, records that come again after a failure are collected again.
+    /// Collects the records in the memory of this process, and ends this branch. A cluster refuses
+    /// a job with this step. In a job with checkpoints, records that are processed again after a
+    /// failure are collected again.
     pub fn collect(self) -> Collected<T> {
         let records: Arc<Mutex<Vec<T>>> = Arc::default();
         let into = Arc::clone(&records);
@@ -60,9 +62,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         );
         let pipeline = self.pipeline.clone();
         let sink = sink.parallelism(Parallelism::ONE);
-        let sink = sink.delivering(Delivery::AtLeastOnce);
-        let step = self.end_in(sink, Way::within_process(Routing::Forward));
-        pipeline.edit(step, |step| step.is_for_author = true);
+        let sink = sink.with_delivery(Delivery::AtLeastOnce);
+        let step = self.end_in(sink, EdgeInput::within_process(Routing::Forward));
+        pipeline.edit(step, |step| step.is_local_result = true);
         Collected(records)
     }
 }

@@ -1,20 +1,23 @@
-//! A pipeline as the job of a cluster: a graph that stays the same while numbers of instances change.
+//! A pipeline as the job of a cluster: a graph that is independent of the parallelism.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use ardea_core::{Dag, Error, ErrorCode, Parallelism, Result, Routing};
-use ardea_engine::{Job, JobConfig, JobHandle, Node, Parallelisms, Program, as_many};
+use ardea_engine::{
+    Job, JobConfig, JobHandle, Node, Parallelisms, Program, equal_parallelism_groups,
+};
 
 use crate::pipeline::Pipeline;
-use crate::step::{self, For, Step};
+use crate::step::{self, LoweringTarget, Step};
 
 /// The graph of a pipeline on a cluster.
 ///
-/// It does not depend on how many instances there are, so that these can change while the job runs: every keyed aggregate has two
-/// stages. Vertices that are joined by forward edges, such as a step on single records and what comes before it, are a *chain*: they
-/// have equally many instances, and the number of any of them is that of all. A chain has as many as `parallelism` says of one of
-/// its vertices, else as the program says; [`Parallelism::Auto`], of which nobody says anything, is one.
+/// It does not depend on the parallelism, so that a running job can be rescaled: every keyed
+/// aggregate has two stages. Vertices joined by forward edges, such as a step on single records and
+/// its input, form a *chain*. The vertices of a chain have the same parallelism, and setting it for
+/// one vertex sets it for all. The settings of the job override the parallelism given in the
+/// program. [`Parallelism::Auto`] without a setting means one instance.
 impl Job for Pipeline {
     fn name(&self) -> &str {
         Pipeline::name(self)
@@ -22,11 +25,11 @@ impl Job for Pipeline {
 
     fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
         let steps = self.steps();
-        refuse_what_is_for_the_author(&steps)?;
-        let dag = step::lower(&steps, For::Cluster)?;
+        refuse_collected_results(&steps)?;
+        let dag = step::lower(&steps, LoweringTarget::Cluster)?;
         Ok(Program {
             may_lose_instances: false,
-            dag: with_numbers(&dag, parallelism)?,
+            dag: with_parallelism(&dag, parallelism)?,
             side_channels: Vec::new(),
         })
     }
@@ -40,25 +43,26 @@ impl Job for Pipeline {
     }
 }
 
-/// Nothing is given to who can't be there.
-fn refuse_what_is_for_the_author(steps: &[Step]) -> Result<()> {
-    let Some(step) = steps.iter().find(|step| step.is_for_author) else {
+/// Refuses steps that deliver results to the process of the author, which is not part of the
+/// cluster.
+fn refuse_collected_results(steps: &[Step]) -> Result<()> {
+    let Some(step) = steps.iter().find(|step| step.is_local_result) else {
         return Ok(());
     };
     Err(Error::new(
         ErrorCode::InvalidJob,
         format!(
-            "the step {:?} collects results in the memory of one process, where nobody finds them on a cluster",
+            "the step {:?} collects results in the memory of one process, which a cluster does not support",
             step.name.text
         ),
     )
     .hint("end that stream with write_to(sink) instead of collect()"))
 }
 
-/// The graph with a number of instances for each vertex.
-fn with_numbers(dag: &Dag, wanted: &Parallelisms) -> Result<Dag> {
+/// Returns the graph with a parallelism for each vertex.
+fn with_parallelism(dag: &Dag, wanted: &Parallelisms) -> Result<Dag> {
     check_names(dag, wanted)?;
-    let groups = as_many(dag)?;
+    let groups = equal_parallelism_groups(dag)?;
     let group_of = |at: usize| {
         groups
             .iter()
@@ -71,13 +75,13 @@ fn with_numbers(dag: &Dag, wanted: &Parallelisms) -> Result<Dag> {
             continue;
         };
         let number = NonZeroU32::new(number).ok_or_else(|| {
-            let what = format!("{:?} is to have no instance", vertex.name());
-            Error::new(ErrorCode::InvalidJob, what).hint("give it at least one")
+            let what = format!("the parallelism of {:?} is zero", vertex.name());
+            Error::new(ErrorCode::InvalidJob, what).hint("set at least one")
         })?;
         match numbers.insert(group, (number, vertex.name())) {
             Some((other, name)) if other != number => {
                 let what = format!(
-                    "{name:?} is to have {other} instances and {:?}, which has as many, {number}",
+                    "the parallelism of {name:?} is {other}, but that of {:?}, which must be equal, is {number}",
                     vertex.name()
                 );
                 return Err(Error::new(ErrorCode::InvalidJob, what)
@@ -91,7 +95,7 @@ fn with_numbers(dag: &Dag, wanted: &Parallelisms) -> Result<Dag> {
         let number = match (numbers.get(group), vertex.wanted_parallelism()) {
             (Some(&(number, _)), _) => number,
             (None, Parallelism::Exactly(number)) => number,
-            // Zero has been refused when the graph was validated.
+            // Zero was refused when the graph was validated.
             (None, Parallelism::Auto | Parallelism::Zero) => NonZeroU32::MIN,
         };
         numbered.vertex(vertex.clone().parallelism(Parallelism::Exactly(number)));
@@ -112,12 +116,12 @@ fn check_names(dag: &Dag, wanted: &Parallelisms) -> Result<()> {
     names.sort_unstable();
     Err(Error::new(
         ErrorCode::InvalidJob,
-        format!("the job has no step {unknown:?} whose instances could be counted"),
+        format!("the job has no step {unknown:?} whose parallelism could be set"),
     )
     .hint(format!("its steps are {}", names.join(", "))))
 }
 
-/// What gets all records can't share them with others.
+/// Checks that a vertex that must receive all records has a single instance.
 fn check_single(dag: &Dag) -> Result<()> {
     for edge in dag.edges() {
         let vertex = dag.get(edge.target().0);
@@ -128,7 +132,7 @@ fn check_single(dag: &Dag) -> Result<()> {
                 vertex.name()
             );
             return Err(Error::new(ErrorCode::InvalidJob, what)
-                .hint("put rebalance() behind it, for steps that shall have more"));
+                .hint("add rebalance() after it for steps with more instances"));
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! Joins: a stream against a table, against what all are told, or against another stream; and sorting, which needs an end as well.
+//! Joins of a stream with a table, a broadcast stream, or another stream; and sorting.
 
 use std::sync::Arc;
 
-use ardea_codec::{Exchange, Kept, state_codec_of};
+use ardea_codec::{ExchangeData, StateValue, state_codec_of};
 use ardea_core::{
     Boundedness, Edge, Ends, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing,
     Timestamp, supplier,
@@ -13,15 +13,17 @@ use ardea_operators::{
     outer_interval_join,
 };
 
-use crate::keyed::{KeyedStream, meet};
-use crate::state::kept_as;
-use crate::step::{Lower, Way};
+use crate::keyed::{KeyedStream, add_keyed_step};
+use crate::state::state_codecs;
+use crate::step::{EdgeInput, Lower};
 use crate::stream::{HasEventTime, Stream};
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
-    /// Joins with a table: `join` of each record and each row of the table with an equal key. Records without a match are left out.
+    /// Joins with a table: emits `join(record, row)` for each record and each row of the table with
+    /// an equal key. Records without a match are dropped.
     ///
-    /// The table is read to its end first, and every instance gets all of it: the stream stays where it is.
+    /// The table is read to its end first, and every instance receives the whole table. The stream
+    /// is not repartitioned.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -48,7 +50,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         join: J,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Exchange,
+        V: Clone + ExchangeData,
         B2: Ends,
         K: Key,
         U: Send + 'static,
@@ -56,10 +58,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(&T, &V) -> U + Send + Sync + 'static,
     {
-        self.against(name, table, inner_hash_join(key, table_key, join))
+        self.hash_join_with(name, table, inner_hash_join(key, table_key, join))
     }
 
-    /// As [`hash_join`](Self::hash_join); a record without a match is joined with `None`.
+    /// Works like [`hash_join`](Self::hash_join), but emits `join(record, None)` for a record
+    /// without a match.
     ///
     /// # Panics
     /// If the table belongs to another pipeline.
@@ -72,7 +75,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         join: J,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Exchange,
+        V: Clone + ExchangeData,
         B2: Ends,
         K: Key,
         U: Send + 'static,
@@ -80,10 +83,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(&T, Option<&V>) -> U + Send + Sync + 'static,
     {
-        self.against(name, table, outer_hash_join(key, table_key, join))
+        self.hash_join_with(name, table, outer_hash_join(key, table_key, join))
     }
 
-    /// One record for each record, made of it and all rows of the table with an equal key.
+    /// Emits `join(record, rows)` for each record. `rows` are all rows of the table with an equal
+    /// key.
     ///
     /// # Panics
     /// If the table belongs to another pipeline.
@@ -96,7 +100,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         join: J,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Exchange,
+        V: Clone + ExchangeData,
         B2: Ends,
         K: Key,
         U: Send + 'static,
@@ -104,16 +108,18 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(T, &[V]) -> U + Send + Sync + 'static,
     {
-        self.against(name, table, enrich(key, table_key, join))
+        self.hash_join_with(name, table, enrich(key, table_key, join))
     }
 
-    /// Maps each record together with what a second stream has told so far: rules, rates, thresholds.
+    /// Maps each record with a state built from a broadcast stream: rules, rates, thresholds.
     ///
-    /// Every instance gets all of `news` and keeps a state of its own: `create` makes it, `update` takes a piece of news in, `map`
-    /// reads it. There is no order between the two streams, unless `news` ends: then it is read to its end first. News has no part in
-    /// the stream's time: windows behind do not wait for it.
+    /// Every instance receives all of `news` and has its own state: `create` creates it, `update`
+    /// applies a record of `news`, and `map` reads it. There is no order between the two streams,
+    /// unless `news` is bounded: then `news` is read to its end first. The broadcast stream does
+    /// not hold back the watermark.
     ///
-    /// In a job that keeps its state one instance writes what all know, whole, whenever it has changed: it should stay small.
+    /// With checkpoints, one instance writes the state as a whole whenever it has changed. It
+    /// should therefore be small.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -130,7 +136,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// ```
     ///
     /// # Panics
-    /// If the stream of news belongs to another pipeline.
+    /// If the broadcast stream belongs to another pipeline.
     pub fn with_broadcast<V, B2, E2, S, U, C, W, M>(
         self,
         name: impl Into<String>,
@@ -140,9 +146,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         map: M,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Exchange,
+        V: Clone + ExchangeData,
         B2: Boundedness,
-        S: Kept,
+        S: StateValue,
         U: Send + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         W: Fn(&mut S, V) + Send + Sync + 'static,
@@ -158,24 +164,24 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         } else {
             Priority::NORMAL
         };
-        self.beside(name, news, priority, move || {
+        self.add_broadcast_step(name, news, priority, move || {
             let step = BroadcastInputP::new(Arc::clone(&logic));
             match state_codec_of() {
-                Some(codec) => step.kept_as(codec),
+                Some(codec) => step.with_codec(codec),
                 None => step,
             }
         })
     }
 
-    /// A hash join with a table, which is read to its end first.
-    fn against<V, B2, E2, K, PK, BK, U, J>(
+    /// Adds a hash join with a table, which is read to its end first.
+    fn hash_join_with<V, B2, E2, K, PK, BK, U, J>(
         self,
         name: impl Into<String>,
         table: Stream<V, B2, E2>,
         logic: HashJoinLogic<PK, BK, J>,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Exchange,
+        V: Clone + ExchangeData,
         K: Key,
         U: Send + 'static,
         PK: Fn(&T) -> K + Send + Sync + 'static,
@@ -183,22 +189,22 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         J: Fn(T, Timestamp, &[V], &mut Output<'_, U>) + Send + Sync + 'static,
     {
         let logic = Arc::new(logic);
-        self.beside(name, table, Priority::FIRST, move || {
+        self.add_broadcast_step(name, table, Priority::FIRST, move || {
             let step = HashJoinP::new(Arc::clone(&logic));
             match state_codec_of() {
-                Some(codec) => step.kept_as(codec),
+                Some(codec) => step.with_codec(codec),
                 None => step,
             }
         })
     }
 
-    /// A step that stays with its first input and gets all of a second one in every instance.
+    /// Adds a step that follows its first input, with a second input broadcast to every instance.
     ///
     /// ```text
     /// stream ──forward────▶ name
-    /// beside ──broadcast──▶
+    /// add_broadcast_step ──broadcast──▶
     /// ```
-    fn beside<V, B2, E2, U, P>(
+    fn add_broadcast_step<V, B2, E2, U, P>(
         self,
         name: impl Into<String>,
         beside: Stream<V, B2, E2>,
@@ -206,20 +212,21 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         make: impl Fn() -> P + Send + Sync + 'static,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Exchange,
+        V: Clone + ExchangeData,
         P: Processor + 'static,
     {
         self.assert_same_pipeline(&beside.pipeline);
         let make = supplier(make);
-        let to_all = Way::of::<V>(Routing::broadcast::<V>());
+        let to_all = EdgeInput::of::<V>(Routing::broadcast::<V>());
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let stream = lowering.follow(name, inputs[0], Arc::clone(&make));
-            // What is told beside a stream has no part in its time: news that rarely comes must not hold back windows.
+            // A broadcast stream does not affect the watermark, as rare updates must not hold back
+            // windows.
             let news = Edge::from_ordinals(
                 (inputs[1].vertex, inputs[1].ordinal),
                 (stream.vertex, Ordinal::SECOND),
             );
-            let news = to_all.clone().lead(news);
+            let news = to_all.clone().apply_to(news);
             lowering.dag.edge(news.priority(priority).timeless());
             Ok(vec![stream])
         });
@@ -235,7 +242,8 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     B: Boundedness,
 {
-    /// Joins two streams where keys are equal and event times are near: `join` of every such pair, when its second record comes.
+    /// Joins two streams where keys are equal and event times are within an interval: emits the
+    /// result of `join` for every such pair when the second record of the pair arrives.
     ///
     /// ```
     /// use std::time::Duration;
@@ -267,8 +275,8 @@ where
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
         E: HasEventTime,
-        T: Kept,
-        T2: Kept,
+        T: StateValue,
+        T2: StateValue,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
@@ -276,10 +284,11 @@ where
         J: Fn(&T, &T2) -> U + Send + Sync + 'static,
     {
         let logic = inner_interval_join(self.key_of(), other.key_of(), join);
-        self.near(name, &other, interval, logic)
+        self.add_interval_join(name, &other, interval, logic)
     }
 
-    /// As [`interval_join`](Self::interval_join); a record of this stream for which no match can come any more is joined with `None`.
+    /// Works like [`interval_join`](Self::interval_join), but emits `join(record, None)` for an
+    /// unmatched record of this stream when no match can arrive any more.
     ///
     /// # Panics
     /// If the other stream belongs to another pipeline.
@@ -292,8 +301,8 @@ where
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
         E: HasEventTime,
-        T: Kept,
-        T2: Kept,
+        T: StateValue,
+        T2: StateValue,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
@@ -301,11 +310,11 @@ where
         J: Fn(&T, Option<&T2>) -> U + Send + Sync + 'static,
     {
         let logic = outer_interval_join(self.key_of(), other.key_of(), join);
-        self.near(name, &other, interval, logic)
+        self.add_interval_join(name, &other, interval, logic)
     }
 
-    /// A join of records that are near in time.
-    fn near<T2, F2, B2, U, LK, RK, J>(
+    /// Adds an interval join.
+    fn add_interval_join<T2, F2, B2, U, LK, RK, J>(
         &self,
         name: impl Into<String>,
         other: &KeyedStream<T2, K, F2, B2, E>,
@@ -313,8 +322,8 @@ where
         logic: IntervalJoinLogic<LK, RK, J>,
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
-        T: Kept,
-        T2: Kept,
+        T: StateValue,
+        T2: StateValue,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
@@ -328,17 +337,18 @@ where
         let make = supplier(move || {
             let step = IntervalJoinP::new(Arc::clone(&logic), interval);
             match (state_codec_of(), state_codec_of()) {
-                (Some(left), Some(right)) => step.kept_as(left, right),
+                (Some(left), Some(right)) => step.with_codecs(left, right),
                 _ => step,
             }
         });
-        let fed = vec![self.fed(), other.fed()];
-        meet(&self.stream.pipeline, name, fed, make)
+        let fed = vec![self.keyed_input(), other.keyed_input()];
+        add_keyed_step(&self.stream.pipeline, name, fed, make)
     }
 }
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
-    /// All records in the order of a key, when the stream has ended; equal keys stay in their order. Only for streams that end.
+    /// Emits all records sorted by a key, at the end of the stream. Records with equal keys keep
+    /// their order. Only for bounded streams.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -351,24 +361,24 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// ```
     pub fn sort_by_key<K, F>(self, name: impl Into<String>, key: F) -> Stream<T, B, E>
     where
-        T: Exchange,
+        T: ExchangeData,
         B: Ends,
         K: Ord + Send + 'static,
         F: Fn(&T) -> K + Send + Sync + 'static,
     {
-        let to_one = Way::of::<T>(Routing::AllToOne);
+        let to_one = EdgeInput::of::<T>(Routing::AllToOne);
         let key = Arc::new(key);
         let make = supplier(move || {
             let step = SortP::new(Arc::clone(&key));
-            match kept_as() {
-                Some(kept) => step.kept_as(kept),
+            match state_codecs() {
+                Some(kept) => step.with_codecs(kept),
                 None => step,
             }
         });
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            lowering.require_single(name, "an order over all records needs them in one place")?;
+            lowering.require_single(name, "a total order needs all records in one instance")?;
             let input = (inputs[0], to_one.clone());
-            Ok(vec![lowering.fed(
+            Ok(vec![lowering.vertex_with_inputs(
                 name,
                 Parallelism::ONE,
                 [input],

@@ -1,30 +1,32 @@
-//! A stream grouped by a key.
+//! Streams partitioned by a key.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
-use ardea_codec::{Exchange, Kept};
+use ardea_codec::{ExchangeData, StateValue};
 use ardea_core::{Boundedness, Ends, Key, Processor, ProcessorSupplier, Routing, supplier};
 use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, KeyedFold, Partial, RollingP};
 
 use crate::pipeline::Pipeline;
-use crate::state::kept_as;
-use crate::step::{Lower, StepOutput, Way};
+use crate::state::state_codecs;
+use crate::step::{EdgeInput, Lower, StepOutput};
 use crate::stream::{HasEventTime, Stream};
 use crate::window::WindowedStream;
 use crate::window_kind::Window;
 
-/// A stream grouped by a key: what follows sees all records of one key in one place, and keeps state for each.
+/// A stream partitioned by a key. The next step processes all records of a key in one instance and
+/// has state per key.
 ///
-/// Every step with state takes a name, by which a changed job finds its state again.
+/// Every stateful step has a name. A restored or upgraded job finds the state of the step by this
+/// name.
 #[must_use = "a grouped stream does nothing until it is aggregated"]
 pub struct KeyedStream<T, K, F, B, E> {
     pub(crate) stream: Stream<T, B, E>,
     pub(crate) key: Arc<F>,
-    /// How its records come together by key.
-    way: Way,
+    /// The routing and codec of records by key.
+    way: EdgeInput,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -37,19 +39,19 @@ where
 {
     pub(crate) fn new(stream: Stream<T, B, E>, key: F) -> Self
     where
-        T: Exchange,
+        T: ExchangeData,
     {
         let key = Arc::new(key);
         let by = Arc::clone(&key);
         KeyedStream {
             stream,
             key,
-            way: Way::of::<T>(Routing::keyed(move |record: &T| by(record))),
+            way: EdgeInput::of::<T>(Routing::keyed(move |record: &T| by(record))),
             kind: PhantomData,
         }
     }
 
-    /// The key function as a closure that can be handed on.
+    /// Returns the key function as a cloneable closure.
     pub(crate) fn key_of(
         &self,
     ) -> impl Fn(&T) -> K + Clone + Send + Sync + 'static + use<T, K, F, B, E> {
@@ -57,7 +59,8 @@ where
         move |record: &T| key(record)
     }
 
-    /// A running aggregate: for each record, the key and the value over all of the key's records up to it.
+    /// Computes a running aggregate: for each record, the key and the result over the key's records
+    /// so far.
     ///
     /// ```
     /// use ardea_aggregate::sum;
@@ -75,14 +78,15 @@ where
     /// ```
     pub fn rolling<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), B, E>
     where
-        K: Kept,
-        A: Aggregate<T, Acc: Kept>,
+        K: StateValue,
+        A: Aggregate<T, Acc: StateValue>,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
         self.keyed_step(name, move || rolling(RollingP::new(Arc::clone(&fold))))
     }
 
-    /// As [`rolling`](Self::rolling), forgetting a key that has had no record for longer than `ttl` of event time: it starts anew.
+    /// Works like [`rolling`](Self::rolling), but resets a key that has had no record for longer
+    /// than `ttl` of event time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -110,8 +114,8 @@ where
     ) -> Stream<(K, A::Out), B, E>
     where
         E: HasEventTime,
-        K: Kept,
-        A: Aggregate<T, Acc: Kept>,
+        K: StateValue,
+        A: Aggregate<T, Acc: StateValue>,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
         self.keyed_step(name, move || {
@@ -119,7 +123,7 @@ where
         })
     }
 
-    /// Cuts each key's records into windows of event time.
+    /// Assigns each key's records to event-time windows.
     pub fn window(self, window: Window) -> WindowedStream<T, K, F, B>
     where
         E: HasEventTime,
@@ -133,28 +137,35 @@ where
         WindowedStream::new(timed, window)
     }
 
-    /// Aggregates all records of each key, at the end of the stream: for streams that end. Others have windows.
+    /// Aggregates all records of each key at the end of a bounded stream. For unbounded streams,
+    /// use windows.
     ///
-    /// On several cores each instance of the input first aggregates what it has, so that what travels is one partial result a key.
+    /// With several instances, each instance of the input first aggregates its own records, so that
+    /// only one partial result per key is exchanged.
     pub fn aggregate<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), B, E>
     where
-        K: Kept,
-        A: Aggregate<T, Acc: Kept>,
+        K: StateValue,
+        A: Aggregate<T, Acc: StateValue>,
         B: Ends,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
         let by_key = |partial: &Partial<K, A::Acc>| partial.key.clone();
         let (way, partials) = (
             self.way,
-            Way::of::<Partial<K, A::Acc>>(Routing::keyed(by_key)),
+            EdgeInput::of::<Partial<K, A::Acc>>(Routing::keyed(by_key)),
         );
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let parallelism = lowering.spread();
+            let parallelism = lowering.default_parallelism();
             let fold = Arc::clone(&fold);
             if lowering.is_single(parallelism) {
                 let make = supplier(move || group(Arc::clone(&fold)));
                 let input = (inputs[0], way.clone());
-                return Ok(vec![lowering.fed(name, parallelism, [input], make)]);
+                return Ok(vec![lowering.vertex_with_inputs(
+                    name,
+                    parallelism,
+                    [input],
+                    make,
+                )]);
             }
             // input ──▶ name: partial ──keyed──▶ name
             let first = Arc::clone(&fold);
@@ -166,14 +177,19 @@ where
             let whole = Arc::new(FoldPartials::new(fold));
             let make = supplier(move || group(Arc::clone(&whole)));
             let input = (partial, partials.clone());
-            Ok(vec![lowering.fed(name, parallelism, [input], make)])
+            Ok(vec![lowering.vertex_with_inputs(
+                name,
+                parallelism,
+                [input],
+                make,
+            )])
         });
         self.stream
             .pipeline
             .add(name, vec![self.stream.from], 1, lower)
     }
 
-    /// A step that needs all records of a key in one place.
+    /// Adds a step that needs all records of a key in one instance.
     pub(crate) fn keyed_step<U, P>(
         self,
         name: impl Into<String>,
@@ -182,59 +198,60 @@ where
     where
         P: Processor + 'static,
     {
-        let fed = vec![self.fed()];
-        meet(&self.stream.pipeline, name, fed, supplier(make))
+        let fed = vec![self.keyed_input()];
+        add_keyed_step(&self.stream.pipeline, name, fed, supplier(make))
     }
 
-    /// Where the records come out, and how equal keys come together.
-    pub(crate) fn fed(&self) -> Fed {
+    /// Returns the output of the records, and their routing by key.
+    pub(crate) fn keyed_input(&self) -> KeyedInput {
         (self.stream.from, self.way.clone())
     }
 }
 
-/// A rolling aggregate that survives, if it can.
+/// Adds the serializers of state to a rolling aggregate, if there are any.
 fn rolling<F>(step: RollingP<F>) -> RollingP<F>
 where
-    F: KeyedFold<Key: Kept, Acc: Kept>,
+    F: KeyedFold<Key: StateValue, Acc: StateValue>,
 {
-    match kept_as() {
-        Some(kept) => step.kept_as(kept),
+    match state_codecs() {
+        Some(kept) => step.with_codecs(kept),
         None => step,
     }
 }
 
-/// An aggregate of the whole input that survives, if it can.
+/// Creates an aggregate of the whole input, with the serializers of its state, if there are any.
 pub(crate) fn group<F>(fold: Arc<F>) -> GroupP<F>
 where
-    F: KeyedFold<Key: Kept, Acc: Kept>,
+    F: KeyedFold<Key: StateValue, Acc: StateValue>,
 {
     let step = GroupP::new(fold);
-    match kept_as() {
-        Some(kept) => step.kept_as(kept),
+    match state_codecs() {
+        Some(kept) => step.with_codecs(kept),
         None => step,
     }
 }
 
-/// Where the records of a grouped stream come out, and how they get to a keyed step.
-pub(crate) type Fed = (StepOutput, Way);
+/// The output of a keyed stream, and the routing of its records to a keyed step.
+pub(crate) type KeyedInput = (StepOutput, EdgeInput);
 
-/// A step in which equal keys of one or several streams meet: one vertex on every core, each of whose inputs is fed by key.
+/// Adds a step that reads one or several streams, each partitioned by key: a vertex with instances
+/// on every core.
 ///
 /// ```text
 /// input ──keyed──▶ name
 /// other ──keyed──▶
 /// ```
-pub(crate) fn meet<U, B, E>(
+pub(crate) fn add_keyed_step<U, B, E>(
     pipeline: &Pipeline,
     name: impl Into<String>,
-    fed: Vec<Fed>,
+    fed: Vec<KeyedInput>,
     make: Arc<dyn ProcessorSupplier>,
 ) -> Stream<U, B, E> {
     let (from, ways): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
     let lower: Lower = Box::new(move |lowering, name, inputs| {
-        let parallelism = lowering.spread();
+        let parallelism = lowering.default_parallelism();
         let inputs = inputs.iter().copied().zip(ways.iter().cloned());
-        Ok(vec![lowering.fed(
+        Ok(vec![lowering.vertex_with_inputs(
             name,
             parallelism,
             inputs,

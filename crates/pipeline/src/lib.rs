@@ -1,23 +1,28 @@
 //! The typed fluent API over the core graph.
 //!
-//! A [`Pipeline`] describes a job step by step: read from a source, transform, group, window, join, write to a sink. The types carry the
-//! rules: a stream without event time can't be windowed, one without an end can't be sorted, a result that goes nowhere is refused.
-//! The same steps serve streams that end and streams that don't.
+//! A [`Pipeline`] describes a job step by step: read from a source, transform, key, window, join,
+//! write to a sink. The types enforce the rules: a stream without event time cannot be windowed, an
+//! unbounded stream cannot be sorted, and a result without a consumer is refused. The same steps
+//! work for bounded and unbounded streams.
 //!
 //! In reading order:
 //!
 //! * [`Pipeline`], [`Stream`]: sources, sinks and steps on single records;
-//! * [`KeyedStream`], [`WindowedStream`], [`Window`]: grouping, windows, aggregates;
-//! * joins: [`Stream::hash_join`], [`KeyedStream::interval_join`], [`WindowedStream::join`] and others;
+//! * [`KeyedStream`], [`WindowedStream`], [`Window`]: keys, windows, aggregates;
+//! * joins: [`Stream::hash_join`], [`KeyedStream::interval_join`], [`WindowedStream::join`] and
+//!   others;
 //! * [`Collected`]: results in memory;
-//! * [`Exchange`], [`Kept`], [`Local`]: which records may go to other processes, and what steps may remember beyond their lives.
+//! * [`ExchangeData`], [`StateValue`], [`Local`]: records that can be sent to other processes, and
+//!   state that can be checkpointed.
 //!
 //! # Invariants
 //!
-//! * A pipeline is inert: nothing runs until it is submitted, and compiling it twice gives the same graph.
-//! * Every step lowers itself to vertices and edges of [`ardea_core::Dag`]; nothing else is run.
-//! * Steps after which records are elsewhere ask that they are [`Exchange`], so that a job that runs in one process runs on many.
-//! * Every step that keeps something for each key has the name that its author gave it.
+//! * A pipeline is inert: nothing runs until it is submitted, and compiling it twice gives the same
+//!   graph.
+//! * Every step is lowered to vertices and edges of [`ardea_core::Dag`]; nothing else is run.
+//! * Steps that move records between instances require [`ExchangeData`], so that a job that runs in
+//!   one process also runs on many.
+//! * Every step with state per key has a name given by the author.
 //!
 //! # Example
 //!
@@ -61,7 +66,7 @@ mod collected;
 mod job;
 mod step;
 
-pub use ardea_codec::{Exchange, Kept, Local};
+pub use ardea_codec::{ExchangeData, Local, StateValue};
 pub use ardea_operators::{
     EarlyFiring, Either, Firing, JoinInterval, KeyedContext, Trigger, WatermarkPolicy, Weekday,
     WindowChange, WindowResult,

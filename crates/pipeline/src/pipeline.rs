@@ -1,4 +1,4 @@
-//! The pipeline: a job described step by step.
+//! The pipeline: the description of a job.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,13 +9,13 @@ use ardea_core::{Boundedness, Dag, Demand, Result, Source};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 
 use crate::Untimed;
-use crate::step::{self, End, For, Lower, Port, Step, StepName, StepOutput};
+use crate::step::{self, JobEnd, Lower, LoweringTarget, Port, Step, StepName, StepOutput};
 use crate::stream::Stream;
 
-/// A job under description: nothing runs yet.
+/// The description of a job, which does not run yet.
 ///
-/// A pipeline is inert data. [`to_dag`](Pipeline::to_dag) compiles it to the core graph, which a node runs. As a
-/// [`Job`](ardea_engine::Job) it compiles to that of a cluster.
+/// A pipeline is inert data. [`to_dag`](Pipeline::to_dag) compiles it to the core graph of a node.
+/// As a [`Job`](ardea_engine::Job), it compiles to the graph of a cluster.
 #[derive(Clone, Default)]
 pub struct Pipeline {
     name: String,
@@ -23,7 +23,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A job with this name.
+    /// Creates a job with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Pipeline {
             name: name.into(),
@@ -31,13 +31,14 @@ impl Pipeline {
         }
     }
 
-    /// The job's name.
+    /// Returns the name of the job.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads from a source. Its records have no event time until [`with_timestamps`](Stream::with_timestamps) or
-    /// [`with_native_timestamps`](Stream::with_native_timestamps) gives them one.
+    /// Reads from a source. Its records have no event time until
+    /// [`with_timestamps`](Stream::with_timestamps) or
+    /// [`with_native_timestamps`](Stream::with_native_timestamps) assigns one.
     pub fn read_from<T: Send + 'static, B: Boundedness>(
         &self,
         source: impl Into<Source<T, B>>,
@@ -47,8 +48,13 @@ impl Pipeline {
         let (name, supplier, parallelism, isolation) = source.into_parts();
         let lower: Lower = Box::new(move |lowering, name, _| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
-            let vertex =
-                lowering.end_vertex(End::Source, name, parallelism, isolation, supplier.clone());
+            let vertex = lowering.end_vertex(
+                JobEnd::Source,
+                name,
+                parallelism,
+                isolation,
+                supplier.clone(),
+            );
             Ok(vec![Port::first_of(vertex, parallelism)])
         });
         let name = self.fresh_name(&name);
@@ -56,19 +62,20 @@ impl Pipeline {
         stream.resources(demand)
     }
 
-    /// Compiles to the core graph, for a node with this many cooperative threads.
+    /// Compiles the pipeline to the core graph for a node with this number of cooperative threads.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob): a stream that ends nowhere, two stateful steps of one name,
-    /// settings that make no sense (a window whose length is not a multiple of its slide).
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob): a stream without a sink, two
+    /// stateful steps with the same name, or invalid settings (a window whose length is not a
+    /// multiple of its slide).
     pub fn to_dag(&self, threads: NonZeroU32) -> Result<Dag> {
-        step::lower(&self.steps(), For::Node(threads))
+        step::lower(&self.steps(), LoweringTarget::Node(threads))
     }
 
     /// Starts the job on a node.
     ///
     /// # Errors
-    /// As [`to_dag`](Pipeline::to_dag), and whatever keeps the node from starting it.
+    /// Those of [`to_dag`](Pipeline::to_dag), and those of the node.
     pub fn submit(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
         let config = if config.name.is_empty() {
             JobConfig {
@@ -81,36 +88,38 @@ impl Pipeline {
         node.submit(&self.to_dag(node.config().threads)?, config)
     }
 
-    /// Runs the job in this process, on every core, until it ends. Says in a line on standard error if records were late, dropped or
-    /// could not be dealt with.
+    /// Runs the job in this process, on every core, until it ends. Prints a line to standard error
+    /// if records were late, dropped or dead letters.
     ///
     /// # Errors
-    /// As [`submit`](Pipeline::submit), and the job's own failure.
+    /// Those of [`submit`](Pipeline::submit), and the failure of the job.
     pub fn run(&self) -> Result<()> {
         self.run_with(NodeConfig::default())
     }
 
-    /// As [`run`](Pipeline::run), on a node with these settings.
+    /// Works like [`run`](Pipeline::run), on a node with these settings.
     ///
     /// # Errors
-    /// As [`run`](Pipeline::run).
+    /// Those of [`run`](Pipeline::run).
     pub fn run_with(&self, config: NodeConfig) -> Result<()> {
         self.run_as(config, JobConfig::default())
     }
 
-    /// As [`run_with`](Pipeline::run_with), with settings of the job too: its name, where its dead letters go.
+    /// Works like [`run_with`](Pipeline::run_with), with settings of the job: its name, and its
+    /// dead-letter output.
     ///
     /// # Errors
-    /// As [`run`](Pipeline::run).
+    /// Those of [`run`](Pipeline::run).
     pub fn run_as(&self, node: NodeConfig, job: JobConfig) -> Result<()> {
         let node = Node::start(node)?;
         let job = self.submit(&node, job)?;
         let outcome = job.join();
-        tell_what_was_set_aside(&job);
+        report_bad_records(&job);
         outcome
     }
 
-    /// Adds a step; a name that was generated is made unique, one that was given is kept and checked by `to_dag`.
+    /// Adds a step. A generated name is made unique; a given name is retained and checked by
+    /// `to_dag`.
     pub(crate) fn add<T, B, E>(
         &self,
         name: impl Into<StepName>,
@@ -126,14 +135,14 @@ impl Pipeline {
             required_outputs,
             parallelism: None,
             demand: Demand::default(),
-            is_for_author: false,
+            is_local_result: false,
             lower,
         });
         drop(steps);
         Stream::new(self.clone(), StepOutput { step, output: 0 })
     }
 
-    /// A name for a step that was given none: its kind, and a number where there are several.
+    /// Generates a name for a step: its kind, with a number if there are several.
     pub(crate) fn fresh_name(&self, kind: &str) -> StepName {
         let steps = self.steps();
         let taken: HashSet<&str> = steps.iter().map(|step| step.name.text.as_str()).collect();
@@ -149,17 +158,18 @@ impl Pipeline {
         }
     }
 
-    /// Changes the step that a stream comes out of.
+    /// Changes the step that produces a stream.
     pub(crate) fn edit(&self, step: usize, change: impl FnOnce(&mut Step)) {
         change(&mut self.steps()[step]);
     }
 
-    /// Its steps, in the order in which they were written. No code of a user's runs while they are held.
+    /// Returns the locked list of steps, in the order in which they were added. No user code runs
+    /// while the list is locked.
     pub(crate) fn steps(&self) -> MutexGuard<'_, Vec<Step>> {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether both describe the same job.
+    /// Returns true if `other` is the same pipeline.
     pub(crate) fn is(&self, other: &Pipeline) -> bool {
         Arc::ptr_eq(&self.steps, &other.steps)
     }
@@ -181,8 +191,8 @@ impl fmt::Debug for Pipeline {
     }
 }
 
-/// Nothing disappears in silence, also for those who look at no counter.
-fn tell_what_was_set_aside(job: &JobHandle) {
+/// Reports late records, dropped records and dead letters on standard error.
+fn report_bad_records(job: &JobHandle) {
     let late: u64 = job.metrics().iter().map(|report| report.metrics.late).sum();
     let (letters, dropped) = (job.dead_letters().count(), job.dead_letters().dropped());
     let mut parts = Vec::new();
@@ -194,7 +204,7 @@ fn tell_what_was_set_aside(job: &JobHandle) {
         parts.push(format!("{letters} could not be dealt with{why}"));
     }
     if dropped > 0 {
-        parts.push(format!("{dropped} were dropped as their step says"));
+        parts.push(format!("{dropped} were dropped by their step's policy"));
     }
     if late > 0 {
         parts.push(format!("{late} came too late for their windows"));

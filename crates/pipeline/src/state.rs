@@ -1,29 +1,30 @@
-//! User code with a state for each key.
+//! User code with state per key.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_codec::{Kept, state_codec_of};
+use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{Boundedness, Key, Timestamp};
 use ardea_operators::{
-    DistinctP, KeptAs, KeyedContext, KeyedLogic, StatefulMapP, flat_map_stateful, map_stateful,
+    DistinctP, KeyedContext, KeyedLogic, StateCodecs, StatefulMapP, flat_map_stateful, map_stateful,
 };
 
 use crate::keyed::KeyedStream;
 use crate::stream::Stream;
 
-/// How the keys of a step and what it remembers of them are written; nothing if one of them stays in its process.
-pub(crate) fn kept_as<K: Key + Kept, S: Kept>() -> Option<KeptAs<K, S>> {
-    Some(KeptAs::new(state_codec_of()?, state_codec_of()?))
+/// Returns the serializers of a step's keys and states; `None` if one of the types is
+/// [`Local`](crate::Local).
+pub(crate) fn state_codecs<K: Key + StateValue, S: StateValue>() -> Option<StateCodecs<K, S>> {
+    Some(StateCodecs::new(state_codec_of()?, state_codec_of()?))
 }
 
-/// A stateful step whose states survive it, if they can.
+/// Creates the supplier of a stateful step, with the serializers of its state, if there are any.
 macro_rules! stateful {
     ($logic:ident $(, $change:ident($arg:expr))?) => {
         move || {
             let step = StatefulMapP::new(Arc::clone(&$logic))$(.$change($arg))?;
-            match kept_as() {
-                Some(kept) => step.kept_as(kept),
+            match state_codecs() {
+                Some(kept) => step.with_codecs(kept),
                 None => step,
             }
         }
@@ -37,7 +38,7 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     B: Boundedness,
 {
-    /// One record out for each record in, by `f`, which may read and change the state of the record's key.
+    /// Emits `f(state, key, record)` for each record. `f` may change the state of the record's key.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -63,8 +64,8 @@ where
         f: M,
     ) -> Stream<U, B, E>
     where
-        K: Kept,
-        S: Kept,
+        K: StateValue,
+        S: StateValue,
         U: Send + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         M: Fn(&mut S, &K, T) -> U + Send + Sync + 'static,
@@ -73,7 +74,8 @@ where
         self.keyed_step(name, stateful!(logic))
     }
 
-    /// Any number of records out for each record in, by `f`, which may read and change the state of the record's key.
+    /// Emits all items of `f(state, key, record)` for each record. `f` may change the state of the
+    /// record's key.
     pub fn flat_map_stateful<S, I, C, M>(
         self,
         name: impl Into<String>,
@@ -81,8 +83,8 @@ where
         f: M,
     ) -> Stream<I::Item, B, E>
     where
-        K: Kept,
-        S: Kept,
+        K: StateValue,
+        S: StateValue,
         I: IntoIterator<Item: Send + 'static> + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         M: Fn(&mut S, &K, T) -> I + Send + Sync + 'static,
@@ -91,13 +93,15 @@ where
         self.keyed_step(name, stateful!(logic))
     }
 
-    /// The general form: `on_record` and `on_timer` may emit any number of records, set and clear timers in event time and in
-    /// processing time, and drop the state.
+    /// Calls `on_record` for each record and `on_timer` for each timer. Both may emit any number of
+    /// records, set and clear timers in event time and processing time, and clear the state of the
+    /// key.
     ///
-    /// Timers fire when the watermark passes, which is behind a chunk of records: a record may see a timer still set whose time its
-    /// own event time has passed. Where that matters, compare the times.
+    /// Event timers fire when the watermark passes their time, which happens only after a chunk of
+    /// records. When a record is handled, a timer with an earlier time may therefore still be set.
+    /// If that matters, compare the times.
     ///
-    /// This one says which users have been silent for ten seconds:
+    /// This example reports users that have been silent for ten seconds:
     ///
     /// ```
     /// use std::time::Duration;
@@ -136,8 +140,8 @@ where
         on_timer: X,
     ) -> Stream<U, B, E>
     where
-        K: Kept,
-        S: Kept,
+        K: StateValue,
+        S: StateValue,
         U: Send + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
@@ -152,7 +156,8 @@ where
         self.keyed_step(name, stateful!(logic))
     }
 
-    /// As [`process`](Self::process), forgetting a key that nothing has touched for `ttl` of event time.
+    /// Works like [`process`](Self::process), but removes a key that no record and no timer has
+    /// used for `ttl` of event time.
     pub fn process_with_ttl<S, U, C, R, X>(
         self,
         name: impl Into<String>,
@@ -162,8 +167,8 @@ where
         on_timer: X,
     ) -> Stream<U, B, E>
     where
-        K: Kept,
-        S: Kept,
+        K: StateValue,
+        S: StateValue,
         U: Send + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
@@ -178,7 +183,7 @@ where
         self.keyed_step(name, stateful!(logic, ttl(ttl)))
     }
 
-    /// The first record of each key. Every key is remembered; on a stream without end use
+    /// Emits the first record of each key. All keys are retained; on an unbounded stream, use
     /// [`distinct_within`](Self::distinct_within).
     ///
     /// ```
@@ -192,28 +197,29 @@ where
     /// ```
     pub fn distinct(self, name: impl Into<String>) -> Stream<T, B, E>
     where
-        K: Kept,
+        K: StateValue,
     {
         let key = Arc::new(self.key_of());
         self.keyed_step(name, move || {
             let step = DistinctP::new(Arc::clone(&key));
-            match kept_as() {
-                Some(kept) => step.kept_as(kept),
+            match state_codecs() {
+                Some(kept) => step.with_codecs(kept),
                 None => step,
             }
         })
     }
 
-    /// The records of a key that come at least `span` of event time after the last that passed; keys are forgotten after that time.
+    /// Emits the records of a key that are at least `span` of event time after the last emitted
+    /// one. A key is removed when `span` has passed since then.
     pub fn distinct_within(self, name: impl Into<String>, span: Duration) -> Stream<T, B, E>
     where
-        K: Kept,
+        K: StateValue,
     {
         let key = Arc::new(self.key_of());
         self.keyed_step(name, move || {
             let step = DistinctP::new(Arc::clone(&key)).within(span);
-            match kept_as() {
-                Some(kept) => step.kept_as(kept),
+            match state_codecs() {
+                Some(kept) => step.with_codecs(kept),
                 None => step,
             }
         })

@@ -1,22 +1,22 @@
-//! The inert graph of steps that a pipeline is, and how it becomes vertices and edges.
+//! The inert graph of a pipeline's steps, and its lowering to vertices and edges.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ardea_codec::{Exchange, codec_of};
+use ardea_codec::{ExchangeData, codec_of};
 use ardea_core::{
     ChunkCodec, Dag, Demand, Edge, Error, ErrorCode, Isolation, Ordinal, Parallelism,
     ProcessorSupplier, Result, Routing, Vertex, VertexId,
 };
 
-/// Which output of which step.
+/// An output of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct StepOutput {
     pub(crate) step: usize,
     pub(crate) output: usize,
 }
 
-/// A lowered output: where in the graph its records come out.
+/// A lowered output: its position in the graph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
     pub(crate) vertex: VertexId,
@@ -25,7 +25,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Where the first output of a vertex comes out.
+    /// Returns the first output of a vertex.
     pub(crate) fn first_of(vertex: VertexId, parallelism: Parallelism) -> Port {
         Port {
             vertex,
@@ -35,40 +35,40 @@ impl Port {
     }
 }
 
-/// How records get into an input: to which instance, and as which bytes if that is in another process.
+/// The routing of an input, and the codec of its records between processes.
 #[derive(Clone)]
-pub(crate) struct Way {
+pub(crate) struct EdgeInput {
     routing: Routing,
     codec: Option<Arc<dyn ChunkCodec>>,
 }
 
-impl Way {
-    /// For records that may leave their process.
-    pub(crate) fn of<T: Exchange>(routing: Routing) -> Way {
-        Way {
+impl EdgeInput {
+    /// Creates an input of records that may be sent to other processes.
+    pub(crate) fn of<T: ExchangeData>(routing: Routing) -> EdgeInput {
+        EdgeInput {
             routing,
             codec: codec_of::<T>(),
         }
     }
 
-    /// For records of which that is not known.
-    pub(crate) fn within_process(routing: Routing) -> Way {
-        Way {
+    /// Creates an input of records that may not be serializable.
+    pub(crate) fn within_process(routing: Routing) -> EdgeInput {
+        EdgeInput {
             routing,
             codec: None,
         }
     }
 
-    /// The same bytes, to other instances.
-    pub(crate) fn routed(&self, routing: Routing) -> Way {
-        Way {
+    /// Returns an input with the same codec and another routing.
+    pub(crate) fn routed(&self, routing: Routing) -> EdgeInput {
+        EdgeInput {
             routing,
             codec: self.codec.clone(),
         }
     }
 
-    /// Sets it on an edge.
-    pub(crate) fn lead(self, edge: Edge) -> Edge {
+    /// Applies the routing and codec to an edge.
+    pub(crate) fn apply_to(self, edge: Edge) -> Edge {
         let edge = edge.routing(self.routing);
         match self.codec {
             Some(codec) => edge.codec(codec),
@@ -77,19 +77,20 @@ impl Way {
     }
 }
 
-/// Turns a step, given where its inputs come out, into vertices; returns where its own outputs come out.
+/// A function that lowers a step to vertices, given the ports of its inputs, and returns the ports
+/// of its outputs.
 pub(crate) type Lower =
     Box<dyn Fn(&mut Lowering<'_>, &str, &[Port]) -> Result<Vec<Port>> + Send + Sync>;
 
-/// The name of a step, and who chose it.
+/// The name of a step, and its origin.
 pub(crate) struct StepName {
     pub(crate) text: String,
-    /// Nobody: it was made from the kind of step.
+    /// True if the name was generated from the kind of step.
     pub(crate) is_generated: bool,
 }
 
 impl<S: Into<String>> From<S> for StepName {
-    /// A name that the job's author chose.
+    /// Creates a name given by the author of the job.
     fn from(text: S) -> Self {
         StepName {
             text: text.into(),
@@ -98,61 +99,63 @@ impl<S: Into<String>> From<S> for StepName {
     }
 }
 
-/// One step of a pipeline: a name, its inputs, and how it is lowered.
+/// A step of a pipeline: a name, its inputs, and its lowering.
 pub(crate) struct Step {
     pub(crate) name: StepName,
     pub(crate) inputs: Vec<StepOutput>,
-    /// How many of its outputs somebody has to read; later ones, such as late records, may be left alone.
+    /// The number of outputs that must have a consumer. Later outputs, such as late records, may be
+    /// unused.
     pub(crate) required_outputs: usize,
     pub(crate) parallelism: Option<Parallelism>,
     pub(crate) demand: Demand,
-    /// Whether its results are for the process that describes the job, and nobody else.
-    pub(crate) is_for_author: bool,
+    /// True if the step delivers results to the process that describes the job.
+    pub(crate) is_local_result: bool,
     pub(crate) lower: Lower,
 }
 
-/// What a pipeline is lowered for.
+/// The target of lowering.
 #[derive(Clone, Copy)]
-pub(crate) enum For {
-    /// A node with so many cooperative threads.
+pub(crate) enum LoweringTarget {
+    /// A node with this number of cooperative threads.
     Node(NonZeroU32),
-    /// A cluster, where numbers of instances change while the job runs, and the graph must not.
+    /// A cluster, where the parallelism may change while the job runs, but the graph must not.
     Cluster,
 }
 
 /// The graph under construction while steps lower themselves into it.
 pub(crate) struct Lowering<'a> {
     pub(crate) dag: &'a mut Dag,
-    for_what: For,
+    for_what: LoweringTarget,
     demand: Demand,
-    /// Whether nobody chose the name of the step at hand.
+    /// True if the name of the current step was generated.
     has_generated_name: bool,
-    /// What the step at hand was told by `Stream::parallelism`.
+    /// The parallelism set for the current step by `Stream::parallelism`.
     pub(crate) wanted: Option<Parallelism>,
 }
 
-/// An end of a job.
+/// A source or sink of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum JobEnd {
     Source,
     Sink,
 }
 
 impl Lowering<'_> {
-    /// How many instances a step has that may run on every core.
-    pub(crate) fn spread(&self) -> Parallelism {
+    /// Returns the parallelism of a step that may run on every core.
+    pub(crate) fn default_parallelism(&self) -> Parallelism {
         self.wanted.unwrap_or(Parallelism::Auto)
     }
 
-    /// Whether a step will always have one instance, so that a first stage before it would only add work.
+    /// Returns true if a step will always have one instance, so that a first stage would be
+    /// useless.
     pub(crate) fn is_single(&self, parallelism: Parallelism) -> bool {
         match self.for_what {
-            For::Node(threads) => parallelism.resolve(threads) == 1,
-            For::Cluster => false,
+            LoweringTarget::Node(threads) => parallelism.resolve(threads) == 1,
+            LoweringTarget::Cluster => false,
         }
     }
 
-    /// Refuses to have told a step with a single instance to have several.
+    /// Refuses a parallelism other than one for a step with a single instance.
     pub(crate) fn require_single(&self, name: &str, why: &str) -> Result<()> {
         match self.wanted {
             None | Some(Parallelism::ONE) => Ok(()),
@@ -160,7 +163,7 @@ impl Lowering<'_> {
                 ErrorCode::InvalidJob,
                 format!("the step {name:?} cannot have several instances: {why}"),
             )
-            .hint("leave `parallelism` out behind it, or put it behind another step")),
+            .hint("remove `parallelism` after it, or move it after another step")),
         }
     }
 
@@ -181,10 +184,10 @@ impl Lowering<'_> {
             .demand(self.demand)
     }
 
-    /// Adds the vertex of a source or a sink, which runs as `isolation` says.
+    /// Adds the vertex of a source or sink with this isolation.
     pub(crate) fn end_vertex(
         &mut self,
-        end: End,
+        end: JobEnd,
         name: impl Into<Arc<str>>,
         parallelism: Parallelism,
         isolation: Isolation,
@@ -194,22 +197,23 @@ impl Lowering<'_> {
             .named(name, supplier)
             .parallelism(parallelism)
             .isolation(isolation);
-        // The instances of a source share what there is to read, each by how many they are.
-        self.dag.vertex(vertex.fixed_instances(end == End::Source))
+        // The instances of a source divide the input by their number.
+        self.dag
+            .vertex(vertex.fixed_parallelism(end == JobEnd::Source))
     }
 
-    /// Leads a port into an input.
-    pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, way: Way) {
+    /// Connects a port to an input.
+    pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, way: EdgeInput) {
         let edge = Edge::from_ordinals((from.vertex, from.ordinal), (to, input));
-        self.dag.edge(way.lead(edge));
+        self.dag.edge(way.apply_to(edge));
     }
 
-    /// One vertex, each of whose inputs comes in on a way of its own.
-    pub(crate) fn fed(
+    /// Adds a vertex, each of whose inputs has its own routing.
+    pub(crate) fn vertex_with_inputs(
         &mut self,
         name: impl Into<Arc<str>>,
         parallelism: Parallelism,
-        inputs: impl IntoIterator<Item = (Port, Way)>,
+        inputs: impl IntoIterator<Item = (Port, EdgeInput)>,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> Port {
         let vertex = self.vertex(name, parallelism, supplier);
@@ -219,7 +223,8 @@ impl Lowering<'_> {
         Port::first_of(vertex, parallelism)
     }
 
-    /// The first of two stages of a step: stays with its input, whatever parallelism the step itself was told. Nobody named it.
+    /// Adds the first of two stages of a step. It has the parallelism of its input and a generated
+    /// name.
     pub(crate) fn first_stage(
         &mut self,
         name: &str,
@@ -230,13 +235,13 @@ impl Lowering<'_> {
             .generated_name(true)
             .parallelism(input.parallelism);
         let vertex = self.dag.vertex(stage);
-        let way = Way::within_process(Routing::Forward);
+        let way = EdgeInput::within_process(Routing::Forward);
         self.connect(input, vertex, Ordinal::FIRST, way);
         Port::first_of(vertex, input.parallelism)
     }
 
-    /// A step without state of its own: one vertex that stays with its input, instance by instance, so that the engine can run
-    /// both in one tasklet.
+    /// Adds a stateless step: a vertex that follows its input instance by instance, so that the
+    /// engine can run both in one tasklet.
     pub(crate) fn follow(
         &mut self,
         name: &str,
@@ -244,12 +249,12 @@ impl Lowering<'_> {
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> Port {
         let parallelism = self.wanted.unwrap_or(input.parallelism);
-        let way = Way::within_process(self.straight(input, parallelism));
-        self.fed(name, parallelism, [(input, way)], supplier)
+        let way = EdgeInput::within_process(self.forward_or_round_robin(input, parallelism));
+        self.vertex_with_inputs(name, parallelism, [(input, way)], supplier)
     }
 
-    /// Instance to instance where there are as many on both sides, else in turn.
-    pub(crate) fn straight(&self, input: Port, parallelism: Parallelism) -> Routing {
+    /// Returns forward routing for equal parallelism, otherwise round-robin.
+    pub(crate) fn forward_or_round_robin(&self, input: Port, parallelism: Parallelism) -> Routing {
         if input.parallelism == parallelism {
             Routing::Forward
         } else {
@@ -258,8 +263,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Lowers all steps, in the order in which they were written: inputs come before their readers.
-pub(crate) fn lower(steps: &[Step], for_what: For) -> Result<Dag> {
+/// Lowers all steps in the order in which they were added: inputs come before their consumers.
+pub(crate) fn lower(steps: &[Step], for_what: LoweringTarget) -> Result<Dag> {
     check_outputs(steps)?;
     let mut dag = Dag::new();
     let mut ports: Vec<Vec<Port>> = Vec::new();
@@ -282,7 +287,7 @@ pub(crate) fn lower(steps: &[Step], for_what: For) -> Result<Dag> {
     Ok(dag)
 }
 
-/// Every result has to go somewhere.
+/// Checks that every required output has a consumer.
 fn check_outputs(steps: &[Step]) -> Result<()> {
     for (index, step) in steps.iter().enumerate() {
         for output in 0..step.required_outputs {

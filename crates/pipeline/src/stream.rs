@@ -1,11 +1,11 @@
-//! A stream of records, and the steps that need no key.
+//! Streams, and steps that need no key.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use ardea_codec::Exchange;
+use ardea_codec::ExchangeData;
 use ardea_core::{
     Boundedness, Demand, Error, ErrorCode, Instance, Join, Ordinal, Parallelism, Processor,
     ProcessorSupplier, Result, Routing, Sink, Timestamp, supplier,
@@ -14,15 +14,15 @@ use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, Mer
 
 use crate::keyed::KeyedStream;
 use crate::pipeline::Pipeline;
-use crate::step::{End, Lower, StepName, StepOutput, Way};
+use crate::step::{EdgeInput, JobEnd, Lower, StepName, StepOutput};
 use crate::window::WindowedStream;
 use crate::window_kind::Window;
 
-/// The records of a stream have an event time: it can be windowed.
+/// A marker of streams whose records have an event time. Such streams can be windowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed;
 
-/// The records of a stream are known to have an event time: [`Timed`] and nothing else.
+/// A marker trait for streams with event time. Only [`Timed`] implements it.
 #[diagnostic::on_unimplemented(
     message = "this needs event time, and the records of the stream here have none",
     label = "no event time",
@@ -32,20 +32,21 @@ pub trait HasEventTime: 'static {}
 
 impl HasEventTime for Timed {}
 
-/// The records of a stream have no event time yet.
+/// A marker of streams whose records have no event time yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Untimed;
 
-/// What a stream is of; only the compiler looks at it.
+/// The type parameters of a stream, as a marker.
 type Kind<T, B, E> = fn() -> (T, B, E);
 
 /// A stream of records of type `T`.
 ///
-/// `B` says whether it ends ([`Bounded`](ardea_core::Bounded) or [`Unbounded`](ardea_core::Unbounded)), `E` whether its records
-/// have an event time ([`Timed`] or [`Untimed`]). A stream is read once: every step takes it and gives the next one;
-/// [`tee`](Stream::tee) copies.
+/// `B` is its boundedness ([`Bounded`](ardea_core::Bounded) or
+/// [`Unbounded`](ardea_core::Unbounded)). `E` is [`Timed`] if its records have an event time,
+/// otherwise [`Untimed`]. A stream is consumed once: every step takes it and returns the next one;
+/// [`tee`](Stream::tee) copies it.
 ///
-/// Steps on single records run where their input runs, in one tasklet with it. Keyed steps spread over all cores.
+/// Steps on single records run in the tasklet of their input. Keyed steps run on all cores.
 #[must_use = "a stream does nothing until it is written to a sink"]
 pub struct Stream<T, B, E> {
     pub(crate) pipeline: Pipeline,
@@ -62,12 +63,12 @@ impl<T, B, E> Stream<T, B, E> {
         }
     }
 
-    /// The same records under another type: only markers differ.
+    /// Returns the same stream under another type.
     pub(crate) fn retyped<U, C, F>(self) -> Stream<U, C, F> {
         Stream::new(self.pipeline, self.from)
     }
 
-    /// Another output of the step that this stream comes out of.
+    /// Returns another output of the step that produces this stream.
     pub(crate) fn sibling<U, C, F>(&self, output: usize) -> Stream<U, C, F> {
         Stream::new(
             self.pipeline.clone(),
@@ -100,7 +101,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("map", move || MapP::new(Arc::clone(&f)))
     }
 
-    /// Keeps the records for which `keep` is true.
+    /// Emits the records for which `keep` returns true.
     pub fn filter<F>(self, keep: F) -> Stream<T, B, E>
     where
         F: Fn(&T) -> bool + Send + Sync + 'static,
@@ -109,7 +110,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("filter", move || FilterP::new(Arc::clone(&keep)))
     }
 
-    /// Applies `f` to each record and keeps what it returns, if anything.
+    /// Applies `f` to each record and emits the value if the result is `Some`.
     pub fn filter_map<U, F>(self, f: F) -> Stream<U, B, E>
     where
         U: Send + 'static,
@@ -119,7 +120,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("filter-map", move || FilterMapP::new(Arc::clone(&f)))
     }
 
-    /// Applies `f` to each record and passes on all that it yields, however much.
+    /// Applies `f` to each record and emits all items of the result.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -139,7 +140,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("flat-map", move || FlatMapP::new(Arc::clone(&f)))
     }
 
-    /// Calls `look` for each record and passes the record on.
+    /// Calls `look` for each record and forwards the record.
     pub fn inspect<F>(self, look: F) -> Stream<T, B, E>
     where
         F: Fn(&T) + Send + Sync + 'static,
@@ -148,7 +149,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("inspect", move || InspectP::new(Arc::clone(&look)))
     }
 
-    /// Prints each record to standard error and passes it on; for a look while developing.
+    /// Prints each record to standard error and forwards it, for debugging.
     pub fn peek(self) -> Stream<T, B, E>
     where
         T: Debug,
@@ -157,20 +158,20 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("peek", move || InspectP::new(Arc::clone(&look)))
     }
 
-    /// Lets the first `count` records pass and swallows the rest: a stream without end goes on being read, and goes on swallowing.
-    /// With several instances, each lets that many pass.
+    /// Emits the first `count` records and drops the rest. The stream is still read to its end, if
+    /// it has one. With several instances, each emits its first `count` records.
     pub fn limit(self, count: u64) -> Stream<T, B, E> {
         self.follow("limit", move || LimitP::<T>::new(count))
     }
 
-    /// Keeps the first of every `every` records, for a look at a stream that is too fast. A plain number does for `every`; zero is
-    /// refused when the job is compiled.
+    /// Emits the first of every `every` records, as a sample of a fast stream. `every` may be a
+    /// plain number; zero is refused when the job is compiled.
     pub fn sample(self, every: impl TryInto<NonZeroU64>) -> Stream<T, B, E> {
         let every = every.try_into().ok();
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let every = every.ok_or_else(|| {
-                let what = format!("the step {name:?} is to keep one of 0 records");
-                Error::new(ErrorCode::InvalidJob, what).hint("keep one of at least 1")
+                let what = format!("the step {name:?} samples one of 0 records");
+                Error::new(ErrorCode::InvalidJob, what).hint("sample one of at least 1")
             })?;
             let make = supplier(move || SampleP::<T>::new(every));
             Ok(vec![lowering.follow(name, inputs[0], make)])
@@ -179,7 +180,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.pipeline.add(name, vec![self.from], 1, lower)
     }
 
-    /// The records of both streams, in no particular order between them.
+    /// Merges both streams, without an order between them.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -196,41 +197,56 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// If the other stream belongs to another pipeline.
     pub fn merge<B2>(self, other: Stream<T, B2, E>) -> Stream<T, <B as Join<B2>>::Out, E>
     where
-        T: Exchange,
+        T: ExchangeData,
         B: Join<B2>,
     {
         self.assert_same_pipeline(&other.pipeline);
-        let way = Way::of::<T>(Routing::Forward);
+        let way = EdgeInput::of::<T>(Routing::Forward);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(inputs[0].parallelism);
-            let inputs = [inputs[0], inputs[1]]
-                .map(|input| (input, way.routed(lowering.straight(input, parallelism))));
+            let inputs = [inputs[0], inputs[1]].map(|input| {
+                (
+                    input,
+                    way.routed(lowering.forward_or_round_robin(input, parallelism)),
+                )
+            });
             let make = supplier(MergeP::<T>::new);
-            Ok(vec![lowering.fed(name, parallelism, inputs, make)])
+            Ok(vec![lowering.vertex_with_inputs(
+                name,
+                parallelism,
+                inputs,
+                make,
+            )])
         });
         let name = self.pipeline.fresh_name("merge");
         self.pipeline
             .add(name, vec![self.from, other.from], 1, lower)
     }
 
-    /// Spreads the records evenly over all cores, and on a cluster over as many instances as it is [told](Self::parallelism): for
-    /// expensive steps behind a source with one instance.
+    /// Distributes the records evenly over all cores; on a cluster, over as many instances as
+    /// [set](Self::parallelism). For expensive steps after a source with one instance.
     pub fn rebalance(self) -> Stream<T, B, E>
     where
-        T: Exchange,
+        T: ExchangeData,
     {
-        let way = Way::of::<T>(Routing::RoundRobin);
+        let way = EdgeInput::of::<T>(Routing::RoundRobin);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let parallelism = lowering.spread();
+            let parallelism = lowering.default_parallelism();
             let input = (inputs[0], way.clone());
             let make = supplier(MergeP::<T>::new);
-            Ok(vec![lowering.fed(name, parallelism, [input], make)])
+            Ok(vec![lowering.vertex_with_inputs(
+                name,
+                parallelism,
+                [input],
+                make,
+            )])
         });
         let name = self.pipeline.fresh_name("rebalance");
         self.pipeline.add(name, vec![self.from], 1, lower)
     }
 
-    /// Groups the records by a key: what follows sees all records of one key in one place.
+    /// Partitions the records by a key: the next step processes all records of a key in one
+    /// instance.
     ///
     /// ```
     /// use ardea_connectors::collections::items;
@@ -248,27 +264,30 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// ```
     pub fn key_by<K, F>(self, key: F) -> KeyedStream<T, K, F, B, E>
     where
-        T: Exchange,
+        T: ExchangeData,
         K: ardea_core::Key,
         F: Fn(&T) -> K + Send + Sync + 'static,
     {
         KeyedStream::new(self, key)
     }
 
-    /// Cuts the whole stream, without keys, into windows of event time.
+    /// Assigns all records, without keys, to event-time windows.
     ///
-    /// The last stage of the aggregate is a single instance; on several cores each first combines what it has.
+    /// The last stage of the aggregate has a single instance. With several instances of the input,
+    /// each first aggregates its own records.
     pub fn window_all(self, window: Window) -> WindowedStream<T, (), fn(&T), B>
     where
-        T: Exchange,
+        T: ExchangeData,
         E: HasEventTime,
     {
         self.key_by((|_: &T| ()) as fn(&T)).window(window)
     }
 
-    /// Adds a step of your own, made once an instance, that reads this stream and writes records of type `U`.
+    /// Adds a custom step that reads this stream and emits records of type `U`. `make` is called
+    /// once per instance.
     ///
-    /// The processor reads input 0 and writes output 0; see [`Processor`] for its contract, and the test kit for checking it.
+    /// The processor reads input 0 and writes output 0. See [`Processor`] for the contract, and the
+    /// test kit for tests of processors.
     pub fn custom<U, P>(
         self,
         name: impl Into<String>,
@@ -285,20 +304,21 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow_named(name.into(), make)
     }
 
-    /// Names the step that this stream comes out of.
+    /// Sets the name of the step that produces this stream.
     pub fn named(self, name: impl Into<String>) -> Self {
         self.pipeline
             .edit(self.from.step, |step| step.name = name.into().into());
         self
     }
 
-    /// Sets how many instances the step has that this stream comes out of: a number, or a [`Parallelism`]. The steps on single
-    /// records that follow have as many.
+    /// Sets the parallelism of the step that produces this stream: a number, or a [`Parallelism`].
+    /// The following steps on single records have the same parallelism.
     ///
-    /// Where it has other instances than the step before, records go to whichever has room, and lose their order. On a cluster they
-    /// can do so only within one container, unless it is a step that asks for [`Exchange`]: put it behind
-    /// [`rebalance`](Self::rebalance). [`sort_by_key`](Self::sort_by_key) can have a single instance only, and refuses others when
-    /// the job is compiled.
+    /// If it differs from that of the previous step, records are distributed round-robin and lose
+    /// their order. On a cluster, this is possible only within one container, unless the step
+    /// requires [`ExchangeData`]: put such a step after [`rebalance`](Self::rebalance).
+    /// [`sort_by_key`](Self::sort_by_key) supports a single instance only; any other parallelism is
+    /// refused when the job is compiled.
     pub fn parallelism(self, parallelism: impl Into<Parallelism>) -> Self {
         let parallelism = parallelism.into();
         self.pipeline
@@ -306,8 +326,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self
     }
 
-    /// Says what each instance of the step needs of its machine that this stream comes out of; only a cluster looks at it. Sinks say
-    /// it [themselves](ardea_core::Sink::demand).
+    /// Sets the resources of each instance of the step that produces this stream. Only used by
+    /// clusters. Sinks [set their own resources](ardea_core::Sink::demand).
     ///
     /// ```
     /// use ardea_connectors::{collections::items, null};
@@ -328,30 +348,32 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self
     }
 
-    /// Writes the stream to a sink: the end of this branch.
+    /// Writes the stream to a sink, and ends this branch.
     pub fn write_to(self, sink: impl Into<Sink<T>>)
     where
-        T: Exchange,
+        T: ExchangeData,
     {
-        self.end_in(sink.into(), Way::of::<T>(Routing::Forward));
+        self.end_in(sink.into(), EdgeInput::of::<T>(Routing::Forward));
     }
 
-    /// As [`write_to`](Self::write_to), for records that serde does not know: they stay in their process. A cluster runs the sink
-    /// only in the container of the step before.
+    /// Works like [`write_to`](Self::write_to) for records that cannot be serialized and stay in
+    /// their process. A cluster runs the sink only in the container of the previous step.
     pub fn write_to_local(self, sink: impl Into<Sink<T>>) {
-        self.end_in(sink.into(), Way::within_process(Routing::Forward));
+        self.end_in(sink.into(), EdgeInput::within_process(Routing::Forward));
     }
 
-    /// Ends in a sink, as whose input `way` leads; returns its step.
-    pub(crate) fn end_in(self, sink: Sink<T>, way: Way) -> usize {
+    /// Ends the stream in `sink`, with the codec of `way`. Returns the index of the sink's step.
+    pub(crate) fn end_in(self, sink: Sink<T>, way: EdgeInput) -> usize {
         let (demand, wanted) = (sink.wanted_demand(), sink.wanted_routing().cloned());
         let (name, make, parallelism, isolation) = sink.into_parts();
         let name = self.pipeline.fresh_name(&name);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
-            let vertex = lowering.end_vertex(End::Sink, name, parallelism, isolation, make.clone());
+            let vertex =
+                lowering.end_vertex(JobEnd::Sink, name, parallelism, isolation, make.clone());
             let routing = wanted.clone();
-            let routing = routing.unwrap_or_else(|| lowering.straight(inputs[0], parallelism));
+            let routing =
+                routing.unwrap_or_else(|| lowering.forward_or_round_robin(inputs[0], parallelism));
             lowering.connect(inputs[0], vertex, Ordinal::FIRST, way.routed(routing));
             Ok(vec![])
         });
@@ -359,7 +381,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         end.resources(demand).from.step
     }
 
-    /// A step on single records, under a generated name.
+    /// Adds a step on single records with a generated name.
     pub(crate) fn follow<U, P>(
         self,
         kind: &str,
@@ -383,8 +405,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.pipeline.add(name, vec![self.from], 1, lower)
     }
 
+    /// Checks that both streams belong to the same pipeline.
+    ///
     /// # Panics
-    /// If the other stream belongs to another pipeline, a mistake of the job's author that no input can cause.
+    /// If the other stream belongs to another pipeline, an error in the program that does not
+    /// depend on input.
     pub(crate) fn assert_same_pipeline(&self, other: &Pipeline) {
         assert!(
             self.pipeline.is(other),

@@ -1,4 +1,4 @@
-//! Giving a stream its event time, and using it.
+//! Assignment and use of event time.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use ardea_operators::{
 use crate::stream::{HasEventTime, Stream, Timed};
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
-    /// Takes the event time from each record: from here on the stream can be windowed.
+    /// Assigns each record the event time `time(record)`. The stream can then be windowed.
     ///
-    /// `time` returns a [`Timestamp`](ardea_core::Timestamp), or an `Option` or `Result` of one; a record without a time, or on which
-    /// `time` panics, becomes a dead letter, and so does one with a time [too far ahead](WatermarkPolicy::max_ahead). `policy` says how far out of order
-    /// records may be, and when a silent source stops holding back time.
+    /// `time` returns a [`Timestamp`](ardea_core::Timestamp), or an `Option` or `Result` of one. A
+    /// record becomes a dead letter if it has no time, if `time` panics, or if the time is [too far
+    /// ahead](WatermarkPolicy::max_ahead). `policy` sets the maximum out-of-orderness, and the time
+    /// after which a silent source no longer holds back the watermark.
     ///
     /// ```
     /// use std::time::Duration;
@@ -39,7 +40,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             .retyped()
     }
 
-    /// As [`with_timestamps`](Self::with_timestamps); `on_error` says what becomes of a record without a time.
+    /// Works like [`with_timestamps`](Self::with_timestamps), with `on_error` as the policy for
+    /// records without a valid time.
     pub fn with_timestamps_or<R, F>(
         self,
         time: F,
@@ -58,14 +60,15 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         .retyped()
     }
 
-    /// Uses the event times that the source gave its records. A record without one becomes a dead letter, and so does one with a
-    /// time [too far ahead](WatermarkPolicy::max_ahead).
+    /// Uses the event times set by the source. A record without an event time, or with a time [too
+    /// far ahead](WatermarkPolicy::max_ahead), becomes a dead letter.
     pub fn with_native_timestamps(self, policy: WatermarkPolicy) -> Stream<T, B, Timed> {
         self.follow::<T, _>("timestamps", move || NativeTimeP::<T>::new(policy))
             .retyped()
     }
 
-    /// As [`with_native_timestamps`](Self::with_native_timestamps); `on_error` sets the fate of a record without a valid time.
+    /// Works like [`with_native_timestamps`](Self::with_native_timestamps), with `on_error` as the
+    /// policy for records without a valid time.
     pub fn with_native_timestamps_or(
         self,
         policy: WatermarkPolicy,
@@ -80,18 +83,19 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         .retyped()
     }
 
-    /// Trusts the source to give both the event times and the watermarks; nothing is added.
+    /// Uses the event times and the watermarks of the source, without checks.
     pub fn with_source_time(self) -> Stream<T, B, Timed> {
         self.retyped()
     }
 
-    /// Gives each record the time at which it is read here. Results are then not repeatable; they come at most `tick` late.
+    /// Assigns each record its time of arrival as event time. Results are then not repeatable, and
+    /// are delayed by at most `tick`.
     pub fn with_arrival_timestamps(self, tick: Duration) -> Stream<T, B, Timed> {
         self.follow::<T, _>("timestamps", move || ArrivalTimeP::<T>::new(tick))
             .retyped()
     }
 
-    /// Applies `f` to each record and its event time, which the result keeps.
+    /// Applies `f` to each record and its event time. The result keeps the event time.
     ///
     /// ```
     /// use ardea_connectors::collections::items_with_times;
@@ -117,9 +121,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("map-timed", move || MapTimedP::new(Arc::clone(&f)))
     }
 
-    /// Lets recorded events happen again: `speed` seconds of recorded time pass in one second. An infinite speed holds nothing back.
+    /// Replays recorded events: `speed` seconds of recorded time pass per second. An infinite speed
+    /// delays nothing.
     ///
-    /// Records stay in their order; `time` gives the recorded time, which need not be the event time that windows use.
+    /// Records keep their order. `time` returns the recorded time, which may differ from the event
+    /// time.
     pub fn replay<F>(self, time: F, speed: f64) -> Stream<T, B, E>
     where
         F: Fn(&T) -> Timestamp + Send + Sync + 'static,

@@ -1,9 +1,9 @@
-//! Windows of event time over a grouped stream.
+//! Event-time windows over a keyed stream.
 
 use std::sync::Arc;
 
 use ardea_aggregate::Aggregate;
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{
     Boundedness, Error, ErrorCode, Key, Ordinal, ProcessorSupplier, Routing, supplier,
 };
@@ -13,8 +13,8 @@ use ardea_operators::{
 };
 
 use crate::keyed::KeyedStream;
-use crate::state::kept_as;
-use crate::step::{Lower, Lowering, Port, Way};
+use crate::state::state_codecs;
+use crate::step::{EdgeInput, Lower, Lowering, Port};
 use crate::stream::{Stream, Timed};
 use crate::window_kind::{Checked, Window};
 
@@ -27,7 +27,7 @@ pub(crate) enum Emits {
     Changes,
 }
 
-/// A grouped stream cut into windows.
+/// A keyed stream assigned to windows.
 #[must_use = "a windowed stream does nothing until it is aggregated"]
 pub struct WindowedStream<T, K, F, B, G = NoEarly> {
     keyed: KeyedStream<T, K, F, B, Timed>,
@@ -44,13 +44,13 @@ impl<T, K, F, B> WindowedStream<T, K, F, B> {
         }
     }
 
-    /// The windows, and the grouped stream that they cut.
+    /// Returns the windows and the keyed stream.
     pub(crate) fn into_parts(self) -> (Window, KeyedStream<T, K, F, B, Timed>) {
         (self.window, self.keyed)
     }
 
-    /// Also emits results of windows that are still open ([`Firing::Early`](ardea_operators::Firing::Early)), when the
-    /// trigger says so: [`EarlyFiring`](ardea_operators::EarlyFiring), or one of your own.
+    /// Adds early results of open windows ([`Firing::Early`](ardea_operators::Firing::Early)) when
+    /// the trigger fires: [`EarlyFiring`](ardea_operators::EarlyFiring), or a custom one.
     pub fn early<G: Trigger<T> + Clone>(self, trigger: G) -> WindowedStream<T, K, F, B, G> {
         WindowedStream {
             keyed: self.keyed,
@@ -68,7 +68,8 @@ where
     B: Boundedness,
     G: Trigger<T> + Clone,
 {
-    /// One result a key and window, when the watermark reaches the window's end. Late records are counted.
+    /// Emits one result per key and window when the watermark reaches the window's end. Late
+    /// records are counted.
     ///
     /// ```
     /// use std::time::Duration;
@@ -95,17 +96,17 @@ where
         aggregate: A,
     ) -> Stream<WindowResult<K, A::Out>, B, Timed>
     where
-        K: Kept,
-        A: Aggregate<T, Acc: Kept>,
-        G: Trigger<T, State: Kept>,
+        K: StateValue,
+        A: Aggregate<T, Acc: StateValue>,
+        G: Trigger<T, State: StateValue>,
     {
         self.aggregate_and_late(name, aggregate).0
     }
 
-    /// As [`aggregate`](Self::aggregate), and the late records as a stream of their own.
+    /// Works like [`aggregate`](Self::aggregate), and returns the late records as a second stream.
     #[expect(
         clippy::type_complexity,
-        reason = "what a result is made of is what its reader wants to see"
+        reason = "readers of the documentation need the full type"
     )]
     pub fn aggregate_and_late<A>(
         self,
@@ -116,18 +117,19 @@ where
         Stream<T, B, Timed>,
     )
     where
-        K: Kept,
-        A: Aggregate<T, Acc: Kept>,
-        G: Trigger<T, State: Kept>,
+        K: StateValue,
+        A: Aggregate<T, Acc: StateValue>,
+        G: Trigger<T, State: StateValue>,
     {
         self.lowered(name, aggregate, Emits::Results)
     }
 
-    /// Results as changes to a table by key and window, and the late records as a stream of their own.
+    /// Emits results as changes to a table by key and window, and returns the late records as a
+    /// second stream.
     ///
-    /// Where sessions are corrected, a result may take the place of several: each of those is deleted by name before it. For
-    /// all other windows every result is an upsert, as early results and corrections have the key and window of the result
-    /// that takes their place.
+    /// If sessions are corrected, a result may replace several others; each replaced result is
+    /// deleted first. For all other windows, every result is an upsert, as early results and
+    /// corrections have the key and window of the result that replaces them.
     ///
     /// ```
     /// use std::collections::BTreeMap;
@@ -159,7 +161,7 @@ where
     /// ```
     #[expect(
         clippy::type_complexity,
-        reason = "what a change is made of is what its reader wants to see"
+        reason = "readers of the documentation need the full type"
     )]
     pub fn changes_and_late<A>(
         self,
@@ -170,9 +172,9 @@ where
         Stream<T, B, Timed>,
     )
     where
-        K: Kept,
-        A: Aggregate<T, Acc: Kept>,
-        G: Trigger<T, State: Kept>,
+        K: StateValue,
+        A: Aggregate<T, Acc: StateValue>,
+        G: Trigger<T, State: StateValue>,
     {
         if self.window.is_session() {
             return self.lowered(name, aggregate, Emits::Changes);
@@ -181,7 +183,7 @@ where
         (results.map(WindowChange::Upsert), late)
     }
 
-    /// The records `R` that are emitted, and the late records.
+    /// Adds the step. Returns the stream of emitted records `R`, and that of late records.
     fn lowered<A, R>(
         self,
         name: impl Into<String>,
@@ -190,19 +192,19 @@ where
     ) -> (Stream<R, B, Timed>, Stream<T, B, Timed>)
     where
         R: Send + 'static,
-        K: Kept,
-        A: Aggregate<T, Acc: Kept>,
-        G: Trigger<T, State: Kept>,
+        K: StateValue,
+        A: Aggregate<T, Acc: StateValue>,
+        G: Trigger<T, State: StateValue>,
     {
         let fold = FoldOne::new(self.keyed.key_of(), aggregate).early((*self.early).clone());
-        let (from, way) = self.keyed.fed();
+        let (from, way) = self.keyed.keyed_input();
         let by_key = |partial: &Partial<K, A::Acc>| partial.key.clone();
-        let partials = Way::of::<Partial<K, A::Acc>>(Routing::keyed(by_key));
+        let partials = EdgeInput::of::<Partial<K, A::Acc>>(Routing::keyed(by_key));
         let early = G::ACTIVE;
         let window = self.window;
         let fold = Arc::new(fold);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let parallelism = lowering.spread();
+            let parallelism = lowering.default_parallelism();
             let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
             if early && matches!(spec, Checked::Session(_)) {
                 return Err(Error::new(
@@ -235,7 +237,7 @@ where
     }
 }
 
-/// All in one vertex, fed by key.
+/// Lowers to a single vertex, partitioned by key.
 ///
 /// ```text
 /// input ──keyed──▶ name ──▶ results
@@ -244,14 +246,14 @@ where
 pub(crate) fn one_stage<F>(
     lowering: &mut Lowering<'_>,
     name: &str,
-    inputs: impl IntoIterator<Item = (Port, Way)>,
+    inputs: impl IntoIterator<Item = (Port, EdgeInput)>,
     (spec, emits): (Checked, Emits),
     fold: &Arc<F>,
 ) -> Vec<Port>
 where
-    F: KeyedFold<Key: Kept, Acc: Kept, State: Kept>,
+    F: KeyedFold<Key: StateValue, Acc: StateValue, State: StateValue>,
 {
-    let parallelism = lowering.spread();
+    let parallelism = lowering.default_parallelism();
     let fold = Arc::clone(fold);
     let make: Arc<dyn ProcessorSupplier> = match spec {
         Checked::Sliding(spec) => supplier(move || sliding(spec, Arc::clone(&fold))),
@@ -260,35 +262,35 @@ where
             Emits::Changes => supplier(move || session(spec, Arc::clone(&fold)).changes()),
         },
     };
-    let results = lowering.fed(name, parallelism, inputs, make);
+    let results = lowering.vertex_with_inputs(name, parallelism, inputs, make);
     vec![results, late_of(results)]
 }
 
-/// Windows that survive, if they can.
+/// Creates windows, with the serializers of their state, if there are any.
 fn sliding<F>(spec: WindowSpec, fold: Arc<F>) -> SlidingWindowP<F>
 where
-    F: KeyedFold<Key: Kept, Acc: Kept, State: Kept>,
+    F: KeyedFold<Key: StateValue, Acc: StateValue, State: StateValue>,
 {
     let step = SlidingWindowP::new(spec, fold);
-    match (kept_as(), kept_as()) {
-        (Some(slices), Some(triggers)) => step.kept_as(slices, triggers),
+    match (state_codecs(), state_codecs()) {
+        (Some(slices), Some(triggers)) => step.with_codecs(slices, triggers),
         _ => step,
     }
 }
 
-/// Sessions that survive, if they can.
+/// Creates sessions, with the serializers of their state, if there are any.
 fn session<F>(spec: SessionSpec, fold: Arc<F>) -> SessionWindowP<F>
 where
-    F: KeyedFold<Key: Kept, Acc: Kept>,
+    F: KeyedFold<Key: StateValue, Acc: StateValue>,
 {
     let step = SessionWindowP::new(spec, fold);
-    match kept_as() {
-        Some(kept) => step.kept_as(kept),
+    match state_codecs() {
+        Some(kept) => step.with_codecs(kept),
         None => step,
     }
 }
 
-/// Where the late records of a vertex come out.
+/// Returns the port of the late records of a vertex.
 fn late_of(results: Port) -> Port {
     Port {
         ordinal: Ordinal::SECOND,
@@ -296,7 +298,8 @@ fn late_of(results: Port) -> Port {
     }
 }
 
-/// Each instance of the input counts what it has, slice by slice; the partial results meet by key ("Hazelcast Jet", section 3.1).
+/// Lowers to two stages: each instance of the input aggregates its own records per slice, and the
+/// partial results are exchanged by key ("Hazelcast Jet", section 3.1).
 ///
 /// ```text
 /// input ──forward──▶ name: partial ──keyed──▶ name ──▶ results
@@ -308,12 +311,12 @@ fn two_stages<F>(
     input: Port,
     spec: WindowSpec,
     fold: &Arc<F>,
-    partials: Way,
+    partials: EdgeInput,
 ) -> Vec<Port>
 where
-    F: KeyedFold<Key: Kept, Acc: Kept>,
+    F: KeyedFold<Key: StateValue, Acc: StateValue>,
 {
-    let parallelism = lowering.spread();
+    let parallelism = lowering.default_parallelism();
     let first = Arc::clone(fold);
     let partial = lowering.first_stage(
         name,
@@ -322,6 +325,6 @@ where
     );
     let second = Arc::new(FoldPartials::new(Arc::clone(fold)));
     let make = supplier(move || sliding(spec, Arc::clone(&second)));
-    let results = lowering.fed(name, parallelism, [(partial, partials)], make);
+    let results = lowering.vertex_with_inputs(name, parallelism, [(partial, partials)], make);
     vec![results, late_of(partial)]
 }

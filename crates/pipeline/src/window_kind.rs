@@ -1,4 +1,4 @@
-//! The windows of event time that there are.
+//! The kinds of event-time windows.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ardea_operators::{CalendarUnit, SessionSpec, Weekday, WindowSpec, ZoneName};
 /// The length of the shortest month.
 const SHORTEST_MONTH: Duration = Duration::from_secs(28 * 24 * 60 * 60);
 
-/// How event time is cut into windows. Checked when the pipeline is compiled.
+/// The assignment of records to windows. Checked when the pipeline is compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     shape: Shape,
@@ -23,7 +23,7 @@ enum Shape {
     Calendar { unit: CalendarUnit, zone: ZoneName },
 }
 
-/// The window that a step was told to use, checked.
+/// The checked window of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Checked {
     Sliding(WindowSpec),
@@ -31,12 +31,13 @@ pub(crate) enum Checked {
 }
 
 impl Window {
-    /// Windows of `length`, one after the other, aligned to the Unix epoch.
+    /// Creates consecutive windows of `length`, aligned to the Unix epoch.
     pub const fn tumbling(length: Duration) -> Window {
         Window::sliding(length, length)
     }
 
-    /// Windows of `length`, one starting every `slide`, aligned to the Unix epoch. The length has to be a multiple of the slide.
+    /// Creates windows of `length`, one starting every `slide`, aligned to the Unix epoch. The
+    /// length must be a multiple of the slide.
     pub const fn sliding(length: Duration, slide: Duration) -> Window {
         Window {
             shape: Shape::Sliding { length, slide },
@@ -45,9 +46,11 @@ impl Window {
         }
     }
 
-    /// Windows that last as long as a key's records come, and end when none has come for `gap`.
+    /// Creates session windows, which last while records of a key arrive, and end when no record
+    /// has arrived for `gap` of event time.
     ///
-    /// Results of a key never overlap, once all of them are final. A record within the session of a final result is late.
+    /// Final results of a key never overlap. A record within a session whose result is final is
+    /// late.
     pub const fn session(gap: Duration) -> Window {
         Window {
             shape: Shape::Session { gap },
@@ -56,19 +59,22 @@ impl Window {
         }
     }
 
-    /// Local days of a time zone of the IANA database, such as `Europe/Berlin`. They have 23 or 25 hours when the clock is set.
+    /// Creates windows of local days of a time zone of the IANA database, such as `Europe/Berlin`.
+    /// A day has 23 or 25 hours when the clock changes.
     ///
-    /// The database is built into the program. A zone that it does not know is an error when the pipeline is compiled.
+    /// The database is built into the program. An unknown zone is an error when the pipeline is
+    /// compiled.
     pub const fn daily(zone: &str) -> Window {
         Window::calendar(CalendarUnit::Day, zone)
     }
 
-    /// Local weeks of a time zone, which begin with this day. See [`daily`](Self::daily).
+    /// Creates windows of local weeks of a time zone, which begin on this weekday. See
+    /// [`daily`](Self::daily).
     pub const fn weekly(zone: &str, first: Weekday) -> Window {
         Window::calendar(CalendarUnit::Week(first), zone)
     }
 
-    /// Local months of a time zone. See [`daily`](Self::daily).
+    /// Creates windows of local months of a time zone. See [`daily`](Self::daily).
     pub const fn monthly(zone: &str) -> Window {
         Window::calendar(CalendarUnit::Month, zone)
     }
@@ -84,15 +90,16 @@ impl Window {
         }
     }
 
-    /// Moves tumbling and sliding windows by `offset`: days that start at 06:00 UTC have an offset of six hours. Windows of
-    /// the calendar move by the local clock: days that start at 06:00 in their time zone.
+    /// Moves tumbling and sliding windows by `offset`: days that start at 06:00 UTC have an offset
+    /// of six hours. Calendar windows are moved by the local clock: days that start at 06:00 in
+    /// their time zone.
     pub const fn offset(mut self, offset: Duration) -> Window {
         self.offset = offset;
         self
     }
 
-    /// Takes records for closed windows up to `lateness` after their end, and corrects the results
-    /// ([`Firing::Update`](ardea_operators::Firing::Update)).
+    /// Accepts records for closed windows up to `lateness` after their end, and emits corrected
+    /// results ([`Firing::Update`](ardea_operators::Firing::Update)).
     pub const fn allowed_lateness(mut self, lateness: Duration) -> Window {
         self.lateness = lateness;
         self
@@ -126,12 +133,13 @@ impl Window {
         })
     }
 
-    /// Whether partial results of several first stages may be combined: corrections need the records in one place.
+    /// Returns true if partial results of several first stages may be combined. Corrections need
+    /// the records in one place.
     pub(crate) fn allows_two_stages(self) -> bool {
         self.lateness.is_zero() && !self.is_session()
     }
 
-    /// Whether each key has windows of its own.
+    /// Returns true for session windows, which are separate for each key.
     pub(crate) fn is_session(self) -> bool {
         matches!(self.shape, Shape::Session { .. })
     }

@@ -1,4 +1,4 @@
-//! What goes wrong in a job is named, counted, and kept from other jobs.
+//! Tests of failures: they are reported, counted, and isolated from other jobs.
 
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ fn records_that_user_code_fails_on_go_where_the_step_says() {
     assert!(error.to_string().contains("two"), "{error}");
 }
 
-/// An index out of range, an overflow, a division by zero: one record's fault, where the step sets bad records aside.
+/// A panic of user code (index out of range, overflow, division by zero) is an error of one record
+/// if the step sets bad records aside.
 #[test]
 fn records_on_which_user_code_panics_go_where_the_step_says() {
     let node = Node::start(NodeConfig::with_threads(1)).unwrap();
@@ -88,7 +89,7 @@ fn records_on_which_user_code_panics_go_where_the_step_says() {
     assert_eq!(job.sum("timestamps", |metrics| metrics.bad), 25);
 }
 
-/// As of a Kafka record whose timestamp is -1.
+/// For example, a Kafka record with the timestamp -1.
 #[test]
 fn a_record_without_a_time_of_its_own_does_not_end_a_job_that_uses_native_times() {
     let p = Pipeline::new("native");
@@ -112,14 +113,14 @@ fn a_record_without_a_time_of_its_own_does_not_end_a_job_that_uses_native_times(
 /// A record and its time in microseconds.
 type Reading = (String, i64);
 
-/// A stream of readings that has its times from one place or another.
+/// A function that assigns event times to a stream of readings.
 type Timing = fn(&Pipeline, Vec<Reading>, WatermarkPolicy) -> Stream<Reading, Bounded, Timed>;
 
 fn time_of(reading: &Reading) -> Timestamp {
     Timestamp::from_micros(reading.1)
 }
 
-/// As of a device whose clock is fast.
+/// For example, from a device whose clock is fast.
 #[test]
 fn a_record_from_the_future_makes_no_other_late_wherever_times_are_taken() {
     let timings: [Timing; 4] = [
@@ -144,7 +145,7 @@ fn a_record_from_the_future_makes_no_other_late_wherever_times_are_taken() {
                 .with_timestamps(time_of, policy)
         },
         |p, readings, policy| {
-            // Times that the source has, and others later.
+            // Times set by the source, and others set later.
             let timed = readings.into_iter().map(|it| (it, Timestamp::from_secs(1)));
             let source = ardea_connectors::collections::items_with_times(timed);
             p.read_from(source)
@@ -205,7 +206,7 @@ fn late_records_are_counted_and_can_be_had_as_a_stream() {
         .window(Window::tumbling(Duration::from_secs(10)))
         .aggregate_and_late("counts", count());
     let (windows, late) = (windows.map(|window| window.value).collect(), late.collect());
-    // A chunk a record, so that the watermark passes between them.
+    // One record per chunk, so that the watermark passes between them.
     let node = Node::start(NodeConfig {
         chunk_records: std::num::NonZeroUsize::MIN,
         ..NodeConfig::with_threads(1)
@@ -220,7 +221,8 @@ fn late_records_are_counted_and_can_be_had_as_a_stream() {
 
 #[test]
 fn records_that_are_missing_in_some_of_their_windows_are_counted() {
-    // At 31 the windows up to 30 have closed: 25 and 29 are missing in some of theirs. 5 is in none that is open.
+    // At 31, the windows up to 30 have closed: 25 and 29 are missing in some of theirs. 5 is in no
+    // open window.
     for (threads, lateness, in_part, late) in
         [(1, 0, 2, 1), (2, 0, 2, 1), (1, 15, 1, 0), (1, 100, 0, 0)]
     {
@@ -318,7 +320,7 @@ fn a_dead_letter_of_a_step_behind_a_file_names_its_line_and_has_the_text_as_it_w
         letters_of(1, false),
         expected.map(|(place, text)| (at(place), text.to_string()))
     );
-    // Where records have been spread nobody knows it any more, and nobody pretends to.
+    // After a redistribution, the origin of a record is unknown, and is not reported.
     for (origin, _) in letters_of(2, true) {
         assert!(origin.contains("from \"rebalance\""), "{origin}");
     }

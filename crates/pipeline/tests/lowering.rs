@@ -1,4 +1,4 @@
-//! What a pipeline compiles to, and what it refuses to compile.
+//! Tests of the graphs of pipelines, and of refused pipelines.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

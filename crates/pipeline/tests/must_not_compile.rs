@@ -1,4 +1,4 @@
-//! Wrong use does not compile, and the compiler says in the project's words why.
+//! Tests of compile errors for wrong use, and of their messages.
 
 #[test]
 fn wrong_use_is_refused_with_a_readable_reason() {

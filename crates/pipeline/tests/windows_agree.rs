@@ -1,4 +1,5 @@
-//! Any chunking, thread count and interleaving gives the same windowed results, and they are those of the definition.
+//! Tests that windowed results do not depend on chunking, threads and interleaving, and match the
+//! definition.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -11,10 +12,10 @@ use ardea_engine::NodeConfig;
 use ardea_pipeline::{Pipeline, WatermarkPolicy, Weekday, Window, WindowChange};
 use proptest::prelude::*;
 
-/// Key, second, amount.
+/// A key, a second and an amount.
 type Sale = (u8, i64, i64);
 
-/// Window start, end, key, and what was computed.
+/// A window's start and end, the key, and the result.
 type Row<R> = (i64, i64, u8, R);
 
 fn sales() -> impl Strategy<Value = Vec<Sale>> {
@@ -33,7 +34,8 @@ fn nodes() -> impl Strategy<Value = NodeConfig> {
     })
 }
 
-/// The sliding windows by their definition: each record counts in each window that holds its time.
+/// Computes sliding windows by definition: each record counts in each window that contains its
+/// time.
 fn naive(sales: &[Sale], length: i64, slide: i64) -> BTreeMap<(i64, u8), Vec<Sale>> {
     let mut windows: BTreeMap<(i64, u8), Vec<Sale>> = BTreeMap::new();
     for sale in sales {
@@ -45,7 +47,7 @@ fn naive(sales: &[Sale], length: i64, slide: i64) -> BTreeMap<(i64, u8), Vec<Sal
     windows
 }
 
-/// The sessions by their definition, with how many records each has.
+/// Computes sessions by definition, with the number of their records.
 fn sessions_of(sales: &[Sale], gap: i64) -> Vec<Row<u64>> {
     let mut by_key: BTreeMap<u8, Vec<i64>> = BTreeMap::new();
     sales
@@ -153,7 +155,7 @@ proptest! {
     fn days_of_a_time_zone_hold_the_records_of_their_dates(
         hours in prop::collection::vec(0i64..24 * 30, 0..120), node in nodes(), weekly in any::<bool>(), lateness in 0u64..2,
     ) {
-        // From the first of March in Berlin: the clock is set on the 31st, which is a Sunday.
+        // From 1 March in Berlin: the clock changes on the 31st, a Sunday.
         let first = 1_709_247_600;
         let hours: Vec<i64> = hours.into_iter().map(|hour| hour + 24 * 15).collect();
         let window = match weekly {
@@ -177,7 +179,7 @@ proptest! {
         let mut expected: BTreeMap<(i64, i64), u64> = BTreeMap::new();
         for hour in hours {
             let day = (hour + i64::from(hour >= set_at)).div_euclid(24);
-            // The second of March was a Saturday.
+            // 2 March was a Saturday.
             let (from, days) = if weekly { (day - (day - 1).rem_euclid(7), 7) } else { (day, 1) };
             *expected.entry((start_of(from), start_of(from + days))).or_default() += 1;
         }
@@ -230,8 +232,8 @@ proptest! {
 
 #[test]
 fn windows_of_windows_close_one_by_one_at_the_end_of_a_file() {
-    // 100,000 windows close under one watermark. The second stage gets to see time pass between them, or it would hold
-    // every window's results at once.
+    // One watermark closes 100,000 windows. The second stage receives intermediate watermarks;
+    // otherwise it would buffer the results of all windows at once.
     let p = Pipeline::new("windows of windows");
     let watermarks = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let seen = std::sync::Arc::clone(&watermarks);
@@ -256,7 +258,7 @@ fn windows_of_windows_close_one_by_one_at_the_end_of_a_file() {
     assert!(told > 1_000, "{told} watermarks");
 }
 
-/// Swallows records and counts watermarks.
+/// Drops records and counts watermarks.
 struct CountWatermarks(std::sync::Arc<std::sync::atomic::AtomicU64>);
 
 impl ardea_core::Processor for CountWatermarks {

@@ -1,127 +1,143 @@
-//! What the interface serves.
+//! The operations that the interface serves.
 
 use std::num::NonZeroU32;
 
 use ardea_coordination::packing::ContainerId;
 
 use crate::{
-    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream, Maps,
-    MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
-    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsView,
-    StatesView, SubmitRequest, TopView, UpgradeRequest,
+    CheckpointsView, ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery,
+    LogStream, Maps, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription,
+    PastJobSummary, Pending, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest,
+    SavepointView, StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
-/// A cluster, as it is seen and commanded from outside. The server calls it, and whoever runs a host implements it.
+/// The queries and commands of a cluster. A host implements this trait, and the REST server calls
+/// it.
 ///
-/// Object-safe; all methods are called on a tokio runtime. A host that does not lead a job may answer what concerns it with
-/// [`Unanswered::Elsewhere`](crate::Unanswered::Elsewhere); nothing is passed on in silence.
+/// Object-safe; all methods are called on a tokio runtime. A host that does not lead a job may
+/// answer a request about the job with [`ClusterError::Elsewhere`](crate::ClusterError::Elsewhere).
+/// It never forwards requests to other hosts.
 ///
 /// # Errors of every method that names a job
 ///
-/// * [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob): there is none of that name,
-///   and the hint is the name that was probably meant.
-/// * [`WrongState`](ardea_core::ErrorCode::WrongState): the job is doing something that this can't be done beside.
-/// * [`StateUnavailable`](ardea_core::ErrorCode::StateUnavailable): the state manager did not answer.
+/// - [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob): there is no job of that name; the hint
+///   suggests the nearest name.
+/// - [`WrongState`](ardea_core::ErrorCode::WrongState): the current state of the job does not allow
+///   the operation.
+/// - [`StateUnavailable`](ardea_core::ErrorCode::StateUnavailable): the metadata store did not
+///   respond.
 ///
-/// Commands are answered when they are decided and stored, not when they have been carried out: the phase of the job tells that.
+/// A command returns once it is accepted and stored, before it is carried out. The job's phase
+/// shows the progress.
 pub trait Cluster: Send + Sync {
-    /// The cluster itself.
+    /// Returns information about the cluster.
     fn about(&self) -> Pending<'_, ClusterInfo>;
 
-    /// Its maps.
+    /// Returns the operations on the cluster's maps.
     fn maps(&self) -> &dyn Maps;
 
-    /// Its hosts, sorted by name.
+    /// Returns the cluster's hosts, sorted by name.
     fn hosts(&self) -> Pending<'_, Vec<HostView>>;
 
-    /// Has a host be drained: no container is placed there any more, and those that are there go to others. Nothing happens to one that is
-    /// drained already. It stays so, whether it is up or not, until [`undrain`](Self::undrain).
+    /// Drains a host: no container is placed there any more, and its containers move to other
+    /// hosts. Idempotent. The host stays drained until [`undrain`](Self::undrain), even over a
+    /// restart.
     ///
-    /// Fails with [`NoSuchHost`](ardea_core::ErrorCode::NoSuchHost) if none of that name is up, with
-    /// [`NoRoom`](ardea_core::ErrorCode::NoRoom) if the others have none for what it holds, with
-    /// [`WrongState`](ardea_core::ErrorCode::WrongState) if it has what can't go elsewhere; nothing is changed then.
+    /// Fails without any change: with [`NoSuchHost`](ardea_core::ErrorCode::NoSuchHost) if no host
+    /// of that name is up, with [`NoRoom`](ardea_core::ErrorCode::NoRoom) if the host's containers
+    /// do not fit on the other hosts, with [`WrongState`](ardea_core::ErrorCode::WrongState) if
+    /// some containers can't move.
     fn drain<'a>(&'a self, host: &'a str) -> Pending<'a, ()>;
 
-    /// Takes that back. What has gone elsewhere stays there.
+    /// Ends the draining of a host. Moved containers do not return.
     fn undrain<'a>(&'a self, host: &'a str) -> Pending<'a, ()>;
 
-    /// All jobs, sorted by name.
+    /// Returns all jobs, sorted by name.
     fn list(&self) -> Pending<'_, Vec<JobSummary>>;
 
-    /// The jobs that are gone and remembered, the latest first.
+    /// Returns the ended jobs whose summaries are still stored, the latest first.
     fn past_jobs(&self) -> Pending<'_, Vec<PastJobSummary>>;
 
-    /// What is remembered of the jobs of that name that are gone, the latest first; nothing if there is none.
+    /// Returns the ended jobs of this name whose summaries are still stored, the latest first;
+    /// empty if there are none.
     fn past<'a>(&'a self, job: &'a str) -> Pending<'a, Vec<PastJobDescription>>;
 
-    /// All that is known of a job.
+    /// Returns the details of a job.
     fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription>;
 
-    /// Takes a job whose package is in the store already. To submit the same again (the same random number) is no error, and has no
-    /// effect.
+    /// Submits a job. The job's package must be in the package store. Idempotent for the same
+    /// submission number.
     ///
     /// Fails with [`NameTaken`](ardea_core::ErrorCode::NameTaken) if another job has the name, with
-    /// [`ResourcesImpossible`](ardea_core::ErrorCode::ResourcesImpossible) if it can't be packed, with
-    /// [`WrongCluster`](ardea_core::ErrorCode::WrongCluster) if it is meant for another one.
+    /// [`ResourcesImpossible`](ardea_core::ErrorCode::ResourcesImpossible) if the job can't be
+    /// packed, with [`WrongCluster`](ardea_core::ErrorCode::WrongCluster) if the request names
+    /// another cluster.
     fn submit(&self, request: SubmitRequest) -> Pending<'_, JobSummary>;
 
-    /// Has the sources read again.
-    fn activate<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
+    /// Resumes the paused sources of a job.
+    fn resume<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
 
-    /// Has the sources read nothing until [`activate`](Self::activate); everything else stays.
-    fn deactivate<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
+    /// Pauses the sources of a job until [`resume`](Self::resume).
+    fn pause<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
 
-    /// Ends the job, or that submission of it, and leaves nothing behind. To kill again what is being killed is no error.
+    /// Kills the job and deletes its state. With a submission in `query`, kills only that
+    /// submission. Idempotent.
     fn kill<'a>(&'a self, job: &'a str, query: KillQuery) -> Pending<'a, ()>;
 
-    /// Stops what runs in a container, and starts it again.
+    /// Restarts a container.
     fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()>;
 
-    /// Gives vertices other numbers of instances, while the job runs.
+    /// Changes the parallelism of vertices of a running job.
     fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()>;
 
-    /// Spreads a job's instances over another number of containers, while it runs.
+    /// Spreads a running job's instances over another number of containers.
     fn rescale<'a>(&'a self, job: &'a str, containers: NonZeroU32) -> Pending<'a, ()>;
 
-    /// Has a job in safe mode begin again. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it isn't in safe mode, or has no such
-    /// snapshot.
+    /// Restarts a job that is in safe mode. Fails with
+    /// [`WrongState`](ardea_core::ErrorCode::WrongState) if the job isn't in safe mode, or lacks
+    /// the requested checkpoint.
     fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()>;
 
-    /// Ends an epoch for a savepoint, writes that, and answers when it is there; while that takes the job goes on. Fails with
-    /// [`WrongState`](ardea_core::ErrorCode::WrongState) if the job has no guarantee, something is in the folder, or another savepoint of the
-    /// job is being written.
+    /// Ends an epoch and writes a savepoint of it. Returns when the savepoint is complete; the job
+    /// keeps running. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if the job has
+    /// no guarantee, the folder is not empty, or another savepoint of the job is being written.
     fn savepoint<'a>(
         &'a self,
         job: &'a str,
         request: SavepointRequest,
     ) -> Pending<'a, SavepointView>;
 
-    /// What a job with a guarantee remembers. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
+    /// Returns the state schema of a job with a guarantee. Fails with
+    /// [`WrongState`](ardea_core::ErrorCode::WrongState) if the job has no guarantee.
     fn states<'a>(&'a self, job: &'a str) -> Pending<'a, StatesView>;
 
-    /// Has another program follow that of a job, with its state; what came of it the job's description tells. The same again has no effect.
-    /// Fails with [`InvalidJob`](ardea_core::ErrorCode::InvalidJob) if it can't go on from there, before anything stops.
+    /// Upgrades a job to another program and keeps the job's state. The job's description reports
+    /// the outcome. Idempotent. Fails with [`InvalidJob`](ardea_core::ErrorCode::InvalidJob),
+    /// before anything stops, if the program can't restore the state.
     fn upgrade<'a>(&'a self, job: &'a str, request: UpgradeRequest) -> Pending<'a, ()>;
 
-    /// The snapshots of a job that has a guarantee. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
-    fn snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView>;
+    /// Returns the checkpoints of a job with a guarantee. Fails with
+    /// [`WrongState`](ardea_core::ErrorCode::WrongState) if the job has no guarantee.
+    fn checkpoints<'a>(&'a self, job: &'a str) -> Pending<'a, CheckpointsView>;
 
-    /// As [`snapshots`](Self::snapshots), with all that they consist of read and verified. Of a job that runs an epoch is ended, whose snapshot
-    /// is held until it is read.
-    fn check_snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView>;
+    /// Reads and verifies all files of the job's checkpoints, and returns the
+    /// [`checkpoints`](Self::checkpoints). For a running job this ends an epoch, and that epoch's
+    /// checkpoint is retained until the check is complete.
+    fn check_checkpoints<'a>(&'a self, job: &'a str) -> Pending<'a, CheckpointsView>;
 
-    /// The logical, physical and packing plan.
+    /// Returns the logical, physical and packing plan of a job.
     fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans>;
 
-    /// What the job's processes have written: the last lines, and with [`follow`](LogQuery::follow) what they write from now on.
+    /// Returns the last lines of the output of the job's processes. With
+    /// [`follow`](LogQuery::follow), the stream continues with later output.
     fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream>;
 
-    /// The latest value of each series that matches.
+    /// Returns the latest value of each metric series that matches `query`.
     fn metrics<'a>(&'a self, job: &'a str, query: MetricsQuery) -> Pending<'a, Vec<SampleView>>;
 
-    /// The values of the series that match, over a time.
+    /// Returns the values of the metric series that match `query`, over its time range.
     fn metrics_range<'a>(&'a self, job: &'a str, query: RangeQuery) -> Pending<'a, MetricsRange>;
 
-    /// How each vertex and container is doing at the moment.
+    /// Returns the current load of each vertex and container of a job.
     fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView>;
 }

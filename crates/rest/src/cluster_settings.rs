@@ -1,4 +1,4 @@
-//! What the settings of a cluster come to.
+//! The parsed settings of a cluster.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -16,90 +16,93 @@ use ardea_output::OutputBounds;
 use crate::settings::AUTO;
 use crate::{ServerLimits, token_file};
 
-/// What is known of a cluster without asking it, and how jobs are packed for it.
+/// The settings that define a cluster, and the packing of its jobs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ClusterSettings {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// Whether somebody chose that name: else it is whichever answers at the interface that is named.
+    /// True if `name` was configured. Otherwise clients accept any cluster at the configured
+    /// interface.
     pub is_named: bool,
-    /// Where its state is kept, as a URL.
+    /// URL of the cluster's metadata store.
     pub state: String,
-    /// Where its packages are kept, as a URL.
+    /// URL of the cluster's package store.
     pub packages: String,
-    /// The number of bytes up to which packages that no job needs stay in the cluster's own folder
-    /// of packages.
+    /// Size of the cluster's default package folder in bytes. Beyond it, packages that no job needs
+    /// are removed.
     pub packages_bytes: u64,
-    /// How many bytes of unpacked packages this machine keeps.
+    /// Maximum size of unpacked packages on this machine, in bytes.
     pub cache_bytes: u64,
-    /// The most bytes of a package, as it is stored.
+    /// Maximum size of a package as stored, in bytes.
     pub package_bytes: u64,
-    /// The most bytes of a package, unpacked.
+    /// Maximum size of an unpacked package, in bytes.
     pub unpacked_bytes: u64,
-    /// How many bytes of snapshots this machine's host keeps in memory.
-    pub snapshot_bytes: u64,
-    /// How many bytes of maps this machine's host keeps in memory.
+    /// Maximum memory for checkpoints on this machine's host, in bytes.
+    pub checkpoint_bytes: u64,
+    /// Maximum memory for maps on this machine's host, in bytes.
     pub map_bytes: u64,
-    /// On how many other hosts snapshots and maps in memory have copies.
-    pub snapshot_backups: usize,
-    /// The scheduler, by name.
+    /// Number of backups on other hosts for checkpoints and maps in memory.
+    pub checkpoint_backups: usize,
+    /// Name of the default scheduler of jobs.
     pub scheduler: String,
-    /// The packing policy, by name.
+    /// Name of the default packing policy of jobs.
     pub packing: String,
-    /// Where its secret is, if it has one.
+    /// Path of the file with the cluster's secret, if there is one.
     pub token_file: Option<PathBuf>,
-    /// Where its certificates are, if its connections are encrypted.
+    /// Certificate files, if connections are encrypted.
     pub certificates: Option<CertificateFiles>,
-    /// By which name or address others reach this machine.
+    /// Name or address under which other machines reach this machine.
     pub host: String,
-    /// The port of the interface on this machine; 0 for any free one.
+    /// Port of the REST interface on this machine; 0 for any free port.
     pub port: u16,
-    /// Whether somebody chose that port; else any other will do when it is taken.
+    /// True if `port` was configured. Otherwise another port is used when `port` is taken.
     pub is_port_chosen: bool,
-    /// The interface to ask, if one is named.
+    /// URL of the REST interface that clients use, if configured.
     pub api: Option<String>,
-    /// The bounds of the interface of this machine's host.
+    /// Limits of the REST interface of this machine's host.
     pub interface: ServerLimits,
-    /// The bounds of each output of containers and hosts.
+    /// Size limits of each output (standard output, standard error) of containers and hosts.
     pub output: OutputBounds,
-    /// The time for which the output of jobs that have ended is kept.
-    pub output_kept_for: Duration,
-    /// The maximum size of the output of jobs that have ended, in bytes.
-    pub output_kept_bytes: u64,
-    /// How long commands wait for what they asked for.
+    /// Retention time for the output of ended jobs.
+    pub output_retention: Duration,
+    /// Maximum size of the output of ended jobs, in bytes.
+    pub output_retained_bytes: u64,
+    /// Maximum time for which a command waits for its effect.
     pub patience: Duration,
-    /// Within what jobs are packed.
-    pub packed_within: PackingConfig,
-    /// How many instances jobs may have.
+    /// Constraints for packing jobs.
+    pub packing_config: PackingConfig,
+    /// Maximum numbers of instances of a vertex and of a job.
     pub instances: InstanceLimits,
-    /// What an instance takes whose vertex does not say.
+    /// Resources of an instance whose vertex specifies no resources.
     pub instance: Resources,
-    /// Where this machine keeps its part of the cluster: containers' folders, caches.
+    /// Folder for this machine's files of the cluster, such as containers' folders and caches.
     pub directory: PathBuf,
-    /// Where containers in Slurm jobs write, and their programs are unpacked: a folder that all nodes see.
+    /// Folder for output and unpacked programs of containers in Slurm jobs; shared by all nodes.
     pub slurm_folder: PathBuf,
 }
 
-/// The cluster's own folder of packages, in its directory.
+/// Name of the default package folder, below the cluster's directory.
 const PACKAGES: &str = "packages";
 
 impl ClusterSettings {
-    /// The cluster that settings describe whose schema has [`CLUSTER_SETTINGS`](crate::CLUSTER_SETTINGS). `of_user` is the folder of the user's own state, below
-    /// which `auto` keeps that of clusters; without one, it has to be said where.
+    /// Reads the settings; the schema must contain [`CLUSTER_SETTINGS`](crate::CLUSTER_SETTINGS).
+    /// `of_user` is the user's state folder, which contains the clusters' folders if
+    /// `cluster.directory` is `auto`. Without it, the directory must be configured.
     ///
     /// # Errors
     ///
-    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for what makes no sense, with where it was written;
-    /// [`Internal`](ardea_core::ErrorCode::Internal) when the schema hasn't these settings.
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for an invalid value, with the
+    /// origin of the value; [`Internal`](ardea_core::ErrorCode::Internal) if the schema lacks these
+    /// settings.
     pub fn from_settings(resolved: &Resolved, of_user: Option<&Path>) -> Result<Self> {
         let name = resolved.text("cluster.name")?.to_string();
-        if let Some(why) = wrong_name(&name) {
+        if let Some(why) = invalid_name_reason(&name) {
             return Err(resolved.refuse("cluster.name", why));
         }
         let directory = match (resolved.text("cluster.directory")?, of_user) {
             (AUTO, Some(of_user)) => of_user.join("clusters").join(&name),
             (AUTO, None) => {
-                let why = "it isn't known where your folder is (HOME)";
+                let why = "your home folder is unknown (HOME is not set)";
                 return Err(resolved.refuse("cluster.directory", why));
             }
             (directory, _) => absolute(resolved, "cluster.directory", directory)?,
@@ -120,10 +123,10 @@ impl ClusterSettings {
             cache_bytes: resolved.bytes("cluster.cache_size")?,
             package_bytes: resolved.bytes("cluster.package_size")?,
             unpacked_bytes: resolved.bytes("cluster.unpacked_size")?,
-            snapshot_bytes: resolved.bytes("cluster.snapshot_memory")?,
+            checkpoint_bytes: resolved.bytes("cluster.checkpoint_memory")?,
             map_bytes: resolved.bytes("cluster.map_memory")?,
-            // The kind allows no more.
-            snapshot_backups: resolved.count("cluster.snapshot_backups")? as usize,
+            // The setting's maximum fits.
+            checkpoint_backups: resolved.count("cluster.checkpoint_backups")? as usize,
             scheduler: resolved.text("cluster.scheduler")?.to_string(),
             packing: resolved.text("cluster.packing")?.to_string(),
             token_file: match token_file {
@@ -132,22 +135,22 @@ impl ClusterSettings {
             },
             host: resolved.text("cluster.host")?.to_string(),
             certificates: certificates(resolved)?,
-            // The kind allows no other.
+            // The setting's range fits.
             port: resolved.count("cluster.port")? as u16,
             is_port_chosen: resolved.origin("cluster.port") != Some(&Origin::Default),
             api: (api != AUTO).then(|| api.to_string()),
             interface: interface(resolved)?,
             output: OutputBounds {
                 file_bytes: resolved.bytes("cluster.log_size")?,
-                // The kind allows no more.
+                // The setting's maximum fits.
                 files: resolved.count("cluster.log_files")? as u32,
             },
-            output_kept_for: resolved.duration("cluster.log_kept_for")?,
-            output_kept_bytes: resolved.bytes("cluster.log_kept_size")?,
+            output_retention: resolved.duration("cluster.log_kept_for")?,
+            output_retained_bytes: resolved.bytes("cluster.log_kept_size")?,
             patience: resolved.duration("cluster.patience")?,
-            packed_within: packed_within(resolved)?,
+            packing_config: packing_config(resolved)?,
             instances: InstanceLimits {
-                // The kind allows no more.
+                // The setting's maximum fits.
                 of_vertex: resolved.count("cluster.vertex_instances")? as u32,
                 of_job: resolved.count("cluster.job_instances")?,
             },
@@ -165,37 +168,40 @@ impl ClusterSettings {
         })
     }
 
-    /// The folder in which the cluster keeps packages unless `cluster.packages` names another
-    /// store.
+    /// Returns the cluster's own package folder, which is used unless `cluster.packages` names
+    /// another store.
     pub fn own_packages(&self) -> PathBuf {
         self.directory.join(PACKAGES)
     }
 
-    /// Returns true if packages are in that folder, which is no other cluster's.
+    /// Returns true if packages are stored in [`own_packages`](Self::own_packages), the folder of
+    /// this cluster alone.
     pub fn has_own_packages(&self) -> bool {
         self.packages == format!("file:{}", self.own_packages().display())
     }
 
-    /// The cluster's secret, if it has one.
+    /// Reads the cluster's secret from the file `token_file`; `None` if no file is configured.
     ///
     /// # Errors
     ///
-    /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if the file can't be read, others may read it, or it holds no secret.
+    /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if the file can't be read, is readable by
+    /// other users, or contains no secret.
     pub fn token(&self) -> Result<Option<Token>> {
         self.token_file.as_deref().map(token_file::read).transpose()
     }
 
-    /// The certificates by which its processes prove who they are, if its connections are encrypted.
+    /// Loads the certificates of the cluster's processes; `None` if connections are not encrypted.
     ///
     /// # Errors
     ///
-    /// As [`Tls::load`]: a file can't be read, or holds what no peer would accept.
+    /// As [`Tls::load`]: if a file can't be read, or contains certificates that no peer would
+    /// accept.
     pub fn tls(&self) -> Result<Option<Tls>> {
         self.certificates.as_ref().map(load_tls).transpose()
     }
 }
 
-/// The bounds of a host's interface.
+/// Returns the limits of a host's interface.
 fn interface(resolved: &Resolved) -> Result<ServerLimits> {
     let bytes = |key: &str| -> Result<usize> {
         Ok(usize::try_from(resolved.bytes(key)?).unwrap_or(usize::MAX))
@@ -210,11 +216,12 @@ fn interface(resolved: &Resolved) -> Result<ServerLimits> {
     })
 }
 
-/// The certificates in these files: each bears the name or address of its host.
+/// Loads certificates from these files. Each certificate must contain the name or address of its
+/// host.
 ///
 /// # Errors
 ///
-/// As [`Tls::load`]: a file can't be read, or holds what no peer would accept.
+/// As [`Tls::load`]: if a file can't be read, or contains certificates that no peer would accept.
 pub fn load_tls(files: &CertificateFiles) -> Result<Tls> {
     Tls::load(TlsConfig {
         authority: PathBuf::from(&files.authority),
@@ -224,7 +231,7 @@ pub fn load_tls(files: &CertificateFiles) -> Result<Tls> {
     })
 }
 
-/// All three files, or none.
+/// Returns the paths of all three certificate files, or `None` if none is configured.
 fn certificates(resolved: &Resolved) -> Result<Option<CertificateFiles>> {
     const KEYS: [&str; 3] = [
         "cluster.tls_authority",
@@ -243,8 +250,7 @@ fn certificates(resolved: &Resolved) -> Result<Option<CertificateFiles>> {
         .zip(&files)
         .partition(|(_, file)| file.is_empty());
     if let (Some((key, _)), false) = (set.first(), missing.is_empty()) {
-        let why =
-            "certificates are an authority's, the machine's own and its key: all three, or none";
+        let why = "authority, certificate and key must be set together: all three, or none";
         let missing: Vec<&str> = missing.iter().map(|(key, _)| **key).collect();
         let hint = format!("set {} as well", missing.join(" and "));
         return Err(resolved.refuse(key, why).hint(hint));
@@ -261,20 +267,22 @@ fn certificates(resolved: &Resolved) -> Result<Option<CertificateFiles>> {
     }))
 }
 
-/// A path by which processes with other current folders find the same.
+/// Refuses a relative path, because processes with other working folders would resolve it
+/// differently.
 fn absolute(resolved: &Resolved, key: &str, path: &str) -> Result<PathBuf> {
     let path = PathBuf::from(path);
     if path.is_absolute() {
         return Ok(path);
     }
-    let why = "its path is not absolute, and containers have folders of their own";
+    let why = "its path is not absolute, and containers run in different folders";
     Err(resolved
         .refuse(key, why)
         .hint("write a path that begins with /"))
 }
 
-/// Why a cluster or a host can't have this name, if so: it is a folder's and a part of a path in the cluster's state.
-pub fn wrong_name(name: &str) -> Option<&'static str> {
+/// Returns the reason why a cluster or a host can't have this name; `None` if the name is valid.
+/// Names are used for folders and in paths of the metadata store.
+pub fn invalid_name_reason(name: &str) -> Option<&'static str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_right = (1..=64).contains(&name.len()) && name.chars().all(is_plain);
     match is_right && !name.starts_with('.') {
@@ -285,7 +293,7 @@ pub fn wrong_name(name: &str) -> Option<&'static str> {
     }
 }
 
-fn packed_within(resolved: &Resolved) -> Result<PackingConfig> {
+fn packing_config(resolved: &Resolved) -> Result<PackingConfig> {
     let limit = |amount: u64| NonZeroU64::new(amount).map_or(u64::MAX, NonZeroU64::get);
     let count = |key: &str| -> Result<Option<NonZeroU32>> {
         let count = resolved.count_or_auto(key)?;
@@ -331,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_it_is_the_cluster_of_this_machine() {
+    fn the_default_is_the_cluster_of_this_machine() {
         let local = settings("", &[]).unwrap();
         assert_eq!(local.state, "file:/home/a/state/clusters/local/state");
         assert_eq!(
             (local.port, local.api, local.token_file),
             (7400, None, None)
         );
-        assert_eq!(local.packed_within.limits, ContainerLimits::default());
+        assert_eq!(local.packing_config.limits, ContainerLimits::default());
         assert_eq!(local.instance, Resources::ZERO);
         let slurm = Path::new("/home/a/state/clusters/local/slurm");
         assert_eq!(local.slurm_folder, slurm);
@@ -358,7 +366,7 @@ mod tests {
         let prod = settings(file, &["cluster.name=prod"]).unwrap();
         assert_eq!(prod.state, "etcd://10.0.0.7:2379/prod");
         assert_eq!(prod.scheduler, "hosts");
-        let limits = prod.packed_within.limits.resources;
+        let limits = prod.packing_config.limits.resources;
         assert_eq!(
             (limits.cpu, limits.memory_bytes),
             (MilliCores(2000), 4 << 30)
@@ -391,14 +399,14 @@ mod tests {
         }
         let error = settings("", &["cluster.tls_key=/own.key"]).unwrap_err();
         let missing = "set cluster.tls_authority and cluster.tls_certificate as well";
-        assert_eq!(error.what_next(), Some(missing));
+        assert_eq!(error.hint_text(), Some(missing));
         let files = ["authority=/a", "certificate=b", "key=/c"];
         let files = files.map(|file| format!("cluster.tls_{file}"));
         let error = settings("", &files.each_ref().map(String::as_str)).unwrap_err();
         let told = "cluster.tls_certificate cannot be \"b\" (from --set): its path is not absolute";
         assert!(error.message().starts_with(told), "{error}");
         let error = settings("", &["container.cpu=2x"]).unwrap_err();
-        let hint = error.what_next().unwrap();
+        let hint = error.hint_text().unwrap();
         assert!(hint.contains("cores such as 2 or 0.5"), "{hint}");
         let schema = with_clusters(Schema::of(&[]));
         let resolved = Resolver::new(&schema).resolve().unwrap();

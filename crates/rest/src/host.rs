@@ -1,59 +1,61 @@
-//! The cluster and its hosts, as they are told.
+//! JSON types of the cluster and its hosts.
 
 use ardea_coordination::packing::Resources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::foreign;
+use crate::schema_types;
 
-/// A cluster.
+/// General information about a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterInfo {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// The version of the host that answers.
+    /// Version of Ardea on the host that responds.
     pub version: String,
-    /// Where its state is kept, as a URL.
+    /// URL of the metadata store.
     pub state: String,
-    /// Where its packages are kept, as a URL.
+    /// URL of the package store.
     pub packages: String,
-    /// The scheduler of jobs that choose none.
+    /// Default scheduler of jobs.
     pub scheduler: String,
-    /// The packing policy of jobs that choose none.
+    /// Default packing policy of jobs.
     pub packing: String,
-    /// How many hosts it has.
+    /// Number of hosts.
     pub hosts: u32,
-    /// How many jobs it has.
+    /// Number of jobs.
     pub jobs: u32,
 }
 
-/// A host: the process that stands for a machine in a cluster.
+/// A host: the process that represents a machine in a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HostView {
-    /// Its name, unique in the cluster.
+    /// Name of the host, unique in the cluster.
     pub name: String,
-    /// Where other hosts reach it.
+    /// Address of the host for other hosts.
     pub address: String,
-    /// Where its interface is: `http://10.0.0.7:7400`.
+    /// URL of the host's REST interface: `http://10.0.0.7:7400`.
     pub api: String,
-    /// Its process.
+    /// Id of the host's process.
     pub pid: u32,
-    /// Its version.
+    /// Version of Ardea on the host.
     pub version: String,
-    /// What it offers to containers.
-    #[schemars(with = "foreign::Resources")]
+    /// Resources of the host for all containers.
+    #[schemars(with = "schema_types::Resources")]
     pub total: Resources,
-    /// What no container has taken of it.
-    #[schemars(with = "foreign::Resources")]
+    /// Resources not used by containers.
+    #[schemars(with = "schema_types::Resources")]
     pub free: Resources,
-    /// The containers that it runs.
+    /// Containers on the host.
     pub containers: Vec<HostedContainer>,
-    /// The jobs whose master it is.
+    /// Names of the jobs that the host leads.
     pub leads: Vec<String>,
-    /// Whether it is drained: no container is placed there, and those that it [holds](Self::holds) go elsewhere.
+    /// True if the host is drained: no container is placed on it, and the containers counted in
+    /// [`holds`](Self::holds) move to other hosts.
     #[serde(default)]
     pub drained: bool,
-    /// How many containers it holds for the scheduler `hosts`. Others that are there are on the machine, and leave it by other means.
+    /// Number of the host's containers of the scheduler `hosts`. Draining moves no other
+    /// containers.
     #[serde(default)]
     pub holds: u32,
 }
@@ -61,10 +63,10 @@ pub struct HostView {
 /// A container on a host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HostedContainer {
-    /// Its job.
+    /// Name of the job.
     pub job: String,
-    /// Its number.
+    /// Number of the container.
     pub container: u32,
-    /// What it is on the host, in the words of the scheduler: `pid 4711`.
+    /// Process of the container, as reported by the scheduler: `pid 4711`.
     pub process: Option<String>,
 }

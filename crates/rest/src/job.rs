@@ -1,4 +1,4 @@
-//! Jobs, as they are told.
+//! JSON types of jobs.
 
 use std::collections::BTreeMap;
 
@@ -7,38 +7,41 @@ use ardea_coordination::packing::{ContainerId, Resources};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{EpochsView, UpgradeView, foreign};
+use crate::{EpochsView, UpgradeView, schema_types};
 
-/// What a job is doing, in one word.
+/// The phase of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Its master reads what is stored of it, or it has none at the moment.
+    /// The leader reads the job's state from the metadata store, or the job has no leader at
+    /// present.
     Reading,
-    /// It can't be packed, or what it should begin with is damaged; it waits to be killed, or for that to be restored.
+    /// The job can't be packed, or its initial state is damaged. It waits until it is killed or the
+    /// initial state is repaired.
     Impossible,
-    /// Its containers are started and prepared.
+    /// The job's containers are being started.
     Starting,
-    /// It runs.
+    /// The job is running.
     Running,
-    /// It is there, and its sources don't read.
+    /// The job is deployed, and its sources are paused.
     Paused,
-    /// Workers are missing, or its next life has not begun.
+    /// Workers are missing, or the job's next attempt has not begun.
     Recovering,
-    /// It comes from one plan to the next.
+    /// The job changes from one plan to the next.
     Updating,
-    /// It has come to its end by itself; what is left of it is removed.
+    /// The job has finished, and the rest of its state is being deleted.
     Finished,
-    /// It has a guarantee, and can't keep it by itself any more: its sources read nothing until somebody decides.
+    /// The job can't keep its guarantee automatically. Its sources are paused until an operator
+    /// decides.
     SafeMode,
-    /// It ends, because somebody wants that.
+    /// The job is being killed.
     Killing,
-    /// It is gone.
+    /// The job has ended and been deleted.
     Gone,
 }
 
 impl Phase {
-    /// As it is written in JSON, and for people.
+    /// Returns the name used in JSON and in texts.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::Reading => "reading",
@@ -55,7 +58,7 @@ impl Phase {
         }
     }
 
-    /// The phase of a job's master, and why it is in it where there is a reason.
+    /// Converts the phase in a leader's view. Returns the phase and its reason, if there is one.
     pub fn of(phase: &JobPhase) -> (Phase, Option<String>) {
         let plain = match phase {
             JobPhase::Reading => Phase::Reading,
@@ -74,127 +77,130 @@ impl Phase {
     }
 }
 
-/// A job, in a line.
+/// The summary of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct JobSummary {
-    /// Its name, unique in the cluster.
+    /// Name of the job, unique in the cluster.
     pub name: String,
-    /// Which submission of that name: a random number, in hexadecimal digits.
+    /// Number of the submission: a random number, in hexadecimal digits.
     pub submission: String,
-    /// What it is doing.
+    /// Current phase.
     pub phase: Phase,
-    /// Why, where that needs a reason.
+    /// Reason for the phase, if there is one.
     pub reason: Option<String>,
-    /// Since when it has been in this phase, in milliseconds since 1970; a recovery or an update does not end that it runs.
+    /// Start of the phase, in milliseconds since 1970; a recovery or an update does not interrupt
+    /// the phase `running`.
     pub since_ms: u64,
-    /// How many containers it has.
+    /// Number of containers.
     pub container_count: u32,
-    /// How many of them have a worker that is heard of; of no meaning while the leader changes.
+    /// Number of containers whose worker is alive. Meaningless while the leader changes.
     pub worker_count: u32,
-    /// How many instances it has.
+    /// Number of instances.
     pub instance_count: u32,
-    /// The version of Ardea that its program was built with.
+    /// Version of Ardea that the job's program was built with.
     pub version: String,
-    /// How many of its containers have lost their worker, and are being started again.
+    /// Number of containers that have lost their worker and are being restarted.
     #[serde(default)]
     pub restarting_count: u32,
-    /// What went wrong last in an instance or a container, as far as its master knows.
+    /// Latest problem of an instance or a container, as far as known to the leader.
     #[serde(default)]
     pub last_problem: Option<ProblemView>,
-    /// Whether its leader is changing: no host leads it at the moment, or one has just begun to and has not heard of its
-    /// containers yet. They go on meanwhile. The numbers are those that are stored.
+    /// True while the job's leader changes: no host leads the job, or the containers have not
+    /// reported to a new leader yet. The containers keep running, and the numbers come from the
+    /// metadata store.
     #[serde(default)]
     pub leader_changes: bool,
 }
 
-/// All that is known of a job.
+/// The details of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct JobDescription {
-    /// In a line.
+    /// The summary.
     #[serde(flatten)]
     pub summary: JobSummary,
-    /// What its containers run.
+    /// Program of the job's containers.
     pub program: ProgramView,
-    /// The packing policy, by name.
+    /// Name of the packing policy.
     pub packing: String,
-    /// The scheduler, by name.
+    /// Name of the scheduler.
     pub scheduler: String,
-    /// The settings that differ from their defaults.
+    /// Settings that differ from their defaults.
     pub settings: BTreeMap<String, String>,
-    /// Who leads it, if anybody does.
+    /// Leader of the job, if there is one.
     pub master: Option<MasterView>,
-    /// Its epochs and lives, if it has a guarantee.
+    /// Epochs and execution attempts, if the job has a guarantee.
     #[serde(default)]
     pub epochs: Option<EpochsView>,
-    /// How far another program has followed its own, or it has followed another; what came of it stays.
+    /// Progress or outcome of the job's latest upgrade.
     #[serde(default)]
     pub upgrade: Option<UpgradeView>,
-    /// Its vertices, in the order of its graph.
+    /// Vertices, in the order of the graph.
     pub vertices: Vec<VertexView>,
-    /// Its containers, by number.
+    /// Containers, by number.
     pub containers: Vec<ContainerView>,
-    /// What went wrong in instances and with containers, the latest first.
+    /// Problems of instances and containers, the latest first.
     pub problems: Vec<ProblemView>,
-    /// What has happened, the latest last.
+    /// Events of the job, the latest last.
     pub notes: Vec<NoteView>,
 }
 
-/// What the containers of a job run.
+/// The program of a job's containers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramView {
-    /// The SHA-256 of the package, in hexadecimal digits.
+    /// SHA-256 of the package, in hexadecimal digits.
     pub package: String,
-    /// The program within it.
+    /// Path of the program within the package.
     pub executable: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
 }
 
-/// The master of a job.
+/// The leader of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MasterView {
-    /// The host on which it runs.
+    /// Host that leads the job.
     pub host: String,
-    /// Where its workers reach it.
+    /// Address of the leader for the job's workers.
     pub address: String,
-    /// The number of its mastership.
+    /// Epoch of the leadership; each new leader has a greater one.
     pub epoch: u64,
 }
 
 /// A vertex of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct VertexView {
-    /// Its name.
+    /// Name of the vertex.
     pub name: String,
-    /// How many instances it has.
+    /// Number of instances.
     pub parallelism: u32,
-    /// What each of them takes.
-    #[schemars(with = "foreign::Resources")]
+    /// Resources of each instance.
+    #[schemars(with = "schema_types::Resources")]
     pub resources: Resources,
-    /// How often instances of it were started again by themselves, while their containers went on; as far as its master knows.
+    /// Number of restarts of single instances, without their containers, as far as known to the
+    /// leader.
     #[serde(default)]
     pub restarts: u64,
-    /// How often instances of it failed, with an error or a panic; as far as its master knows.
+    /// Number of errors and panics of the vertex's instances, as far as known to the leader.
     #[serde(default)]
     pub exceptions: u64,
 }
 
-/// Whether a container has a worker.
+/// The state of a container's worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ContainerState {
-    /// It has one.
+    /// The worker is alive.
     Up,
-    /// It has one that has not been heard of for a while.
+    /// The worker has not reported for a while.
     Suspected,
-    /// It has none any more: what ran in it has ended or is lost, and is started again.
+    /// The worker has ended or is lost, and is being restarted.
     Down,
-    /// It has had none yet: it is in the plan, and perhaps just being started.
+    /// The container is in the plan, and its worker has not registered yet.
     Planned,
 }
 
 impl ContainerState {
-    /// As it is written in JSON, and for people.
+    /// Returns the name used in JSON and in texts.
     pub fn as_str(self) -> &'static str {
         match self {
             ContainerState::Up => "up",
@@ -208,82 +214,85 @@ impl ContainerState {
 /// A container of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerView {
-    /// Its number.
+    /// Number of the container.
     #[schemars(with = "u32")]
     pub id: ContainerId,
-    /// Whether it has a worker.
+    /// State of the container's worker.
     pub state: ContainerState,
-    /// The address of the machine that it is on, if that is known.
+    /// Address of the container's machine, if known.
     pub host: Option<String>,
-    /// The name of the host that it is on, which `drain` takes, if a host runs it and it is known which.
+    /// Name of the container's host, as used by `drain`, if the container runs on a host of the
+    /// cluster.
     #[serde(default)]
     pub host_name: Option<String>,
-    /// The number of bytes that it has written to its output within the last hour and that are not kept any more.
+    /// Number of bytes of the container's output within the last hour that are no longer retained.
     #[serde(default)]
-    pub output_left_out_bytes: u64,
-    /// What it is there, in the words of the scheduler: `pid 4711`.
+    pub output_removed_bytes: u64,
+    /// Process of the container, as reported by the scheduler: `pid 4711`.
     pub process: Option<String>,
-    /// Where other workers reach its worker.
+    /// Address of the container's worker for other workers.
     pub address: Option<String>,
-    /// Which life of its worker this is.
+    /// Incarnation of the container's worker; each start has a greater one.
     pub incarnation: Option<u64>,
-    /// When its worker was last heard of, in milliseconds since 1970.
+    /// Time of the worker's last report, in milliseconds since 1970.
     pub heard_ms: Option<u64>,
-    /// How often it was started again.
+    /// Number of restarts of the container.
     pub restarts: u32,
-    /// What it may use.
-    #[schemars(with = "foreign::Resources")]
+    /// Resources that the container may use.
+    #[schemars(with = "schema_types::Resources")]
     pub required: Resources,
-    /// What it runs: `counts#3` is the fourth instance of `counts`.
+    /// Instances in the container: `counts#3` is the fourth instance of `counts`.
     pub instances: Vec<String>,
-    /// The numbers of the processes of those instances that have one of their own, on the container's host; as far as its master knows.
+    /// Process ids of instances that run in separate processes, by instance, as far as known to the
+    /// leader.
     #[serde(default)]
     pub instance_processes: BTreeMap<String, u32>,
 }
 
-/// What went wrong in an instance, or with the process of a container.
+/// A problem of an instance, or of a container's process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemView {
     /// The instance, such as `counts#3`, or the container: `container 2`.
     pub instance: String,
-    /// How often something went wrong in it.
+    /// Number of problems of this instance or container so far.
     pub count: u64,
-    /// When it last did, in milliseconds since 1970.
+    /// Time of the latest problem, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What went wrong last.
+    /// Message of the latest problem.
     pub message: String,
 }
 
-/// Something that happened.
+/// An event of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NoteView {
-    /// When, in milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What, for people.
+    /// Description of the event for users.
     pub text: String,
 }
 
-/// What is to be killed.
+/// The parameters of a request to kill a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KillQuery {
-    /// This submission only, in hexadecimal digits; if not said, whatever has the name.
+    /// Kills only this submission, in hexadecimal digits. If not given, the current submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission: Option<String>,
 }
 
-/// Another number of containers.
+/// A request to change a job's number of containers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContainersUpdate {
-    /// How many containers all instances are spread over, one at least; one for each instance at the most.
+    /// Number of containers over which all instances are spread: from one to the number of
+    /// instances.
     pub containers: u32,
 }
 
-/// Other numbers of instances.
+/// A request to change the parallelism of vertices.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParallelismUpdate {
-    /// How many instances each of these vertices gets, one of them at least; all others keep theirs.
+    /// New number of instances by vertex, for at least one vertex. Other vertices are unchanged.
     pub parallelism: BTreeMap<String, u32>,
 }

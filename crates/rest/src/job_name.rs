@@ -1,20 +1,21 @@
-//! What a job may be called.
+//! Validation of job names.
 
-use ardea_core::{Error, ErrorCode, Result, is_unseen};
+use ardea_core::{Error, ErrorCode, Result, is_invisible};
 
-/// Refuses what can't be the name of a job of a cluster.
+/// Checks that a name is valid for a job of a cluster.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] for a name that is empty, has [letters that can't be seen](is_unseen), or is longer than 200 letters and digits; any other
-/// character counts as three, as which the cluster's state writes it.
+/// [`ErrorCode::InvalidConfig`] for a name that is empty, too long or a path, has
+/// [invisible characters](is_invisible), or begins or ends with a blank. A name has at most 200
+/// letters, digits, `-`, `_` and `.`; each byte of another character counts as three.
 pub fn check_job_name(name: &str) -> Result<()> {
     const MOST: usize = 200;
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     let length: usize = name.bytes().map(|b| if plain(&b) { 1 } else { 3 }).sum();
     let why = if name.is_empty() {
         "it is empty"
-    } else if name.contains(is_unseen) {
-        "it has control characters, or others that can't be seen"
+    } else if name.contains(is_invisible) {
+        "it has control characters, or other invisible characters"
     } else if name.contains('/') || name.chars().all(|c| c == '.') {
         "it would be a path"
     } else if name.trim() != name {

@@ -1,19 +1,22 @@
-//! The REST interface of a cluster: what can be asked and commanded, over HTTP and JSON.
+//! The REST interface of a cluster: queries and commands over HTTP and JSON.
 //!
 //! In reading order:
 //!
-//! * [`Cluster`]: all that can be asked and commanded; a host implements it, the server calls it; [`Maps`]: of these, what concerns maps; [`Answer`], [`Unanswered`];
-//! * [`JobSummary`], [`JobDescription`], [`PastJobDescription`], [`Plans`], [`TopView`], [`SubmitRequest`] and the like: the types, which are JSON on the wire;
-//! * [`Fault`]: errors on the wire, and [`status_of`];
-//! * [`Server`], [`ServerConfig`]: listens, and asks a `Cluster`; [`openapi_document`] describes what it answers. Both are made of one
-//!   table, `routes`;
-//! * [`Client`]: asks a server;
-//! * [`CLUSTER_SETTINGS`], [`ClusterSettings`]: which cluster, and how jobs are packed for it.
+//! - [`Cluster`]: all queries and commands; implemented by a host and called by the server;
+//!   [`Maps`]: those about maps only; [`Answer`], [`ClusterError`];
+//! - [`JobSummary`], [`JobDescription`], [`PastJobDescription`], [`Plans`], [`TopView`],
+//!   [`SubmitRequest`] and others: the types of requests and responses, which are JSON on the wire;
+//! - [`ApiError`]: errors on the wire, and [`status_of`];
+//! - [`Server`], [`ServerConfig`]: the HTTP server in front of a `Cluster`; [`openapi_document`]:
+//!   the description of its interface. Both are generated from one table, `routes`;
+//! - [`Client`]: the client of a server;
+//! - [`CLUSTER_SETTINGS`], [`ClusterSettings`]: the settings that select a cluster and control the
+//!   packing of jobs.
 //!
 //! # Invariants
 //!
-//! * What is read of a client is bounded, checked, and never makes the server panic.
-//! * Times are milliseconds since 1970, sizes bytes, and say so in their names.
+//! - Input from clients is bounded and validated, and never makes the server panic.
+//! - Times are milliseconds since 1970, sizes are bytes; the names of fields show that.
 //!
 //! # Example
 //!
@@ -29,29 +32,29 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod answer;
 mod client;
 mod cluster;
+mod result;
 
-mod fault;
+mod api_error;
 mod openapi;
 mod routes;
 mod server;
 
+mod checkpoints;
 mod cluster_settings;
-mod foreign;
+mod display;
 mod host;
 mod job;
 mod job_name;
 mod logs;
 mod maps;
 mod metrics;
-mod number;
-mod past;
+mod past_jobs;
 mod plans;
+mod query_number;
+mod schema_types;
 mod settings;
-mod shown;
-mod snapshots;
 mod submit;
 mod token_file;
 mod top;
@@ -60,12 +63,16 @@ mod upgrade;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use answer::{Answer, Pending, Unanswered};
-pub use ardea_network::rpc::Fault;
-pub use client::{Client, DOUBTFUL, LogLines, MapChanges};
+pub use api_error::{
+    MAX_LISTED_CONTAINERS, no_such_container, no_such_host, no_such_job, status_of,
+};
+pub use ardea_network::rpc::ApiError;
+pub use checkpoints::{
+    CheckpointVertexView, CheckpointView, CheckpointsView, DamageView, EpochsView, RecoverRequest,
+};
+pub use client::{Client, LogLines, MapChanges, OUTCOME_UNKNOWN};
 pub use cluster::Cluster;
-pub use cluster_settings::{ClusterSettings, load_tls, wrong_name};
-pub use fault::{MOST_NUMBERS, no_such_container, no_such_host, no_such_job, status_of};
+pub use cluster_settings::{ClusterSettings, invalid_name_reason, load_tls};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
     ContainerState, ContainerView, ContainersUpdate, JobDescription, JobSummary, KillQuery,
@@ -73,26 +80,24 @@ pub use job::{
 };
 pub use job_name::check_job_name;
 pub use logs::{
-    DEFAULT_TAIL_LINES, LogEvent, LogLine, LogQuery, LogSource, LogStream, MOST_LINE_BYTES,
-    MOST_TAIL_LINES,
+    DEFAULT_TAIL_LINES, LogEvent, LogLine, LogQuery, LogSource, LogStream, MAX_LINE_BYTES,
+    MAX_TAIL_LINES,
 };
 pub use maps::{
-    DEFAULT_MAP_ENTRIES, MOST_MAP_ENTRIES, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery,
+    DEFAULT_MAP_ENTRIES, MAX_MAP_ENTRIES, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery,
     MapPutRequest, MapQuery, MapStream, MapView, Maps, MapsView, no_such_key,
 };
 pub use metrics::{
     MetricsQuery, MetricsRange, PointView, RangeQuery, SampleKind, SampleView, SeriesView,
 };
 pub use openapi::openapi_document;
-pub use past::{JobEnding, PastJobDescription, PastJobSummary};
+pub use past_jobs::{JobEnding, PastJobDescription, PastJobSummary};
 pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
 };
+pub use result::{Answer, ClusterError, Pending};
 pub use server::{Server, ServerConfig, ServerLimits};
-pub use settings::{CLUSTER_SETTINGS, is_of_the_cluster, is_of_the_host, with_clusters};
-pub use snapshots::{
-    DamageView, EpochsView, RecoverRequest, SnapshotVertexView, SnapshotView, SnapshotsView,
-};
+pub use settings::{CLUSTER_SETTINGS, is_cluster_setting, is_host_setting, with_clusters};
 pub use submit::SubmitRequest;
 pub use token_file::read as read_token;
 pub use top::{ContainerTop, MessagesTop, StateTop, TopView, VertexTop};

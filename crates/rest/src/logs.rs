@@ -1,4 +1,4 @@
-//! What the processes of a job have written.
+//! The output of a job's processes.
 
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
@@ -6,16 +6,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::Fault;
+use crate::ApiError;
 
-/// How many lines are told when nobody says how many.
+/// Default number of last lines requested of each log file.
 pub const DEFAULT_TAIL_LINES: u32 = 100;
-/// The most lines that can be asked for.
-pub const MOST_TAIL_LINES: u32 = 10_000;
-/// A line longer than this is told in pieces, of which all but the last say that it [goes on](LogLine::continues).
-pub const MOST_LINE_BYTES: usize = 64 * 1024;
+/// Maximum number of last lines requested of each log file.
+pub const MAX_TAIL_LINES: u32 = 10_000;
+/// Maximum length of a log line in bytes. A longer line is split, and all pieces but the last are
+/// marked as [continued](LogLine::continues).
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Which of the two a process wrote to.
+/// The stream that a process wrote to.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema,
 )]
@@ -28,7 +29,7 @@ pub enum LogSource {
 }
 
 impl LogSource {
-    /// As it is written in JSON, and for people.
+    /// Returns the name used in JSON and in texts.
     pub fn as_str(self) -> &'static str {
         match self {
             LogSource::Stdout => "stdout",
@@ -37,82 +38,84 @@ impl LogSource {
     }
 }
 
-/// Which lines are wanted.
+/// The selection of log lines.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogQuery {
-    /// Of this container; of all if not said.
+    /// Only the output of this container; of all containers if not given.
     #[serde(
         default,
-        deserialize_with = "crate::number::container",
+        deserialize_with = "crate::query_number::container",
         skip_serializing_if = "Option::is_none"
     )]
     #[schemars(with = "Option<u32>")]
     pub container: Option<ContainerId>,
-    /// Written there; to either if not said.
+    /// Only this output stream; both streams if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<LogSource>,
-    /// So many of the last lines of each file; 100 if not said, 10,000 at most.
+    /// Number of last lines of each file; 100 if not given, at most 10,000.
     #[serde(
         default,
-        deserialize_with = "crate::number::optional",
+        deserialize_with = "crate::query_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     #[schemars(range(max = 10_000))]
     pub tail: Option<u32>,
-    /// Whether what is written from now on follows, until the connection is closed or the job is gone.
+    /// True to continue with later output until the connection is closed or the job has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follow: bool,
-    /// Of this submission, in hexadecimal digits, though the job may be gone; if not said, of the job that is there, else of the last one
-    /// of its name.
+    /// Only the output of this submission, in hexadecimal digits, even if it has ended. If not
+    /// given, the current job of the name, or else the latest ended one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission: Option<String>,
-    /// Of a job that is gone, only what is kept on the machine of the host that is asked.
+    /// True to return only output on the machine of the host that receives the request. Applies to
+    /// ended jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub here: bool,
 }
 
 impl LogQuery {
-    /// Checks what comes from outside; a query that no one has checked is not bounded.
+    /// Validates a query from a client.
     ///
     /// # Errors
     ///
-    /// [`BadRequest`](ErrorCode::BadRequest) if more than [`MOST_TAIL_LINES`] are wanted.
+    /// [`BadRequest`](ErrorCode::BadRequest) if it requests more than [`MAX_TAIL_LINES`].
     pub fn check(&self) -> Result<()> {
-        if self.tail.is_none_or(|tail| tail <= MOST_TAIL_LINES) {
+        if self.tail.is_none_or(|tail| tail <= MAX_TAIL_LINES) {
             return Ok(());
         }
-        let what = format!("tail can be {MOST_TAIL_LINES} at most");
-        Err(Error::new(ErrorCode::BadRequest, what).hint("ask for fewer lines"))
+        let what = format!("tail can be {MAX_TAIL_LINES} at most");
+        Err(Error::new(ErrorCode::BadRequest, what).hint("request fewer lines"))
     }
 
-    /// How many of the last lines of each file are wanted.
+    /// Returns the number of last lines of each file.
     pub fn tail_lines(&self) -> u32 {
         self.tail.unwrap_or(DEFAULT_TAIL_LINES)
     }
 }
 
-/// A line that a process of a job wrote.
+/// A line of output of a job's process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogLine {
-    /// The container.
+    /// Number of the container.
     #[schemars(with = "u32")]
     pub container: ContainerId,
-    /// Where it was written to.
+    /// Output stream that the line was written to.
     pub source: LogSource,
-    /// The line, without its end; what is no UTF-8 is replaced.
+    /// Text of the line, without the line end. Invalid UTF-8 is replaced.
     pub text: String,
-    /// Whether this is a piece of a line longer than 64 KiB, which goes on with the next one of the same file.
+    /// True for a piece of a line longer than 64 KiB that continues with the next line of the same
+    /// file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continues: bool,
-    /// The number of bytes that were written here and are not kept any more. Such a line is none that a process wrote; its text
-    /// says so.
+    /// Number of bytes of output at this position that are no longer retained. A line with this
+    /// field is a placeholder for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out_bytes: Option<u64>,
 }
 
 impl LogLine {
-    /// Returns the line that stands for so many bytes that are not kept any more.
+    /// Creates the placeholder line for `bytes` bytes of output that are no longer retained.
     pub fn left_out(container: ContainerId, source: LogSource, bytes: u64) -> Self {
         LogLine {
             container,
@@ -127,17 +130,18 @@ impl LogLine {
     }
 }
 
-/// What a line of the answer to a request for logs is.
+/// A line of the response to a request for logs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogEvent {
-    /// A line that was written.
+    /// A line of output.
     Line(LogLine),
-    /// There are no more, for this reason; the last one.
-    Fault(Fault),
+    /// The error that ends the stream; always the last event.
+    Fault(ApiError),
 }
 
-/// Lines as they come. Whoever sends them stops when nobody receives any more; an error is the last that is sent.
+/// A stream of log lines. The producer stops when the receiver is dropped; an error is the last
+/// item.
 pub type LogStream = mpsc::Receiver<Result<LogLine>>;
 
 #[cfg(test)]
@@ -153,12 +157,12 @@ mod tests {
         for (tail, lines) in [
             (None, DEFAULT_TAIL_LINES),
             (Some(0), 0),
-            (Some(MOST_TAIL_LINES), MOST_TAIL_LINES),
+            (Some(MAX_TAIL_LINES), MAX_TAIL_LINES),
         ] {
             of(tail).check().unwrap();
             assert_eq!(of(tail).tail_lines(), lines);
         }
-        let error = of(Some(MOST_TAIL_LINES + 1)).check().unwrap_err();
+        let error = of(Some(MAX_TAIL_LINES + 1)).check().unwrap_err();
         assert_eq!(error.code(), ErrorCode::BadRequest);
         assert_eq!(error.message(), "tail can be 10000 at most");
     }

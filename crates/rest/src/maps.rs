@@ -6,39 +6,39 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::{Fault, Pending};
+use crate::{ApiError, Pending};
 
-/// How many entries are told when nobody says how many.
+/// Default number of entries of a response.
 pub const DEFAULT_MAP_ENTRIES: u32 = 100;
-/// The most entries that can be asked for.
-pub const MOST_MAP_ENTRIES: u32 = 10_000;
+/// Maximum number of entries of a response.
+pub const MAX_MAP_ENTRIES: u32 = 10_000;
 
-/// The maps of a cluster, and what they may take.
+/// The maps of a cluster, and their limits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MapsView {
-    /// Sorted by name.
+    /// Maps, sorted by name.
     pub maps: Vec<MapView>,
-    /// How many bytes of maps the host that was asked keeps at most, copies included.
+    /// Memory limit for maps on the host that responds, in bytes, backups included.
     pub limit_bytes: u64,
-    /// How many hosts keep maps, and snapshots in memory; none before anything was to be kept.
+    /// Number of hosts that store maps and in-memory checkpoints; zero before anything was stored.
     pub hosts: u32,
-    /// How many of the partitions in which they keep them have fewer copies yet than they should, or are on their way to another host. As long as there are such, no
-    /// host should be stopped.
+    /// Number of partitions that lack backups or are migrating to another host. While it is not
+    /// zero, no host should be stopped.
     pub unsettled_partitions: u32,
 }
 
 /// A map.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MapView {
-    /// Its name.
+    /// Name of the map.
     pub name: String,
-    /// The type of its keys.
+    /// Type of the keys.
     pub keys: String,
-    /// The type of its values.
+    /// Type of the values.
     pub values: String,
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: u64,
-    /// What they take in memory; each copy takes as much again.
+    /// Memory used by one copy of the map, in bytes.
     pub bytes: u64,
 }
 
@@ -51,37 +51,37 @@ pub struct MapEntryView {
     pub value: Value,
 }
 
-/// Some entries of a map.
+/// A page of entries of a map.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MapEntriesView {
-    /// Sorted by key.
+    /// Entries, sorted by key.
     pub entries: Vec<MapEntryView>,
-    /// Whether there may be more that were asked for.
+    /// True if there may be more matching entries than this response contains.
     pub more: bool,
 }
 
-/// Which key is meant.
+/// The parameter that selects a key.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapKeyQuery {
-    /// The key: as it is if keys are texts, else as JSON.
+    /// The key: plain text if keys are texts, JSON otherwise.
     pub key: String,
 }
 
-/// Which entries are wanted.
+/// The selection of a map's entries.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapQuery {
-    /// Those whose key begins so: a text as it is, any other key as its JSON.
+    /// Prefix of the key's text; for keys that are not texts, prefix of the key's JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Those in whose value a field has this value: `FIELD=VALUE`, `OUTER.INNER=VALUE`.
+    /// Condition on a field of the value: `FIELD=VALUE`, `OUTER.INNER=VALUE`.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// So many at most; 100 if not said, 10,000 at most.
+    /// Maximum number of entries; 100 if not given, at most 10,000.
     #[serde(
         default,
-        deserialize_with = "crate::number::optional",
+        deserialize_with = "crate::query_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     #[schemars(range(max = 10_000))]
@@ -89,26 +89,26 @@ pub struct MapQuery {
 }
 
 impl MapQuery {
-    /// Checks what comes from outside.
+    /// Validates a query from a client.
     ///
     /// # Errors
-    /// [`BadRequest`](ErrorCode::BadRequest) if more than [`MOST_MAP_ENTRIES`] are wanted.
+    /// [`BadRequest`](ErrorCode::BadRequest) if it requests more than [`MAX_MAP_ENTRIES`].
     pub fn check(&self) -> Result<()> {
-        if self.limit.is_none_or(|limit| limit <= MOST_MAP_ENTRIES) {
+        if self.limit.is_none_or(|limit| limit <= MAX_MAP_ENTRIES) {
             return Ok(());
         }
-        let what = format!("limit can be {MOST_MAP_ENTRIES} at most");
+        let what = format!("limit can be {MAX_MAP_ENTRIES} at most");
         Err(Error::new(ErrorCode::BadRequest, what)
-            .hint("ask for fewer entries, with prefix or where"))
+            .hint("request fewer entries, with prefix or where"))
     }
 
-    /// How many entries are wanted.
+    /// Returns the maximum number of entries in the response.
     pub fn limit(&self) -> u32 {
         self.limit.unwrap_or(DEFAULT_MAP_ENTRIES)
     }
 }
 
-/// What a key is to have.
+/// The new value of a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapPutRequest {
@@ -116,44 +116,46 @@ pub struct MapPutRequest {
     pub value: Value,
 }
 
-/// What has happened to a map: a line of the answer to who watches it.
+/// A change of a map: a line of the response to a watch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum MapEvent {
-    /// A key that had no value has this one.
+    /// An entry was added.
     Added(MapEntryView),
-    /// A key that had a value has this one.
+    /// An entry was updated.
     Updated(MapEntryView),
-    /// A key has no value any more.
+    /// An entry was removed.
     Removed {
         /// The key, as JSON.
         key: Value,
     },
-    /// Something may have happened that was not told: read the map again.
+    /// Changes may have been lost, so the client must read the map again.
     Missed,
-    /// No more is told, for this reason; the last one.
-    Fault(Fault),
+    /// The error that ends the stream; always the last event.
+    Fault(ApiError),
 }
 
-/// Changes as they come. Whoever sends them stops when nobody receives any more; an error is the last that is sent.
+/// A stream of changes of a map. The producer stops when the receiver is dropped. An error is the
+/// last item.
 pub type MapStream = mpsc::Receiver<Result<MapEvent>>;
 
-/// The maps of a cluster, as they are seen and changed from outside. All fail with [`NoSuchEntry`](ErrorCode::NoSuchEntry) where there is no such
-/// map.
+/// The operations on the maps of a cluster. Each operation on a map fails with
+/// [`NoSuchEntry`](ErrorCode::NoSuchEntry) if the map does not exist.
 pub trait Maps: Send + Sync {
-    /// All of them.
+    /// Returns all maps.
     fn list_maps(&self) -> Pending<'_, MapsView>;
 
-    /// The entry of a key. Fails with [`NoSuchEntry`](ErrorCode::NoSuchEntry) if it has nothing.
+    /// Returns the map's entry of a key. Fails with [`NoSuchEntry`](ErrorCode::NoSuchEntry) if the
+    /// key has no entry.
     fn map_entry<'a>(&'a self, map: &'a str, key: &'a str) -> Pending<'a, MapEntryView>;
 
-    /// Entries that match, sorted by key.
+    /// Returns the entries of a map that match `query`, sorted by key.
     fn map_entries<'a>(&'a self, map: &'a str, query: MapQuery) -> Pending<'a, MapEntriesView>;
 
-    /// What happens to entries that match, from now on.
+    /// Streams the changes of the map's entries that match `query`, starting now.
     fn map_changes<'a>(&'a self, map: &'a str, query: MapQuery) -> Pending<'a, MapStream>;
 
-    /// Gives a key a value; the entry as it is kept.
+    /// Sets the value of a key, and returns the stored entry.
     fn put_entry<'a>(
         &'a self,
         map: &'a str,
@@ -161,17 +163,18 @@ pub trait Maps: Send + Sync {
         request: MapPutRequest,
     ) -> Pending<'a, MapEntryView>;
 
-    /// Removes what a key has; what it had. Fails with [`NoSuchEntry`](ErrorCode::NoSuchEntry) if that was nothing.
+    /// Removes the entry of a key, and returns it. Fails with
+    /// [`NoSuchEntry`](ErrorCode::NoSuchEntry) if the key has no entry.
     fn remove_entry<'a>(&'a self, map: &'a str, key: &'a str) -> Pending<'a, MapEntryView>;
 
-    /// Removes all that a map has, and its name.
+    /// Removes a map with all its entries.
     fn drop_map<'a>(&'a self, map: &'a str) -> Pending<'a, ()>;
 }
 
-/// The error for a key that has nothing.
+/// Creates the error for a key without an entry.
 pub fn no_such_key(map: &str, key: &str) -> Error {
-    let what = format!("the map {map:?} has nothing under the key {key}");
-    Error::new(ErrorCode::NoSuchEntry, what).hint("`ardea map scan` shows what it has")
+    let what = format!("the map {map:?} has no entry for the key {key}");
+    Error::new(ErrorCode::NoSuchEntry, what).hint("`ardea map scan` lists its entries")
 }
 
 #[cfg(test)]
@@ -203,8 +206,8 @@ mod tests {
             ..MapQuery::default()
         };
         assert_eq!(of(None).limit(), DEFAULT_MAP_ENTRIES);
-        of(Some(MOST_MAP_ENTRIES)).check().unwrap();
-        let error = of(Some(MOST_MAP_ENTRIES + 1)).check().unwrap_err();
+        of(Some(MAX_MAP_ENTRIES)).check().unwrap();
+        let error = of(Some(MAX_MAP_ENTRIES + 1)).check().unwrap_err();
         assert_eq!(error.code(), ErrorCode::BadRequest);
     }
 }

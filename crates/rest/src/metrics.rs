@@ -1,128 +1,129 @@
-//! Measured values of a job.
+//! JSON types of a job's metrics.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which series are wanted: those that match all that is said.
+/// The selection of metric series. A series must match all given conditions.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsQuery {
-    /// Of this name, such as `ardea_records_in_total`.
+    /// Name of the metric, such as `ardea_records_in_total`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of this vertex.
+    /// Name of the vertex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vertex: Option<String>,
-    /// Of the instance with this index.
+    /// Index of the instance.
     #[serde(
         default,
-        deserialize_with = "crate::number::optional",
+        deserialize_with = "crate::query_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub instance: Option<u32>,
-    /// Of this container.
+    /// Number of the container.
     #[serde(
         default,
-        deserialize_with = "crate::number::optional",
+        deserialize_with = "crate::query_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub container: Option<u32>,
 }
 
-/// Which series are wanted, and over which time.
+/// The selection of metric series, and of a time range.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RangeQuery {
-    /// Of this name, such as `ardea_records_in_total`.
+    /// Name of the metric, such as `ardea_records_in_total`.
     pub name: String,
-    /// Of this vertex.
+    /// Name of the vertex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vertex: Option<String>,
-    /// Of the instance with this index.
+    /// Index of the instance.
     #[serde(
         default,
-        deserialize_with = "crate::number::optional",
+        deserialize_with = "crate::query_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub instance: Option<u32>,
-    /// Of this container.
+    /// Number of the container.
     #[serde(
         default,
-        deserialize_with = "crate::number::optional",
+        deserialize_with = "crate::query_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub container: Option<u32>,
-    /// From then on, in milliseconds since 1970; the last ten minutes if not said.
+    /// Start of the range, in milliseconds since 1970; ten minutes ago if not given.
     #[serde(
         default,
-        deserialize_with = "crate::number::optional",
+        deserialize_with = "crate::query_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub from_ms: Option<u64>,
-    /// Until then, in milliseconds since 1970; until now if not said.
+    /// End of the range, in milliseconds since 1970; now if not given.
     #[serde(
         default,
-        deserialize_with = "crate::number::optional",
+        deserialize_with = "crate::query_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub to_ms: Option<u64>,
 }
 
-/// What a value is.
+/// The kind of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleKind {
-    /// It only grows, or begins again at zero.
+    /// A value that only grows, except for restarts at zero.
     Counter,
-    /// It comes and goes.
+    /// A value that grows and shrinks.
     Gauge,
 }
 
 /// The latest value of a series.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SampleView {
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
-    /// What tells it from others of that name: `vertex`, `instance`, `container`.
+    /// Labels of the series: `vertex`, `instance`, `container`.
     pub labels: BTreeMap<String, String>,
-    /// What it is.
+    /// Kind of the metric.
     pub kind: SampleKind,
-    /// The value; none if it is no number.
+    /// The value; null if it is not a number.
     pub value: Option<f64>,
-    /// When it was measured, in milliseconds since 1970.
+    /// Time of the measurement, in milliseconds since 1970.
     pub at_ms: u64,
 }
 
-/// Values over a time.
+/// The values of metric series over a time range.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MetricsRange {
-    /// The series that match.
+    /// The matching series.
     pub series: Vec<SeriesView>,
-    /// How far apart values are, in milliseconds: a counter's values are by how much it grew meanwhile.
+    /// Time between two values, in milliseconds. For a counter, a value is the increase during that
+    /// time.
     #[serde(default)]
     pub step_ms: u64,
 }
 
-/// The values of a series over a time.
+/// The values of a series over a time range.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SeriesView {
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
-    /// What tells it from others of that name.
+    /// Labels of the series.
     pub labels: BTreeMap<String, String>,
-    /// What it is.
+    /// Kind of the metric.
     pub kind: SampleKind,
-    /// In the order of time.
+    /// Values, in order of time.
     pub points: Vec<PointView>,
 }
 
-/// A value at a time.
+/// A value of a series at a time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PointView {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The value; none if it is no number.
+    /// The value; null if it is not a number.
     pub value: Option<f64>,
 }

@@ -1,16 +1,16 @@
-//! The document that describes the interface: OpenAPI 3.1, made of the table of routes and of the types.
+//! The OpenAPI 3.1 document of the interface, generated from the table of routes and the types.
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::Fault;
+use crate::ApiError;
 use crate::routes::{Operation, ROUTES, Route, Success};
 
-/// Failures that every route may have.
-const OF_ALL: [u16; 5] = [400, 401, 408, 500, 503];
+/// HTTP statuses of failures that all routes may return.
+const COMMON_FAILURES: [u16; 5] = [400, 401, 408, 500, 503];
 
-/// The OpenAPI 3.1 document of the interface.
+/// Returns the OpenAPI 3.1 document of the interface.
 ///
 /// ```
 /// let document = ardea_rest::openapi_document();
@@ -23,7 +23,7 @@ pub fn openapi_document() -> Value {
         settings.meta_schema = None;
     });
     let mut generator = SchemaGenerator::new(settings);
-    let fault = generator.subschema_for::<Fault>();
+    let fault = generator.subschema_for::<ApiError>();
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
         let operation = operation(route, &mut generator, fault.as_value());
@@ -35,9 +35,9 @@ pub fn openapi_document() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "Ardea cluster",
-            "summary": "What can be asked of a cluster and its jobs, and commanded",
+            "summary": "Queries and commands of a cluster and its jobs",
             "description": "Times are milliseconds since 1970, sizes bytes. A command is answered when it has been decided and stored; \
-                the phase of the job tells when it has been carried out.",
+                the phase of the job shows when it has been carried out.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
             "version": env!("CARGO_PKG_VERSION"),
         },
@@ -55,7 +55,7 @@ pub fn openapi_document() -> Value {
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "The cluster's token, if it has one; without one it is reached from its own machine only.",
+                    "description": "The cluster's token, if it has one; without one it is reachable only from the same machine.",
                 },
             },
         },
@@ -88,7 +88,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
         });
     }
     if route.operation == Operation::Document {
-        // It tells nothing of the cluster.
+        // The document reveals nothing about the cluster.
         operation["security"] = json!([]);
     }
     operation
@@ -135,7 +135,8 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
     parameters
 }
 
-/// A parameter that is left out is left out: none is ever written as `null`, which is how the body's fields may be left open.
+/// Removes `null` from the schema of a query parameter. Unlike a field of a body, a parameter is
+/// never `null`, but may be omitted.
 fn never_null(mut schema: Value) -> Value {
     for (list, is_null) in [
         ("type", (|kind| kind == "null") as fn(&Value) -> bool),
@@ -159,18 +160,18 @@ fn never_null(mut schema: Value) -> Value {
 fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> Value {
     let (about, content) = match route.success {
         Success::Json(schema) => (
-            "Done",
+            "Success",
             Some(("application/json", schema(generator).to_value())),
         ),
         Success::Created(schema) => (
-            "The cluster has the job",
+            "The job was submitted",
             Some(("application/json", schema(generator).to_value())),
         ),
         Success::Lines(schema) => (
-            "JSON objects, one a line, as they come",
+            "A stream of JSON objects, one per line",
             Some(("application/x-ndjson", schema(generator).to_value())),
         ),
-        Success::Accepted => ("It is decided, and will be done", None),
+        Success::Accepted => ("The command was accepted, and will be carried out", None),
         Success::Document => (
             "An OpenAPI 3.1 document",
             Some(("application/json", json!({ "type": "object" }))),
@@ -187,8 +188,8 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
     }
     if route.names_a_job() {
         let elsewhere = json!({
-            "description": "Another host leads the job: ask it the same",
-            "headers": { "Location": { "description": "Where", "schema": { "type": "string" } } },
+            "description": "Another host leads the job: repeat the request there",
+            "headers": { "Location": { "description": "The URL at that host", "schema": { "type": "string" } } },
             "content": { "application/json": { "schema": {
                 "type": "object",
                 "properties": { "message": { "type": "string" }, "location": { "type": "string" } },
@@ -199,7 +200,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
     }
     let has_body = route.body.is_some();
     let too_large = [413].into_iter().filter(|_| has_body);
-    for status in OF_ALL
+    for status in COMMON_FAILURES
         .into_iter()
         .chain(route.failures.iter().copied())
         .chain(too_large)
@@ -207,7 +208,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
         let content = json!({ "application/json": { "schema": fault } });
         let mut failure = json!({ "description": meaning(status), "content": content });
         if status == 503 {
-            let about = "In how many seconds to ask again; it says that nothing was done";
+            let about = "Seconds until a retry; the request was not carried out";
             let schema = json!({ "type": "integer", "minimum": 0 });
             failure["headers"] =
                 json!({ "Retry-After": { "description": about, "schema": schema } });
@@ -220,14 +221,16 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
 
 fn meaning(status: u16) -> &'static str {
     match status {
-        400 => "The request or what it asks for makes no sense",
+        400 => "The request is invalid",
         401 => "The token is missing or wrong",
         404 => "There is no such job or host",
         408 => "The request was not complete in time",
-        409 => "It can't be done as things are: a name is taken, or the job is busy",
+        409 => "A conflict with the current state: a name is taken, or the job is busy",
         413 => "The body is too large",
-        422 => "It doesn't fit into the containers",
-        503 => "Not now; try again. With a header Retry-After nothing was done",
+        422 => "The job doesn't fit into the containers",
+        503 => {
+            "Unavailable at present; try again. With a header Retry-After the request was not carried out"
+        }
         _ => "Something failed within the cluster",
     }
 }

@@ -1,38 +1,40 @@
-//! A job's plans: what was asked for, what runs where, and in which container.
+//! The three plans of a job: the graph, the placement on machines, and the packing into containers.
 
 use std::collections::BTreeMap;
 
 use ardea_coordination::packing::{
-    ContainerId, JobDemand, PackingPlan, TOGETHER_ATTRIBUTE, VertexName,
+    COLOCATION_ATTRIBUTE, ContainerId, JobDemand, PackingPlan, VertexName,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ContainerState, ContainerView, foreign};
+use crate::{ContainerState, ContainerView, schema_types};
 
-/// The attribute of a vertex's demand that says how it is isolated.
+/// The attribute of a vertex's demand with the isolation of the vertex.
 const ISOLATION: &str = "isolation";
-/// The attribute that lists the edges which lead into it, as JSON.
+/// The attribute of a vertex's demand with the incoming edges of the vertex, as JSON.
 const INPUTS: &str = "inputs";
 
 /// The three plans of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Plans {
-    /// The job.
+    /// Name of the job.
     pub job: String,
-    /// The number of the packing plan, from one; none before there is one.
+    /// Version of the packing plan, from one; null before there is a packing plan.
     pub version: Option<u64>,
-    /// Its graph.
+    /// The graph of the job.
     pub logical: LogicalPlan,
-    /// What runs where.
+    /// The containers with their machines and instances.
     pub physical: PhysicalPlan,
-    /// Which instance is in which container, and what each takes; none before there is one.
-    #[schemars(with = "Option<foreign::PackingPlan>")]
+    /// The packing plan, with the instances and resources of each container; null before there is a
+    /// packing plan.
+    #[schemars(with = "Option<schema_types::PackingPlan>")]
     pub packing: Option<PackingPlan>,
 }
 
 impl Plans {
-    /// The plans of a job that asks for `demand`, packed so, as its containers are at the moment.
+    /// Builds the plans of a job from the demand, the versioned packing plan, and the current
+    /// containers.
     pub fn of(
         demand: &JobDemand,
         packing: Option<(u64, PackingPlan)>,
@@ -53,47 +55,48 @@ impl Plans {
     }
 }
 
-/// A job's graph.
+/// The graph of a job.
 ///
-/// It travels in the attributes of the job's demand, where packing policies can look at it as well: which vertex reads from which,
-/// and which have to stay together.
+/// The edges, and the groups of vertices that must share containers, are stored in the attributes
+/// of the job's demand. Packing policies can read them there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LogicalPlan {
-    /// Its vertices, in the order of the graph.
+    /// Vertices, in the order of the graph.
     pub vertices: Vec<LogicalVertex>,
-    /// Its edges.
+    /// Edges.
     pub edges: Vec<LogicalEdge>,
 }
 
 /// A vertex of a job's graph.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogicalVertex {
-    /// Its name.
+    /// Name of the vertex.
     pub name: String,
-    /// How many instances it has.
+    /// Number of instances.
     pub parallelism: u32,
-    /// Where they run: `tasklet`, `thread` or `process`.
+    /// Isolation of the instances: `tasklet`, `thread` or `process`.
     pub isolation: String,
-    /// The first vertex of the group that it is in: those whose instances of one number have to be in one container.
+    /// First vertex of the group that this vertex belongs to. In a group, the instances with the
+    /// same index share a container.
     pub together: Option<String>,
 }
 
 /// An edge of a job's graph.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogicalEdge {
-    /// The vertex that writes.
+    /// Name of the producing vertex.
     pub from: String,
-    /// To which of its outputs.
+    /// Output of the producing vertex.
     pub output: usize,
-    /// The vertex that reads.
+    /// Name of the consuming vertex.
     pub to: String,
-    /// From which of its inputs.
+    /// Input of the consuming vertex.
     pub input: usize,
-    /// How records are dealt out to its instances.
+    /// Distribution of records to the consuming instances.
     pub routing: String,
 }
 
-/// An edge as its consumer has it among its attributes.
+/// An edge as stored in the attributes of the consuming vertex.
 #[derive(Serialize, Deserialize)]
 struct InputEdge {
     from: String,
@@ -103,7 +106,8 @@ struct InputEdge {
 }
 
 impl LogicalPlan {
-    /// The graph that was [written into](Self::write_into) a demand. What was not written, or can't be read, is left out.
+    /// Reads the graph from a demand, as written by [`write_into`](Self::write_into). Missing or
+    /// invalid parts are left out.
     pub fn of(demand: &JobDemand) -> Self {
         let mut plan = LogicalPlan::default();
         for vertex in &demand.vertices {
@@ -112,7 +116,7 @@ impl LogicalPlan {
                 name: vertex.name.to_string(),
                 parallelism: vertex.parallelism,
                 isolation: attribute(ISOLATION).unwrap_or_else(|| "tasklet".into()),
-                together: attribute(TOGETHER_ATTRIBUTE),
+                together: attribute(COLOCATION_ATTRIBUTE),
             });
             let inputs = attribute(INPUTS).unwrap_or_default();
             let inputs: Vec<InputEdge> = serde_json::from_str(&inputs).unwrap_or_default();
@@ -144,7 +148,7 @@ impl LogicalPlan {
             };
             set(ISOLATION, vertex.isolation.clone());
             if let Some(group) = &vertex.together {
-                set(TOGETHER_ATTRIBUTE, group.clone());
+                set(COLOCATION_ATTRIBUTE, group.clone());
             }
             let edges = self.edges.iter().filter(|edge| edge.to == vertex.name);
             let inputs: Vec<InputEdge> = edges
@@ -155,14 +159,15 @@ impl LogicalPlan {
                     routing: edge.routing.clone(),
                 })
                 .collect();
-            // Texts and numbers always become JSON.
+            // Serialization of strings and numbers can't fail.
             if let Ok(inputs) = serde_json::to_string(&inputs) {
                 set(INPUTS, inputs);
             }
         }
     }
 
-    /// The groups of vertices that stay together, in the order of the graph; a vertex that may be anywhere is one by itself.
+    /// Returns the groups of vertices that share containers, in the order of the graph; an
+    /// ungrouped vertex is a group of one.
     pub fn groups(&self) -> Vec<Vec<&str>> {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for vertex in &self.vertices {
@@ -176,43 +181,44 @@ impl LogicalPlan {
     }
 }
 
-/// What runs where.
+/// The containers of a job with their instances.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PhysicalPlan {
-    /// The containers, by number.
+    /// Containers, by number.
     pub containers: Vec<PhysicalContainer>,
 }
 
-/// A container, and what runs in it.
+/// A container and its instances.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PhysicalContainer {
-    /// Its number.
+    /// Number of the container.
     #[schemars(with = "u32")]
     pub id: ContainerId,
-    /// Whether it has a worker.
+    /// State of the container's worker.
     pub state: ContainerState,
-    /// The address of the machine that it is on, if that is known.
+    /// Address of the container's machine, if known.
     pub host: Option<String>,
-    /// The name of the host that it is on, if a host runs it and it is known which.
+    /// Name of the container's host, if the container runs on a host of the cluster.
     #[serde(default)]
     pub host_name: Option<String>,
-    /// Where other workers reach its worker.
+    /// Address of the container's worker for other workers.
     pub address: Option<String>,
-    /// What runs in it: instances of vertices that stay together, group by group.
+    /// Instances in the container, by groups of vertices.
     pub groups: Vec<PlacedGroup>,
 }
 
-/// Instances in a container, of vertices that stay together, or of one.
+/// Instances in a container, of one vertex or of a group of vertices.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlacedGroup {
-    /// Its vertices, in the order of the graph.
+    /// Vertices, in the order of the graph.
     pub vertices: Vec<String>,
-    /// Which instances of them.
+    /// Indices of the instances; each vertex of the group has an instance of each index.
     pub instances: Vec<u32>,
 }
 
 impl PhysicalPlan {
-    /// What runs where by this plan; vertices of a group whose instances were packed apart stand by themselves.
+    /// Builds the physical plan. Vertices of a group are listed separately if their instances were
+    /// packed separately.
     pub fn of(plan: &PackingPlan, logical: &LogicalPlan, containers: &[ContainerView]) -> Self {
         let groups = logical.groups();
         let of_one = |container: &ardea_coordination::packing::ContainerPlan| {
@@ -237,7 +243,7 @@ impl PhysicalPlan {
     }
 }
 
-/// The groups of which there are instances here.
+/// Returns the groups that have instances in this container.
 fn placed(groups: &[Vec<&str>], indices: &BTreeMap<&VertexName, Vec<u32>>) -> Vec<PlacedGroup> {
     let mut found: Vec<PlacedGroup> = Vec::new();
     for group in groups {
@@ -269,7 +275,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use ardea_coordination::packing::{
-        PackingConfig, ResourceManager, Resources, RoundRobin, VertexDemand,
+        PackingConfig, PackingPolicy, Resources, RoundRobin, VertexDemand,
     };
 
     use super::*;

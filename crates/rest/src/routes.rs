@@ -1,16 +1,17 @@
-//! The routes: one table, of which the server makes its router and the document its paths.
+//! The table of routes. The server's router and the paths of the OpenAPI document are built from
+//! it.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
-    ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogEvent,
-    LogQuery, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery, MapPutRequest, MapQuery,
-    MapsView, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary,
-    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsView,
-    StatesView, SubmitRequest, TopView, UpgradeRequest,
+    CheckpointsView, ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary,
+    KillQuery, LogEvent, LogQuery, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery,
+    MapPutRequest, MapQuery, MapsView, MetricsQuery, MetricsRange, ParallelismUpdate,
+    PastJobDescription, PastJobSummary, Plans, RangeQuery, RecoverRequest, SampleView,
+    SavepointRequest, SavepointView, StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
-/// What a route does; each has one.
+/// The operation of a route; each operation has exactly one route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operation {
     About,
@@ -23,8 +24,8 @@ pub(crate) enum Operation {
     Past,
     Describe,
     Kill,
-    Activate,
-    Deactivate,
+    Resume,
+    Pause,
     Restart,
     Update,
     Rescale,
@@ -32,8 +33,8 @@ pub(crate) enum Operation {
     Savepoint,
     States,
     Upgrade,
-    Snapshots,
-    CheckSnapshots,
+    Checkpoints,
+    CheckCheckpoints,
     Plans,
     Logs,
     Metrics,
@@ -59,7 +60,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// As the document writes it.
+    /// Returns the method as the OpenAPI document writes it.
     pub(crate) fn in_lower_case(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -70,26 +71,26 @@ impl Verb {
     }
 }
 
-/// Makes the schema of a type.
+/// A function that creates the schema of a type.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a route answers when all is well.
+/// The successful response of a route.
 #[derive(Clone, Copy)]
 pub(crate) enum Success {
     /// 200 with JSON.
     Json(SchemaOf),
     /// 201 with JSON.
     Created(SchemaOf),
-    /// 200 with JSON objects, one a line, as they come.
+    /// 200 with a stream of JSON objects, each on a line.
     Lines(SchemaOf),
-    /// 202 without a body: it was decided, and will be done.
+    /// 202 without a body: the command was accepted, and will be carried out.
     Accepted,
     /// 200 with an OpenAPI document.
     Document,
 }
 
 impl Success {
-    /// The status.
+    /// Returns the HTTP status.
     pub(crate) fn status(self) -> u16 {
         match self {
             Success::Json(_) | Success::Lines(_) | Success::Document => 200,
@@ -102,29 +103,31 @@ impl Success {
 /// A route.
 pub(crate) struct Route {
     pub(crate) verb: Verb,
-    /// With its parameters in braces; those are `job`, `container`, `host` and `map`.
+    /// Path with parameters in braces: `job`, `container`, `host` or `map`.
     pub(crate) path: &'static str,
     pub(crate) operation: Operation,
-    /// Its name in the document, unique.
+    /// Unique operation id in the OpenAPI document.
     pub(crate) id: &'static str,
-    /// What it does, in one sentence.
+    /// Summary of the operation, in one sentence.
     pub(crate) about: &'static str,
-    /// The type whose fields are the parameters behind the `?`.
+    /// Type whose fields are the query parameters.
     pub(crate) query: Option<SchemaOf>,
-    /// The type of the body.
+    /// Type of the request body.
     pub(crate) body: Option<SchemaOf>,
     pub(crate) success: Success,
-    /// The statuses of its own failures; those of all routes are 400, 401, 408, 500 and 503.
+    /// Statuses of the route's specific failures, in addition to 400, 401, 408, 500 and 503 of all
+    /// routes.
     pub(crate) failures: &'static [u16],
 }
 
 impl Route {
-    /// Whether it concerns one job, and so may be answered by another host.
+    /// Returns true if the route is about one job, so that requests may be redirected to another
+    /// host.
     pub(crate) fn names_a_job(&self) -> bool {
         self.path.starts_with("/v1/jobs/{job}")
     }
 
-    /// The names of the parameters in the path.
+    /// Returns the names of the parameters in the path.
     pub(crate) fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
         self.path
             .split('/')
@@ -136,7 +139,7 @@ fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// The schema of a query itself, whose properties are the parameters.
+/// Returns the schema of a query type, whose properties are the parameters.
 fn query<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     T::json_schema(generator)
 }
@@ -174,7 +177,7 @@ const fn command(verb: Verb, path: &'static str, operation: Operation, id: &'sta
     }
 }
 
-/// All of them.
+/// All routes of the REST interface.
 pub(crate) static ROUTES: &[Route] = &[
     Route {
         about: "The cluster itself",
@@ -195,7 +198,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "Drain a host: no container is placed there any more, and those that are there go to others",
+        about: "Drain a host: no container is placed there any more, and its containers move to other hosts",
         ..command(
             Verb::Post,
             "/v1/hosts/{host}/drain",
@@ -204,7 +207,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "Take it back that a host is drained; what has gone elsewhere stays there",
+        about: "End the draining of a host; moved containers do not return",
         failures: &[404],
         ..command(
             Verb::Delete,
@@ -224,7 +227,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         verb: Verb::Post,
-        about: "Submit a job whose package is in the store; the same again is no error and has no effect",
+        about: "Submit a job whose package is in the store; idempotent for the same submission",
         body: Some(schema::<SubmitRequest>),
         success: Success::Created(schema::<JobSummary>),
         failures: &[409, 422],
@@ -236,7 +239,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "The jobs that are gone and remembered, the latest first",
+        about: "The jobs that have ended and are still recorded, the latest first",
         ..get(
             "/v1/history",
             Operation::PastJobs,
@@ -245,7 +248,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "What is remembered of the jobs of a name that are gone, the latest first",
+        about: "The recorded jobs of a name that have ended, the latest first",
         ..get(
             "/v1/history/{job}",
             Operation::Past,
@@ -254,7 +257,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "All that is known of a job",
+        about: "The details of a job",
         failures: &[404],
         ..get(
             "/v1/jobs/{job}",
@@ -264,30 +267,30 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "End a job, and leave nothing of it behind",
+        about: "Kill a job, and delete its state",
         query: Some(query::<KillQuery>),
         ..command(Verb::Delete, "/v1/jobs/{job}", Operation::Kill, "killJob")
     },
     Route {
-        about: "Have the sources of a job read again",
+        about: "Resume the sources of a job",
         ..command(
             Verb::Post,
-            "/v1/jobs/{job}/activate",
-            Operation::Activate,
-            "activateJob",
+            "/v1/jobs/{job}/resume",
+            Operation::Resume,
+            "resumeJob",
         )
     },
     Route {
-        about: "Have the sources of a job read nothing until it is activated",
+        about: "Pause the sources of a job until it is resumed",
         ..command(
             Verb::Post,
-            "/v1/jobs/{job}/deactivate",
-            Operation::Deactivate,
-            "deactivateJob",
+            "/v1/jobs/{job}/pause",
+            Operation::Pause,
+            "pauseJob",
         )
     },
     Route {
-        about: "Stop what runs in a container, and start it again",
+        about: "Restart a container",
         ..command(
             Verb::Post,
             "/v1/jobs/{job}/containers/{container}/restart",
@@ -296,7 +299,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "Give vertices other numbers of instances, while the job runs",
+        about: "Change the parallelism of vertices of a running job",
         body: Some(schema::<ParallelismUpdate>),
         failures: &[404, 409, 422],
         ..command(
@@ -307,7 +310,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "Spread all instances over another number of containers, while the job runs",
+        about: "Spread the instances of a running job over another number of containers",
         body: Some(schema::<ContainersUpdate>),
         failures: &[404, 409, 422],
         ..command(
@@ -318,7 +321,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "Have a job in safe mode begin again: from its newest committed epoch, from an earlier one, or with nothing",
+        about: "Restart a job in safe mode: from its latest committed epoch, from an earlier one, or without state",
         body: Some(schema::<RecoverRequest>),
         failures: &[404, 409, 422],
         ..command(
@@ -330,7 +333,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         verb: Verb::Post,
-        about: "End an epoch of a job with a guarantee, write a savepoint of it to a folder, and answer when it is there",
+        about: "Write a savepoint of a job with a guarantee to a folder; responds when it is complete",
         body: Some(schema::<SavepointRequest>),
         failures: &[404, 409, 422],
         ..get(
@@ -341,7 +344,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "What a job with a guarantee remembers",
+        about: "The states of a job with a guarantee",
         failures: &[404, 409],
         ..get(
             "/v1/jobs/{job}/states",
@@ -351,7 +354,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "Have another program follow that of a job, with its state; if it doesn't come up the one before comes back",
+        about: "Upgrade a job to another program, keeping its state; rolls back automatically if the new program doesn't start",
         body: Some(schema::<UpgradeRequest>),
         failures: &[404, 409, 422],
         ..command(
@@ -362,24 +365,24 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "The snapshots of a job that has a guarantee",
+        about: "The checkpoints of a job with a guarantee",
         failures: &[404, 409],
         ..get(
-            "/v1/jobs/{job}/snapshots",
-            Operation::Snapshots,
-            "listSnapshots",
-            schema::<SnapshotsView>,
+            "/v1/jobs/{job}/checkpoints",
+            Operation::Checkpoints,
+            "listCheckpoints",
+            schema::<CheckpointsView>,
         )
     },
     Route {
         verb: Verb::Post,
-        about: "Read all that the snapshots of a job consist of, and verify it; of one that runs an epoch is ended, whose snapshot is held until it is read",
+        about: "Read and verify all files of a job's checkpoints; for a running job this ends an epoch, whose checkpoint is held until it is read",
         failures: &[404, 409],
         ..get(
-            "/v1/jobs/{job}/snapshots/check",
-            Operation::CheckSnapshots,
-            "checkSnapshots",
-            schema::<SnapshotsView>,
+            "/v1/jobs/{job}/checkpoints/check",
+            Operation::CheckCheckpoints,
+            "checkCheckpoints",
+            schema::<CheckpointsView>,
         )
     },
     Route {
@@ -393,7 +396,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "What the processes of a job have written",
+        about: "The output of a job's processes",
         query: Some(query::<LogQuery>),
         success: Success::Lines(schema::<LogEvent>),
         failures: &[404],
@@ -405,7 +408,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "The latest values of a job's metrics; none where nothing is measured that matches",
+        about: "The latest values of a job's matching metrics; empty if there are none",
         query: Some(query::<MetricsQuery>),
         failures: &[404],
         ..get(
@@ -416,7 +419,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "The values of a metric of a job over a time; none where nothing was measured that matches",
+        about: "The values of a job's matching metric over a time range; empty if there are none",
         query: Some(query::<RangeQuery>),
         failures: &[404],
         ..get(
@@ -427,7 +430,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "How each vertex and container of a job is doing at the moment",
+        about: "The current load of each vertex and container of a job",
         failures: &[404],
         ..get(
             "/v1/jobs/{job}/top",
@@ -437,12 +440,12 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "The maps of the cluster, sorted by name, and what they take in memory",
+        about: "The maps of the cluster, sorted by name, with their memory use",
         ..get("/v1/maps", Operation::Maps, "listMaps", schema::<MapsView>)
     },
     Route {
         verb: Verb::Delete,
-        about: "Remove all that a map has, and its name",
+        about: "Remove a map with all its entries",
         failures: &[404],
         ..command(
             Verb::Delete,
@@ -464,7 +467,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         verb: Verb::Put,
-        about: "Give a key of a map a value; the answer is the entry as it is kept",
+        about: "Set the value of a key of a map; returns the stored entry",
         query: Some(query::<MapKeyQuery>),
         body: Some(schema::<MapPutRequest>),
         failures: &[404],
@@ -477,7 +480,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         verb: Verb::Delete,
-        about: "Remove what a key of a map has; the answer is what it had",
+        about: "Remove an entry of a map; returns the removed entry",
         query: Some(query::<MapKeyQuery>),
         failures: &[404],
         ..get(
@@ -499,7 +502,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "What happens to entries of a map, from now on",
+        about: "A stream of the changes of a map, starting now",
         query: Some(query::<MapQuery>),
         success: Success::Lines(schema::<MapEvent>),
         failures: &[404],
@@ -522,5 +525,5 @@ pub(crate) static ROUTES: &[Route] = &[
     },
 ];
 
-/// Where the document is.
+/// Path of the OpenAPI document.
 pub(crate) const DOCUMENT_PATH: &str = "/v1/openapi.json";

@@ -1,4 +1,4 @@
-//! The server: a listener, its limits, and one connection after the other.
+//! The HTTP server: a listener with limits, and its connections.
 
 mod bounds;
 mod connections;
@@ -32,27 +32,29 @@ use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::Cluster;
-use connections::{Answering, Connection, Connections};
+use connections::{Connection, Connections, ResponseBody};
 
 pub use limits::ServerLimits;
 
-/// How the interface is reached, and by whom.
+/// The address and the access rules of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where it listens; port 0 is any free one.
+    /// Listen address; port 0 is any free port.
     pub address: SocketAddr,
-    /// Whether it may listen at any other port, if that one is taken.
+    /// True if the server may use any other port when the port of `address` is taken.
     pub or_any_port: bool,
-    /// What a client has to know. Without one only this machine is listened to.
+    /// Token that clients must send. Without a token and certificates, the server listens on
+    /// loopback addresses only.
     pub token: Option<Token>,
-    /// The certificates by which it and its clients prove who they are, if its connections are encrypted.
+    /// Certificates for mutual TLS, if connections are encrypted.
     pub tls: Option<Tls>,
-    /// The bounds of connections, requests and answers.
+    /// Limits of connections, requests and responses.
     pub limits: ServerLimits,
 }
 
 impl ServerConfig {
-    /// At this address, without a token: for this machine only.
+    /// Creates the configuration for this address, without a token. As is, it is valid for loopback
+    /// addresses only.
     pub fn at(address: SocketAddr) -> Self {
         ServerConfig {
             address,
@@ -63,37 +65,38 @@ impl ServerConfig {
         }
     }
 
-    /// At any other port, if that one is taken.
+    /// Allows any other port when the configured one is taken.
     pub fn or_any_port(mut self, may: bool) -> Self {
         self.or_any_port = may;
         self
     }
 
-    /// Sets the bounds.
+    /// Sets the limits.
     pub fn limits(mut self, limits: ServerLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// With this token.
+    /// Sets the token.
     pub fn token(mut self, token: Option<Token>) -> Self {
         self.token = token;
         self
     }
 
-    /// With these certificates: who has none of the same authority is not talked to.
+    /// Sets the certificates. Clients without a certificate of the same authority are refused.
     pub fn tls(mut self, tls: Option<Tls>) -> Self {
         self.tls = tls;
         self
     }
 }
 
-/// The interface of a cluster, listening.
+/// The server of a cluster's REST interface.
 ///
 /// # Safe by default
 ///
-/// Without a token or certificates it listens on loopback addresses only, and answers no page of another site that a browser of this machine
-/// happens to show: the host that a request names has to be an address or `localhost`, and its origin, if it has one, the same.
+/// Without a token or certificates, the server listens on loopback addresses only. It then also
+/// rejects requests from web pages of other sites in a local browser: the `Host` header must be an
+/// address or `localhost`, and an `Origin` header must match `Host`.
 pub struct Server {
     listener: TcpListener,
     router: Router,
@@ -103,11 +106,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the port; nothing is answered before [`serve`](Self::serve).
+    /// Binds the port. Requests are served only by [`serve`](Self::serve).
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] for an address that isn't this machine's own without a token or certificates; [`ErrorCode::Network`] if the port
-    /// is taken and it may have [no other](ServerConfig::or_any_port).
+    /// [`ErrorCode::InvalidConfig`] for an address other than loopback without a token or
+    /// certificates; [`ErrorCode::Network`] if the port is taken and
+    /// [`or_any_port`](ServerConfig::or_any_port) is false.
     pub async fn bind(cluster: Arc<dyn Cluster>, config: ServerConfig) -> Result<Self> {
         let address = config.address;
         let proves = config.token.is_some() || config.tls.is_some();
@@ -138,67 +142,71 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     ///
     /// # Errors
-    /// [`ErrorCode::Network`] if the system doesn't say.
+    /// [`ErrorCode::Network`] if the operating system can't provide the address.
     pub fn address(&self) -> Result<SocketAddr> {
         self.listener.local_addr().map_err(|error| {
-            let what = "cannot tell where the cluster's interface listens";
+            let what = "cannot determine the address of the cluster's interface";
             Error::new(ErrorCode::Network, what).because(error)
         })
     }
 
-    /// Answers for ever. When this future is dropped the port is free again and all connections are closed.
+    /// Serves requests forever. Dropping this future frees the port and closes all connections.
     pub async fn serve(self) {
         let mut tasks = JoinSet::new();
         loop {
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    bounds::rest_after(&error).await;
+                    bounds::pause_after(&error).await;
                     continue;
                 }
             };
             let connection = self.connections.enter(peer.ip()).await;
             while tasks.try_join_next().is_some() {}
-            // Answers are short: a delayed one would only wait for the client.
+            // Responses are short, so delaying small packets would only add latency.
             let _ = stream.set_nodelay(true);
-            // A client that vanished without a word takes no answer's place for long.
+            // A client that vanished must not occupy a connection for long.
             let _ = SockRef::from(&stream).set_tcp_keepalive(&keep_alive());
             let (router, limits) = (self.router.clone(), self.limits);
             let (tls, number) = (self.tls.clone(), connection.number());
             let task = tasks.spawn(async move {
                 match tls {
-                    None => answer(stream, connection, router, limits).await,
+                    None => serve_connection(stream, connection, router, limits).await,
                     Some(tls) => {
                         let peer = peer.to_string();
                         let greeted = tls.accept(stream, &peer);
-                        // A stranger is not missed.
+                        // A failed handshake is not reported.
                         let greeted = tokio::time::timeout(limits.client_timeout, greeted).await;
                         if let Ok(Ok(stream)) = greeted {
-                            answer(stream, connection, router, limits).await;
+                            serve_connection(stream, connection, router, limits).await;
                         }
                     }
                 }
             });
-            self.connections.answered_by(number, task);
+            self.connections.set_task(number, task);
         }
     }
 }
 
-/// Returns the settings that close a connection after some three minutes without a sign of the
-/// client.
+/// Returns the TCP settings that close a connection after some three minutes without a response of
+/// the client's machine.
 fn keep_alive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(Duration::from_secs(60))
         .with_interval(Duration::from_secs(15))
 }
 
-/// Answers the requests of one connection. A client that breaks it off, sends what is no HTTP, or takes in nothing of an answer
-/// for too long, loses it.
-async fn answer<S>(stream: S, connection: Connection, router: Router, limits: ServerLimits)
-where
+/// Serves the requests of one connection until the client disconnects, sends invalid HTTP, or does
+/// not read a response in time.
+async fn serve_connection<S>(
+    stream: S,
+    connection: Connection,
+    router: Router,
+    limits: ServerLimits,
+) where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let router = TowerToHyperService::new(router);
@@ -208,13 +216,13 @@ where
         let answered = router.call(request);
         async move {
             let mut answer = answered.await?;
-            // A request that was refused before it was complete is being answered as well.
+            // A request that was refused before it was complete counts as received too.
             exchange.received();
             if exchange.is_last() {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);
             }
-            Ok::<_, Infallible>(answer.map(|body| Answering::new(body, exchange)))
+            Ok::<_, Infallible>(answer.map(|body| ResponseBody::new(body, exchange)))
         }
     });
     let mut stream = TimeoutStream::new(stream);

@@ -1,10 +1,10 @@
-//! The settings of clusters, as people write them.
+//! The definitions of the settings of clusters.
 
 use std::time::Duration;
 
 use ardea_config::{Kind, Schema, Setting};
 
-/// The word for what is found out by itself.
+/// The value `auto` of a setting, whose effective value is determined automatically.
 pub(crate) const AUTO: &str = "auto";
 
 const fn text(
@@ -75,11 +75,12 @@ const fn most_instances(key: &'static str, default: &'static str, about: &'stati
         },
         default,
         about,
-        trades: "more lets jobs spread further, and busies hosts longer whenever a plan changes",
+        trades: "more lets jobs spread further, and makes each change of a plan slower",
     }
 }
 
-/// What says which cluster, where it is, and how jobs are packed for it; what they mean is said at [`ClusterSettings`](crate::ClusterSettings).
+/// The settings that select a cluster, and control the packing of jobs; see
+/// [`ClusterSettings`](crate::ClusterSettings).
 pub static CLUSTER_SETTINGS: &[Setting] = &[
     text(
         "cluster.name",
@@ -90,105 +91,105 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
     text(
         "cluster.state",
         AUTO,
-        "where the cluster's state is kept: file:/DIR, zookeeper://HOST:PORT,…/ROOT, etcd://HOST:PORT,…/ROOT; auto is a folder of this user",
+        "where the cluster's state is stored: file:/DIR, zookeeper://HOST:PORT,…/ROOT, etcd://HOST:PORT,…/ROOT; auto is a folder of this user",
         "a folder serves one machine, servers serve many and outlive each of them",
     ),
     text(
         "cluster.directory",
         AUTO,
-        "where this machine keeps its part of the cluster: containers' folders, caches; auto is a folder of this user",
+        "the folder of this machine's part of the cluster: containers' folders, caches; auto is a folder of this user",
         "a fast local disk starts containers sooner",
     ),
     text(
         "cluster.packages",
         AUTO,
-        "where jobs' programs are kept: file:///DIR or http://HOST:PORT/PATH; auto is a folder of this user",
+        "where jobs' programs are stored: file:///DIR or http://HOST:PORT/PATH; auto is a folder of this user",
         "a folder has to be there on every machine, a server has to be reached from every machine",
     ),
     most_bytes(
         "cluster.packages_size",
         "16GiB",
-        "how much the cluster's own folder of packages keeps; beyond it those that no job needs go, the oldest first, after a day; a store that cluster.packages names is left alone",
-        "more keeps programs for jobs that come again, less leaves room on the disk",
+        "the size of the cluster's default package folder; beyond it packages that no job needs are deleted after a day, the oldest first; another store named by cluster.packages is not cleaned up",
+        "more keeps programs for repeated jobs, less saves disk space",
     ),
     most_bytes(
         "cluster.cache_size",
         "16GiB",
-        "how much this machine keeps of unpacked packages; those that were not used for longest go first, those in use stay",
-        "more starts jobs sooner that come again, less leaves room on the disk",
+        "the size of the cache of unpacked packages on this machine; the least recently used go first, those in use stay",
+        "more starts repeated jobs sooner, less saves disk space",
     ),
     most_bytes(
         "cluster.package_size",
         "2GiB",
-        "the most bytes of a job's package, compressed; a greater one is refused",
-        "more takes jobs that bring models or data along, less keeps one job from filling the disks of many machines",
+        "the maximum size of a job's package, compressed; a larger one is refused",
+        "more allows jobs that include models or data, less prevents one job from filling the disks of many machines",
     ),
     most_bytes(
         "cluster.unpacked_size",
         "8GiB",
-        "the most bytes of a job's package, unpacked; a greater one is refused",
-        "more takes jobs that bring models or data along, less keeps one job from filling the disks of many machines",
+        "the maximum size of a job's package, unpacked; a larger one is refused",
+        "more allows jobs that include models or data, less prevents one job from filling the disks of many machines",
     ),
     most_bytes(
-        "cluster.snapshot_memory",
+        "cluster.checkpoint_memory",
         "4GiB",
-        "how much this machine's host keeps in memory of the snapshots of jobs that name no folder for them, copies for other hosts included; when it is full, such jobs go on without new snapshots, and say so",
-        "more takes more state, less leaves memory to containers",
+        "how much this machine's host keeps in memory of the checkpoints of jobs that name no folder for them, copies for other hosts included; when it is full, such jobs go on without new checkpoints, and say so",
+        "more stores more state, less leaves memory to containers",
     ),
     most_bytes(
         "cluster.map_memory",
         "1GiB",
-        "how much this machine's host keeps in memory of the cluster's maps (`ardea map`), copies for other hosts included; beside what snapshots have, so that neither takes the other's room; when it is full, writing to a map is refused",
-        "more takes more entries, less leaves memory to containers",
+        "how much this machine's host keeps in memory of the cluster's maps (`ardea map`), copies for other hosts included; in addition to the memory for checkpoints; when it is full, writing to a map is refused",
+        "more stores more entries, less leaves memory to containers",
     ),
     Setting {
-        key: "cluster.snapshot_backups",
+        key: "cluster.checkpoint_backups",
         kind: Kind::Count { least: 0, most: 5 },
         default: "1",
-        about: "on how many other hosts snapshots and maps in memory have copies; decided by the host that keeps the first one",
-        trades: "more survive the loss of more hosts at a time, less takes less memory and network",
+        about: "on how many other hosts checkpoints and maps in memory have copies; decided by the host that keeps the first one",
+        trades: "more survive the loss of more hosts at a time, fewer use less memory and network",
     },
     text(
         "cluster.scheduler",
         "local",
-        "which scheduler starts a job's containers: local, hosts, slurm, or one of your own",
-        "local uses this machine only, the others as many as there are",
+        "which scheduler starts a job's containers: local, hosts, slurm, or a custom one",
+        "local uses this machine only, the others use all machines",
     ),
     text(
         "cluster.packing",
         "round-robin",
-        "which policy packs instances into containers: round-robin, binpack, compliant-round-robin, or one of your own",
+        "which policy packs instances into containers: round-robin, binpack, compliant-round-robin, or a custom one",
         "binpack needs the fewest containers, round-robin spreads the load most evenly",
     ),
     text(
         "cluster.token_file",
         "",
-        "the file with the secret that the cluster's processes and users know; only you may read it",
-        "without one the cluster is reached from its own machine only",
+        "the file with the secret of the cluster's processes and users; only its owner may read it",
+        "without one the cluster is reachable only from the same machine",
     ),
     text(
         "cluster.tls_authority",
         "",
-        "the certificate of the authority that has signed those of all of the cluster, as a PEM file",
-        "with certificates all connections are encrypted, and only who has one is talked to",
+        "the certificate of the authority that signs all certificates of the cluster, as a PEM file",
+        "with certificates all connections are encrypted, and peers without one are refused",
     ),
     text(
         "cluster.tls_certificate",
         "",
-        "this machine's certificate, as a PEM file; it bears the name or address that cluster.host says",
-        "by the same path on every machine, so that containers find theirs",
+        "this machine's certificate, as a PEM file; it must bear the name or address of cluster.host",
+        "must have the same path on every machine, so that containers find it",
     ),
     text(
         "cluster.tls_key",
         "",
         "the private key of this machine's certificate, as a PEM file that only you may read",
-        "by the same path on every machine, so that containers find theirs",
+        "must have the same path on every machine, so that containers find it",
     ),
     text(
         "cluster.host",
         "127.0.0.1",
         "the name or address at which this machine listens, and by which others reach it",
-        "any but a loopback address lets other machines in, and so asks for a token or certificates",
+        "any but a loopback address is reachable from other machines, and requires a token or certificates",
     ),
     Setting {
         key: "cluster.port",
@@ -197,8 +198,8 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: 65_535,
         },
         default: "7400",
-        about: "the port of the cluster's interface on this machine; 0 is any free one, and so is the default where it is taken",
-        trades: "a known one is found without looking, any free one never collides",
+        about: "the port of the cluster's interface on this machine; 0 is any free one, which is also used if the default is taken",
+        trades: "a fixed one is easy to find, any free one never collides",
     },
     Setting {
         key: "cluster.api_connections",
@@ -207,8 +208,8 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: 65_536,
         },
         default: "256",
-        about: "the most connections of a host's interface at a time; beyond it, the one that has waited longest for its client is closed, and half of them may be for answers that take long: 3/8 for followed logs and maps, 1/8 for savepoints and checks of snapshots",
-        trades: "more serves more clients at a time, less takes less memory and fewer open files",
+        about: "the most connections of a host's interface at a time; beyond it, the one that has waited longest for its client is closed, and half of them may be used by long-running responses: 3/8 for followed logs and maps, 1/8 for savepoints and checks of checkpoints",
+        trades: "more serves more clients at a time, less uses less memory and fewer open files",
     },
     Setting {
         key: "cluster.api_head_size",
@@ -218,7 +219,7 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         },
         default: "64KiB",
         about: "the largest head of a request that a host's interface reads; a larger one is refused with 431",
-        trades: "more takes longer paths and headers, less takes less memory of each connection",
+        trades: "more allows longer paths and headers, less uses less memory per connection",
     },
     Setting {
         key: "cluster.api_body_size",
@@ -228,7 +229,7 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         },
         default: "16MiB",
         about: "the largest body of a request that a host's interface reads; a larger one is refused with 413",
-        trades: "more takes jobs with more vertices and settings, less takes less memory of each connection",
+        trades: "more allows jobs with more vertices and settings, less uses less memory per connection",
     },
     Setting {
         key: "cluster.api_timeout",
@@ -237,8 +238,8 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: Duration::from_secs(3_600),
         },
         default: "30s",
-        about: "how long a client of a host's interface may take to send a request's head, its body, and to take in a piece of the answer",
-        trades: "longer bears slow networks, shorter frees connections of clients that hang sooner",
+        about: "how long a client of a host's interface may take to send a request's head, to send its body, and to read a piece of the response",
+        trades: "longer tolerates slow networks, shorter frees connections of hanging clients sooner",
     },
     Setting {
         key: "cluster.log_size",
@@ -247,8 +248,8 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: 1 << 40,
         },
         default: "16MiB",
-        about: "the size at which a file of output is put aside and a new one begun: standard output and standard error of each container, and the log of each host",
-        trades: "more keeps more of what was printed, less keeps the disk free",
+        about: "the size at which an output file is rotated: standard output and standard error of each container, and the log of each host",
+        trades: "more keeps more output, less saves disk space",
     },
     Setting {
         key: "cluster.log_files",
@@ -257,8 +258,8 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: 1_000,
         },
         default: "4",
-        about: "how many files are kept of each output, with the one that is being written; the oldest goes, and what is left out is counted",
-        trades: "more keeps more of what was printed, less keeps the disk free",
+        about: "how many files are kept of each output, including the current one; the oldest is deleted, and deleted bytes are counted",
+        trades: "more keeps more output, less saves disk space",
     },
     Setting {
         key: "cluster.log_kept_for",
@@ -268,19 +269,19 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         },
         default: "1d",
         about: "how long the output of a job's containers is kept after the job's end",
-        trades: "longer helps to find out later what went wrong, shorter keeps the disk free",
+        trades: "longer helps to investigate failures later, shorter saves disk space",
     },
     most_bytes(
         "cluster.log_kept_size",
         "4GiB",
         "the most output of all jobs that have ended, in each folder of output (local, of each host, of Slurm); that of the job that ended first goes first",
-        "more helps to find out later what went wrong, less keeps the disk free",
+        "more helps to investigate failures later, less saves disk space",
     ),
     text(
         "cluster.api",
         AUTO,
-        "the interface that commands ask: http://HOST:PORT; auto finds one in the cluster's state",
-        "a named one needs no way to the cluster's state, but has to be up",
+        "the interface that commands use: http://HOST:PORT; auto finds one in the cluster's state",
+        "a named one needs no access to the cluster's state, but has to be up",
     ),
     Setting {
         key: "cluster.patience",
@@ -289,8 +290,8 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: Duration::from_secs(86_400),
         },
         default: "1m",
-        about: "how long `submit` waits for a job to run, and other commands for what they asked for",
-        trades: "longer bears slow schedulers, shorter tells sooner that something is wrong",
+        about: "how long `submit` waits for a job to run, and other commands for their effect",
+        trades: "longer tolerates slow schedulers, shorter reports problems sooner",
     },
     text(
         "container.cpu",
@@ -311,7 +312,7 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
     count_or_auto(
         "container.instances",
         "the most instances of a container; auto for no limit",
-        "fewer lose less with a container, more hand records over within a process",
+        "fewer limit the loss with a container, more exchange more records within a process",
     ),
     Setting {
         key: "container.padding",
@@ -320,23 +321,23 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: 1000,
         },
         default: "10",
-        about: "what a container gets beside what its instances ask for, in hundredths of that",
+        about: "padding of a container, in percent of the resources of its instances",
         trades: "more leaves room for buffers, less fits more instances",
     },
     text(
         "instance.cpu",
         "0",
-        "the cpu of an instance whose step does not say: cores such as 0.5, thousandths such as 500m",
+        "the cpu of an instance whose step specifies none: cores such as 0.5, thousandths such as 500m",
         "more is kept free for it, less packs tighter",
     ),
     bytes(
         "instance.memory",
-        "the memory of an instance whose step does not say",
+        "the memory of an instance whose step specifies none",
         "more is kept free for it, less packs tighter",
     ),
     bytes(
         "instance.disk",
-        "the disk of an instance whose step does not say",
+        "the disk of an instance whose step specifies none",
         "more is kept free for it, less packs tighter",
     ),
     most_instances(
@@ -351,38 +352,40 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
     ),
     count_or_auto(
         "job.containers",
-        "how many containers a job begins with; auto for as few as will do",
-        "more spread over more machines, fewer hand more records over within a process",
+        "the initial number of containers of a job; auto for the minimum",
+        "more use more machines, fewer exchange more records within a process",
     ),
     text(
         "slurm.folder",
         AUTO,
-        "where containers of the scheduler slurm write, and their programs are unpacked; auto is in cluster.directory",
+        "the folder for output and unpacked programs of containers of the scheduler slurm; auto is in cluster.directory",
         "all nodes of the Slurm cluster and all hosts see it under this path",
     ),
     text(
         "slurm.options",
         "",
         "options of sbatch for the containers of a job, such as --partition=long --time=2-00:00:00",
-        "what Slurm is not told here, its own configuration decides",
+        "for all other options the configuration of Slurm applies",
     ),
 ];
 
-/// A schema of these settings beside others, with a profile for each cluster: the tables below `[clusters]`.
+/// Adds [`CLUSTER_SETTINGS`] to a schema. Each table below `[clusters]` is the profile of one
+/// cluster.
 pub fn with_clusters(schema: Schema) -> Schema {
     schema
         .and(CLUSTER_SETTINGS)
         .with_profiles("clusters", "cluster.name")
 }
 
-/// Whether a setting says how a cluster is reached or a job is packed, and so is of no concern to the job's processes.
-pub fn is_of_the_cluster(key: &str) -> bool {
+/// Returns true if a setting is about access to a cluster or the packing of jobs. Such settings are
+/// not passed to the job's processes.
+pub fn is_cluster_setting(key: &str) -> bool {
     CLUSTER_SETTINGS.iter().any(|setting| setting.key == key)
 }
 
-/// Whether a setting is that of a host, which takes it from whoever starts it. What else there is counts where a job is submitted or a
-/// command is given.
-pub fn is_of_the_host(key: &str) -> bool {
+/// Returns true for the settings that a host reads when it starts. Other settings apply where a job
+/// is submitted or a command is given.
+pub fn is_host_setting(key: &str) -> bool {
     const KEYS: [&str; 28] = [
         "cluster.name",
         "cluster.state",
@@ -392,9 +395,9 @@ pub fn is_of_the_host(key: &str) -> bool {
         "cluster.cache_size",
         "cluster.package_size",
         "cluster.unpacked_size",
-        "cluster.snapshot_memory",
+        "cluster.checkpoint_memory",
         "cluster.map_memory",
-        "cluster.snapshot_backups",
+        "cluster.checkpoint_backups",
         "cluster.token_file",
         "cluster.tls_authority",
         "cluster.tls_certificate",

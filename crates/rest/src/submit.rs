@@ -1,24 +1,24 @@
-//! How a job is submitted.
+//! The request that submits a job.
 
 use ardea_coordination::control::JobDefinition;
 use ardea_coordination::packing::{JobDemand, PackingConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::foreign;
+use crate::schema_types;
 
-/// A job that is to run. Its package is in the store already.
+/// A job to submit. The job's package must be in the package store.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest {
-    /// What it is. Its random number tells whether a job of that name is this one.
-    #[schemars(with = "foreign::JobDefinition")]
+    /// Definition of the job. The random number in it identifies the submission.
+    #[schemars(with = "schema_types::JobDefinition")]
     pub definition: JobDefinition,
-    /// What it asks for.
-    #[schemars(with = "foreign::JobDemand")]
+    /// Resources that the job needs.
+    #[schemars(with = "schema_types::JobDemand")]
     pub demand: JobDemand,
-    /// Within what it is packed.
+    /// Constraints for packing the job.
     #[serde(default)]
-    #[schemars(with = "foreign::PackingConfig")]
+    #[schemars(with = "schema_types::PackingConfig")]
     pub packing: PackingConfig,
 }

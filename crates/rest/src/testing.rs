@@ -1,4 +1,4 @@
-//! A cluster that is only pretended, for tests of whatever talks to the interface (feature `testing`).
+//! A fake cluster, for tests of clients of the interface (feature `testing`).
 
 mod maps;
 mod scenario;
@@ -8,19 +8,17 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_coordination::packing::{
-    ContainerId, PackingPlan, ResourceManager, Resources, RoundRobin,
-};
+use ardea_coordination::packing::{ContainerId, PackingPlan, PackingPolicy, Resources, RoundRobin};
 use ardea_core::{Error, ErrorCode};
 use tokio::sync::mpsc;
 
 use crate::{
-    Answer, Cluster, ClusterInfo, ContainerState, ContainerTop, ContainerView, HostView,
-    JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery, LogSource, LogStream,
-    Maps, MetricsQuery, MetricsRange, NoteView, ParallelismUpdate, PastJobDescription,
-    PastJobSummary, Pending, Phase, Plans, PointView, ProgramView, RangeQuery, RecoverRequest,
-    SampleKind, SampleView, SavepointRequest, SavepointView, SeriesView, SnapshotsView, StatesView,
-    SubmitRequest, TopView, Unanswered, UpgradeRequest, VertexTop, VertexView, no_such_container,
+    Answer, CheckpointsView, Cluster, ClusterError, ClusterInfo, ContainerState, ContainerTop,
+    ContainerView, HostView, JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery,
+    LogSource, LogStream, Maps, MetricsQuery, MetricsRange, NoteView, ParallelismUpdate,
+    PastJobDescription, PastJobSummary, Pending, Phase, Plans, PointView, ProgramView, RangeQuery,
+    RecoverRequest, SampleKind, SampleView, SavepointRequest, SavepointView, SeriesView,
+    StatesView, SubmitRequest, TopView, UpgradeRequest, VertexTop, VertexView, no_such_container,
     no_such_host, no_such_job,
 };
 
@@ -29,29 +27,29 @@ pub use word_count::word_count;
 /// The name of the only host.
 const HOST: &str = "here";
 
-/// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
+/// A fake cluster with one host, whose jobs are accepted, packed and described, but never run.
 ///
-/// It is a value behind an `Arc`: clones are the same cluster.
+/// Clones share the same cluster.
 #[derive(Clone, Default)]
-pub struct PretendedCluster(Arc<Mutex<State>>);
+pub struct FakeCluster(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     jobs: BTreeMap<String, Job>,
-    /// Who leads jobs of these names.
+    /// The leader's URL of each job that another host leads, by job.
     elsewhere: BTreeMap<String, String>,
-    /// How many commands for jobs of these names are still turned away, and why.
-    turns_away: BTreeMap<String, (u32, Unanswered)>,
-    turned_away: u32,
+    /// Number of further commands to refuse, with the reason, by job.
+    refusals: BTreeMap<String, (u32, ClusterError)>,
+    refused: u32,
     commands: Vec<String>,
-    /// The only map, `berths`: by its keys, which are texts.
+    /// The entries of the only map, `berths`, whose keys are texts.
     berths: BTreeMap<String, serde_json::Value>,
-    /// Killed, the latest first.
+    /// Killed jobs, the latest first.
     past: Vec<PastJobDescription>,
-    /// Whether its only host is.
+    /// True if the only host is drained.
     drained: bool,
-    /// Whether changes of maps are followed until the client leaves.
-    changes_stay: bool,
+    /// True if streams of map changes stay open until the client disconnects.
+    keep_changes_open: bool,
 }
 
 struct Job {
@@ -62,10 +60,11 @@ struct Job {
     restarts: BTreeMap<ContainerId, u32>,
 }
 
-impl PretendedCluster {
-    /// Without jobs; its only map is `berths`, in which the key `seagull` has 7.
+impl FakeCluster {
+    /// Creates a cluster without jobs; its only map is `berths`, in which the key `seagull` has the
+    /// value 7.
     pub fn new() -> Self {
-        let cluster = PretendedCluster::default();
+        let cluster = FakeCluster::default();
         cluster.state().berths.insert("seagull".into(), 7.into());
         cluster
     }
@@ -77,7 +76,7 @@ impl PretendedCluster {
     fn with<T>(&self, name: &str, tell: impl FnOnce(&mut Job) -> T) -> Answer<T> {
         let mut state = self.state();
         if let Some(base) = state.elsewhere.get(name) {
-            return Err(Unanswered::Elsewhere { base: base.clone() });
+            return Err(ClusterError::Elsewhere { base: base.clone() });
         }
         if !state.jobs.contains_key(name) {
             if let Some(past) = state.past.iter().find(|past| past.summary.name == name) {
@@ -91,24 +90,24 @@ impl PretendedCluster {
         }
     }
 
-    fn snapshots_of(&self, job: &str, checked: bool) -> Answer<SnapshotsView> {
-        self.with(job, |_| SnapshotsView {
+    fn checkpoints_of(&self, job: &str, checked: bool) -> Answer<CheckpointsView> {
+        self.with(job, |_| CheckpointsView {
             job: job.to_string(),
             folder: "/mnt/state".into(),
             state: "running".into(),
             held_by: None,
             committed: None,
             checked,
-            snapshots: Vec::new(),
+            checkpoints: Vec::new(),
         })
     }
 
     fn command(&self, name: &str, what: String, act: impl FnOnce(&mut Job)) -> Answer<()> {
         let mut state = self.state();
-        if let Some((left @ 1.., why)) = state.turns_away.get_mut(name) {
+        if let Some((left @ 1.., why)) = state.refusals.get_mut(name) {
             *left -= 1;
             let why = why.clone();
-            state.turned_away += 1;
+            state.refused += 1;
             return Err(why);
         }
         drop(state);
@@ -145,7 +144,8 @@ impl PretendedCluster {
         Ok(job.summary())
     }
 
-    /// Of a submission that is not there: a line if it is gone, else that nothing is known of it.
+    /// Returns the logs of a submission that is not current: one line if it was killed, an error if
+    /// it is unknown.
     fn logs_of_past(&self, name: &str, query: &LogQuery) -> Option<Answer<LogStream>> {
         let wanted = query.submission.as_ref()?;
         let there = self.with(name, |job| job.summary().submission);
@@ -159,7 +159,7 @@ impl PretendedCluster {
             return Some(Err(Error::new(ErrorCode::NoSuchJob, what).into()));
         }
         let (sender, receiver) = mpsc::channel(1);
-        // There is room for it.
+        // The channel has room for the line.
         let _ = sender.try_send(Ok(LogLine {
             container: ContainerId(1),
             source: LogSource::Stdout,
@@ -253,7 +253,7 @@ impl Job {
             state: ContainerState::Up,
             host: Some("127.0.0.1".into()),
             host_name: Some(HOST.into()),
-            output_left_out_bytes: 0,
+            output_removed_bytes: 0,
             process: Some(format!("pid {}", 4000 + container.id.0)),
             address: Some(format!("127.0.0.1:{}", 7000 + container.id.0)),
             incarnation: Some(1),
@@ -349,14 +349,14 @@ impl Job {
     }
 }
 
-/// Answers at once.
-fn now<'a, T: Send + 'a>(answer: Answer<T>) -> Pending<'a, T> {
+/// Returns a future that is ready.
+fn ready_result<'a, T: Send + 'a>(answer: Answer<T>) -> Pending<'a, T> {
     Box::pin(std::future::ready(answer))
 }
 
-impl Cluster for PretendedCluster {
+impl Cluster for FakeCluster {
     fn about(&self) -> Pending<'_, ClusterInfo> {
-        now(Ok(ClusterInfo {
+        ready_result(Ok(ClusterInfo {
             name: "pretended".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             state: "file:/nowhere".into(),
@@ -374,7 +374,7 @@ impl Cluster for PretendedCluster {
 
     fn hosts(&self) -> Pending<'_, Vec<HostView>> {
         let state = self.state();
-        now(Ok(vec![HostView {
+        ready_result(Ok(vec![HostView {
             name: HOST.into(),
             address: "127.0.0.1:7401".into(),
             api: "http://127.0.0.1:7400".into(),
@@ -390,45 +390,45 @@ impl Cluster for PretendedCluster {
     }
 
     fn drain<'a>(&'a self, host: &'a str) -> Pending<'a, ()> {
-        now(self.set_drained(host, true))
+        ready_result(self.set_drained(host, true))
     }
 
     fn undrain<'a>(&'a self, host: &'a str) -> Pending<'a, ()> {
-        now(self.set_drained(host, false))
+        ready_result(self.set_drained(host, false))
     }
 
     fn list(&self) -> Pending<'_, Vec<JobSummary>> {
-        now(Ok(self.state().jobs.values().map(Job::summary).collect()))
+        ready_result(Ok(self.state().jobs.values().map(Job::summary).collect()))
     }
 
     fn past_jobs(&self) -> Pending<'_, Vec<PastJobSummary>> {
         let state = self.state();
         let past = state.past.iter().map(|past| past.summary.clone());
-        now(Ok(past.collect()))
+        ready_result(Ok(past.collect()))
     }
 
     fn past<'a>(&'a self, job: &'a str) -> Pending<'a, Vec<PastJobDescription>> {
         let state = self.state();
         let past = state.past.iter().filter(|past| past.summary.name == job);
-        now(Ok(past.cloned().collect()))
+        ready_result(Ok(past.cloned().collect()))
     }
 
     fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription> {
-        now(self.with(job, |job| job.description()))
+        ready_result(self.with(job, |job| job.description()))
     }
 
     fn submit(&self, request: SubmitRequest) -> Pending<'_, JobSummary> {
-        now(self.take(request))
+        ready_result(self.take(request))
     }
 
-    fn activate<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
-        now(self.command(job, format!("activate {job}"), |job| {
+    fn resume<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+        ready_result(self.command(job, format!("resume {job}"), |job| {
             job.phase = Phase::Running;
         }))
     }
 
-    fn deactivate<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
-        now(self.command(job, format!("deactivate {job}"), |job| {
+    fn pause<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+        ready_result(self.command(job, format!("pause {job}"), |job| {
             job.phase = Phase::Paused;
         }))
     }
@@ -439,7 +439,7 @@ impl Cluster for PretendedCluster {
             && there != wanted
         {
             let what = format!("submission {wanted} of job {job:?} is gone");
-            return now(Err(Error::new(ErrorCode::NoSuchJob, what).into()));
+            return ready_result(Err(Error::new(ErrorCode::NoSuchJob, what).into()));
         }
         let answer = self.command(job, format!("kill {job}"), |_| {});
         if answer.is_ok() {
@@ -449,7 +449,7 @@ impl Cluster for PretendedCluster {
                 state.past.insert(0, killed.past());
             }
         }
-        now(answer)
+        ready_result(answer)
     }
 
     fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()> {
@@ -457,7 +457,7 @@ impl Cluster for PretendedCluster {
             let containers = job.plan.containers().iter();
             containers.map(|it| it.id).collect::<Vec<_>>()
         });
-        now(match known {
+        ready_result(match known {
             Ok(known) if known.contains(&container) => {
                 self.command(job, format!("restart {job} {container}"), |job| {
                     *job.restarts.entry(container).or_default() += 1;
@@ -469,15 +469,15 @@ impl Cluster for PretendedCluster {
     }
 
     fn rescale<'a>(&'a self, job: &'a str, containers: NonZeroU32) -> Pending<'a, ()> {
-        now(self.spread(job, containers))
+        ready_result(self.spread(job, containers))
     }
 
     fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()> {
-        now(self.change(job, &update))
+        ready_result(self.change(job, &update))
     }
 
     fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()> {
-        now(self.command(job, format!("recover {job} {request:?}"), |_| {}))
+        ready_result(self.command(job, format!("recover {job} {request:?}"), |_| {}))
     }
 
     fn savepoint<'a>(
@@ -485,7 +485,7 @@ impl Cluster for PretendedCluster {
         job: &'a str,
         request: SavepointRequest,
     ) -> Pending<'a, SavepointView> {
-        now(self.with(job, |_| SavepointView {
+        ready_result(self.with(job, |_| SavepointView {
             job: job.to_string(),
             place: request.to,
             epoch: 7,
@@ -494,7 +494,7 @@ impl Cluster for PretendedCluster {
     }
 
     fn states<'a>(&'a self, job: &'a str) -> Pending<'a, StatesView> {
-        now(self.with(job, |_| StatesView {
+        ready_result(self.with(job, |_| StatesView {
             job: job.to_string(),
             epoch: 7,
             states: serde_json::Value::Null,
@@ -503,19 +503,19 @@ impl Cluster for PretendedCluster {
 
     fn upgrade<'a>(&'a self, job: &'a str, request: UpgradeRequest) -> Pending<'a, ()> {
         let next = request.definition.job.submission;
-        now(self.command(job, format!("upgrade {job} {next:x}"), |_| {}))
+        ready_result(self.command(job, format!("upgrade {job} {next:x}"), |_| {}))
     }
 
-    fn snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView> {
-        now(self.snapshots_of(job, false))
+    fn checkpoints<'a>(&'a self, job: &'a str) -> Pending<'a, CheckpointsView> {
+        ready_result(self.checkpoints_of(job, false))
     }
 
-    fn check_snapshots<'a>(&'a self, job: &'a str) -> Pending<'a, SnapshotsView> {
-        now(self.snapshots_of(job, true))
+    fn check_checkpoints<'a>(&'a self, job: &'a str) -> Pending<'a, CheckpointsView> {
+        ready_result(self.checkpoints_of(job, true))
     }
 
     fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans> {
-        now(self.with(job, |job| {
+        ready_result(self.with(job, |job| {
             let packing = Some((job.version, job.plan.clone()));
             Plans::of(&job.request.demand, packing, &job.containers())
         }))
@@ -523,10 +523,10 @@ impl Cluster for PretendedCluster {
 
     fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream> {
         if let Some(gone) = self.logs_of_past(job, &query) {
-            return now(gone);
+            return ready_result(gone);
         }
         let containers = self.with(job, |job| job.containers());
-        now(containers.map(|containers| {
+        ready_result(containers.map(|containers| {
             let wanted = containers
                 .into_iter()
                 .filter(|container| query.container.is_none_or(|only| only == container.id));
@@ -541,7 +541,7 @@ impl Cluster for PretendedCluster {
                 .collect();
             let (sender, receiver) = mpsc::channel(lines.len().max(1));
             for line in lines {
-                // There is room for all.
+                // The channel has room for all lines.
                 let _ = sender.try_send(Ok(line));
             }
             receiver
@@ -549,7 +549,7 @@ impl Cluster for PretendedCluster {
     }
 
     fn metrics<'a>(&'a self, job: &'a str, query: MetricsQuery) -> Pending<'a, Vec<SampleView>> {
-        now(self.with(job, |job| job.samples(&query)))
+        ready_result(self.with(job, |job| job.samples(&query)))
     }
 
     fn metrics_range<'a>(&'a self, job: &'a str, query: RangeQuery) -> Pending<'a, MetricsRange> {
@@ -560,24 +560,26 @@ impl Cluster for PretendedCluster {
             container: query.container,
         };
         let samples = self.with(job, |job| job.samples(&latest));
-        now(samples.map(|samples| MetricsRange {
-            step_ms: 1_000,
-            series: samples
-                .into_iter()
-                .map(|sample| SeriesView {
-                    points: vec![PointView {
-                        at_ms: query.from_ms.unwrap_or(sample.at_ms),
-                        value: sample.value,
-                    }],
-                    name: sample.name,
-                    labels: sample.labels,
-                    kind: sample.kind,
-                })
-                .collect(),
+        ready_result(samples.map(|samples| {
+            MetricsRange {
+                step_ms: 1_000,
+                series: samples
+                    .into_iter()
+                    .map(|sample| SeriesView {
+                        points: vec![PointView {
+                            at_ms: query.from_ms.unwrap_or(sample.at_ms),
+                            value: sample.value,
+                        }],
+                        name: sample.name,
+                        labels: sample.labels,
+                        kind: sample.kind,
+                    })
+                    .collect(),
+            }
         }))
     }
 
     fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView> {
-        now(self.with(job, |job| job.top()))
+        ready_result(self.with(job, |job| job.top()))
     }
 }

@@ -1,4 +1,4 @@
-//! Where a cluster's secret is kept: a file of one line that only its user may read.
+//! The file of a cluster's secret: one line, readable only by its owner.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,13 +7,14 @@ use std::path::Path;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
 
-/// A longer secret is taken for something else.
+/// Maximum size of the file in bytes.
 const MOST_BYTES: u64 = 4096;
 
-/// The secret of a cluster, in that file.
+/// Reads the secret of a cluster from a file.
 ///
 /// # Errors
-/// [`ErrorCode::ReadFailed`] if it can't be read, others may read it, or it holds no secret.
+/// [`ErrorCode::ReadFailed`] if the file can't be read, is readable by other users, or holds no
+/// secret.
 pub fn read(path: &Path) -> Result<Token> {
     let refuse = |why: io::Error, hint: &str| {
         let what = format!("cannot read the cluster's token from {}", path.display());

@@ -1,117 +1,121 @@
-//! How a job is doing at the moment.
+//! The current load of a job.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Phase;
 
-/// How a job is doing at the moment.
+/// The current load of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TopView {
-    /// The job.
+    /// Name of the job.
     pub job: String,
-    /// What it is doing.
+    /// Current phase.
     pub phase: Phase,
-    /// When this was seen, in milliseconds since 1970.
+    /// Time of the measurement, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Each vertex, in the order of the graph.
+    /// Vertices, in the order of the graph.
     pub vertices: Vec<VertexTop>,
-    /// Each container, by number.
+    /// Containers, by number.
     pub containers: Vec<ContainerTop>,
 }
 
-/// How a vertex is doing: over all its instances, unless it says otherwise. What is not measured yet is left open.
+/// The load of a vertex, over all instances unless noted otherwise. Values not measured yet are
+/// missing.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct VertexTop {
-    /// The vertex.
+    /// Name of the vertex.
     pub vertex: String,
-    /// How many instances it has.
+    /// Number of instances.
     pub instances: u32,
-    /// Records that it reads, a second.
+    /// Records read per second.
     pub records_in_per_s: Option<f64>,
-    /// Records that it writes, a second.
+    /// Records written per second.
     pub records_out_per_s: Option<f64>,
-    /// Which share of the time its instances work, from 0 to 1; of the busiest one.
+    /// Greatest share of time that an instance works, from 0 to 1.
     pub busy: Option<f64>,
-    /// Which share of the time its instances have a processor for their work, from 0 to 1; of the one that has most. Less than
-    /// `busy` where an instance waits within a call, or where other processes take its core.
+    /// Greatest share of time that an instance works on a processor, from 0 to 1. It is less than
+    /// `busy` if an instance blocks in a call, or other processes use the instance's core.
     #[serde(default)]
     pub busy_cpu: Option<f64>,
-    /// Which share of the time its instances can't go on since what is behind them is full, from 0 to 1; of the worst one.
+    /// Greatest share of time that an instance is blocked by full outputs, from 0 to 1.
     pub backpressure: Option<f64>,
-    /// The vertex that it waits for, where it can't go on for a tenth of the time or more: the slow one, or one that fails again and again.
+    /// The downstream vertex that blocks this vertex, because it is slow or fails repeatedly. Given
+    /// only if this vertex is blocked at least a tenth of the time.
     #[serde(default)]
     pub waits_for: Option<String>,
-    /// Which share of the time its instances have nothing to do, from 0 to 1; of the idlest one.
+    /// Greatest share of time that an instance has nothing to do, from 0 to 1.
     #[serde(default)]
     pub idle: Option<f64>,
-    /// How full its input queues are, from 0 to 1; of the fullest one.
+    /// Fill level of the vertex's fullest input queue, from 0 to 1.
     #[serde(default)]
     pub queue_fill: Option<f64>,
-    /// How long records are on their way from the sources to it, in seconds: 99 in 100 marks took no longer; of the slowest instance.
+    /// The 99th percentile of the latency from the sources to the slowest instance of this vertex,
+    /// in seconds.
     #[serde(default)]
     pub latency_p99_s: Option<f64>,
-    /// How far its watermark is behind the clock, in seconds; of the instance that is furthest behind.
+    /// Greatest delay of an instance's watermark behind the clock, in seconds.
     pub lag_s: Option<f64>,
-    /// How often instances were started again.
+    /// Number of restarts of the vertex's instances.
     pub restarts: u64,
-    /// Whether one of them fails again and again, and waits to be started again most of the time.
+    /// True if an instance fails repeatedly, and waits for a restart most of the time.
     #[serde(default)]
     pub is_failing: bool,
-    /// How often something went wrong in it.
+    /// Number of problems of the vertex's instances.
     pub problems: u64,
-    /// What becomes of its messages, if it is a spout.
+    /// Message statistics of the vertex, if it is a spout.
     #[serde(default)]
     pub messages: Option<MessagesTop>,
-    /// How much it remembers, if it keeps a state for each key.
+    /// Keyed state of the vertex, if it has any.
     #[serde(default)]
     pub state: Option<StateTop>,
 }
 
-/// How much the instances of a vertex remember together.
+/// The size of the keyed state of all instances of a vertex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StateTop {
-    /// Keys whose state is in memory.
+    /// Number of keys with state in memory.
     pub keys: u64,
-    /// About how many bytes of memory they take.
+    /// Memory used by these keys and their state, in bytes (estimated).
     pub bytes: u64,
-    /// Keys whose state is on local disk.
+    /// Number of keys with state on local disk.
     pub disk_keys: u64,
-    /// How many bytes they take there, without what the disk needs to find them.
+    /// Disk space used by these keys and their state, in bytes, without indexes.
     pub disk_bytes: u64,
 }
 
-/// What becomes of a spout's messages, over all its instances. What is not measured is left open.
+/// The message statistics of a spout, over all instances. Values not measured are missing.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MessagesTop {
-    /// Tuples that it emits, a second.
+    /// Tuples emitted per second.
     pub emitted_per_s: Option<f64>,
-    /// Messages that are dealt with completely, a second.
+    /// Messages completely processed per second.
     pub acked_per_s: Option<f64>,
-    /// Messages that fail, for whatever reason, a second.
+    /// Messages failed per second, for any reason.
     pub failed_per_s: Option<f64>,
-    /// Messages that are neither yet.
+    /// Messages that have neither completed nor failed.
     pub pending: u64,
-    /// Half of the messages took no longer until they were dealt with, in seconds; of the slowest instance.
+    /// Median time until a message of the slowest instance is completely processed, in seconds.
     pub p50_s: Option<f64>,
-    /// 99 in 100 took no longer, in seconds; of the slowest instance.
+    /// 99th percentile of the time until a message of the slowest instance is completely processed,
+    /// in seconds.
     pub p99_s: Option<f64>,
 }
 
-/// How a container is doing. What is not measured yet is left open.
+/// The load of a container. Values not measured yet are missing.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerTop {
-    /// The container.
+    /// Number of the container.
     pub container: u32,
-    /// The address of the machine that it is on.
+    /// Address of the container's machine.
     pub host: Option<String>,
-    /// The name of the host that it is on, if a host runs it and it is known which.
+    /// Name of the container's host, if the container runs on a host of the cluster.
     #[serde(default)]
     pub host_name: Option<String>,
-    /// How many cores it uses, such as 1.5.
+    /// Number of cores in use, such as 1.5.
     pub cpu_cores: Option<f64>,
-    /// How much memory it uses.
+    /// Memory in use, in bytes.
     pub memory_bytes: Option<u64>,
-    /// How often it was started again.
+    /// Number of restarts of the container.
     pub restarts: u32,
 }

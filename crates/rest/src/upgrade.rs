@@ -1,73 +1,77 @@
-//! Savepoints of a job, what it remembers, and its program being followed by another.
+//! Savepoints, states and upgrades of a job.
 
 use ardea_coordination::control::JobDefinition;
 use ardea_coordination::packing::{JobDemand, PackingConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::foreign;
+use crate::schema_types;
 
-/// Where a savepoint is to be.
+/// A request to write a savepoint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SavepointRequest {
-    /// A folder from the root on, on the host that leads the job: empty, or not there.
+    /// Absolute path of a folder on the host that leads the job; it must be empty or missing.
     pub to: String,
 }
 
-/// A savepoint that was written.
+/// A complete savepoint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SavepointView {
-    /// The job's name.
+    /// Name of the job.
     pub job: String,
-    /// Where it is.
+    /// Folder of the savepoint.
     pub place: String,
-    /// The epoch that it is of.
+    /// Epoch of the savepoint.
     pub epoch: u64,
-    /// What it says of itself, as its manifest does: see docs/savepoints.md.
+    /// Contents of the savepoint's manifest; see docs/design/savepoints-and-upgrades.md.
     pub manifest: serde_json::Value,
 }
 
-/// What a job with a guarantee remembers, as its program says it.
+/// The state schema of a job with a guarantee, as declared by the job's program.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StatesView {
-    /// The job's name.
+    /// Name of the job.
     pub job: String,
-    /// The newest committed epoch; zero if there is none.
+    /// Latest committed epoch; zero if there is none.
     pub epoch: u64,
-    /// By vertex and name, the forms that savepoints have: see docs/savepoints.md.
+    /// Formats of the states, by vertex and state name, as in savepoints; see
+    /// docs/design/savepoints-and-upgrades.md.
     pub states: serde_json::Value,
 }
 
-/// The program that is to follow that of a job. Its package is in the store already.
+/// A request to upgrade a job to a new program. The program's package must be in the package store.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpgradeRequest {
-    /// What it is, under the name of the job. Its random number tells whether the job of that name is this one.
-    #[schemars(with = "foreign::JobDefinition")]
+    /// Definition of the new program, under the name of the job. The random number in it identifies
+    /// the submission.
+    #[schemars(with = "schema_types::JobDefinition")]
     pub definition: JobDefinition,
-    /// What it asks for.
-    #[schemars(with = "foreign::JobDemand")]
+    /// Resources that the new program needs.
+    #[schemars(with = "schema_types::JobDemand")]
     pub demand: JobDemand,
-    /// Within what it is packed.
+    /// Constraints for packing the new program.
     #[serde(default)]
-    #[schemars(with = "foreign::PackingConfig")]
+    #[schemars(with = "schema_types::PackingConfig")]
     pub packing: PackingConfig,
-    /// How long it may take to commit its first epoch before the program before comes back, in milliseconds.
+    /// Time limit for the first committed epoch of the new program, in milliseconds. After it the
+    /// upgrade is rolled back.
     pub patience_ms: u64,
 }
 
-/// How far the program of a job has been followed by another.
+/// The state of an upgrade.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UpgradeView {
-    /// `stopping`, `stopped`, `starting`, `returning`; `upgraded` or `rolled_back` when it is over.
+    /// Stage: `stopping`, `stopped`, `starting`, `returning`; finally `upgraded` or `rolled_back`.
     pub stage: String,
-    /// The same in words.
+    /// Description of the stage for users.
     pub text: String,
-    /// Why the new program is not the one that runs, if that is so.
+    /// Reason why the new program does not run, if there is one.
     #[serde(default)]
     pub why: Option<String>,
-    /// The submission of the other program, in hexadecimal digits: the one that follows, or the one before.
+    /// Submission number of the other program (the new one or the former one), in hexadecimal
+    /// digits.
     #[serde(default)]
     pub other: Option<String>,
 }

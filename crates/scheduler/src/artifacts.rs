@@ -1,26 +1,30 @@
-//! The programs that containers run: packages by digest, stores for them, and a cache on each machine.
+//! Program packages: their format, stores for them, and a cache on each machine.
 //!
-//! A job's program travels as a **package**: a tar of the program with its files, compressed by zstd, and named by the SHA-256
-//! of its bytes ([`Digest`]). Whoever submits a job packs and puts it into a store; each machine that runs a container of the job
-//! fetches it once, checks it, and unpacks it into its cache.
+//! A job's program is distributed as a **package**: a tar of the program with its files, compressed
+//! by zstd, and named by the SHA-256 of its bytes ([`Digest`]). The submitting client packs the
+//! program and puts the package into a store. Each machine that runs a container of the job fetches
+//! the package once, verifies it, and unpacks it into the machine's cache.
 //!
 //! In reading order:
 //!
-//! * [`Digest`]: what a package is called; [`Contents`], [`Packed`]: what is in it, and how it is made;
-//! * [`Limits`]: how large it may be; [`Manifest`]: what was unpacked;
-//! * [`PackageStore`], [`Download`], [`Stored`]: the interface of stores; [`DirectoryStore`], [`HttpStore`];
-//! * [`PackageStores`]: stores by URL, a user's own among them;
-//! * [`PackageServer`]: gives the packages of a directory to other machines;
+//! * [`Digest`]: the name of a package; [`Contents`], [`Packed`]: the files to pack, and the packed
+//!   file;
+//! * [`Limits`]: the maximum size of a package; [`Manifest`]: the list of its unpacked files;
+//! * [`PackageStore`], [`Download`], [`Stored`]: the interface of stores; [`DirectoryStore`],
+//!   [`HttpStore`];
+//! * [`PackageStores`]: stores by URL, including custom ones;
+//! * [`PackageServer`]: serves the packages of a directory to other machines;
 //! * [`Cache`], [`CachedPackage`]: packages on the machine where they are used.
 //!
 //! # Invariants
 //!
-//! * **A digest stands for the same bytes everywhere.** What is visible in a store was verified when it came; what a cache
-//!   gives out was verified before it was unpacked. Packing the same files twice gives the same digest.
-//! * **Nothing is half there.** A package, or what is unpacked of it, appears in one step; what was begun and not ended is not
-//!   visible, and removed.
-//! * **Unpacking stays in its folder**, and within its [`Limits`], whatever the package holds.
-//! * **What is in use stays.** A cache removes nothing that a process, of this or another program, holds.
+//! * **A digest identifies the same bytes everywhere.** A store verifies a package before it
+//!   becomes visible, a cache verifies it before unpacking. Packing the same files twice gives the
+//!   same digest.
+//! * **Changes are atomic.** A package and its unpacked files appear in one step. Incomplete
+//!   packages are invisible and are removed later.
+//! * **Unpacking stays in its folder** and within its [`Limits`], for any input.
+//! * **Packages in use stay.** A cache removes no package that any process uses.
 //!
 //! # Example
 //!
@@ -51,10 +55,10 @@
 mod digest;
 mod entry_name;
 
+mod archive_writer;
 mod contents;
 mod limits;
 mod manifest;
-mod packed;
 mod unpack;
 mod unused;
 
@@ -64,12 +68,13 @@ mod stores;
 
 mod directory;
 mod http;
-mod verified;
+mod verification_cache;
 
 mod cache;
 
 mod failure;
 
+pub use archive_writer::Packed;
 pub use cache::{Cache, CacheConfig, CachedPackage};
 pub use contents::Contents;
 pub use digest::Digest;
@@ -78,7 +83,6 @@ pub use http::{HttpStore, PackageServer};
 pub use limits::Limits;
 pub use manifest::{Manifest, ManifestEntry, ManifestKind};
 pub use options::StoreOptions;
-pub use packed::Packed;
 pub use store::{Download, PackageStore, Pending, Stored};
 pub use stores::PackageStores;
 pub use unpack::unpack;

@@ -1,29 +1,31 @@
-//! What every scheduler promises, as tests: one suite, which passes on all of them.
+//! The conformance suite: the contract of schedulers as tests that every scheduler passes.
 //!
-//! An implementation says in one file of its tests where it can be tried, and lists the suite:
+//! An implementation provides a test environment in one of its test files, and lists the suite
+//! there:
 //!
 //! ```text
-//! fn stage() -> Result<Stage, Skipped> { … }
+//! fn stage() -> Result<TestEnvironment, Skipped> { … }
 //! ardea_scheduler::conformance_suite!(stage);
 //! ```
 //!
-//! Each promise is a test of its own, on a stage of its own. The containers run the test's own program, which calls the test
-//! when it is there and does what it is told ([`Crew`]); it ends with the test, whatever ends that. Where a scheduler can't be had
-//! a test says `SKIPPED`, and why; with `ARDEA_SERVICES_REQUIRED=1` it fails.
+//! Each guarantee is a separate test with its own environment. The containers run the test's own
+//! program, which connects to the test, executes the test's commands ([`TestContainers`]), and ends
+//! with the test. If the scheduler is unavailable, a test prints `SKIPPED` and the reason. With
+//! `ARDEA_SERVICES_REQUIRED=1` it fails instead.
 
-#[allow(missing_docs, reason = "the name of a promise is what it promises")]
+#[allow(missing_docs, reason = "the name of a case describes its guarantee")]
 mod containers;
-mod crew;
-#[allow(missing_docs, reason = "the name of a promise is what it promises")]
+mod fixture;
+#[allow(missing_docs, reason = "the name of a case describes its guarantee")]
 mod orders;
-mod play;
+mod test_containers;
 
-pub use crew::{Crew, Member, act};
-pub use play::Play;
+pub use fixture::Fixture;
+pub use test_containers::{TestContainer, TestContainers, run_container};
 
 #[doc(hidden)]
 pub mod cases {
-    //! The promises, one function each.
+    //! The guarantees, one function each.
     pub use super::containers::*;
     pub use super::orders::*;
 }
@@ -41,83 +43,84 @@ use ardea_coordination::control::ProgramRef;
 
 use crate::{Pending, Programs, SchedulerKind, Unpacked};
 
-/// Set to `1`, a scheduler that can't be had fails the tests instead of skipping them.
+/// The environment variable for required services. If it is `1`, tests fail instead of being
+/// skipped when a scheduler is unavailable.
 const REQUIRED: &str = "ARDEA_SERVICES_REQUIRED";
 
-/// The longest that a promise may take to be tried; far more than any needs.
+/// The timeout of a test case; no case needs nearly as long.
 const CASE_DEADLINE: Duration = Duration::from_secs(180);
 
-/// The longest that something is waited for.
+/// The timeout of one wait.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A test can't be run on this machine, and why.
+/// The reason why a test can't be run on this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Skipped(pub String);
 
-/// Makes a kind of scheduler, as another process would that is started for the same cluster.
+/// A function that creates a kind of scheduler, as another process of the same cluster would.
 pub type Open = Box<dyn Fn() -> Pending<'static, Arc<dyn SchedulerKind>> + Send + Sync>;
 
-/// Where a scheduler is tried.
-pub struct Stage {
-    /// Makes its kind.
+/// The environment in which a scheduler is tested.
+pub struct TestEnvironment {
+    /// Creates the kind of scheduler.
     pub open: Open,
-    /// What has to be kept until the test is over, such as a server or a folder.
+    /// Resources that live until the test ends, such as a server or a folder.
     pub kept: Box<dyn Any + Send>,
 }
 
-impl fmt::Debug for Stage {
+impl fmt::Debug for TestEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stage").finish_non_exhaustive()
+        f.debug_struct("TestEnvironment").finish_non_exhaustive()
     }
 }
 
-/// A package with this test's program in it, in a folder.
+/// A folder with the unpacked package of this test's program.
 #[derive(Debug)]
-pub struct ThisTest(PathBuf);
+pub struct TestPackage(PathBuf);
 
-impl ThisTest {
+impl TestPackage {
     /// The name of the program in the package.
     pub const EXECUTABLE: &'static str = "program";
 
-    /// Makes the package in this folder.
+    /// Creates the package in `folder`.
     ///
     /// # Panics
     ///
-    /// If it can't be made.
+    /// If the package can't be created.
     pub fn packed_in(folder: &Path) -> Self {
         let package = folder.join("package");
         let program = std::env::current_exe().expect("this program");
         std::fs::create_dir_all(&package).expect("a folder");
-        // Somebody may have made it already.
+        // Another test may have created it already.
         let _ = std::os::unix::fs::symlink(program, package.join(Self::EXECUTABLE));
-        ThisTest(package)
+        TestPackage(package)
     }
 }
 
-impl Programs for ThisTest {
+impl Programs for TestPackage {
     fn unpacked<'a>(&'a self, _: &'a ProgramRef, _: &'a str) -> Pending<'a, Unpacked> {
         Box::pin(async { Ok(Unpacked::new(&self.0)) })
     }
 }
 
-/// A promise, tried.
+/// A test case.
 #[doc(hidden)]
-pub type Case = for<'a> fn(&'a mut Play) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+pub type Case = for<'a> fn(&'a mut Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Runs one test of the suite.
 ///
 /// # Panics
 ///
-/// If the promise is not kept.
+/// If the scheduler does not fulfil the guarantee.
 #[doc(hidden)]
-pub fn run(name: &str, stage: fn() -> Result<Stage, Skipped>, case: Case) {
+pub fn run(name: &str, stage: fn() -> Result<TestEnvironment, Skipped>, case: Case) {
     let stage = match stage() {
         Ok(stage) => stage,
         Err(why) if std::env::var_os(REQUIRED).is_some_and(|value| value == "1") => {
             panic!("{name}: {}", why.0)
         }
         Err(why) => {
-            // What `eprintln!` writes is kept back by the test harness.
+            // The test harness captures the output of `eprintln!`.
             let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {}", why.0);
             return;
         }
@@ -128,7 +131,7 @@ pub fn run(name: &str, stage: fn() -> Result<Stage, Skipped>, case: Case) {
         .build()
         .expect("a runtime");
     let ended = runtime.block_on(async {
-        let mut play = Play::new(stage).await;
+        let mut play = Fixture::new(stage).await;
         let ended = tokio::time::timeout(CASE_DEADLINE, case(&mut play)).await;
         play.end().await;
         ended
@@ -137,7 +140,7 @@ pub fn run(name: &str, stage: fn() -> Result<Stage, Skipped>, case: Case) {
     assert!(ended.is_ok(), "{name} took longer than {CASE_DEADLINE:?}");
 }
 
-/// Waits until something holds.
+/// Waits until the condition `holds` is true, at most [`DEADLINE`].
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let looking = async {
         let mut looks = tokio::time::interval(Duration::from_millis(20));
@@ -151,7 +154,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     soon(what, looking).await;
 }
 
-/// Waits for something.
+/// Waits for a future, with the timeout [`DEADLINE`].
 async fn soon<T>(what: &str, coming: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, coming).await {
         Ok(come) => come,
@@ -159,7 +162,7 @@ async fn soon<T>(what: &str, coming: impl Future<Output = T>) -> T {
     }
 }
 
-/// Lists the suite as tests of a crate; takes the function that makes a [`Stage`].
+/// Lists the suite as tests of a crate; takes the function that creates a [`TestEnvironment`].
 #[macro_export]
 macro_rules! conformance_suite {
     ($stage:path) => {
@@ -179,10 +182,10 @@ macro_rules! conformance_suite {
             two_jobs_do_not_touch_each_other
         );
 
-        /// Not a promise: what the containers of the suite run.
+        /// Not a guarantee: the program of the suite's containers.
         #[test]
         fn a_container_of_the_suite() {
-            $crate::conformance::act();
+            $crate::conformance::run_container();
         }
     };
     (@cases $stage:path: $($case:ident)*) => {$(

@@ -1,25 +1,31 @@
-//! The scheduler `hosts`: containers on the machines of a cluster, each of which has a [`RunnerServer`].
+//! The scheduler `hosts`: containers on the machines of a cluster, each of which runs a
+//! [`RunnerServer`].
 //!
-//! Hosts register in the state manager below `/workers`, with nodes that go with their sessions. A job's scheduler watches them,
-//! keeps a connection to each, and asks them what they hold: which container is where is known by the runners and remembered by nobody
-//! else, so a scheduler that is made anew finds it all. A host whose session has ended is lost; its containers are told to have ended, and
-//! are placed elsewhere when the job's master wants them started again. It doesn't as long as it hears their workers: then only the host's
-//! process is away, or can't reach the state manager. When such a host comes back, what was started elsewhere meanwhile is stopped there:
-//! of two lives of a container the later one counts.
+//! Hosts register in the metadata store below `/workers`, with session nodes. A job's scheduler
+//! watches these nodes, keeps a connection to each host, and requests the host's inventory of
+//! containers. Only the hosts' runners store the placement of containers, so a new scheduler finds
+//! all of them.
 //!
-//! A host that is drained ([`Drains`]) gets no container, and the job's master is told which of its containers are there: it has others
-//! take their place. One that is started again goes elsewhere if there is room.
+//! A host whose session has ended is lost. Its containers are reported as ended, and are placed
+//! elsewhere when the leader restarts them. The leader does not restart containers whose workers
+//! still send heartbeats: in that case only the host process is down, or it is cut off from the
+//! metadata store. When a lost host comes back, an incarnation that was replaced elsewhere is
+//! stopped. Of two incarnations of a container, the later one counts.
+//!
+//! A drained host ([`Drains`]) gets no new containers. The scheduler reports the host's containers
+//! to the leader, which moves them. A restarted container is placed on another host if there is
+//! room.
 
-mod board;
-mod calls;
+mod container_table;
+mod drain_plan;
 mod drains;
 mod job;
-mod leaving;
 mod link;
+mod membership;
 mod message;
 mod placement;
+mod reconcile;
 mod record;
-mod roster;
 mod server;
 
 use std::fmt;
@@ -27,32 +33,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::SchedulerTraits;
-use ardea_metastore::StateManager;
+use ardea_metastore::MetadataStore;
 use ardea_network::rpc::Security;
 
 use crate::{ContainerEvents, LaunchPlan, Pending, Scheduler, SchedulerKind};
 
+pub use drain_plan::check_room_elsewhere;
 pub use drains::Drains;
-pub use leaving::check_room_elsewhere;
 pub use record::{HeldContainer, HostRecord};
 pub use server::{HostIdentity, RunnerServer};
 
-/// All containers on the hosts that have registered in a state manager.
+/// The scheduler for the hosts registered in a metadata store.
 ///
-/// Stateful: the job's master says when a container that has ended is started again. Containers may be of different sizes. Where they
-/// go is said by what hosts have left and by the containers' attributes: `host=NAME`, `rack=NAME`, `spread=host`, `spread=rack`. Of two jobs that are
-/// placed at the same moment on what only one has room for, the later is refused by the host, and placed anew.
+/// The scheduler is stateful: the leader decides when an ended container is restarted. Containers
+/// may be of different sizes. Placement depends on the free resources of hosts and on the
+/// containers' attributes: `host=NAME`, `rack=NAME`, `spread=host`, `spread=rack`. If two jobs are
+/// placed on a host at the same time and there is room for one only, the host refuses the second,
+/// and that scheduler places its container again.
 #[derive(Clone)]
 pub struct Hosts {
-    state: Arc<dyn StateManager>,
+    state: Arc<dyn MetadataStore>,
     security: Security,
     lost_after: Duration,
     gather_within: Duration,
 }
 
 impl Hosts {
-    /// On the hosts that have registered there, and prove that they are of the cluster.
-    pub fn new(state: Arc<dyn StateManager>, security: Security) -> Self {
+    /// Creates the scheduler for the hosts registered in `state`. Connections to them are
+    /// authenticated by `security`.
+    pub fn new(state: Arc<dyn MetadataStore>, security: Security) -> Self {
         Hosts {
             state,
             security,
@@ -61,15 +70,16 @@ impl Hosts {
         }
     }
 
-    /// How long a host may be missing from the state manager before it is taken for lost: long enough for one that was
-    /// started again to register. A second, unless this is said.
+    /// Sets how long a host may be missing from the metadata store before it is lost. A restarted
+    /// host must be able to register within this time. Default: one second.
     pub fn lost_after(mut self, lost_after: Duration) -> Self {
         self.lost_after = lost_after;
         self
     }
 
-    /// How long the scheduler of a later master gives hosts to register, before what none of those that have holds is started anew:
-    /// after the state manager was away, masters and hosts come back in any order. Six seconds, unless this is said.
+    /// Sets how long a new leader's scheduler waits for hosts to register. During this time it does
+    /// not restart containers that no registered host has. After an outage of the metadata store,
+    /// leaders and hosts reconnect in any order. Default: six seconds.
     pub fn gather_within(mut self, gather_within: Duration) -> Self {
         self.gather_within = gather_within;
         self

@@ -1,16 +1,18 @@
-//! What a job's master holds of its scheduler: translates control's calls, and makes containers equal where they have to be.
+//! The leader's handle to a job's scheduler: translates calls of the leader's state machine, and
+//! gives all containers the same size for homogeneous schedulers.
 
 use std::sync::Arc;
 
 use ardea_coordination::control::{
-    ContainerRequest, Displaced, Order, SchedulerAnswer, SchedulerCall, SchedulerTraits, WorkerId,
+    ContainerRequest, ContainersToMove, Order, SchedulerAnswer, SchedulerCall, SchedulerTraits,
+    WorkerId,
 };
 use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::Result;
 
 use crate::{LogPiece, LogRequest, RunningContainer, Scheduler};
 
-/// A job's scheduler and what it is like. Cheap to clone.
+/// A job's scheduler and its properties. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct JobScheduler {
     traits: SchedulerTraits,
@@ -18,25 +20,25 @@ pub struct JobScheduler {
 }
 
 impl JobScheduler {
-    /// A scheduler whose kind has these traits.
+    /// Creates the handle from a scheduler and the properties of its kind.
     pub fn new(traits: SchedulerTraits, scheduler: Arc<dyn Scheduler>) -> Self {
         JobScheduler { traits, scheduler }
     }
 
-    /// What the scheduler is like.
+    /// Returns the properties of the scheduler.
     pub fn traits(&self) -> SchedulerTraits {
         self.traits
     }
 
-    /// Which workers the job's master hears at the moment, see [`Scheduler::heard`].
-    pub fn heard(&self, workers: &[WorkerId]) {
-        self.scheduler.heard(workers);
+    /// Passes on the workers with current heartbeats, see [`Scheduler::on_live_workers`].
+    pub fn on_live_workers(&self, workers: &[WorkerId]) {
+        self.scheduler.on_live_workers(workers);
     }
 
-    /// Carries out a call of the job's master. May be called again, with the same or another call, before it has returned.
+    /// Carries out a call of the leader. The same or another call may be made concurrently.
     pub async fn call(&self, order: Order, call: SchedulerCall) -> SchedulerAnswer {
         let done = match call {
-            SchedulerCall::Have(requests) => self.have(order, requests).await,
+            SchedulerCall::EnsureContainers(requests) => self.have(order, requests).await,
             SchedulerCall::Kill => self.scheduler.on_kill(order).await,
             SchedulerCall::Restart(container) => {
                 match self.scheduler.on_restart(order, container).await {
@@ -61,44 +63,44 @@ impl JobScheduler {
         }
     }
 
-    /// The containers that are to leave their hosts, see [`Scheduler::displaced`].
+    /// Returns the containers that must leave their hosts, see [`Scheduler::displaced`].
     ///
     /// # Errors
     ///
-    /// When the framework can't be asked.
-    pub async fn displaced(&self) -> Result<Vec<Displaced>> {
+    /// If the framework is unreachable.
+    pub async fn displaced(&self) -> Result<Vec<ContainersToMove>> {
         self.scheduler.displaced().await
     }
 
-    /// The containers that run.
+    /// Returns the running containers.
     ///
     /// # Errors
     ///
-    /// When the framework can't be asked.
+    /// If the framework is unreachable.
     pub async fn containers(&self) -> Result<Vec<RunningContainer>> {
         self.scheduler.containers().await
     }
 
-    /// A piece of what a container has written; see [`Scheduler::logs`].
+    /// Returns a piece of a container's output; see [`Scheduler::logs`].
     ///
     /// # Errors
     ///
-    /// As of [`Scheduler::logs`].
+    /// Those of [`Scheduler::logs`].
     pub async fn logs(&self, container: ContainerId, request: LogRequest) -> Result<LogPiece> {
         self.scheduler.logs(container, request).await
     }
 
-    /// Ends the scheduler, not the containers.
+    /// Closes the scheduler, but stops no container.
     ///
     /// # Errors
     ///
-    /// When the framework can't be told; nothing is held any more all the same.
+    /// If the framework is unreachable. Resources are released even then.
     pub async fn close(&self) -> Result<()> {
         self.scheduler.close().await
     }
 }
 
-/// Gives all containers the size of which each of them has enough.
+/// Sets each resource of all requests to the maximum over the requests.
 fn make_equal(requests: &mut [ContainerRequest]) {
     let most = requests
         .iter()
@@ -119,7 +121,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
 
-    /// Remembers what it was asked for.
+    /// A scheduler that records the calls and requests that it gets.
     #[derive(Debug, Default)]
     struct Recorder(Mutex<Vec<String>>, Mutex<Vec<ContainerRequest>>);
 
@@ -202,7 +204,7 @@ mod tests {
         let scheduler = JobScheduler::new(traits, Arc::clone(&recorder) as Arc<dyn Scheduler>);
         let requests = vec![request(1, 500, 9), request(2, 1500, 3)];
         scheduler
-            .call(order(1), SchedulerCall::Have(requests))
+            .call(order(1), SchedulerCall::EnsureContainers(requests))
             .await;
         let asked = recorder.1.lock().expect("no panic");
         let sizes = asked.iter().map(|asked| asked.required);
@@ -220,7 +222,7 @@ mod tests {
         let recorder = Arc::new(Recorder::default());
         let scheduler = Arc::clone(&recorder) as Arc<dyn Scheduler>;
         let scheduler = JobScheduler::new(SchedulerTraits::default(), scheduler);
-        let have = || SchedulerCall::Have(vec![request(1, 0, 0)]);
+        let have = || SchedulerCall::EnsureContainers(vec![request(1, 0, 0)]);
         assert_eq!(
             scheduler.call(order(1), have()).await,
             SchedulerAnswer::Done

@@ -1,4 +1,4 @@
-//! What containers are started for: a job, its program, and where its cluster is.
+//! The launch plan of containers: a job, its program and its cluster.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,34 @@ use ardea_coordination::control::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A job whose containers are to be started: the same for all of them, wherever they run.
+/// The parameters for starting a job's containers. They are the same for all containers on all
+/// machines.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LaunchPlan {
-    /// What was submitted.
+    /// The job as submitted.
     pub definition: JobDefinition,
-    /// Where its package is: the URL of the package store.
+    /// The URL of the package store that has the job's package.
     pub packages: String,
-    /// Where the cluster's state is kept: the URL of the state manager.
+    /// The URL of the cluster's metadata store.
     pub state_url: String,
-    /// Where the cluster's secret is, if it has one: a file that is there on every machine that starts containers.
+    /// The path of the file with the cluster's secret, if there is one. The file is on every
+    /// machine that starts containers.
     pub token_file: Option<String>,
-    /// Where its certificates are, if its connections are encrypted: by the same paths on every machine that starts containers.
+    /// The certificate files, if connections are encrypted. Their paths are the same on every
+    /// machine that starts containers.
     pub certificates: Option<CertificateFiles>,
-    /// Variables that are set for every container beside `ARDEA_WORKER`.
+    /// The environment variables set for every container, in addition to `ARDEA_WORKER`.
     pub environment: BTreeMap<String, String>,
 }
 
 impl LaunchPlan {
-    /// The job.
+    /// Returns the job.
     pub fn job(&self) -> &JobRef {
         &self.definition.job
     }
 
-    /// What the worker of a container is told when it is started, on a machine that others reach by `host`.
+    /// Returns the start parameters of a container's worker. `host` is the address of its machine
+    /// for other machines.
     pub fn worker_start(
         &self,
         request: &ContainerRequest,

@@ -1,31 +1,35 @@
-//! Schedulers: they start, watch and stop the containers of jobs.
+//! Schedulers, which start, watch and stop the containers of jobs.
 //!
-//! The packing says which containers a job has; a scheduler gets them somewhere ("Twitter Heron: Towards Extensible
-//! Streaming Engines", section IV-B). Its interface is [`Scheduler`], made for one job by a [`SchedulerKind`]'s
-//! `initialize`; a job chooses a kind by its name among [`Schedulers`].
+//! The packing plan determines the containers of a job; a scheduler runs them on machines ("Twitter
+//! Heron: Towards Extensible Streaming Engines", section IV-B). `initialize` of a [`SchedulerKind`]
+//! creates the [`Scheduler`] of one job. A job selects a kind by its name in [`Schedulers`].
 //!
 //! # Main types
 //!
-//! * [`SchedulerKind`], [`Scheduler`]: the interface, which an implementation of one's own implements.
-//! * [`LaunchPlan`]: the job that containers are started for; [`Programs`]: where its program is on a machine.
-//! * [`ContainerEvent`], [`ContainerEvents`]: which containers have started and ended, and how.
-//! * [`Schedulers`], [`JobScheduler`]: kinds by name, and what a job's master holds of one.
-//! * [`LogRequest`], [`LogPiece`]: what a container has written.
-//! * [`Runner`]: runs containers on this machine, for [`Local`] and for [`Hosts`], whose machines have a [`RunnerServer`] each.
+//! * [`SchedulerKind`], [`Scheduler`]: the interface that implementations provide.
+//! * [`LaunchPlan`]: the job to start containers for; [`Programs`]: the job's program on a machine.
+//! * [`ContainerEvent`], [`ContainerEvents`]: starts and ends of containers.
+//! * [`Schedulers`], [`JobScheduler`]: kinds by name, and the leader's handle to a scheduler.
+//! * [`LogRequest`], [`LogPiece`]: the output of a container.
+//! * [`Runner`]: runs containers on this machine, for [`Local`] and for [`Hosts`], whose machines
+//!   have a [`RunnerServer`] each.
 //! * [`Slurm`]: containers as jobs of a Slurm cluster.
 //!
-//! A suite that every scheduler passes, one's own too, is in `conformance`, behind the feature of that name.
+//! The module `conformance`, behind the feature of that name, has a test suite for all schedulers,
+//! including those of users.
 //!
 //! # Invariants
 //!
-//! * **Calls are made by level.** Each comes with an [`Order`](ardea_coordination::control::Order) and may be repeated. What was carried
-//!   out is not done twice, and what an older master says is not done.
-//! * **Containers outlive their scheduler.** Dropping one, or the death of its process, stops none of them; one that is made
-//!   anew for the same job finds them all.
-//! * **Each start of a container has an incarnation greater than all before it**, and of two lives of a container the later
-//!   counts, wherever they are found.
-//! * **No process runs that is not written down.** It waits at a gate until it is (`runner/gate.rs`).
-//! * **After `on_kill` has returned no process of the job is left that can be reached.**
+//! * **Calls are level-triggered.** Each call carries an
+//!   [`Order`](ardea_coordination::control::Order) and may be repeated. Completed work is not
+//!   repeated, and calls of older leaders are refused.
+//! * **Containers outlive their scheduler.** Dropping a scheduler, or the death of its process,
+//!   stops no container. A new scheduler of the same job finds all of them.
+//! * **Each start of a container has a greater incarnation than all earlier starts.** If two
+//!   incarnations of a container are found, the later one counts.
+//! * **No process runs without a record.** A started process waits until its record is written
+//!   (`runner/record_then_start.rs`).
+//! * **After `on_kill` has returned, no reachable process of the job is left.**
 //!
 //! # Example: a container on this machine
 //!
@@ -78,7 +82,7 @@
 //! let order = |number| Order { epoch: MasterEpoch(1), number };
 //! let (id, required) = (ContainerId(1), Resources::ZERO);
 //! let container = ContainerRequest { id, required, attributes: Default::default() };
-//! let answer = scheduler.call(order(1), SchedulerCall::Have(vec![container])).await;
+//! let answer = scheduler.call(order(1), SchedulerCall::EnsureContainers(vec![container])).await;
 //! assert_eq!(answer, SchedulerAnswer::Done);
 //! let how = loop {
 //!     match events.next().await {
@@ -110,7 +114,7 @@ mod schedulers;
 mod programs;
 mod runner;
 
-mod kept_output;
+mod retained_logs;
 
 mod hosts;
 mod local;
@@ -127,13 +131,13 @@ pub use hosts::{
 };
 pub use interface::{Pending, Scheduler, SchedulerKind};
 pub use job_scheduler::JobScheduler;
-pub use kept_output::{KeptBounds, KeptOutput};
 pub use launch::LaunchPlan;
 pub use local::Local;
 pub use logs::{LogFile, LogPiece, LogRange, LogRequest};
 pub use programs::{CachedPrograms, Programs, Unpacked};
+pub use retained_logs::{RetainedLogs, RetentionLimits};
 pub use runner::{
-    KEEPS_MEMORY, Runner, RunnerConfig, UNATTENDED, abandoned_jobs, forget_abandoned,
+    IGNORE_TERMINAL_SIGNALS, Runner, RunnerConfig, TUNE_MALLOC, abandoned_jobs, forget_abandoned,
 };
 pub use schedulers::{HOSTS, LOCAL, Schedulers, no_such_scheduler};
 pub use slurm::{SLURM_OPTIONS, Slurm, SlurmConfig, slurm_options};

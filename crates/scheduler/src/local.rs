@@ -12,15 +12,16 @@ use crate::{
     Scheduler, SchedulerKind,
 };
 
-/// All containers on this machine, by a [`Runner`] in this process.
+/// The scheduler that runs all containers on this machine, with a [`Runner`] in this process.
 ///
-/// Stateful: the job's master says when a container that has ended is started again, with the waits of
-/// [`Backoff`](ardea_coordination::control::Backoff) between. Containers may be of different sizes.
+/// The scheduler is stateful: the leader decides when an ended container is restarted, with the
+/// delays of [`Backoff`](ardea_coordination::control::Backoff). Containers may be of different
+/// sizes.
 #[derive(Clone, Debug)]
 pub struct Local(Runner);
 
 impl Local {
-    /// By this runner.
+    /// Creates the scheduler with this runner.
     pub fn new(runner: Runner) -> Self {
         Local(runner)
     }
@@ -42,7 +43,7 @@ impl SchedulerKind for Local {
     }
 }
 
-/// One job's containers.
+/// The scheduler of one job.
 struct LocalJob(RunnerJob);
 
 impl Scheduler for LocalJob {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One of the two outputs of a container.
+/// One of a container's two output streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LogFile {
     /// Standard output.
@@ -12,7 +12,8 @@ pub enum LogFile {
 }
 
 impl LogFile {
-    /// The name of its current file in the container's folder. Older ones are `NAME.1`, `NAME.2` …
+    /// Returns the name of the output's current file in the container's folder. Rotated files are
+    /// `NAME.1`, `NAME.2` …; the highest number is the oldest.
     pub fn name(&self) -> &'static str {
         match self {
             LogFile::Stdout => "stdout.log",
@@ -21,17 +22,17 @@ impl LogFile {
     }
 }
 
-/// The part of an output that is wanted.
+/// The requested part of a container's output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LogRange {
-    /// The last so many lines.
+    /// The last lines.
     Tail {
         /// The number of lines.
         lines: u32,
     },
-    /// From a position on; a following reader asks with [`LogPiece::next`].
+    /// All output from a position on. A reader that tails the output passes [`LogPiece::next`].
     From {
-        /// The number of bytes that the container had written there before.
+        /// The number of bytes that the container has written before the requested part.
         position: u64,
     },
 }
@@ -39,16 +40,16 @@ pub enum LogRange {
 /// A request for a piece of a container's output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogRequest {
-    /// The output.
+    /// The output to read.
     pub file: LogFile,
-    /// The part of it.
+    /// The requested part of the output.
     pub range: LogRange,
-    /// The most bytes to return; no more than 1 MiB are.
+    /// The maximum number of bytes to return; at most 1 MiB.
     pub most_bytes: u32,
 }
 
 impl LogRequest {
-    /// Asks for the last lines of an output, as far as they fit into 1 MiB.
+    /// Requests the last lines of an output, up to 1 MiB.
     pub fn tail(file: LogFile, lines: u32) -> Self {
         LogRequest {
             file,
@@ -57,7 +58,7 @@ impl LogRequest {
         }
     }
 
-    /// Asks for what follows a position, up to 1 MiB of it.
+    /// Requests the output from a position on, up to 1 MiB.
     pub fn from(file: LogFile, position: u64) -> Self {
         LogRequest {
             file,
@@ -69,23 +70,25 @@ impl LogRequest {
 
 /// A piece of a container's output.
 ///
-/// A position counts all bytes that the container has written to the output, over all of its lives. Files are put aside and
-/// removed; positions stay.
+/// A position is a number of bytes that the container has written to the output, over all
+/// incarnations. Positions stay valid when files are rotated and removed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogPiece {
-    /// The position of the first byte. If it lies behind the one that was asked for, the bytes between are not kept any more.
+    /// The position of the first byte of `bytes`. If it is greater than the requested position, the
+    /// bytes between have been removed.
     pub position: u64,
-    /// The bytes as they were written: not necessarily whole lines, nor text.
+    /// The bytes as written: not necessarily whole lines or text.
     pub bytes: Vec<u8>,
-    /// The position behind the last byte of the output. If it lies before that of a reader, the output has been begun anew.
+    /// The end position of the output. If it is less than the reader's position, the output was
+    /// started over.
     pub end: u64,
 }
 
 impl LogPiece {
-    /// The most bytes of one piece.
+    /// The maximum size of a piece, in bytes.
     pub const MOST_BYTES: u32 = 1 << 20;
 
-    /// Returns the position of the next piece.
+    /// Returns the position after the last byte, at which the next piece starts.
     pub fn next(&self) -> u64 {
         self.position + self.bytes.len() as u64
     }

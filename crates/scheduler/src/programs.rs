@@ -1,4 +1,4 @@
-//! Where the program of a job is on this machine.
+//! The location of a job's program on this machine.
 
 use std::any::Any;
 use std::fmt;
@@ -12,14 +12,15 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use crate::Pending;
 
-/// Gets the packages of jobs onto this machine.
+/// The access to the unpacked programs of jobs on this machine.
 pub trait Programs: Send + Sync + fmt::Debug {
-    /// The folder with the files of the package of a program, fetched from the package store at the URL `packages` if it
-    /// is not here yet.
+    /// Returns the folder with the files of a program's package. If the package is not on this
+    /// machine, it is fetched from the package store at the URL `packages`.
     fn unpacked<'a>(&'a self, program: &'a ProgramRef, packages: &'a str) -> Pending<'a, Unpacked>;
 }
 
-/// Programs from package stores, by way of this machine's [`Cache`].
+/// The access to programs through this machine's [`Cache`], which fetches packages from package
+/// stores.
 #[derive(Clone, Debug)]
 pub struct CachedPrograms {
     cache: Cache,
@@ -28,7 +29,8 @@ pub struct CachedPrograms {
 }
 
 impl CachedPrograms {
-    /// Programs in this cache, from stores of these kinds, which are spoken to like this.
+    /// Creates the access with a cache. Package stores of the kinds `stores` are opened with
+    /// `options`.
     pub fn new(cache: Cache, stores: PackageStores, options: StoreOptions) -> Self {
         CachedPrograms {
             cache,
@@ -49,17 +51,18 @@ impl Programs for CachedPrograms {
     }
 }
 
-/// The files of a package, in a folder of this machine.
+/// The unpacked files of a package, in a folder of this machine.
 #[derive(Clone)]
 pub struct Unpacked {
     folder: PathBuf,
-    /// The entry of a cache, which must not be dropped.
+    /// The package in the cache, protected from eviction while this value exists.
     cached: Option<Arc<CachedPackage>>,
-    /// Whatever else must not be dropped.
+    /// Another guard, dropped when the files are no longer needed.
     held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// They stay in the cache as long as this lives, and as long as a process that was started [from them](Unpacked::spawning).
+/// Converts a cached package. The files stay in the cache while the result exists, or a process
+/// started by [`spawning`](Unpacked::spawning) runs.
 impl From<CachedPackage> for Unpacked {
     fn from(package: CachedPackage) -> Self {
         Unpacked {
@@ -71,7 +74,7 @@ impl From<CachedPackage> for Unpacked {
 }
 
 impl Unpacked {
-    /// They are in this folder.
+    /// Creates the value for files in this folder, which nothing protects.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Unpacked {
             folder: folder.into(),
@@ -80,18 +83,19 @@ impl Unpacked {
         }
     }
 
-    /// Keeps something for as long as this process needs the files. An entry of a [`Cache`] is better turned into this by `from`:
-    /// then it stays for the processes that were started as well.
-    pub fn holding(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
+    /// Adds a guard, which is held while this process needs the files. For a package of a
+    /// [`Cache`], use `from` instead, which also protects the files for started processes.
+    pub fn with_guard(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
         self.held = Some(held);
         self
     }
 
-    /// Calls `spawn`, which starts a process that needs the files: they stay as long as it lives.
+    /// Calls `spawn`, which starts a process that needs the files. The files are retained while the
+    /// started process runs.
     ///
     /// # Errors
     ///
-    /// When that can't be arranged; nothing was started then.
+    /// If the lock can't be passed on to the process. No process was started then.
     pub fn spawning<T>(&self, spawn: impl FnOnce() -> T) -> Result<T> {
         match &self.cached {
             Some(package) => package.spawning(spawn),
@@ -99,16 +103,17 @@ impl Unpacked {
         }
     }
 
-    /// Where they are.
+    /// Returns the folder with the files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The program among them.
+    /// Returns the path of the program in the package.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::StartFailed`] if it is not there, lies outside of the package, or can't be run.
+    /// [`ErrorCode::StartFailed`] if the program is missing, lies outside the package, or can't be
+    /// run.
     pub fn executable(&self, program: &ProgramRef) -> Result<PathBuf> {
         let name = Path::new(&program.executable);
         let refused = |why: &str| {

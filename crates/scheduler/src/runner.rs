@@ -1,26 +1,28 @@
-//! Runs containers on this machine: as process groups of their own, each in its folder, within its limits.
+//! The runner of containers on this machine. Each container is a process group with its own folder
+//! and resource limits.
 //!
-//! What is true is on the disk and in the kernel, not in memory: which containers are wanted, which process is a
-//! container's, how it ended (`runner/records.rs`, `runner/process.rs`). So a runner that is started again, or another
-//! one beside it, finds everything; locks on folders keep two of them from starting the same container twice.
+//! The state is on the disk and in the kernel, not in memory: the requested containers, the process
+//! of each container, and its exit status (`runner/records.rs`, `runner/process.rs`). A restarted
+//! runner, or another runner on the same folder, finds all containers. Locks on folders keep two
+//! runners from starting the same container.
 
 mod abandoned;
 mod ending;
 pub(crate) mod folders;
 pub(crate) mod forget;
-mod gate;
+mod inventory;
 mod job;
-mod keep;
 mod kill;
-mod leftovers;
 mod limits;
+mod orphans;
 pub(crate) mod output;
-mod placed;
 mod process;
+mod reconcile;
+mod record_repair;
+mod record_then_start;
 pub(crate) mod records;
 mod recover;
-mod room;
-mod settle;
+mod reservations;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,38 +35,41 @@ use ardea_coordination::packing::{ContainerId, MilliCores, Resources};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_output::OutputBounds;
 
-use crate::{ContainerEvent, EventFeed, KeptBounds, Programs};
+use crate::{ContainerEvent, EventFeed, Programs, RetentionLimits};
 use folders::JobFolder;
 use limits::Limits;
 use records::RunFile;
 
 pub use abandoned::{abandoned_jobs, forget_abandoned};
-pub use gate::{KEEPS_MEMORY, UNATTENDED};
+pub(crate) use inventory::ContainerEntry;
 pub(crate) use job::{RunnerJob, superseded};
-pub(crate) use placed::Held;
-pub(crate) use settle::furnish;
+pub(crate) use reconcile::prepare_work_folder;
+pub use record_then_start::{IGNORE_TERMINAL_SIGNALS, TUNE_MALLOC};
 
-/// How a runner runs containers.
+/// The settings of a runner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunnerConfig {
-    /// Where it keeps what belongs to containers, below `jobs`. No two machines share it.
+    /// The folder of the runner, with the data of containers below `jobs`. Machines must not share
+    /// it.
     pub folder: PathBuf,
-    /// The name or address by which others reach this machine, and at which workers listen.
+    /// The name or address of this machine for other machines; workers listen at it.
     pub host: String,
-    /// What containers of this machine may use together; for those who place them, it is not enforced here.
+    /// The resources of this machine for all containers. They are used for placement, and are no
+    /// limit of the containers' processes.
     pub capacity: Resources,
-    /// How long a container has to end by itself when it is told to.
+    /// The time between SIGTERM and the kill of a container.
     pub stop_grace: Duration,
-    /// The bounds of each container's standard output, and of its standard error.
+    /// The limits of each container's standard output, and of its standard error.
     pub output: OutputBounds,
-    /// The bounds of what is kept of jobs that were killed.
-    pub kept: KeptBounds,
-    /// The control group below which those of containers are made; without one, that of this process.
+    /// The limits of the retained output of killed jobs.
+    pub kept: RetentionLimits,
+    /// The parent control group of the containers' groups; by default the control group of this
+    /// process.
     pub cgroup: Option<PathBuf>,
 }
 
 impl RunnerConfig {
-    /// All that this machine has, with its files below `folder`.
+    /// Creates settings with all resources of this machine as capacity, and files below `folder`.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         RunnerConfig {
             folder: folder.into(),
@@ -72,16 +77,17 @@ impl RunnerConfig {
             capacity: of_this_machine(),
             stop_grace: Duration::from_secs(10),
             output: OutputBounds::default(),
-            kept: KeptBounds::default(),
+            kept: RetentionLimits::default(),
             cgroup: None,
         }
     }
 }
 
-/// Runs containers on this machine, of any number of jobs. Cheap to clone.
+/// Runs containers of any number of jobs on this machine. Cheap to clone.
 ///
-/// Containers go on when the runner is dropped and when its process dies, however it does. One that is opened later on the
-/// same folder finds them, says which have ended meanwhile, and ends what those have left behind.
+/// Containers survive the runner and its process. A runner opened later on the same folder finds
+/// them. It reports the containers that have ended in the meantime, and kills their leftover
+/// processes.
 #[derive(Clone)]
 pub struct Runner(Arc<Inner>);
 
@@ -89,39 +95,42 @@ struct Inner {
     config: RunnerConfig,
     limits: Limits,
     programs: Arc<dyn Programs>,
-    live: Mutex<Live>,
-    /// Held while containers are promised their part of the machine.
-    promising: Mutex<()>,
+    live: Mutex<RuntimeState>,
+    /// The lock that is held while resources of the machine are reserved.
+    reservation_lock: Mutex<()>,
 }
 
-/// What only this runner knows.
+/// The in-memory state of this runner.
 #[derive(Default)]
-struct Live {
-    /// Who is told of a job's containers, each with a number.
+struct RuntimeState {
+    /// The subscribers to a job's events, each with a number.
     feeds: BTreeMap<JobFolder, Vec<(u64, EventFeed)>>,
     next_feed: u64,
-    /// The lives whose ends are waited for.
+    /// The incarnations whose end is watched.
     watched: BTreeMap<(JobFolder, ContainerId), RunFile>,
-    /// What is to be told of jobs that nobody has asked for yet.
+    /// The notices about jobs that have no subscriber yet.
     remarks: BTreeMap<JobFolder, Vec<ContainerEvent>>,
-    /// The damaged records of which it was told that they were put aside, each with when it was written.
-    told: BTreeSet<(PathBuf, u64)>,
+    /// The damaged records whose renaming was reported, each with its modification time.
+    reported: BTreeSet<(PathBuf, u64)>,
 }
 
 impl Runner {
-    /// A runner on that folder, which takes in all containers that it finds there. On a tokio runtime.
+    /// Opens a runner on the folder of `config`, and recovers all containers found there. Requires
+    /// a tokio runtime.
     ///
-    /// A job or a container whose records can't be read hinders no other; what was found is told to whoever asks for the job.
+    /// Unreadable records of a job or container do not affect others; they are reported to the
+    /// job's subscriber.
     ///
     /// # Errors
     ///
-    /// When the folder can't be used.
+    /// If the runner's folder can't be used.
     pub async fn open(config: RunnerConfig, programs: Arc<dyn Programs>) -> Result<Self> {
         let runner = blocking(move || {
             let failed =
                 |error| records::cannot(ErrorCode::WriteFailed, "make", &config.folder, error);
             std::fs::create_dir_all(&config.folder).map_err(failed)?;
-            // Marks of processes and the working folders of containers hold it, wherever they are.
+            // The path is part of the environment marks of processes and of the containers' working
+            // folders.
             let folder = config.folder.canonicalize().map_err(failed)?;
             let config = RunnerConfig { folder, ..config };
             Ok(Runner(Arc::new(Inner {
@@ -129,40 +138,40 @@ impl Runner {
                 config,
                 programs,
                 live: Mutex::default(),
-                promising: Mutex::default(),
+                reservation_lock: Mutex::default(),
             })))
         })
         .await?;
-        runner.take_in_all().await?;
-        tokio::spawn(keep::keep_records(Arc::downgrade(&runner.0)));
-        tokio::spawn(forget::keep_bounds(Arc::downgrade(&runner.0)));
+        runner.recover_all().await?;
+        tokio::spawn(record_repair::repair_records(Arc::downgrade(&runner.0)));
+        tokio::spawn(forget::enforce_limits(Arc::downgrade(&runner.0)));
         Ok(runner)
     }
 
-    /// How it runs containers.
+    /// Returns the settings.
     pub fn config(&self) -> &RunnerConfig {
         &self.0.config
     }
 
-    /// Why the limits of containers are not enforced, if they are not.
-    pub fn unlimited_because(&self) -> Option<&str> {
+    /// Returns the reason why the containers' resource limits are not enforced; `None` if they are.
+    pub fn limits_off_reason(&self) -> Option<&str> {
         self.0.limits.reason_off()
     }
 
-    /// What the containers that should be here need together.
+    /// Returns the resources required by the requested containers of all jobs.
     ///
     /// # Errors
     ///
-    /// When the runner's folder can't be read.
+    /// If the runner's folder can't be read.
     pub async fn used(&self) -> Result<Resources> {
         let runner = self.clone();
-        blocking(move || runner.promised_but(None)).await
+        blocking(move || runner.reserved_except(None)).await
     }
 
-    async fn take_in_all(&self) -> Result<()> {
+    async fn recover_all(&self) -> Result<()> {
         let folder = self.0.config.folder.clone();
         for folder in blocking(move || JobFolder::all(&folder)).await? {
-            self.take_in(&folder).await;
+            self.recover_job(&folder).await;
         }
         self.forget().await;
         Ok(())
@@ -170,17 +179,17 @@ impl Runner {
 }
 
 impl Inner {
-    fn live(&self) -> MutexGuard<'_, Live> {
+    fn live(&self) -> MutexGuard<'_, RuntimeState> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells everybody who wants to know of this job; whether anybody does.
-    fn tell(&self, job: &JobFolder, event: &ContainerEvent) -> bool {
+    /// Sends an event to all subscribers of a job; returns false if there are none.
+    fn send_event(&self, job: &JobFolder, event: &ContainerEvent) -> bool {
         let mut live = self.live();
         let Some(feeds) = live.feeds.get_mut(job) else {
             return false;
         };
-        feeds.retain(|(_, feed)| feed.tell(event.clone()));
+        feeds.retain(|(_, feed)| feed.send(event.clone()));
         let is_heard = !feeds.is_empty();
         if !is_heard {
             live.feeds.remove(job);
@@ -198,7 +207,7 @@ impl fmt::Debug for Runner {
     }
 }
 
-/// Does what may wait for a disk or a lock where it keeps nobody waiting.
+/// Runs blocking work, such as disk access or waiting for locks, on a thread for blocking tasks.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -212,7 +221,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -220,7 +229,7 @@ pub(crate) fn now_ms() -> u64 {
     })
 }
 
-/// What this machine has: its cores, and the memory that it was started with. Its disk is not counted.
+/// Returns the cores and total memory of this machine. Disk is not counted.
 fn of_this_machine() -> Resources {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -1,43 +1,44 @@
-//! Schedulers by name.
+//! A registry of the kinds of schedulers by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_metastore::StateManager;
+use ardea_metastore::MetadataStore;
 use ardea_network::rpc::Security;
 
 use crate::{ContainerEvents, Hosts, JobScheduler, LaunchPlan, Local, Runner, SchedulerKind};
 
-/// The name of the scheduler that starts all containers of a job on the machine that leads it.
+/// The name of the scheduler that starts all containers of a job on the leader's machine.
 pub const LOCAL: &str = "local";
 
-/// The name of the one whose containers are on several machines, each of which keeps its own.
+/// The name of the scheduler that distributes containers over the hosts of a cluster.
 pub const HOSTS: &str = "hosts";
 
-/// Kinds of schedulers by name: `scheduler=slurm` in a job's configuration chooses one, so that two jobs of one cluster may use
-/// different ones.
+/// The kinds of schedulers by name. The setting `scheduler`, such as `scheduler=slurm`, selects a
+/// job's kind, so jobs of one cluster may use different kinds.
 #[derive(Clone)]
 pub struct Schedulers {
     kinds: BTreeMap<String, Arc<dyn SchedulerKind>>,
-    /// Those that are made when `local` is known.
+    /// The factories of kinds that delegate to `local`. They are called once `local` is known.
     over_local: BTreeMap<String, Arc<OverLocal>>,
 }
 
-/// Makes a kind that leaves its work to `local`.
+/// A factory of a kind that delegates to `local`.
 type OverLocal = dyn Fn(Local) -> Arc<dyn SchedulerKind> + Send + Sync;
 
 impl Schedulers {
-    /// Those that need nothing but Ardea itself: `local`, with this runner, and `hosts`, with the hosts that have registered
-    /// in this state manager. [`Slurm`](crate::Slurm) has to be added where there is one.
-    pub fn builtin(runner: Runner, state: Arc<dyn StateManager>, security: Security) -> Self {
+    /// Returns the kinds without external dependencies: `local`, with this runner, and `hosts`,
+    /// with the hosts registered in this metadata store. [`Slurm`](crate::Slurm) must be added
+    /// where it is available.
+    pub fn builtin(runner: Runner, state: Arc<dyn MetadataStore>, security: Security) -> Self {
         Schedulers::none()
             .with_local(Local::new(runner))
             .with(HOSTS, Hosts::new(state, security))
     }
 
-    /// None so far.
+    /// Creates an empty registry.
     pub fn none() -> Self {
         Schedulers {
             kinds: BTreeMap::new(),
@@ -45,14 +46,14 @@ impl Schedulers {
         }
     }
 
-    /// Adds a kind, or replaces the one of this name.
+    /// Adds a kind, or replaces the kind of this name.
     pub fn with(mut self, name: impl Into<String>, kind: impl SchedulerKind + 'static) -> Self {
         self.kinds.insert(name.into(), Arc::new(kind));
         self
     }
 
-    /// Adds a kind that leaves its work to `local`, which is known only where containers are started: it is there once
-    /// [`with_local`](Self::with_local) has been called.
+    /// Adds a kind that delegates to `local`. Since `local` is known only where containers are
+    /// started, the kind becomes available with [`with_local`](Self::with_local).
     pub fn over_local<K: SchedulerKind + 'static>(
         mut self,
         name: impl Into<String>,
@@ -63,7 +64,7 @@ impl Schedulers {
         self
     }
 
-    /// Adds `local`, and makes all those that leave their work to it.
+    /// Adds `local`, and creates all kinds that delegate to it.
     pub fn with_local(mut self, local: Local) -> Self {
         for (name, make) in std::mem::take(&mut self.over_local) {
             self.kinds.insert(name, make(local.clone()));
@@ -71,40 +72,41 @@ impl Schedulers {
         self.with(LOCAL, local)
     }
 
-    /// The kind of this name.
+    /// Returns the kind of this name.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidConfig`] when there is none, with the names that there are.
+    /// [`ErrorCode::InvalidConfig`], with the available names, if there is no kind of this name.
     pub fn get(&self, name: &str) -> Result<Arc<dyn SchedulerKind>> {
         let kind = self.kinds.get(name).map(Arc::clone);
         kind.ok_or_else(|| no_such_scheduler(name, self.names()))
     }
 
-    /// Makes the scheduler of a job, of the kind that its definition names.
+    /// Creates the scheduler of a job, of the kind named in its definition.
     ///
     /// # Errors
     ///
-    /// When there is no such kind, and as of [`SchedulerKind::initialize`].
+    /// If there is no such kind, and the errors of [`SchedulerKind::initialize`].
     pub async fn start(&self, launch: LaunchPlan) -> Result<(JobScheduler, ContainerEvents)> {
         let kind = self.get(&launch.definition.scheduler)?;
         let (scheduler, events) = kind.initialize(launch).await?;
         Ok((JobScheduler::new(kind.traits(), scheduler), events))
     }
 
-    /// The names, sorted.
+    /// Returns the names of the available kinds, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.kinds.keys().map(String::as_str)
     }
 
-    /// The names of those that there are where containers are started.
+    /// Returns the names of the kinds that are available where containers are started, including
+    /// those that delegate to `local`.
     pub fn names_with_local(&self) -> impl Iterator<Item = &str> {
         self.names()
             .chain(self.over_local.keys().map(String::as_str))
     }
 }
 
-/// The error for a scheduler that there is not; there are those of these names.
+/// Creates the error for an unknown scheduler, listing the available names.
 pub fn no_such_scheduler<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Error {
     let what = format!("there is no scheduler {name:?}");
     let names: Vec<&str> = names.collect();

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_scheduler::conformance::{Skipped, Stage, ThisTest};
+use ardea_scheduler::conformance::{Skipped, TestEnvironment, TestPackage};
 use ardea_scheduler::{Local, Runner, RunnerConfig, SchedulerKind};
 
-fn stage() -> Result<Stage, Skipped> {
+fn stage() -> Result<TestEnvironment, Skipped> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_path_buf();
-    Ok(Stage {
+    Ok(TestEnvironment {
         open: Box::new(move || {
-            let programs = Arc::new(ThisTest::packed_in(&path));
+            let programs = Arc::new(TestPackage::packed_in(&path));
             let config = RunnerConfig {
                 stop_grace: Duration::from_secs(30),
                 ..RunnerConfig::new(&path)

@@ -1,22 +1,26 @@
-//! A machine of a cluster, as a process: it stands as master for jobs, runs containers, and serves the REST interface.
+//! The host process of a cluster: a leader candidate for jobs, a runner of containers, and a server
+//! of the REST interface.
 //!
-//! A cluster is as many of these as it has machines, and nothing else: the state manager is the only thing that they share. Each
-//! is a candidate for the mastership of every job (or of one job, in a cluster that is made for it), runs the containers that
-//! schedulers ask it for, and answers for all jobs, by itself where it leads and by a redirection where another does.
+//! A cluster consists of one such process for each machine, and they share only the metadata store.
+//! Each host is a leader candidate for every job of the cluster. In a cluster created for a single
+//! job, it is a candidate for that job only. A host runs the containers that schedulers request,
+//! and serves requests for all jobs. Requests for a job that another host leads are redirected.
 //!
 //! # Main types
 //!
-//! * [`HostSetup`], [`Host`]: what a host has to know, and the host;
-//! * [`find_api`]: where any host's interface is;
-//! * [`Unattended`]: what is known of jobs that no host answers for.
+//! * [`HostSetup`], [`Host`]: the configuration of a host, and the host.
+//! * [`find_api`]: finds the REST interface of any host.
+//! * [`OfflineJobs`]: access to jobs while no host is available for them.
 //!
 //! # Invariants
 //!
-//! * The death of a host's process ends no container, and no data stops: whoever leads next finds them.
-//! * A host that can't register does not stand for jobs.
-//! * What a host answers about a job that it doesn't lead comes from the state manager or is a redirection, never a guess.
+//! * The death of a host's process ends no container and interrupts no data flow. The job's next
+//!   leader finds the running containers.
+//! * A host that cannot register in the metadata store is no leader candidate.
+//! * Responses about a job that the host does not lead come from the metadata store or are
+//!   redirections.
 //!
-//! # Example: a host of a cluster that lives in a folder
+//! # Example: a host of a cluster in a folder
 //!
 //! ```
 //! use std::sync::Arc;
@@ -26,7 +30,7 @@
 //! use ardea_server::daemon::{Host, HostSetup};
 //! use ardea_scheduler::artifacts::{Cache, CacheConfig, PackageStores, StoreOptions};
 //! use ardea_server::leader::Jobs;
-//! use ardea_coordination::packing::ResourceManagers;
+//! use ardea_coordination::packing::PackingPolicies;
 //! use ardea_scheduler::{CachedPrograms, Schedulers};
 //! use ardea_metastore::{FileState, StateOptions};
 //!
@@ -42,7 +46,7 @@
 //!     jobs: Jobs::All,
 //!     state: Arc::new(FileState::open(&folder.path().join("state"), StateOptions::default()).await?),
 //!     security: Security::new(cluster.name.as_str()),
-//!     managers: ResourceManagers::builtin(),
+//!     managers: PackingPolicies::builtin(),
 //!     schedulers: Schedulers::none(),
 //!     programs: Arc::new(CachedPrograms::new(cache, PackageStores::builtin(), StoreOptions::default())),
 //!     attributes: Default::default(),
@@ -62,32 +66,32 @@
 
 mod setup;
 
-mod directory;
+mod host_registry;
 
 mod jobs;
 
-mod described;
-mod failing;
-mod gone;
+mod backpressure;
+mod capacity_check;
+mod checkpoint_view;
+mod cluster_service;
+mod crash_loops;
+mod describe;
 mod identity;
-mod kept;
 mod logs;
-mod measured;
+mod memory_checkpoint_gc;
+mod metrics_view;
+mod missing_hosts;
+mod offline_jobs;
 mod old_packages;
-mod pressure;
-mod remembered;
-mod room;
-mod served;
-mod sheltered;
-mod snapshot_view;
-mod unattended;
-mod vanished;
+mod orphan_containers;
+mod past_jobs;
+mod retained_logs;
 
 mod host;
 
-pub use directory::find_api;
 pub use host::Host;
+pub use host_registry::find_api;
 
+pub use checkpoint_view::checkpoint_view;
+pub use offline_jobs::OfflineJobs;
 pub use setup::HostSetup;
-pub use snapshot_view::snapshot_view;
-pub use unattended::Unattended;

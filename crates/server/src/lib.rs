@@ -2,12 +2,13 @@
 //!
 //! In reading order:
 //!
-//! * [`leader`]: the leader of a job: its state machine with everything around it that waits;
-//! * [`daemon`]: the process of a host: it leads jobs, runs containers, serves the REST interface.
+//! * [`leader`]: the leader of a job, with its state machine and all of its I/O.
+//! * [`daemon`]: the process of a host, which leads jobs, runs containers and serves the REST
+//!   interface.
 //!
 //! # Invariants
 //!
-//! * The metadata store is the only thing that hosts share.
+//! * Hosts share only the metadata store.
 #![forbid(unsafe_code)]
 
 pub mod daemon;

@@ -5,28 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use ardea_coordination::control::{Order, SchedulerAnswer, SchedulerCall, WorkerId};
 use ardea_coordination::packing::ContainerId;
 
-/// What the scheduler does to processes.
+/// An operation of the scheduler on a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
-    /// Starts one.
+pub enum Operation {
+    /// Start a process.
     Start(WorkerId),
-    /// Stops one, as soon as its host can be reached.
+    /// Stop a process as soon as its host is reachable.
     Stop(WorkerId),
 }
 
 /// The simulated scheduler.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Whether it starts containers again only when the master says so.
+    /// True if the scheduler restarts containers only on request of the master.
     pub stateful: bool,
-    /// Whether its calls fail.
+    /// True if calls of the scheduler fail.
     pub down: bool,
-    /// Whether it has no room for containers that it has never started.
+    /// True if the scheduler has no room for containers that it has never started.
     pub full: bool,
     containers: BTreeMap<ContainerId, Container>,
     wanted: BTreeSet<ContainerId>,
     last: Order,
-    /// The last order of each submission that another has followed.
+    /// The last order of each submission that was replaced by another.
     past: BTreeMap<u64, Order>,
 }
 
@@ -38,7 +38,7 @@ struct Container {
 }
 
 impl Cluster {
-    /// A scheduler without containers.
+    /// Creates a scheduler without containers.
     pub fn new(stateful: bool) -> Self {
         Cluster {
             stateful,
@@ -51,7 +51,7 @@ impl Cluster {
         }
     }
 
-    /// Another submission has followed that one: what is asked for from now on is its own.
+    /// Handles the replacement of a submission: later calls belong to the new one.
     pub fn followed(&mut self, before: u64) {
         self.past.insert(before, self.last);
         self.last = Order::default();
@@ -61,11 +61,12 @@ impl Cluster {
         }
     }
 
-    /// Carries out a call for a submission that another has followed: nothing of it runs, and whatever was asked before that was so comes too late.
+    /// Handles a call for a submission that was replaced. No process of that submission runs, and
+    /// calls from before the replacement are ignored.
     ///
     /// # Errors
     ///
-    /// When somebody wants something of it to run after that.
+    /// If a later call requests containers to run.
     pub fn call_of_past(
         &self,
         of: u64,
@@ -74,20 +75,20 @@ impl Cluster {
     ) -> Result<SchedulerAnswer, String> {
         let is_new = self.past.get(&of).is_none_or(|last| order > *last);
         match call {
-            SchedulerCall::Have(_) | SchedulerCall::Restart(_) if is_new => Err(format!(
-                "{call:?} is wanted for submission {of:x}, which was followed"
-            )),
+            SchedulerCall::EnsureContainers(_) | SchedulerCall::Restart(_) if is_new => Err(
+                format!("{call:?} for submission {of:x}, which was replaced"),
+            ),
             _ => Ok(SchedulerAnswer::Done),
         }
     }
 
-    /// Whether this process is one that the scheduler has started and not stopped since.
+    /// Returns true if the scheduler has started the process `worker` and not stopped it since.
     pub fn is_current(&self, worker: WorkerId) -> bool {
         let container = self.containers.get(&worker.container);
         container.is_some_and(|c| c.running && c.starts == worker.incarnation)
     }
 
-    /// The processes that should be there.
+    /// Returns the processes that should be running.
     pub fn current(&self) -> impl Iterator<Item = WorkerId> + '_ {
         let running = self.containers.iter().filter(|(_, c)| c.running);
         running.map(|(id, container)| WorkerId {
@@ -96,8 +97,8 @@ impl Cluster {
         })
     }
 
-    /// Carries out a call: the answer, and what is done.
-    pub fn call(&mut self, order: Order, call: SchedulerCall) -> (SchedulerAnswer, Vec<Deed>) {
+    /// Executes a call. Returns the answer and the operations on processes.
+    pub fn call(&mut self, order: Order, call: SchedulerCall) -> (SchedulerAnswer, Vec<Operation>) {
         if self.down {
             let failed = SchedulerAnswer::Failed("the scheduler is not available".to_string());
             return (failed, Vec::new());
@@ -105,7 +106,7 @@ impl Cluster {
         let mut deeds = Vec::new();
         let no_room = SchedulerAnswer::Failed("there is no room".to_string());
         match call {
-            SchedulerCall::Have(requests) if order > self.last => {
+            SchedulerCall::EnsureContainers(requests) if order > self.last => {
                 self.last = order;
                 self.wanted = requests.into_iter().map(|request| request.id).collect();
                 let (fits, refused): (Vec<_>, Vec<_>) =
@@ -122,7 +123,7 @@ impl Cluster {
                     .collect();
                 deeds.extend(unwanted.into_iter().map(|worker| self.stop(worker)));
                 if is_refused {
-                    // It is as if it had never been asked: the same call may succeed later.
+                    // The call is not recorded, so that it may succeed later.
                     self.last.number -= 1;
                     return (no_room, deeds);
                 }
@@ -151,7 +152,9 @@ impl Cluster {
                 let starts = self.containers.get(&id).map_or(0, |c| c.starts);
                 return (SchedulerAnswer::Restarted(starts), deeds);
             }
-            SchedulerCall::Have(_) | SchedulerCall::Kill | SchedulerCall::Restart(_) => {}
+            SchedulerCall::EnsureContainers(_)
+            | SchedulerCall::Kill
+            | SchedulerCall::Restart(_) => {}
         }
         (SchedulerAnswer::Done, deeds)
     }
@@ -160,8 +163,9 @@ impl Cluster {
         !self.full || self.containers.get(&id).is_some_and(|it| it.starts > 0)
     }
 
-    /// A process has ended, or its host can't be reached any more: what a framework does that starts containers again by itself.
-    pub fn ended(&mut self, worker: WorkerId) -> Vec<Deed> {
+    /// Handles a process that has exited, or whose host is unreachable. A framework with automatic
+    /// restarts starts the container again.
+    pub fn ended(&mut self, worker: WorkerId) -> Vec<Operation> {
         if !self.is_current(worker) {
             return Vec::new();
         }
@@ -174,20 +178,20 @@ impl Cluster {
         }
     }
 
-    fn start(&mut self, id: ContainerId) -> Deed {
+    fn start(&mut self, id: ContainerId) -> Operation {
         let container = self.containers.entry(id).or_default();
         container.starts += 1;
         container.running = true;
-        Deed::Start(WorkerId {
+        Operation::Start(WorkerId {
             container: id,
             incarnation: container.starts,
         })
     }
 
-    fn stop(&mut self, worker: WorkerId) -> Deed {
+    fn stop(&mut self, worker: WorkerId) -> Operation {
         if let Some(container) = self.containers.get_mut(&worker.container) {
             container.running = false;
         }
-        Deed::Stop(worker)
+        Operation::Stop(worker)
     }
 }

@@ -1,18 +1,19 @@
-//! Hosts that are drained, and the job's containers that are to leave them; and room that comes to an end.
+//! Drained hosts, the containers that must leave them, and a scheduler without room.
 
 use std::time::Duration;
 
-use ardea_coordination::control::Displaced;
+use ardea_coordination::control::ContainersToMove;
 
-use crate::faults::{Fault, Relief};
+use crate::faults::{Fault, Repair};
 use crate::network::{Host, Node};
 use crate::random::Random;
 use crate::world::{Event, Message, World};
 
-/// How often the scheduler says which containers are to leave their hosts.
-const SAYS_EVERY: Duration = Duration::from_secs(1);
+/// The interval at which the scheduler reports containers that must leave their hosts.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// In some worlds hosts are drained at random times, and some of that is taken back. Only a scheduler that sees hosts can tell of it.
+/// Plans drains of hosts at random times in some worlds, and the end of some drains. Only a
+/// scheduler that manages hosts can report them.
 pub(crate) fn plan(world: &mut World, drawn: u64, until: Duration) {
     let mut room = Random::new(!drawn);
     if room.per_mille(250) {
@@ -24,7 +25,7 @@ pub(crate) fn plan(world: &mut World, drawn: u64, until: Duration) {
     if hosts.len() < 2 || !world.config.stateful || !random.per_mille(400) {
         return;
     }
-    world.timeline.plan(SAYS_EVERY, Event::SayDisplaced);
+    world.timeline.plan(REPORT_INTERVAL, Event::SayDisplaced);
     for _ in 0..=random.below(3) {
         let Some(host) = random.pick(&hosts) else {
             continue;
@@ -33,7 +34,7 @@ pub(crate) fn plan(world: &mut World, drawn: u64, until: Duration) {
         world.timeline.plan(at, Event::Fault(Fault::Drain(host)));
         if random.per_mille(400) {
             let back = random.time(at, until);
-            let undrained = Fault::Over(Relief::Undrained(host));
+            let undrained = Fault::Over(Repair::Undrained(host));
             world.timeline.plan(back, Event::Fault(undrained));
         }
         if random.per_mille(300) {
@@ -49,17 +50,17 @@ impl World {
         self.drained.insert(host);
     }
 
-    /// From now on there is no room for other containers than those that there have been, if the job has started.
+    /// Leaves room only for containers that have been started before, if the job has started.
     pub(crate) fn fill(&mut self) {
-        let record = self.shelf.record.value.as_ref();
+        let record = self.metastore.record.value.as_ref();
         let has_started = record.is_some_and(|(record, _)| record.started);
         self.cluster.full |= has_started;
     }
 
-    /// The scheduler tells whoever leads the job which containers are to leave their hosts.
+    /// Sends the leaders of the job the containers that must leave their hosts.
     pub(crate) fn say_displaced(&mut self) {
         self.timeline
-            .plan(self.now + SAYS_EVERY, Event::SayDisplaced);
+            .plan(self.now + REPORT_INTERVAL, Event::SayDisplaced);
         if self.drained.is_empty() || self.cluster.down {
             return;
         }
@@ -67,12 +68,12 @@ impl World {
         let current: Vec<_> = self.cluster.current().collect();
         let mut displaced = Vec::new();
         for worker in current {
-            // Of hosts that don't answer it knows nothing.
+            // Unreachable hosts are unknown to the scheduler.
             let host = self.host(Node::Worker(worker));
             let host = host.filter(|host| self.network.connects(Host(1), *host));
             if let Some(host) = host.filter(|host| self.drained.contains(host)) {
                 let is_stuck = is_full || self.random.per_mille(100);
-                displaced.push(Displaced {
+                displaced.push(ContainersToMove {
                     container: worker.container,
                     host: host.0.to_string(),
                     stuck: is_stuck.then(|| "there is no room".to_string()),
@@ -91,7 +92,7 @@ impl World {
         hosts.all(|host| self.drained.contains(&host))
     }
 
-    /// Nothing is left on a host that is drained, if there is another with room.
+    /// Returns a worker that is still on a drained host, unless there is no other host with room.
     pub(crate) fn missing_of_drains(&self) -> Option<String> {
         if self.cluster.full || self.are_all_drained() {
             return None;

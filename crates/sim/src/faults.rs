@@ -1,75 +1,75 @@
-//! What befalls the world, and how it is mended.
+//! The faults of the simulated cluster, and their repair.
 
 use std::time::Duration;
 
 use ardea_coordination::control::WorkerId;
 
-use crate::network::{Host, Node, Weather};
+use crate::network::{Host, NetworkConditions, Node};
 use crate::random::Random;
 use crate::world::{Event, Message, World};
 
-/// Something that befalls the world.
+/// A fault or its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// A worker's process dies.
     KillWorker,
-    /// The master's process dies; another is started later.
+    /// The master's process dies, and another is started later.
     KillMaster,
-    /// A host reaches nobody, for so long.
+    /// A host has no connection for this duration.
     CutHost(Duration),
-    /// The hosts fall into two groups that don't reach each other, for so long.
+    /// The hosts are partitioned into two groups for this duration.
     Split(Duration),
-    /// The state manager doesn't answer, for so long.
+    /// The metadata store does not answer for this duration.
     StoreDown(Duration),
-    /// The scheduler carries out no calls, for so long.
+    /// The scheduler executes no calls for this duration.
     SchedulerDown(Duration),
-    /// Messages are lost, doubled and late, for so long.
+    /// Messages are lost, duplicated and delayed for this duration.
     Storm(Duration),
     /// An instance of a job with a guarantee fails.
     FailInstance,
-    /// What is stored of snapshots can't be read, for so long.
+    /// Checkpoints cannot be read for this duration.
     Damage(Duration),
-    /// Nothing of snapshots can be written, for so long.
+    /// Checkpoints cannot be written for this duration.
     DiskFull(Duration),
-    /// Everything takes longer, as on machines that have too much to do, for so long.
+    /// All messages take longer, as on overloaded machines, for this duration.
     Slow(Duration),
     /// The connection between a worker and its master breaks.
     Reset,
-    /// A host is to be left by all containers.
+    /// A host is drained.
     Drain(Host),
-    /// The scheduler has no room for other containers any more.
+    /// The scheduler has no room for new containers from now on.
     Full,
-    /// One of these ends.
-    Over(Relief),
-    /// All of that ends.
+    /// One of these faults ends.
+    Over(Repair),
+    /// All faults end.
     Mend,
 }
 
-/// The end of something that befell the world.
+/// The end of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Relief {
-    /// The network can be relied on again.
+pub enum Repair {
+    /// The network is reliable again.
     Calm,
-    /// A host is back.
+    /// A host is connected again.
     HostBack(Host),
-    /// The groups reach each other again.
+    /// The partition ends.
     Joined,
-    /// The state manager is back.
+    /// The metadata store is available again.
     StoreBack,
-    /// The scheduler is back.
+    /// The scheduler is available again.
     SchedulerBack,
-    /// A host is drained no longer.
+    /// A host is no longer drained.
     Undrained(Host),
-    /// What is stored of snapshots can be read again.
+    /// Checkpoints can be read again.
     Readable,
-    /// There is room again.
+    /// There is space again.
     Room,
 }
 
-/// How long a message takes at the most between machines that have too much to do.
+/// The maximum delay of a message between overloaded machines.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// So many faults, spread over that time; at its end all is mended.
+/// Plans `count` random faults, spread over the time until `until`, followed by their repair.
 pub(crate) fn plan(world: &mut World, count: u64, until: Duration) {
     let mut random = Random::new(world.random.any());
     for _ in 0..count {
@@ -86,13 +86,13 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration) {
         let at = random.time(Duration::ZERO, until);
         world.timeline.plan(at, Event::Fault(fault));
     }
-    if world.lives.is_some() {
+    if world.attempts.is_some() {
         plan_for_lives(world, &mut random, until);
     }
     world.timeline.plan(until, Event::Fault(Fault::Mend));
 }
 
-/// What befalls only a job that keeps something.
+/// Plans the faults that only affect a job with a guarantee.
 fn plan_for_lives(world: &mut World, random: &mut Random, until: Duration) {
     for _ in 0..random.below(6) {
         let long = random.time(Duration::from_millis(100), Duration::from_secs(6));
@@ -106,7 +106,7 @@ fn plan_for_lives(world: &mut World, random: &mut Random, until: Duration) {
     }
 }
 
-/// So many broken connections between machines that have too much to do, once the job runs.
+/// Plans `count` broken connections between overloaded machines, once the job runs.
 pub(crate) fn plan_resets(world: &mut World, count: u64, until: Duration) {
     let mut random = Random::new(world.random.any());
     let begin = Duration::from_secs(10);
@@ -119,7 +119,7 @@ pub(crate) fn plan_resets(world: &mut World, count: u64, until: Duration) {
 }
 
 impl World {
-    pub(crate) fn befall(&mut self, fault: Fault) {
+    pub(crate) fn inject(&mut self, fault: Fault) {
         self.watch.fault(self.now, fault);
         match fault {
             Fault::KillWorker => {
@@ -132,26 +132,26 @@ impl World {
                 let hosts: Vec<Host> = (0..self.host_count()).map(Host).collect();
                 if let Some(host) = self.random.pick(&hosts) {
                     self.network.cut.insert(host);
-                    self.plan_after(long, Relief::HostBack(host));
+                    self.plan_after(long, Repair::HostBack(host));
                 }
                 self.plan_giving_up();
             }
             Fault::Split(long) => {
                 let hosts = (0..self.host_count()).map(Host);
                 self.network.island = hosts.filter(|_| self.random.per_mille(500)).collect();
-                self.plan_after(long, Relief::Joined);
+                self.plan_after(long, Repair::Joined);
                 self.plan_giving_up();
             }
             Fault::StoreDown(long) => {
-                self.shelf.down = true;
-                self.plan_after(long, Relief::StoreBack);
+                self.metastore.down = true;
+                self.plan_after(long, Repair::StoreBack);
             }
             Fault::SchedulerDown(long) => {
                 self.cluster.down = true;
-                self.plan_after(long, Relief::SchedulerBack);
+                self.plan_after(long, Repair::SchedulerBack);
             }
             Fault::Storm(long) => {
-                self.network.weather = Weather {
+                self.network.conditions = NetworkConditions {
                     delay: self
                         .random
                         .time(Duration::from_millis(1), Duration::from_millis(50)),
@@ -159,7 +159,7 @@ impl World {
                     doubled: self.random.below(300),
                     late: self.random.below(100),
                 };
-                self.plan_after(long, Relief::Calm);
+                self.plan_after(long, Repair::Calm);
             }
             Fault::FailInstance => {
                 if let Some(worker) = self.any_worker() {
@@ -167,25 +167,25 @@ impl World {
                 }
             }
             Fault::Damage(long) => {
-                self.have_vault(Some(true), None);
-                self.plan_after(long, Relief::Readable);
+                self.set_storage_faults(Some(true), None);
+                self.plan_after(long, Repair::Readable);
             }
             Fault::DiskFull(long) => {
-                self.have_vault(None, Some(true));
-                self.plan_after(long, Relief::Room);
+                self.set_storage_faults(None, Some(true));
+                self.plan_after(long, Repair::Room);
             }
             Fault::Slow(long) => {
-                self.network.weather = Weather {
+                self.network.conditions = NetworkConditions {
                     delay: SLOW,
-                    ..Weather::FAIR
+                    ..NetworkConditions::FAIR
                 };
-                self.plan_after(long, Relief::Calm);
+                self.plan_after(long, Repair::Calm);
             }
             Fault::Reset => self.break_connection(),
             Fault::Drain(host) => self.drain(host),
             Fault::Full => self.fill(),
-            Fault::Over(relief) => self.passes(relief),
-            Fault::Mend => self.mend(),
+            Fault::Over(relief) => self.repair(relief),
+            Fault::Mend => self.repair_all(),
         }
         self.stop_leftovers();
     }
@@ -195,34 +195,34 @@ impl World {
         self.random.pick(&workers)
     }
 
-    fn mend(&mut self) {
-        self.network.weather = Weather::FAIR;
+    fn repair_all(&mut self) {
+        self.network.conditions = NetworkConditions::FAIR;
         self.network.cut.clear();
         self.network.island.clear();
-        self.shelf.down = false;
+        self.metastore.down = false;
         self.cluster.down = false;
-        self.have_vault(Some(false), Some(false));
+        self.set_storage_faults(Some(false), Some(false));
         self.note_mended();
     }
 
-    fn passes(&mut self, relief: Relief) {
+    fn repair(&mut self, relief: Repair) {
         match relief {
-            Relief::Calm => self.network.weather = Weather::FAIR,
-            Relief::HostBack(host) => {
+            Repair::Calm => self.network.conditions = NetworkConditions::FAIR,
+            Repair::HostBack(host) => {
                 self.network.cut.remove(&host);
             }
-            Relief::Joined => self.network.island.clear(),
-            Relief::StoreBack => self.shelf.down = false,
-            Relief::SchedulerBack => self.cluster.down = false,
-            Relief::Undrained(host) => {
+            Repair::Joined => self.network.island.clear(),
+            Repair::StoreBack => self.metastore.down = false,
+            Repair::SchedulerBack => self.cluster.down = false,
+            Repair::Undrained(host) => {
                 self.drained.remove(&host);
             }
-            Relief::Readable => self.have_vault(Some(false), None),
-            Relief::Room => self.have_vault(None, Some(false)),
+            Repair::Readable => self.set_storage_faults(Some(false), None),
+            Repair::Room => self.set_storage_faults(None, Some(false)),
         }
     }
 
-    /// Both ends hear of it, each in its time.
+    /// Breaks a connection; both ends are notified after separate delays.
     fn break_connection(&mut self) {
         let workers: Vec<_> = self.workers.keys().copied().collect();
         let masters: Vec<_> = self.acting_masters().collect();
@@ -239,14 +239,13 @@ impl World {
         );
     }
 
-    /// The end of the fault; nothing befalls the world after it has been mended.
-    fn plan_after(&mut self, long: Duration, end: Relief) {
+    fn plan_after(&mut self, long: Duration, end: Repair) {
         let end = Event::Fault(Fault::Over(end));
         self.timeline.plan(self.now + long, end);
     }
 
-    fn have_vault(&mut self, is_damaged: Option<bool>, is_full: Option<bool>) {
-        if let Some(lives) = &mut self.lives {
+    fn set_storage_faults(&mut self, is_damaged: Option<bool>, is_full: Option<bool>) {
+        if let Some(lives) = &mut self.attempts {
             lives.is_damaged = is_damaged.unwrap_or(lives.is_damaged);
             lives.is_full = is_full.unwrap_or(lives.is_full);
         }
@@ -276,7 +275,8 @@ impl World {
         self.timeline.plan(self.now + after, Event::StartMaster);
     }
 
-    /// A framework that starts containers again by itself gives hosts up after a while.
+    /// Plans the reaction of a framework with automatic restarts, which gives up on unreachable
+    /// hosts.
     fn plan_giving_up(&mut self) {
         let at = self.now + Duration::from_secs(8);
         for worker in self.workers.keys() {
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// A thorough scheduler stops what it could not reach before.
+    /// Stops processes whose host was unreachable before, if the scheduler is configured to do so.
     fn stop_leftovers(&mut self) {
         if self.config.stops_leftovers {
             let reachable: Vec<_> = self

@@ -1,87 +1,88 @@
-//! Flow control over a connection that breaks: a sender, a receiver whose speed changes, and grants that are late.
+//! Simulation of flow control over a connection that breaks: a sender, a receiver of changing
+//! speed, and delayed grants.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use ardea_network::exchange::{Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 
+use crate::event_queue::EventQueue;
 use crate::random::Random;
-use crate::timeline::Timeline;
 
 const STEP: Duration = Duration::from_millis(10);
-/// The largest frame. The last one before a window shuts may exceed it.
+/// The largest size of a frame in bytes, which may exceed the rest of the window.
 const MOST_FRAME: u64 = 50;
 
 #[derive(Clone, Copy)]
 enum Event {
     Step,
-    /// A frame arrives over the connection of that number.
+    /// A frame arrives over the connection of this number.
     Frame {
         connection: u64,
         bytes: u64,
         waited: bool,
     },
-    /// A grant arrives over the connection of that number.
+    /// A grant arrives over the connection of this number.
     Granted(u64, Grant),
-    Cut,
+    Disconnect,
     Connect,
 }
 
-/// What came of a run.
+/// Statistics of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowReport {
-    /// How long it took, in simulated time.
+    /// The simulated duration.
     pub took: Duration,
-    /// The most bytes that lay at the receiver.
+    /// The maximum number of bytes buffered at the receiver.
     pub most_kept: u64,
-    /// How often the connection broke.
-    pub cuts: u64,
+    /// The number of broken connections.
+    pub disconnects: u64,
 }
 
 struct Stream {
     random: Random,
-    timeline: Timeline<Event>,
+    timeline: EventQueue<Event>,
     now: Duration,
     config: WindowConfig,
     sender: SendWindow,
     receiver: ReceiveWindow,
-    /// Counts connections; what is under way on an earlier one is lost.
+    /// The number of the connection; data in transit on an earlier one is lost.
     connection: u64,
     connected: bool,
-    /// What had been received when the present connection was made: its windows count from there.
+    /// The bytes received before the current connection, from which its windows count.
     base: u64,
-    /// How far the receiver has let the sender go, over the present connection.
+    /// The position up to which the sender may send on the current connection.
     allowed: u64,
-    /// A connection delivers in order: nothing arrives before this.
+    /// The earliest next arrival in each direction, since a connection delivers in order.
     in_order: [Duration; 2],
     inbox: VecDeque<u64>,
     received: u64,
     consumed: u64,
-    /// Bytes that the receiver deals with in a step, and those that it may deal with now.
+    /// The bytes that the receiver consumes per step, and the bytes that it may consume now.
     pace: u64,
     allowance: u64,
     bytes: u64,
 }
 
-/// Sends so many bytes over a stream between two workers, whose connection breaks now and then.
+/// Sends `bytes` bytes over a stream between two workers, whose connection breaks at random times.
 ///
 /// # Errors
 ///
-/// When the sender goes further than it was allowed to, the receiver has to keep more than the largest window, or nothing moves
-/// any more.
+/// If the sender exceeds its allowance, the receiver must buffer more than the largest window, or
+/// progress stops.
 pub fn run_flow(seed: u64, bytes: u64) -> Result<FlowReport, String> {
     let mut stream = Stream::new(Random::new(seed), bytes);
     let mut report = FlowReport {
         took: Duration::ZERO,
         most_kept: 0,
-        cuts: 0,
+        disconnects: 0,
     };
     let mut moved_at = Duration::ZERO;
     while let Some((now, event)) = stream.timeline.take() {
         stream.now = now;
         let before = stream.consumed;
         stream.happens(event)?;
-        report.cuts += u64::from(matches!(event, Event::Cut));
+        report.disconnects += u64::from(matches!(event, Event::Disconnect));
         let kept = stream.received - stream.consumed;
         report.most_kept = report.most_kept.max(kept);
         if kept > stream.config.most + MOST_FRAME {
@@ -112,7 +113,7 @@ impl Stream {
             most: 100 + random.below(10_000),
             ..WindowConfig::default()
         };
-        let mut timeline = Timeline::new();
+        let mut timeline = EventQueue::new();
         timeline.plan(Duration::ZERO, Event::Connect);
         timeline.plan(Duration::ZERO, Event::Step);
         Stream {
@@ -157,9 +158,9 @@ impl Stream {
                 let granted = self.sender.granted(grant);
                 granted.map_err(|bad| format!("{grant:?}: {bad}"))?;
             }
-            // Of a connection that is no more.
+            // Frames and grants of a closed connection are lost.
             Event::Frame { .. } | Event::Granted(..) => {}
-            Event::Cut => {
+            Event::Disconnect => {
                 self.connected = false;
                 self.connection += 1;
                 let after = self.random.time(STEP, Duration::from_secs(2));
@@ -170,8 +171,8 @@ impl Stream {
         Ok(())
     }
 
-    /// A new connection has new windows. They begin when the receiver has dealt with all that came over the last one, as it only
-    /// then knows where the stream goes on.
+    /// Opens a new connection with new windows. Waits until the receiver has consumed all data of
+    /// the previous connection, since only then the position of the stream is known.
     fn connect(&mut self) {
         if self.consumed < self.received {
             self.timeline.plan(self.now + STEP, Event::Connect);
@@ -185,7 +186,7 @@ impl Stream {
         self.allowed = 0;
         self.tell(first);
         let after = self.random.time(STEP, Duration::from_secs(20));
-        self.timeline.plan(self.now + after, Event::Cut);
+        self.timeline.plan(self.now + after, Event::Disconnect);
     }
 
     fn step(&mut self) {
@@ -210,7 +211,7 @@ impl Stream {
         }
     }
 
-    /// The sender sends some frames, as far as its window allows.
+    /// Sends some frames, as far as the window allows.
     fn send(&mut self) {
         for _ in 0..self.random.below(20) {
             let left = self.bytes - self.base - self.sender.position();

@@ -1,64 +1,67 @@
-//! A grid through faults, with the members of `ardea-grid`.
+//! Simulation of a grid under faults, with the members of `ardea-grid`.
 //!
-//! Some clients put, get, compare, add and remove, each one thing after the other, through whatever member they are at. Members die, are halted for
-//! a while, come, go, are cut off from each other; messages are late, lost and doubled; clocks run at different speeds.
+//! Several clients put, get, compare, add and remove, each one operation at a time, through
+//! arbitrary members. Members die, are halted, join, leave, and are partitioned. Messages are
+//! delayed, lost and duplicated, and clocks drift.
 //!
-//! What always has to hold: no two members serve one partition at a time; what each key was seen to have is explained by doing each operation
-//! once, at one moment while it was under way (it is *linearizable*), unless all whole copies were lost, which takes more deaths than there are backups.
-//! And after the last fault: one view of all that live, all copies equal, and everything answered.
+//! Invariants: no two members serve a partition at the same time. The observed values of each key
+//! are *linearizable*, unless all complete copies were lost, which requires more deaths than there
+//! are backups. After the last fault all live members have the same view, all copies are equal, and
+//! everything is answered.
 //!
-//! * `history`: what clients have seen, and whether it can be explained; `scene`: what happens; `clients`; `troubles`: faults; `outcome`: what
-//!   has to hold.
+//! * `history`: the observations of clients, and the check for linearizability; `simulation`:
+//!   events; `clients`; `faults`; `outcome`: the invariants.
 
 mod clients;
+mod faults;
 mod history;
 mod outcome;
-mod scene;
-mod troubles;
+mod simulation;
 
 use std::time::Duration;
 
 use crate::random::Random;
 use crate::scenario::Failure;
-use scene::Scene;
+use simulation::GridSimulation;
 
-/// How long after the last fault everything has to be well.
-const MENDED_WITHIN: Duration = Duration::from_secs(120);
+/// The time after the last fault within which everything must have recovered.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often it is looked whether it is.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The interval of the checks for recovery.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What came of a run of [`run_grid`] that went well, or of many.
+/// Statistics of one successful run of [`run_grid`], or of many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GridReport {
-    /// How many things happened.
+    /// The number of events.
     pub steps: u64,
-    /// How many operations were answered.
+    /// The number of answered operations.
     pub answered: u64,
-    /// How many were refused.
+    /// The number of refused operations.
     pub refused: u64,
-    /// Of how many nobody knows whether they were done.
+    /// The number of operations with an unknown outcome.
     pub unknown: u64,
-    /// How many views there were.
+    /// The number of views (versions of the member list).
     pub views: u64,
-    /// How often a partition got another primary because the one before was gone.
+    /// The number of promotions of a backup after the loss of a primary.
     pub promoted: u64,
-    /// How often a partition was handed over.
+    /// The number of partitions handed over.
     pub handed_over: u64,
-    /// How many copies were filled.
+    /// The number of copies filled.
     pub filled: u64,
-    /// How often all copies of a partition were lost.
+    /// The number of losses of all copies of a partition.
     pub lost: u64,
-    /// How many grids had lost so many members that nobody could decide for all, and stood still.
+    /// The number of grids that lost so many members that no quorum was left.
     pub stuck: u64,
-    /// How many grids ended: the last one that lived left, or was put out, as was decided with those who stayed, and they had all died since.
+    /// The number of grids that ended: the last live member left or was expelled by a decision
+    /// whose other participants have all died since.
     pub ended: u64,
-    /// Of how many keys it was too much work to explain what was seen.
+    /// The number of keys whose history was too expensive to check.
     pub unexplained: u64,
 }
 
 impl GridReport {
-    /// Adds what came of another run.
+    /// Adds the statistics of another run.
     pub fn add(&mut self, other: &GridReport) {
         self.steps += other.steps;
         self.answered += other.answered;
@@ -75,18 +78,18 @@ impl GridReport {
     }
 }
 
-/// Runs a grid of the seed's choice through faults of its choice, until it is well again after the last one.
+/// Runs a random grid under random faults until it has recovered from the last one.
 ///
 /// # Errors
 ///
-/// When something doesn't hold that always has to, or isn't well two minutes after the last fault.
+/// If an invariant is violated, or the grid has not recovered two minutes after the last fault.
 pub fn run_grid(seed: u64) -> Result<GridReport, Box<Failure>> {
     let mut random = Random::new(seed);
     let until = random.time(Duration::from_secs(3), Duration::from_secs(25));
     let faults = random.below(25);
-    let mut scene = Scene::new(random);
-    troubles::plan(&mut scene, faults, until);
-    let fail = |scene: &Scene, what| {
+    let mut scene = GridSimulation::new(random);
+    faults::plan(&mut scene, faults, until);
+    let fail = |scene: &GridSimulation, what| {
         Box::new(Failure {
             seed,
             at: scene.now,
@@ -105,7 +108,7 @@ pub fn run_grid(seed: u64) -> Result<GridReport, Box<Failure>> {
         if scene.now < look_at {
             continue;
         }
-        look_at = scene.now + LOOK_EVERY;
+        look_at = scene.now + CHECK_INTERVAL;
         let missing = scene.missing();
         match missing {
             None => break,
@@ -113,7 +116,7 @@ pub fn run_grid(seed: u64) -> Result<GridReport, Box<Failure>> {
                 scene.report.stuck += 1;
                 break;
             }
-            Some(missing) if scene.now > until + MENDED_WITHIN => {
+            Some(missing) if scene.now > until + RECOVERY_TIMEOUT => {
                 return Err(fail(
                     &scene,
                     format!("two minutes after the last fault: {missing}"),

@@ -1,35 +1,43 @@
-//! Simulates clusters with faults, from a seed, with the control plane's own state machines.
+//! Deterministic simulation of clusters under faults, with the real state machines of the control
+//! plane.
 //!
-//! Nothing of the control plane is modelled: leases, masters, workers' agents and packing are those of
-//! `ardea-coordination`, the members of a grid those of `ardea-grid`. What is simulated is what they stand on: hosts, a network that delays, loses, doubles and separates, a state manager, a
-//! scheduler, clocks that run at different speeds, and a person who sends commands.
+//! The control plane is not modelled: leases, masters, worker agents and packing are those of
+//! `ardea-coordination`, and grid members those of `ardea-grid`. Their environment is simulated
+//! from a seed: hosts, a network with delays, losses, duplicates and partitions, a metadata store,
+//! a scheduler, drifting clocks, and a user who sends commands.
 //!
-//! * [`run_faults`]: a small cluster through faults; [`run_large`]: a large one;
-//! * [`run_start`]: what it takes to plan and start a large job;
+//! * [`run_faults`]: a small cluster under faults; [`run_large`]: a large one;
+//! * [`run_start`]: the cost of planning and starting a large job;
 //! * [`run_flow`]: the flow control of `ardea-network` over a connection that breaks;
-//! * [`run_epochs`]: the epochs of a job through faults, down to what its sinks publish;
-//! * [`run_lives`]: a job with a guarantee on a cluster, through faults, updates and upgrades, down to single records;
-//! * [`run_grid`]: the members of a grid through faults, down to single operations;
-//! * [`World`]: what happens; the program `ardea-sim` runs many seeds.
+//! * [`run_epochs`]: the checkpoints of a job under faults, down to the output of its sinks;
+//! * [`run_attempts`]: a job with a guarantee on a cluster, under faults, updates and upgrades,
+//!   down to single records;
+//! * [`run_grid`]: the members of a grid under faults, down to single operations;
+//! * [`World`]: the simulated cluster; the program `ardea-sim` runs many seeds.
 //!
 //! # Invariants, checked after every step
 //!
-//! * At most one process acts as master, and no master writes after a later one has.
-//! * A master never has an instance started while another worker that it counts on runs it.
+//! * At most one process is the leader, and no leader writes after a later one has.
+//! * A master never starts an instance that still runs in another worker which the master does not
+//!   consider lost.
 //! * An instance that stays in its container is never stopped.
-//! * A job is said to have finished only when each of its instances has come to its end, and then never runs again.
+//! * A job is marked as finished only when each of its instances has completed, and then never runs
+//!   again.
+//! * For a job with a guarantee: in each attempt a container has one worker, and all use one plan.
+//!   No record is lost or duplicated. Each checkpoint is a consistent cut of the whole dataflow.
+//!   Only committed output is published.
+//! * For an upgrade: nothing of the old program is started any more. The new program starts from
+//!   exactly its final state, and the replaced program publishes nothing beyond that state. Each
+//!   step follows from the previous one.
+//! * For a grid: no two members serve a partition. An acknowledged write is lost only if more
+//!   copies are lost than there are backups. The history of each key is linearizable.
 //!
-//! * Of a job with a guarantee: in each life a container has one worker, and all follow one plan; no record is lost or doubled on any way; each
-//!   snapshot is one cut through the whole dataflow; nothing is published that is not committed.
-//! * When a job's program is followed by another: nothing of the one before is started any more; the next begins with exactly the state that it has
-//!   left, and nothing behind that is published by the one that gave way, neither before nor after. Each step follows from the one before.
-//! * Of a grid: no two members serve one partition; what is acknowledged is lost only with more copies than there are backups; what is seen of a key
-//!   can be explained by one operation after the other.
-//!
-//! And within two minutes after the last fault: the job runs as its user wants, each instance in exactly one worker, the one of its container,
-//! none of them on a host that is drained if there is room elsewhere, every worker routes by the newest plan and knows where all others are,
-//! and no other process is left; or the job was killed or has finished, and nothing is left at all. One with a guarantee commits epochs again,
-//! and all that is committed is published. No upgrade is under way: the program is the new one, or the one before has come back.
+//! Within two minutes after the last fault the job is in the state that its user requested. Each
+//! instance runs in exactly one worker, that of its container, and not on a drained host if there
+//! is room elsewhere. Every worker routes by the newest plan and knows the addresses of all others,
+//! and no other process is left. If the job was killed or has finished, nothing is left at all. A
+//! job with a guarantee commits epochs again, and all committed output is published. No upgrade is
+//! pending: the new program runs, or the old one was restored.
 //!
 //! # Example
 //!
@@ -39,34 +47,34 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod event_queue;
 mod random;
-mod timeline;
 
 mod cluster;
+mod metastore;
 mod network;
-mod shelf;
 
 mod drains;
-mod drive;
+mod drivers;
 mod faults;
+mod invariants;
 mod stopwatch;
 mod upgrades;
 mod user;
-mod watch;
 mod world;
 
-mod epochs;
+mod attempts;
+mod checkpoints;
 mod flow;
 mod grid;
-mod lives;
 mod scenario;
 
-pub use epochs::{EpochsReport, run_epochs};
+pub use attempts::{AttemptsReport, GuaranteeConfig};
+pub use checkpoints::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};
 pub use grid::{GridReport, run_grid};
-pub use lives::{LivesReport, Survival};
 pub use scenario::{
-    Failure, StartReport, Success, run_faults, run_large, run_lives, run_resets, run_start,
+    Failure, StartReport, Success, run_attempts, run_faults, run_large, run_resets, run_start,
 };
 pub use stopwatch::Stopwatch;
 pub use world::{World, WorldConfig};

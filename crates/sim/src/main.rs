@@ -1,14 +1,14 @@
-//! Runs the simulation over many seeds, or one again, or measures what a large job takes to start.
+//! The simulator: runs many seeds or a single one, or measures the start of a large job.
 //!
 //! ```text
 //! ardea-sim                        # seeds 0 to 999
-//! ardea-sim --seed 4711 --log      # one seed, and what happened
-//! ardea-sim --large 3              # 1,000 containers through faults, seeds 0 to 2
-//! ardea-sim --epochs               # the epochs of a job, seeds 0 to 999
+//! ardea-sim --seed 4711 --log      # one seed, with its log
+//! ardea-sim --large 3              # 1,000 containers under faults, seeds 0 to 2
+//! ardea-sim --epochs               # the checkpoints of a job, seeds 0 to 999
 //! ardea-sim --lives                # jobs with a guarantee on a cluster, seeds 0 to 999
 //! ardea-sim --grid                 # the members of a grid, seeds 0 to 999
-//! ardea-sim --resets               # healthy ones on slow machines, whose connections break
-//! ardea-sim --start                # what the master takes to plan and start 1,000 containers
+//! ardea-sim --resets               # healthy jobs on slow machines with broken connections
+//! ardea-sim --start                # the cost of planning and starting 1,000 containers
 //! ```
 
 #![forbid(unsafe_code)]
@@ -18,62 +18,63 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ardea_sim::{
-    EpochsReport, Failure, GridReport, LivesReport, Success, run_epochs, run_faults, run_grid,
-    run_large, run_lives, run_resets, run_start,
+    AttemptsReport, EpochsReport, Failure, GridReport, Success, run_attempts, run_epochs,
+    run_faults, run_grid, run_large, run_resets, run_start,
 };
 use clap::Parser;
 
-/// Runs a job with a guarantee from a seed.
-type RunLives = fn(u64) -> Result<LivesReport, Box<Failure>>;
+/// A function that runs a job with a guarantee from a seed.
+type RunLives = fn(u64) -> Result<AttemptsReport, Box<Failure>>;
 
-/// Prints a line; whoever has stopped reading doesn't want it.
+/// Prints a line; ignores a closed output.
 macro_rules! say {
     ($($text:tt)*) => {
         let _ = writeln!(std::io::stdout(), $($text)*);
     };
 }
 
-/// Simulates clusters with faults, from a seed, with the control plane's own state machines.
+/// Simulates clusters under faults, from a seed, with the state machines of the control plane.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Runs this seed only.
+    /// Run only this seed.
     #[arg(long)]
     seed: Option<u64>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// How many seeds are run.
+    /// The number of seeds.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// Prints what happened last before a failure.
+    /// Print the log before a failure.
     #[arg(long)]
     log: bool,
-    /// Runs a large job through faults, with so many seeds.
+    /// Run a large job under faults, with this number of seeds.
     #[arg(long, value_name = "SEEDS")]
     large: Option<u64>,
-    /// Runs the epochs of small jobs through faults.
+    /// Run the checkpoints of small jobs under faults.
     #[arg(long)]
     epochs: bool,
-    /// Runs small jobs with a guarantee on a cluster through faults, updates and upgrades.
+    /// Run small jobs with a guarantee on a cluster under faults, updates and upgrades.
     #[arg(long)]
     lives: bool,
-    /// Runs the members of small grids through faults.
+    /// Run the members of small grids under faults.
     #[arg(long)]
     grid: bool,
-    /// Runs small jobs with a guarantee on slow machines, while connections break: none is to begin another life.
+    /// Run small jobs with a guarantee on slow machines with broken connections; no attempt may
+    /// fail.
     #[arg(long)]
     resets: bool,
-    /// Measures what the master takes to plan and start a large job.
+    /// Measure the cost of planning and starting a large job.
     #[arg(long)]
     start: bool,
-    /// Containers of a large job.
+    /// The number of containers of a large job.
     #[arg(long, default_value_t = 1000)]
     containers: u32,
-    /// Instances of a large job.
+    /// The number of instances of a large job.
     #[arg(long, default_value_t = 20_000)]
     instances: u32,
-    /// Faults that befall a large job.
+    /// The number of faults of a large job.
     #[arg(long, default_value_t = 20)]
     faults: u64,
 }
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
         return epochs(&arguments);
     }
     if arguments.lives {
-        return lives(&arguments, run_lives, "--lives ");
+        return lives(&arguments, run_attempts, "--lives ");
     }
     if arguments.resets {
         return lives(&arguments, run_resets, "--resets ");
@@ -113,11 +114,11 @@ fn main() -> ExitCode {
         };
         match outcome {
             Ok(success) => total.add(success),
-            Err(failure) => return tell(&failure, arguments.log, ""),
+            Err(failure) => return print_failure(&failure, arguments.log, ""),
         }
     }
     say!(
-        "{count} seeds from {first}: all well, {} steps; mended after {:.1} s on average, {:.1} s at most",
+        "{count} seeds from {first}: all well, {} steps; recovered after {:.1} s on average, {:.1} s at most",
         total.steps,
         total.mended.as_secs_f64() / count.max(1) as f64,
         total.longest.as_secs_f64(),
@@ -149,15 +150,15 @@ fn epochs(arguments: &Arguments) -> ExitCode {
     for seed in first..first.saturating_add(count) {
         match run_epochs(seed) {
             Ok(report) => total.add(&report),
-            Err(failure) => return tell(&failure, arguments.log, "--epochs "),
+            Err(failure) => return print_failure(&failure, arguments.log, "--epochs "),
         }
     }
     say!(
-        "{count} seeds from {first}: all well, {} steps; {} epochs committed, {} given up; {} rollbacks, {} masters, \
+        "{count} seeds from {first}: all well, {} steps; {} epochs committed, {} aborted; {} rollbacks, {} masters, \
          safe mode {} times; {} results published; {} jobs ended",
         total.steps,
         total.committed,
-        total.given_up,
+        total.aborted,
         total.rolled_back,
         total.masters,
         total.safe_modes,
@@ -172,16 +173,16 @@ fn lives(arguments: &Arguments, run: RunLives, which: &str) -> ExitCode {
         Some(seed) => (seed, 1),
         None => (arguments.from, arguments.seeds),
     };
-    let mut total = LivesReport::default();
+    let mut total = AttemptsReport::default();
     for seed in first..first.saturating_add(count) {
         match run(seed) {
             Ok(report) => total.add(&report),
-            Err(failure) => return tell(&failure, arguments.log, which),
+            Err(failure) => return print_failure(&failure, arguments.log, which),
         }
     }
     say!(
-        "{count} seeds from {first}: all well, {} steps; {} epochs committed; {} lives, {} of them by another plan; {} instances went \
-         on with their memory; {} lives gone on with by another master; safe mode {} times; {} plans taken back; {} records published; \
+        "{count} seeds from {first}: all well, {} steps; {} epochs committed; {} attempts, {} of them by another plan; {} instances kept \
+         their state in memory; {} attempts resumed by another master; safe mode {} times; {} plans cancelled; {} records published; \
          {} jobs ended; {} upgraded, {} rolled back",
         total.steps,
         total.committed,
@@ -208,7 +209,7 @@ fn grid(arguments: &Arguments) -> ExitCode {
     for seed in first..first.saturating_add(count) {
         match run_grid(seed) {
             Ok(report) => total.add(&report),
-            Err(failure) => return tell(&failure, arguments.log, "--grid "),
+            Err(failure) => return print_failure(&failure, arguments.log, "--grid "),
         }
     }
     say!(
@@ -230,7 +231,7 @@ fn grid(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn tell(failure: &Failure, log: bool, which: &str) -> ExitCode {
+fn print_failure(failure: &Failure, log: bool, which: &str) -> ExitCode {
     if log {
         failure.log.iter().for_each(|line| eprintln!("{line}"));
     }
@@ -250,7 +251,7 @@ fn start(arguments: &Arguments) -> ExitCode {
     for encodes in [false, true] {
         let seed = arguments.seed.unwrap_or(0);
         match run_start(seed, containers, instances, encodes) {
-            Err(failure) => return tell(&failure, arguments.log, "--start "),
+            Err(failure) => return print_failure(&failure, arguments.log, "--start "),
             Ok(report) => {
                 let watch = report.stopwatch;
                 say!(

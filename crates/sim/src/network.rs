@@ -1,4 +1,5 @@
-//! The simulated network: hosts that can be cut off, and messages that are delayed, lost and doubled.
+//! The simulated network: partitions between hosts, and messages that are delayed, lost and
+//! duplicated.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,16 +8,16 @@ use ardea_coordination::control::WorkerId;
 
 use crate::random::Random;
 
-/// A process that messages are sent to.
+/// A process that receives messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Node {
-    /// The state manager.
+    /// The metadata store.
     Store,
     /// The scheduler's service.
     Scheduler,
-    /// The person who sends commands.
+    /// The user who sends commands.
     User,
-    /// A process that may be master; each life is another.
+    /// A process that may be the job's leader; each restart is another node.
     Master(u32),
     /// A worker's process.
     Worker(WorkerId),
@@ -26,22 +27,22 @@ pub enum Node {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Host(pub u32);
 
-/// How bad the network is.
+/// The quality of the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Weather {
-    /// The longest delay of most messages.
+pub struct NetworkConditions {
+    /// The maximum delay of most messages.
     pub delay: Duration,
-    /// So many of a thousand messages are lost.
+    /// The number of lost messages per thousand.
     pub lost: u64,
-    /// So many of a thousand messages come twice.
+    /// The number of duplicated messages per thousand.
     pub doubled: u64,
-    /// So many of a thousand messages take up to a hundred times as long.
+    /// The number of messages per thousand that take up to a hundred times as long.
     pub late: u64,
 }
 
-impl Weather {
-    /// As in a data centre on a good day.
-    pub const FAIR: Weather = Weather {
+impl NetworkConditions {
+    /// The conditions of a healthy data centre.
+    pub const FAIR: NetworkConditions = NetworkConditions {
         delay: Duration::from_millis(2),
         lost: 0,
         doubled: 0,
@@ -52,48 +53,48 @@ impl Weather {
 /// The state of the network.
 #[derive(Debug)]
 pub struct Network {
-    /// How bad it is now.
-    pub weather: Weather,
-    /// Hosts that reach nobody.
+    /// The current conditions.
+    pub conditions: NetworkConditions,
+    /// Hosts without any connection.
     pub cut: BTreeSet<Host>,
-    /// Hosts that nobody reaches, though they reach others.
-    pub deaf: BTreeSet<Host>,
-    /// Hosts that reach each other only.
+    /// Hosts that can send but not receive.
+    pub receive_blocked: BTreeSet<Host>,
+    /// Hosts that are only connected to each other.
     pub island: BTreeSet<Host>,
-    /// Nothing goes from the first host to the second.
-    pub rifts: BTreeSet<(Host, Host)>,
+    /// Pairs of hosts of which the first cannot reach the second.
+    pub broken_links: BTreeSet<(Host, Host)>,
 }
 
 impl Network {
-    /// Everybody reaches everybody.
+    /// Creates a network in which all hosts are connected.
     pub fn new() -> Self {
         Network {
-            weather: Weather::FAIR,
+            conditions: NetworkConditions::FAIR,
             cut: BTreeSet::new(),
-            deaf: BTreeSet::new(),
+            receive_blocked: BTreeSet::new(),
             island: BTreeSet::new(),
-            rifts: BTreeSet::new(),
+            broken_links: BTreeSet::new(),
         }
     }
 
-    /// Whether messages pass from one host to another.
+    /// Returns true if messages from host `a` reach host `b`.
     pub fn connects(&self, a: Host, b: Host) -> bool {
         a == b
             || (!self.cut.contains(&a)
                 && !self.cut.contains(&b)
-                && !self.deaf.contains(&b)
-                && !self.rifts.contains(&(a, b))
+                && !self.receive_blocked.contains(&b)
+                && !self.broken_links.contains(&(a, b))
                 && self.island.contains(&a) == self.island.contains(&b))
     }
 
-    /// After which times a message that is sent now arrives: none, one or two.
+    /// Returns the delays of the copies of a message: none, one or two.
     pub fn arrivals(&self, random: &mut Random) -> Vec<Duration> {
-        let Weather {
+        let NetworkConditions {
             delay,
             lost,
             doubled,
             late,
-        } = self.weather;
+        } = self.conditions;
         if random.per_mille(lost) {
             return Vec::new();
         }

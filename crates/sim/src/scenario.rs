@@ -1,4 +1,4 @@
-//! Whole runs: a job, faults and commands from a seed, and whether all is well in the end.
+//! Complete runs: a job, with faults and commands from a seed, and the check of its recovery.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,56 +6,57 @@ use std::time::Duration;
 
 use ardea_coordination::packing::{
     BinPacking, CompliantRoundRobin, ContainerLimits, JobDemand, MilliCores, PackingConfig,
-    PackingPlan, ResourceManager, Resources, RoundRobin, VertexDemand,
+    PackingPlan, PackingPolicy, Resources, RoundRobin, VertexDemand,
 };
 use ardea_core::Result;
 
-use crate::lives::{LivesReport, Survival};
+use crate::attempts::{AttemptsReport, GuaranteeConfig};
 use crate::random::Random;
 use crate::stopwatch::Stopwatch;
 use crate::world::{World, WorldConfig};
 use crate::{drains, faults, user};
 
-/// How long after the last fault everything has to be well.
-const MENDED_WITHIN: Duration = Duration::from_secs(120);
+/// The time after the last fault within which everything must have recovered.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often it is looked whether it is.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The interval of the checks for recovery.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A run that went wrong.
+/// A failed run.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The seed: running it again goes wrong in the same way.
+    /// The seed, which reproduces the failure.
     pub seed: u64,
-    /// When, in simulated time.
+    /// The simulated time of the failure.
     pub at: Duration,
-    /// What is broken, or still missing.
+    /// The violated invariant, or the unmet condition of recovery.
     pub what: String,
-    /// What happened last, a line each.
+    /// The most recent log lines.
     pub log: Vec<String>,
 }
 
-/// A run that went well.
+/// A successful run.
 #[derive(Clone, Copy, Debug)]
 pub struct Success {
-    /// How long after the last fault everything was well.
+    /// The time from the last fault to recovery.
     pub mended_after: Duration,
-    /// How many things happened.
+    /// The number of events.
     pub steps: u64,
 }
 
-/// Runs a small cluster of the seed's choice through faults of its choice: some workers, hosts, masters and commands; in one of
-/// four the job is killed, and in three of ten it comes to its end by itself.
+/// Runs a random small cluster under random faults of workers, hosts, masters and commands. In one
+/// of four runs the job is killed, and in three of ten it completes.
 ///
 /// # Errors
 ///
-/// When something doesn't hold that always has to, or isn't well two minutes after the last fault.
+/// If an invariant is violated, or the job has not recovered two minutes after the last fault.
 pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
     let mut random = Random::new(seed);
     let mut config = small_world(&mut random);
     let world_seed = random.any();
     let until = random.time(Duration::from_secs(5), Duration::from_secs(60));
-    // Drawn from elsewhere, so that whether a job ends does not decide what befalls it.
+    // The end is drawn from another stream of random numbers, so that the completion of a job does
+    // not change its faults.
     let mut end = Random::new(!seed);
     if end.per_mille(300) {
         config.ends_at = Some(end.time(Duration::ZERO, until));
@@ -70,20 +71,21 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
     finish(&mut world, seed, until)
 }
 
-/// Runs a small job with a guarantee through faults of the seed's choice, down to single records; some of its jobs come to their end by
-/// themselves, some are stopped or killed; in three of ten the program is followed by another, once or several times.
+/// Runs a small job with a guarantee under random faults, down to single records. Some jobs
+/// complete, some are stopped or killed, and in three of ten the program is upgraded once or
+/// several times.
 ///
 /// # Errors
 ///
 /// As [`run_faults`].
-pub fn run_lives(seed: u64) -> Result<LivesReport, Box<Failure>> {
+pub fn run_attempts(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
     let mut random = Random::new(seed);
     let mut config = small_world(&mut random);
     for vertex in &mut config.demand.vertices {
         vertex.parallelism = vertex.parallelism.div_ceil(2);
     }
     let ends = random.per_mille(300);
-    config.survival = Some(Survival::new(&mut random, ends));
+    config.survival = Some(GuaranteeConfig::new(&mut random, ends));
     let world_seed = random.any();
     let until = random.time(Duration::from_secs(5), Duration::from_secs(40));
     let mut world = World::new(config, world_seed);
@@ -97,20 +99,20 @@ pub fn run_lives(seed: u64) -> Result<LivesReport, Box<Failure>> {
     Ok(world.report_of_lives(success.steps))
 }
 
-/// Runs a small job with a guarantee on machines that have too much to do, while connections between its workers and its master break:
-/// nothing is wrong with it.
+/// Runs a small job with a guarantee on overloaded machines, while connections between its workers
+/// and its master break. The job itself is healthy.
 ///
 /// # Errors
 ///
 /// As [`run_faults`].
-pub fn run_resets(seed: u64) -> Result<LivesReport, Box<Failure>> {
+pub fn run_resets(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
     let mut random = Random::new(seed);
     let mut config = small_world(&mut random);
     for vertex in &mut config.demand.vertices {
         vertex.parallelism = vertex.parallelism.div_ceil(2);
     }
     config.wild_clocks = false;
-    config.survival = Some(Survival::new(&mut random, false));
+    config.survival = Some(GuaranteeConfig::new(&mut random, false));
     let until = Duration::from_secs(60);
     let mut world = World::new(config, random.any());
     faults::plan_resets(&mut world, 1 + random.below(40), until);
@@ -118,7 +120,7 @@ pub fn run_resets(seed: u64) -> Result<LivesReport, Box<Failure>> {
     Ok(world.report_of_lives(success.steps))
 }
 
-/// Lets the world go on until nothing is missing after that time.
+/// Runs the world until it has recovered from the faults, which end at `until`.
 fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<Failure>> {
     let mut steps = 0;
     let mut look_at = until;
@@ -136,7 +138,7 @@ fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<
         if world.now() < look_at {
             continue;
         }
-        look_at = world.now() + LOOK_EVERY;
+        look_at = world.now() + CHECK_INTERVAL;
         match world.missing() {
             None => {
                 let mended_after = world.now() - until;
@@ -145,16 +147,17 @@ fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<
                     steps,
                 });
             }
-            Some(what) if world.now() > until + MENDED_WITHIN => return Err(fail(world, what)),
+            Some(what) if world.now() > until + RECOVERY_TIMEOUT => return Err(fail(world, what)),
             Some(_) => {}
         }
     }
 }
 
-/// A policy that packs anew each time: many instances move, which the policies of `ardea-coordination` avoid.
+/// A policy that packs from scratch each time. Many instances move, which the policies of
+/// `ardea-coordination` avoid.
 struct Reshuffle;
 
-impl ResourceManager for Reshuffle {
+impl PackingPolicy for Reshuffle {
     fn pack(&self, demand: &JobDemand, config: &PackingConfig) -> Result<PackingPlan> {
         RoundRobin.pack(demand, config)
     }
@@ -181,7 +184,7 @@ fn small_world(random: &mut Random) -> WorldConfig {
         let parallelism = 1 + random.below(8) as u32;
         demand = demand.vertex(VertexDemand::new(name.as_str(), parallelism, each));
     }
-    let manager: Arc<dyn ResourceManager> = match random.below(4) {
+    let manager: Arc<dyn PackingPolicy> = match random.below(4) {
         0 => Arc::new(RoundRobin),
         1 => Arc::new(BinPacking),
         2 => Arc::new(Reshuffle),
@@ -209,18 +212,18 @@ fn small_world(random: &mut Random) -> WorldConfig {
     }
 }
 
-/// What a large job takes to be planned and started.
+/// The cost of planning and starting a large job.
 #[derive(Debug)]
 pub struct StartReport {
-    /// How long it took until the job ran, in simulated time.
+    /// The simulated time until the job was running.
     pub running_after: Duration,
-    /// What the master took.
+    /// The measurements of the master.
     pub stopwatch: Stopwatch,
-    /// How many things happened.
+    /// The number of events.
     pub steps: u64,
 }
 
-/// Plans and starts a job of so many containers and instances, without faults.
+/// Plans and starts a job of the given numbers of containers and instances, without faults.
 ///
 /// # Errors
 ///
@@ -240,7 +243,7 @@ pub fn run_start(
     })
 }
 
-/// Runs a job of so many containers and instances through faults.
+/// Runs a job of the given numbers of containers and instances under faults.
 ///
 /// # Errors
 ///

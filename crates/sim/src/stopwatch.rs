@@ -1,4 +1,4 @@
-//! What the masters take of the processor, and what they say in bytes.
+//! Measurement of the masters' cpu time and message sizes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use ardea_coordination::control::ToWorker;
 use ardea_core::thread_cpu_time;
 
-/// Measures without changing what happens.
+/// A measurement that does not influence the simulation.
 #[derive(Debug)]
 pub struct Stopwatch {
     encodes: bool,
     shared: HashMap<String, u64>,
-    /// Spent in the masters' state machines.
+    /// The cpu time spent in the masters' state machines.
     pub in_masters: Duration,
-    /// The longest time that one event took.
+    /// The maximum cpu time of one event.
     pub longest: Duration,
     /// The number of events.
     pub events: u64,
-    /// Spent on encoding messages to workers, if that is measured.
+    /// The cpu time spent on encoding messages to workers, if measured.
     pub encoding: Duration,
-    /// Their length.
+    /// The total length of the messages to workers.
     pub bytes: u64,
-    /// Their number.
+    /// The number of messages to workers.
     pub messages: u64,
 }
 
@@ -49,7 +49,7 @@ impl Stopwatch {
         result
     }
 
-    /// Encodes a message as a driver would: what is the same for many workers once.
+    /// Encodes a message as a driver would: messages shared by many workers only once.
     pub(crate) fn encode(&mut self, message: &ToWorker) {
         self.messages += 1;
         if !self.encodes {

@@ -1,25 +1,25 @@
-//! Upgrades: programs that are to follow the job's, and the step in which one takes the other's place.
+//! Upgrades of the simulated job, and the step that replaces one job by another.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    Command, Following, JobDefinition, JobRecord, JobRef, ProgramRef, Refused, StoreReply,
+    Command, JobDefinition, JobRecord, JobRef, ProgramRef, Rejection, Replacement, StoreReply,
     StoreVersion, Successor, Upgrade, UpgradeOrder,
 };
 use ardea_coordination::packing::MilliCores;
 use ardea_core::{Error, ErrorCode};
 
+use crate::attempts::ProgramBehavior;
 use crate::faults::Fault;
-use crate::lives::Nature;
 use crate::random::Random;
 use crate::world::{Event, World};
 
-/// More than any container may have.
+/// More cpu than any container may have.
 const TOO_MUCH: MilliCores = MilliCores(1_000_000);
 
-/// What is submitted of the simulated job, whichever of its submissions that is.
+/// Returns the definition of the simulated job, for any of its submissions.
 pub(crate) fn definition(job: &JobRef) -> JobDefinition {
     JobDefinition {
         job: job.clone(),
@@ -35,7 +35,7 @@ pub(crate) fn definition(job: &JobRef) -> JobDefinition {
     }
 }
 
-/// In three of ten worlds the job is upgraded, at random times; some of the programs do not come up.
+/// Plans upgrades at random times in three of ten worlds; some of the new programs fail.
 pub(crate) fn plan(
     world: &mut World,
     plans: &mut Vec<(Duration, Command)>,
@@ -46,19 +46,20 @@ pub(crate) fn plan(
     if !random.per_mille(300) {
         return;
     }
-    if let Some(lives) = &mut world.lives {
-        lives.befallen_until = until;
+    if let Some(lives) = &mut world.attempts {
+        lives.faults_until = until;
     }
     let count = 1 + random.below(3);
     for _ in 0..count {
         let at = random.time(until / 8, until);
         let order = Box::new(order(world, &mut random));
         plans.push((at, Command::Upgrade(order.clone())));
-        // Asked again, however far that has come: nothing follows itself, or is tried twice.
+        // A repeated request must neither upgrade a job to itself nor retry a failed upgrade.
         if count == 1 && random.per_mille(500) {
             plans.push((random.time(at, until), Command::Upgrade(order)));
         }
-        // The moments in which a master that dies leaves things half done: when it is asked, when the job has stopped, when the next begins.
+        // The leader may die at critical moments: at the request, after the stop, and at the start
+        // of the next job.
         for most in [300, 3_000, 10_000] {
             if random.per_mille(300) {
                 let after = random.time(Duration::ZERO, Duration::from_millis(most));
@@ -75,13 +76,13 @@ fn order(world: &mut World, random: &mut Random) -> UpgradeOrder {
         vertex.parallelism = 1 + random.below(4) as u32;
     }
     let nature = match random.below(12) {
-        0 => Nature::Fails,
-        1 => Nature::Mute,
-        2 | 3 => Nature::Slow,
-        4 => Nature::Misfit,
-        _ => Nature::Good,
+        0 => ProgramBehavior::Fails,
+        1 => ProgramBehavior::Mute,
+        2 | 3 => ProgramBehavior::Slow,
+        4 => ProgramBehavior::Misfit,
+        _ => ProgramBehavior::Good,
     };
-    // One in twelve can't be packed.
+    // One in twelve cannot be packed.
     if random.below(12) == 0
         && let Some(vertex) = demand.vertices.first_mut()
     {
@@ -91,12 +92,12 @@ fn order(world: &mut World, random: &mut Random) -> UpgradeOrder {
         submission: random.any(),
         ..world.job.clone()
     };
-    if let Some(lives) = &mut world.lives {
+    if let Some(lives) = &mut world.attempts {
         lives.program(job.submission).nature = nature;
     }
     let millis = Duration::from_millis;
     let patience = match nature {
-        Nature::Slow => random.time(millis(1_500), millis(5_000)),
+        ProgramBehavior::Slow => random.time(millis(1_500), millis(5_000)),
         _ => random.time(millis(2_000), millis(20_000)),
     };
     UpgradeOrder {
@@ -106,30 +107,30 @@ fn order(world: &mut World, random: &mut Random) -> UpgradeOrder {
             packing: world.config.packing.clone(),
         },
         back: random.any(),
-        patience,
+        commit_timeout: patience,
     }
 }
 
 impl World {
-    /// Nothing runs any more of a job that gives way, and its record is to be removed: another takes its place, in one write, with masters of its
-    /// own. Nothing if it does not give way.
-    pub(crate) fn follows(
+    /// Replaces a stopped job by the next one in one write, with its own masters, instead of
+    /// removing its record. Returns `None` if the job is not to be replaced.
+    pub(crate) fn replace_job(
         &mut self,
         stored: &JobRecord,
         expected: StoreVersion,
     ) -> Option<StoreReply<Arc<JobRecord>>> {
-        let following = Following::of(&self.definition, stored)?;
-        let version = self.shelf.record.value.as_ref().map(|(_, it)| *it);
+        let following = Replacement::of(&self.definition, stored)?;
+        let version = self.metastore.record.value.as_ref().map(|(_, it)| *it);
         if version != Some(expected) {
             return Some(StoreReply::Conflict);
         }
-        let lives = self.lives.as_ref()?;
+        let lives = self.attempts.as_ref()?;
         let is_unreadable = lives.is_damaged && self.random.per_mille(500);
         let from = Cell::new(None);
         let next = following.next(|next, left| {
             let nature = lives.nature(next.definition.job.submission);
-            if is_unreadable || nature == Nature::Misfit {
-                let what = "what the job remembers can't be read, or does not fit";
+            if is_unreadable || nature == ProgramBehavior::Misfit {
+                let what = "the job's state can't be read, or does not fit";
                 return Err(Error::new(ErrorCode::InvalidJob, what));
             }
             from.set(Some((left.job.definition.job.submission, left.state)));
@@ -137,11 +138,11 @@ impl World {
         });
         let (definition, record) = match next {
             Ok(next) => next,
-            Err(error) => return Some(StoreReply::Refused(Refused::not_stored(&error))),
+            Err(error) => return Some(StoreReply::Refused(Rejection::not_stored(&error))),
         };
         let follows = from.get().map(|from| {
             let next = record.job.submission;
-            self.check_giving_way(from, next)
+            self.check_replacement(from, next)
         });
         if let Some(Err(broken)) = follows {
             self.watch.broken(broken);
@@ -162,15 +163,15 @@ impl World {
         self.job = record.job.clone();
         self.definition = definition;
         self.cluster.followed(before);
-        if let Some(lives) = self.lives.as_mut().filter(|_| comes_back) {
+        if let Some(lives) = self.attempts.as_mut().filter(|_| comes_back) {
             lives.report.rolled_back += 1;
         }
-        // Hosts look what jobs there are, each in its time.
+        // Each host discovers the new job after a delay.
         for _ in 0..self.config.masters {
             let longest = Duration::from_secs(3);
             let after = self.random.time(Duration::from_millis(50), longest);
             self.timeline.plan(self.now + after, Event::StartMaster);
         }
-        self.shelf.replace(record, expected)
+        self.metastore.replace(record, expected)
     }
 }

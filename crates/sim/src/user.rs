@@ -1,9 +1,9 @@
-//! The person who sends commands, and sends them again when nobody answers.
+//! The simulated user, who sends commands and retries unanswered ones.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ardea_coordination::control::{Command, CommandId, EpochsCommand, Refused};
+use ardea_coordination::control::{CheckpointCommand, Command, CommandId, Rejection};
 
 use crate::faults::Fault;
 use crate::network::Node;
@@ -11,18 +11,18 @@ use crate::random::Random;
 use crate::upgrades;
 use crate::world::{Event, Message, TICK, World};
 
-/// The person who sends commands.
+/// The simulated user.
 #[derive(Debug, Default)]
 pub struct User {
-    /// What is still to be sent, the last first, each not before that time.
+    /// The commands to send with their earliest times, in reverse order.
     plans: Vec<(Duration, Command)>,
     waiting: Option<(CommandId, Command)>,
     send_at: Duration,
     count: u64,
 }
 
-/// How long a person waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The timeout of a command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl User {
     pub(crate) fn plan(&mut self, mut plans: Vec<(Duration, Command)>) {
@@ -30,17 +30,17 @@ impl User {
         self.plans = plans;
     }
 
-    /// Whether nothing is left to be sent or answered.
+    /// Returns true if no command is left to send or to answer.
     pub(crate) fn is_done(&self) -> bool {
         self.plans.is_empty() && self.waiting.is_none()
     }
 
-    pub(crate) fn answered(&mut self, id: CommandId, reply: &Result<(), Refused>) {
+    pub(crate) fn answered(&mut self, id: CommandId, reply: &Result<(), Rejection>) {
         let Some((_, command)) = self.waiting.take_if(|(waiting, _)| *waiting == id) else {
             return;
         };
-        // Of another master it may be had; and who wants a job killed does not give up.
-        let again = matches!(reply, Err(Refused::NotMaster { .. }))
+        // Another leader may accept it, and a kill is always retried.
+        let again = matches!(reply, Err(Rejection::NotMaster { .. }))
             || (matches!(command, Command::Kill) && reply.is_err());
         if again {
             self.count += 1;
@@ -49,18 +49,18 @@ impl User {
     }
 }
 
-/// So many commands for a job, at random times; at the end it is killed if that is wanted.
+/// Plans random commands for a job at random times, with a final kill if `kills`.
 pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) {
     let drawn = world.random.any();
     let mut random = Random::new(drawn);
     let vertices = world.config.demand.vertices.clone();
     let mut plans = Vec::new();
     for _ in 0..count {
-        let of_lives = world.lives.is_some() && random.per_mille(200);
+        let of_lives = world.attempts.is_some() && random.per_mille(200);
         let command = match random.below(10) {
-            _ if of_lives => Command::Epochs(EpochsCommand::Savepoint),
-            0 => Command::Activate,
-            1 => Command::Deactivate,
+            _ if of_lives => Command::Epochs(CheckpointCommand::Savepoint),
+            0 => Command::Resume,
+            1 => Command::Pause,
             2..=3 => {
                 let containers = 1 + random.below(4);
                 Command::Restart(ardea_coordination::packing::ContainerId(containers as u32))
@@ -76,7 +76,7 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
         };
         let at = random.time(Duration::ZERO, until);
         if random.per_mille(400) {
-            // The moments in which a master that dies leaves things half done.
+            // A leader that dies just after a command leaves it half executed.
             let after = random.time(Duration::ZERO, Duration::from_millis(300));
             world
                 .timeline
@@ -84,18 +84,19 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
         }
         plans.push((at, command));
     }
-    if world.lives.is_some() && random.per_mille(100) {
-        let stop = Command::Epochs(EpochsCommand::Stop);
+    if world.attempts.is_some() && random.per_mille(100) {
+        let stop = Command::Epochs(CheckpointCommand::Stop);
         plans.push((random.time(Duration::ZERO, until), stop));
     }
-    // Drawn from elsewhere, so that seeds go on doing what they did.
+    // Rescales are drawn from another stream of random numbers, so that the outcome of known seeds
+    // does not change.
     let mut rescales = Random::new(!drawn);
     while count > 0 && rescales.per_mille(300) {
         let containers = NonZeroU32::MIN.saturating_add(rescales.below(6) as u32);
         let at = rescales.time(Duration::ZERO, until);
         plans.push((at, Command::Rescale(containers)));
     }
-    if world.lives.is_some() {
+    if world.attempts.is_some() {
         upgrades::plan(world, &mut plans, drawn.rotate_left(32), until);
     }
     if kills {
@@ -107,15 +108,15 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
 impl World {
     pub(crate) fn tick_user(&mut self) {
         self.timeline.plan(self.now + TICK, Event::TickUser);
-        // Whoever looks at the job sees that it waits for somebody to decide.
+        // The user sees that the job waits for a decision.
         let is_stuck = self
             .epochs_record()
             .is_some_and(|record| record.safe_mode.is_some());
         let user = &mut self.user;
-        let killed = match &self.shelf.record.value {
+        let killed = match &self.metastore.record.value {
             None => true,
-            // One that gives way goes on as another.
-            Some((record, _)) => record.is_ending() && !record.gives_way(),
+            // A job that is replaced continues as another.
+            Some((record, _)) => record.is_ending() && !record.is_being_replaced(),
         };
         if killed {
             user.plans.clear();
@@ -123,9 +124,9 @@ impl World {
         }
         if user.waiting.is_none() && is_stuck && !killed {
             user.count += 1;
-            let retry = Command::Epochs(EpochsCommand::Retry);
+            let retry = Command::Epochs(CheckpointCommand::Retry);
             user.waiting = Some((CommandId(user.count), retry));
-            user.send_at = self.now + PATIENCE;
+            user.send_at = self.now + COMMAND_TIMEOUT;
         }
         if user.waiting.is_none() {
             let due = user.plans.pop_if(|(at, _)| *at <= self.now);
@@ -136,9 +137,9 @@ impl World {
         if let Some((id, command)) = &user.waiting
             && self.now >= user.send_at
         {
-            user.send_at = self.now + PATIENCE;
+            user.send_at = self.now + COMMAND_TIMEOUT;
             let message = Message::Command(*id, command.clone());
-            let lease = self.shelf.leader(self.job.submission);
+            let lease = self.metastore.leader(self.job.submission);
             if let Some(master) = lease.and_then(|lease| lease.address.parse().ok()) {
                 self.send(Node::User, Node::Master(master), message);
             }

@@ -1,64 +1,63 @@
-//! The simulated world: processes on hosts, what happens to them, and what they do.
+//! The simulated world: processes on hosts, events, and their execution.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    Candidate, Change, Command, CommandId, Displaced, EpochsRecord, Generation, JobDefinition,
-    JobRecord, JobRef, LeaseConfig, LeaseRecord, Lookup, MasterConfig, MasterEpoch, Order,
-    PlanVersion, Refused, RequestId, SchedulerAnswer, SchedulerCall, SchedulerTraits, StoreReply,
-    StoreRequest, ToMaster, ToWorker, WorkerAgent, WorkerId,
+    Candidate, Change, CheckpointRecord, Command, CommandId, ContainersToMove, Generation,
+    JobDefinition, JobRecord, JobRef, LeaseConfig, LeaseRecord, Lookup, MasterConfig, MasterEpoch,
+    Order, PlanVersion, Rejection, RequestId, SchedulerAnswer, SchedulerCall, SchedulerTraits,
+    StoreReply, StoreRequest, ToMaster, ToWorker, WorkerAgent, WorkerId,
 };
 use ardea_coordination::packing::{
-    ContainerId, InstanceId, JobDemand, PackingConfig, ResourceManager,
+    ContainerId, InstanceId, JobDemand, PackingConfig, PackingPolicy,
 };
 use ardea_core::Epoch;
 
-use crate::cluster::{Cluster, Deed};
+use crate::attempts::{AttemptChecker, GuaranteeConfig, InFlightMessage, Snapshot, WorkerAttempt};
+use crate::cluster::{Cluster, Operation};
+use crate::event_queue::EventQueue;
 use crate::faults::Fault;
-use crate::lives::{Cut, Freight, Lives, Part, Survival};
+use crate::invariants::InvariantChecker;
+use crate::metastore::SimMetastore;
 use crate::network::{Host, Network, Node};
 use crate::random::Random;
-use crate::shelf::Shelf;
 use crate::stopwatch::Stopwatch;
-use crate::timeline::Timeline;
 use crate::upgrades;
 use crate::user::User;
-use crate::watch::Watch;
 
-/// How often processes are told that time has passed.
+/// The interval of tick events.
 pub const TICK: Duration = Duration::from_millis(50);
 
-/// What is simulated.
+/// The configuration of a simulation.
 #[derive(Clone)]
 pub struct WorldConfig {
-    /// The job.
+    /// The demand of the job.
     pub demand: JobDemand,
-    /// How it is packed.
+    /// The configuration of the job's packing.
     pub packing: PackingConfig,
-    /// By which policy.
-    pub manager: Arc<dyn ResourceManager>,
-    /// How many processes may be master.
+    /// The packing policy.
+    pub manager: Arc<dyn PackingPolicy>,
+    /// The number of processes that may be the leader.
     pub masters: u32,
-    /// How many hosts containers run on.
+    /// The number of hosts for containers.
     pub hosts: u32,
-    /// Whether the scheduler is stateful.
+    /// True if the scheduler is stateful.
     pub stateful: bool,
-    /// Whether the scheduler stops, when their host comes back, processes that it could not reach.
+    /// True if the scheduler stops processes that it could not reach as soon as their host is back.
     pub stops_leftovers: bool,
-    /// Whether clocks of masters run at speeds that leases don't allow for: then there may be two masters, and fencing has to
-    /// keep the earlier one from doing harm.
+    /// True if clocks of masters exceed the drift that leases allow for. Then there may be two
+    /// leaders, and fencing must prevent damage by the earlier one.
     pub wild_clocks: bool,
-    /// From when on instances come to their end by themselves; of a job that goes on for ever, never.
+    /// The time after which instances complete, or `None` if they never do.
     pub ends_at: Option<Duration>,
-    /// Whether messages to workers are encoded, to see what that takes.
+    /// True if messages to workers are encoded, to measure the cost.
     pub encodes: bool,
-    /// What the job promises, if it has a guarantee: then it lives and dies as a whole.
-    pub survival: Option<Survival>,
+    /// The settings of a job with a guarantee.
+    pub survival: Option<GuaranteeConfig>,
 }
 
-/// What happens.
 #[derive(Debug)]
 pub(crate) enum Event {
     TickMaster(u32),
@@ -73,21 +72,20 @@ pub(crate) enum Event {
     Start(WorkerId),
     StartMaster,
     Fault(Fault),
-    /// The framework of a stateless scheduler gives a host up that it doesn't reach.
+    /// The framework of a stateless scheduler gives up on an unreachable host.
     GiveUp(WorkerId),
-    /// Something arrives that a worker sent to another.
-    Arrive(Freight),
-    /// A cut becomes durable.
-    Save(WorkerId, Generation, Cut),
-    /// Sinks publish what belongs to a committed epoch.
+    /// An item sent by one worker to another arrives.
+    Arrive(InFlightMessage),
+    /// A snapshot becomes durable.
+    Save(WorkerId, Generation, Snapshot),
+    /// Sinks publish the output of a committed epoch.
     Show(WorkerId, Generation, Epoch),
-    /// The scheduler says which containers are to leave their hosts.
+    /// The scheduler reports the containers that must leave their hosts.
     SayDisplaced,
-    /// Snapshots of a submission are dropped that are not needed.
+    /// Unneeded checkpoints of a submission are removed.
     Sweep(u64, Vec<Epoch>, Epoch, Generation),
 }
 
-/// What processes say to each other.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     ToMaster(ToMaster),
@@ -100,24 +98,24 @@ pub(crate) enum Message {
     LeaseReply(RequestId, StoreReply<LeaseRecord>),
     Record(u32, RequestId, StoreRequest<Arc<JobRecord>>),
     RecordReply(RequestId, StoreReply<Arc<JobRecord>>),
-    Epochs(u32, RequestId, StoreRequest<Arc<EpochsRecord>>),
-    EpochsReply(RequestId, StoreReply<Arc<EpochsRecord>>),
+    Epochs(u32, RequestId, StoreRequest<Arc<CheckpointRecord>>),
+    EpochsReply(RequestId, StoreReply<Arc<CheckpointRecord>>),
     LookUp(WorkerId),
     LookedUp(Lookup),
     DropLease(u32),
     LeaseDropped,
     Call(u32, Order, SchedulerCall),
     Answer(Order, SchedulerAnswer),
-    Displaced(Vec<Displaced>),
+    Displaced(Vec<ContainersToMove>),
     Command(CommandId, Command),
-    CommandReply(CommandId, Result<(), Refused>),
+    CommandReply(CommandId, Result<(), Rejection>),
 }
 
-/// A clock of a process: set to any time, and a little fast or slow.
+/// The clock of a process, with an arbitrary origin and a small drift.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SkewedClock {
     started: Duration,
-    /// How many thousandths faster than time.
+    /// The drift in thousandths.
     fast: i64,
 }
 
@@ -135,75 +133,72 @@ impl SkewedClock {
     }
 }
 
-/// A process that may be master.
+/// A process that may be the leader.
 #[derive(Debug)]
 pub(crate) struct MasterProcess {
     pub(crate) candidate: Candidate,
     pub(crate) clock: SkewedClock,
-    /// The job is gone: it removes the lease, and ends.
+    /// True if the job is gone, and the process removes the lease and exits.
     pub(crate) leaving: bool,
-    /// What this mastership has told each worker to run.
-    pub(crate) told: BTreeMap<WorkerId, BTreeSet<InstanceId>>,
-    /// The containers whose workers it has given up.
-    pub(crate) given_up: BTreeSet<ContainerId>,
+    /// The instances assigned to each worker by this leadership.
+    pub(crate) assigned: BTreeMap<WorkerId, BTreeSet<InstanceId>>,
+    /// The containers whose workers the master considers lost.
+    pub(crate) aborted: BTreeSet<ContainerId>,
 }
 
-/// A worker's process.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
-    /// The submission that it was started for.
+    /// The submission that the process was started for.
     pub(crate) of: u64,
     pub(crate) agent: WorkerAgent,
     pub(crate) clock: SkewedClock,
     pub(crate) host: Host,
-    /// Changes that are being carried out, the oldest first.
     pub(crate) changes: Vec<Change>,
-    /// What it has of a life of the job, if that has lives.
-    pub(crate) part: Option<Part>,
-    /// What runs in earnest.
+    /// The worker's part of the execution attempt, in a job with a guarantee.
+    pub(crate) part: Option<WorkerAttempt>,
+    /// The instances that actually run.
     pub(crate) running: BTreeSet<InstanceId>,
     pub(crate) busy_until: Duration,
-    /// Of what runs, what has come to its end by itself.
+    /// The running instances that have completed.
     pub(crate) ended: BTreeSet<InstanceId>,
-    /// The last change that has been carried out.
+    /// The last change that was carried out.
     pub(crate) applied: Option<Order>,
-    /// The newest master that it has heard of.
+    /// The newest master epoch that the worker has received.
     pub(crate) heard_of: MasterEpoch,
-    /// The newest plan that it has routed by.
+    /// The newest plan that the worker has routed by.
     pub(crate) routes: Option<PlanVersion>,
 }
 
 /// The simulated world.
 pub struct World {
     pub(crate) config: WorldConfig,
-    /// The job, or the one that has followed it last.
+    /// The job, or the last one that has replaced it.
     pub(crate) job: JobRef,
-    /// What was submitted of it.
     pub(crate) definition: JobDefinition,
     pub(crate) random: Random,
     pub(crate) now: Duration,
-    pub(crate) timeline: Timeline<Event>,
+    pub(crate) timeline: EventQueue<Event>,
     pub(crate) network: Network,
-    pub(crate) shelf: Shelf,
+    pub(crate) metastore: SimMetastore,
     pub(crate) cluster: Cluster,
     pub(crate) masters: BTreeMap<u32, MasterProcess>,
     pub(crate) masters_started: u32,
-    /// The submission that each was started for: what one has sent that has ended may still be under way.
+    /// The submission of each process. Messages of processes that have ended may still be in
+    /// transit.
     pub(crate) led: BTreeMap<u32, u64>,
     pub(crate) workers: BTreeMap<WorkerId, WorkerProcess>,
-    /// Processes that are to be stopped when their host can be reached.
+    /// Processes to be stopped when their host is reachable.
     pub(crate) leftovers: BTreeSet<WorkerId>,
-    /// The hosts that are drained.
     pub(crate) drained: BTreeSet<Host>,
     pub(crate) user: User,
-    pub(crate) watch: Watch,
+    pub(crate) watch: InvariantChecker,
     pub(crate) stopwatch: Stopwatch,
-    /// Of a job with a guarantee.
-    pub(crate) lives: Option<Lives>,
+    /// The checker of a job with a guarantee.
+    pub(crate) attempts: Option<AttemptChecker>,
 }
 
 impl World {
-    /// A world in which the job has just been submitted.
+    /// Creates a world in which the job has just been submitted.
     pub fn new(config: WorldConfig, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let job = JobRef {
@@ -213,12 +208,12 @@ impl World {
         };
         let demand = config.demand.clone();
         let record = JobRecord::submitted(job.clone(), demand, config.packing.clone());
-        let mut shelf = Shelf::default();
+        let mut shelf = SimMetastore::default();
         let submitted = StoreRequest::Write {
             value: Arc::new(record),
             expected: None,
         };
-        let mut watch = Watch::default();
+        let mut watch = InvariantChecker::default();
         if let Err(broken) = shelf.record(submitted) {
             watch.broken(broken);
         }
@@ -228,9 +223,9 @@ impl World {
             job,
             random,
             now: Duration::ZERO,
-            timeline: Timeline::new(),
+            timeline: EventQueue::new(),
             network: Network::new(),
-            shelf,
+            metastore: shelf,
             masters: BTreeMap::new(),
             masters_started: 0,
             led: BTreeMap::new(),
@@ -240,7 +235,7 @@ impl World {
             user: User::default(),
             watch,
             stopwatch: Stopwatch::new(config.encodes),
-            lives: config.survival.map(Lives::new),
+            attempts: config.survival.map(AttemptChecker::new),
             config,
         };
         for _ in 0..world.config.masters {
@@ -250,26 +245,26 @@ impl World {
         world
     }
 
-    /// The time since the beginning.
+    /// Returns the time since the start.
     pub fn now(&self) -> Duration {
         self.now
     }
 
-    /// What happened last, a line each.
+    /// Returns the most recent log lines.
     pub fn log(&self) -> impl Iterator<Item = &str> {
         self.watch.log()
     }
 
-    /// When the job was running with all of its workers for the first time.
+    /// Returns the time at which the job was first running with all of its workers.
     pub fn first_running(&self) -> Option<Duration> {
         self.watch.first_running
     }
 
-    /// Lets the next thing happen.
+    /// Executes the next event.
     ///
     /// # Errors
     ///
-    /// When something holds no longer that always has to.
+    /// If an invariant is violated.
     pub fn step(&mut self) -> Result<(), String> {
         let Some((at, event)) = self.timeline.take() else {
             return Err("nothing happens any more".to_string());
@@ -290,28 +285,29 @@ impl World {
             Event::Applied(worker, order) => self.applied(worker, order),
             Event::Start(worker) => self.start_worker(worker),
             Event::StartMaster => {
-                // On hosts that have none: another job may have followed meanwhile, and have got its own.
+                // Only on hosts without a process of this job: another job may have replaced this
+                // one and have got its own processes.
                 let there = self.masters.keys().filter(|id| self.is_of_job(**id));
                 if there.count() < self.config.masters as usize {
                     self.start_master();
                 }
             }
-            Event::Fault(fault) => self.befall(fault),
+            Event::Fault(fault) => self.inject(fault),
             Event::GiveUp(worker) => self.give_up(worker),
             Event::Arrive(freight) => self.arrives(freight),
-            Event::Save(worker, generation, cut) => self.saves(worker, generation, cut),
+            Event::Save(worker, generation, snapshot) => self.saves(worker, generation, snapshot),
             Event::Show(worker, generation, epoch) => self.shows(worker, generation, epoch),
             Event::SayDisplaced => self.say_displaced(),
             Event::Sweep(of, epochs, below, present) => {
-                if let Some(lives) = &mut self.lives {
-                    lives.program(of).vault.keep(&epochs, below, present.0);
+                if let Some(lives) = &mut self.attempts {
+                    lives.program(of).storage.keep(&epochs, below, present.0);
                 }
             }
         }
         self.check_step()
     }
 
-    /// Where a process is; nothing if it has ended.
+    /// Returns the host of a process, or `None` if it has ended.
     pub(crate) fn host(&self, node: Node) -> Option<Host> {
         match node {
             Node::Store => Some(Host(0)),
@@ -321,12 +317,12 @@ impl World {
         }
     }
 
-    /// The submission that a process was started to lead.
+    /// Returns the submission that a process was started to lead.
     pub(crate) fn led_by(&self, master: u32) -> u64 {
         self.led.get(&master).copied().unwrap_or_default()
     }
 
-    /// Whether that is the job, and not one that it has followed.
+    /// Returns true if a process belongs to the current job and not to a predecessor.
     pub(crate) fn is_of_job(&self, master: u32) -> bool {
         self.led_by(master) == self.job.submission
     }
@@ -335,13 +331,13 @@ impl World {
         Host(2 + id % self.config.masters)
     }
 
-    /// The hosts that containers run on.
+    /// Returns the hosts for containers.
     pub(crate) fn worker_hosts(&self) -> impl Iterator<Item = Host> + use<> {
         let first = 2 + self.config.masters;
         (first..first + self.config.hosts).map(Host)
     }
 
-    /// Sends a message; the network decides what becomes of it.
+    /// Sends a message over the simulated network.
     pub(crate) fn send(&mut self, from: Node, to: Node, message: Message) {
         if let Some(from) = self.host(from) {
             self.send_from(from, to, message);
@@ -356,15 +352,15 @@ impl World {
         }
     }
 
-    pub(crate) fn do_deeds(&mut self, deeds: Vec<Deed>) {
+    pub(crate) fn do_deeds(&mut self, deeds: Vec<Operation>) {
         for deed in deeds {
             match deed {
-                Deed::Start(worker) => {
+                Operation::Start(worker) => {
                     let after = Duration::from_millis(50)..Duration::from_millis(400);
                     let at = self.now + self.random.time(after.start, after.end);
                     self.timeline.plan(at, Event::Start(worker));
                 }
-                Deed::Stop(worker) => self.stop_worker(worker),
+                Operation::Stop(worker) => self.stop_worker(worker),
             }
         }
     }
@@ -390,8 +386,8 @@ impl World {
             candidate: Candidate::new(&name, &id.to_string(), job, manager, lease, config),
             clock: SkewedClock::new(self.now, &mut self.random, most),
             leaving: false,
-            told: BTreeMap::new(),
-            given_up: BTreeSet::new(),
+            assigned: BTreeMap::new(),
+            aborted: BTreeSet::new(),
         };
         self.masters.insert(id, process);
         self.timeline.plan(self.now, Event::TickMaster(id));

@@ -1,9 +1,9 @@
-//! Some hundred seeds of each simulation; `ARDEA_SIM_SEEDS` and `ARDEA_SIM_FROM` ask for others. A failure names its seed and how
-//! to run it again.
+//! Runs some hundred seeds of each simulation; `ARDEA_SIM_SEEDS` and `ARDEA_SIM_FROM` select
+//! others. A failure names its seed and the command to reproduce it.
 
 use ardea_sim::{
-    EpochsReport, GridReport, LivesReport, run_epochs, run_faults, run_flow, run_grid, run_large,
-    run_lives, run_resets, run_start,
+    AttemptsReport, EpochsReport, GridReport, run_attempts, run_epochs, run_faults, run_flow,
+    run_grid, run_large, run_resets, run_start,
 };
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -56,9 +56,9 @@ fn what_sinks_publish_is_what_the_committed_epochs_have_read_whatever_befalls_th
             }
         }
     }
-    // That nothing is wrong says something only if something has happened.
+    // Success is meaningful only if faults have occurred.
     let happened = [
-        total.given_up,
+        total.aborted,
         total.rolled_back,
         total.safe_modes,
         total.ended,
@@ -71,11 +71,11 @@ fn what_sinks_publish_is_what_the_committed_epochs_have_read_whatever_befalls_th
 
 #[test]
 fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_updates_and_upgrades() {
-    let mut total = LivesReport::default();
+    let mut total = AttemptsReport::default();
     let seeds = seeds(1_000);
     let usual = seeds.end - seeds.start >= 1_000;
     for seed in seeds {
-        match run_lives(seed) {
+        match run_attempts(seed) {
             Ok(report) => total.add(&report),
             Err(failure) => {
                 let log = failure.log.join("\n");
@@ -86,7 +86,7 @@ fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_updates_and_u
             }
         }
     }
-    // That nothing is wrong says something only if something has happened.
+    // Success is meaningful only if faults have occurred.
     let happened = [
         total.handed_over,
         total.reminded,
@@ -126,7 +126,7 @@ fn a_healthy_job_lives_on_when_connections_break_on_machines_that_have_too_much_
 #[test]
 fn seeds_of_lives_that_have_found_faults_stay_well() {
     for seed in [686, 701_688] {
-        if let Err(failure) = run_lives(seed) {
+        if let Err(failure) = run_attempts(seed) {
             panic!("seed {seed}: {}", failure.what);
         }
     }
@@ -150,7 +150,7 @@ fn a_grid_loses_nothing_and_never_has_two_primaries_through_faults() {
             }
         }
     }
-    // That nothing is wrong says something only if something has happened, and was looked at.
+    // Success is meaningful only if faults have occurred and were checked.
     let happened = [
         total.promoted,
         total.handed_over,

@@ -1,4 +1,4 @@
-//! How many items a queue may hold, checked once when the number comes in.
+//! The capacity of a queue, validated on construction.
 
 use std::error::Error;
 use std::fmt;
@@ -25,7 +25,7 @@ impl Capacity {
     /// that is too slow.
     pub const MAX: Self = Self(1 << 24);
 
-    /// Takes a number of items that comes from outside, such as a setting.
+    /// Creates a capacity from external input, such as a setting.
     ///
     /// # Errors
     ///
@@ -38,8 +38,8 @@ impl Capacity {
         }
     }
 
-    /// Takes a computed number of items and moves it into the allowed range:
-    /// 0 becomes 1, and what is above [`Capacity::MAX`] becomes that.
+    /// Creates a capacity from a computed number and clamps it to the allowed range: 0 becomes 1,
+    /// and a number above [`Capacity::MAX`] becomes the maximum.
     #[must_use]
     pub const fn clamped(items: usize) -> Self {
         if items == 0 {
@@ -51,21 +51,21 @@ impl Capacity {
         }
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     #[must_use]
     pub const fn get(self) -> usize {
         self.0
     }
 }
 
-/// A number of items that no queue can have as its capacity.
+/// An error for a number of items outside the allowed range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapacityError {
     items: usize,
 }
 
 impl CapacityError {
-    /// The number of items that was asked for.
+    /// Returns the requested number of items.
     #[must_use]
     pub const fn items(&self) -> usize {
         self.items

@@ -1,21 +1,21 @@
-//! The end that takes items out.
+//! The consumer end of the queue.
 
 use std::fmt;
 
+use crate::loom_shim::Arc;
 use crate::queue::Queue;
-use crate::shim::Arc;
 
-/// The taking end of a queue, made by [`ring`](crate::ring).
+/// The consuming end of a queue, created by [`ring`](crate::ring).
 ///
-/// Dropping it drops the items that are in the queue and tells the producer, whose
-/// pushes are refused from then on and see what this thread did before. Items of a
-/// push that was under way at that moment are dropped when the producer is.
+/// Dropping the consumer drops the items in the queue and sets a flag. The producer's pushes then
+/// fail, and its thread sees the earlier writes of this thread. Items of a concurrent push are
+/// dropped when the producer is dropped.
 pub struct Consumer<T> {
     queue: Arc<Queue<T>>,
-    /// The next item to be taken.
+    /// The index of the next item.
     head: usize,
-    /// The producer's index as last seen; never above the real one.
-    tail_seen: usize,
+    /// The producer's index as last read; never above the real one.
+    cached_tail: usize,
 }
 
 impl<T> Consumer<T> {
@@ -26,13 +26,13 @@ impl<T> Consumer<T> {
         Self {
             queue,
             head: start,
-            tail_seen: start,
+            cached_tail: start,
         }
     }
 
-    /// Takes the oldest item out, in constant time; `None` if there is none now.
+    /// Takes the oldest item, in constant time; `None` if the queue is empty now.
     ///
-    /// To know whether there may be more later, ask [`Consumer::is_finished`].
+    /// [`Consumer::is_finished`] distinguishes an empty queue from a finished one.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.available(1) == 0 {
@@ -47,8 +47,8 @@ impl<T> Consumer<T> {
         Some(item)
     }
 
-    /// Moves up to `max` items to the end of `out`, oldest first, and returns their
-    /// number. Their slots become free all at once.
+    /// Moves up to `max` items to the end of `out`, oldest first, and returns their number. The
+    /// slots become free all at once.
     ///
     /// It allocates only if `out` has too little spare capacity.
     pub fn pop_batch(&mut self, max: usize, out: &mut Vec<T>) -> usize {
@@ -71,14 +71,14 @@ impl<T> Consumer<T> {
         count
     }
 
-    /// The oldest item, left where it is.
+    /// Returns the oldest item and leaves it in the queue.
     #[inline]
     pub fn peek(&mut self) -> Option<&T> {
         self.peek_mut().map(|item| &*item)
     }
 
-    /// The oldest item, left where it is, to be changed in place: for instance, to
-    /// take a part of a chunk whose rest has to wait.
+    /// Returns the oldest item for modification in place, for example to take a part of a chunk
+    /// whose rest has to wait.
     ///
     /// ```
     /// use ardea_spsc::{Capacity, ring};
@@ -96,29 +96,28 @@ impl<T> Consumer<T> {
         }
         // SAFETY: this is the only consumer and `available` has found an item at
         // `head`. The reference borrows `self`, so `head` cannot be published and
-        // no second reference be made while it lives.
+        // no second reference be created during its lifetime.
         Some(unsafe { &mut *self.queue.item(self.head) })
     }
 
-    /// How many items can be taken now. The number can only grow until the next pop.
-    /// It asks the producer's index anew, which costs a cache miss if the producer
-    /// is working.
+    /// Returns the number of items that can be taken now. The number can only grow until the next
+    /// pop. Reads the producer's index, which costs a cache miss if the producer is active.
     pub fn len(&mut self) -> usize {
         self.available(usize::MAX)
     }
 
-    /// Whether there is no item to take now.
+    /// Returns true if there is no item to take now.
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         self.available(1) == 0
     }
 
-    /// Whether the producer has left and everything that it pushed has been taken
-    /// out. Once true it stays true. What the producer's thread did before it left
-    /// is then visible here, such as an error that it recorded.
+    /// Returns true if the producer is gone and all its items have been taken. Once true it stays
+    /// true. Earlier writes of the producer's thread are then visible here, such as an error that
+    /// it recorded.
     #[inline]
     pub fn is_finished(&mut self) -> bool {
-        if self.head != self.tail_seen || !self.queue.producer_is_gone() {
+        if self.head != self.cached_tail || !self.queue.producer_is_gone() {
             return false;
         }
         // The flag first, then the tail: items pushed before the close count (rule 3
@@ -126,30 +125,30 @@ impl<T> Consumer<T> {
         self.is_empty()
     }
 
-    /// The most items that the queue may hold.
+    /// Returns the capacity of the queue.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.queue.capacity()
     }
 
-    /// Whether the producer has closed the queue or been dropped. There may still be
-    /// items to take; [`Consumer::is_finished`] says that there are none.
+    /// Returns true if the producer has closed the queue or been dropped. The queue may still hold
+    /// items; see [`Consumer::is_finished`].
     #[inline]
     #[must_use]
     pub fn producer_is_gone(&self) -> bool {
         self.queue.producer_is_gone()
     }
 
-    /// The number of items. It is exact as of this call if fewer than `wanted` were
-    /// known; otherwise the last known number, which is enough.
+    /// Returns the number of available items: the last known number if it is at least `wanted`,
+    /// otherwise the current number.
     #[inline]
     fn available(&mut self, wanted: usize) -> usize {
-        let known = self.tail_seen.wrapping_sub(self.head);
+        let known = self.cached_tail.wrapping_sub(self.head);
         if known >= wanted {
             return known;
         }
-        self.tail_seen = self.queue.tail();
-        self.tail_seen.wrapping_sub(self.head)
+        self.cached_tail = self.queue.tail();
+        self.cached_tail.wrapping_sub(self.head)
     }
 }
 
@@ -158,7 +157,7 @@ impl<T> Drop for Consumer<T> {
         // The flag first, so that the producer stops. The items are dropped here and
         // not with the queue because the producer may live long after. If the
         // destructor of one panics, the rest is dropped with the queue.
-        self.queue.leave_consumer();
+        self.queue.set_consumer_gone();
         while let Some(item) = self.pop() {
             drop(item);
         }

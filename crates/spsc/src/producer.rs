@@ -1,21 +1,21 @@
-//! The end that puts items in.
+//! The producer end of the queue.
 
 use std::error::Error;
 use std::fmt;
 
+use crate::loom_shim::Arc;
 use crate::queue::Queue;
-use crate::shim::Arc;
 
-/// The putting end of a queue, made by [`ring`](crate::ring).
+/// The producing end of a queue, created by [`ring`](crate::ring).
 ///
-/// Dropping it closes the queue: the consumer still gets what is in it, and then
-/// sees it finished.
+/// Dropping the producer closes the queue: the consumer still gets the remaining items, and then
+/// sees the queue finished.
 pub struct Producer<T> {
     queue: Arc<Queue<T>>,
-    /// Where the next item goes. Above the shared `tail` only within a batch.
+    /// The index of the next free slot. Above the shared `tail` only within a batch.
     tail: usize,
-    /// The consumer's index as last seen; never above the real one.
-    head_seen: usize,
+    /// The consumer's index as last read; never above the real one.
+    cached_head: usize,
 }
 
 impl<T> Producer<T> {
@@ -26,15 +26,15 @@ impl<T> Producer<T> {
         Self {
             queue,
             tail: start,
-            head_seen: start,
+            cached_head: start,
         }
     }
 
-    /// Puts one item in, in constant time.
+    /// Pushes one item, in constant time.
     ///
     /// # Errors
     ///
-    /// The item comes back in [`PushError::Full`] if there is no free slot, or in
+    /// The item is returned in [`PushError::Full`] if there is no free slot, or in
     /// [`PushError::Gone`] if the consumer has been dropped.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PushError<T>> {
@@ -56,9 +56,9 @@ impl<T> Producer<T> {
     /// Moves as many items as there is room for from the front of `items` into the
     /// queue, and returns their number. The rest stays in `items`.
     ///
-    /// The consumer sees them all at once. It takes time linear in the length of
-    /// `items`, as the rest moves to the front. If the consumer has been dropped
-    /// nothing is moved: 0 with [`Producer::consumer_is_gone`] is not a full queue.
+    /// The consumer sees all moved items at once. The call takes time linear in the length of
+    /// `items`, as the rest moves to the front. If the consumer has been dropped nothing is moved:
+    /// the result is 0, and [`Producer::consumer_is_gone`] returns true.
     ///
     /// ```
     /// use ardea_spsc::{Capacity, ring};
@@ -79,11 +79,11 @@ impl<T> Producer<T> {
     /// Takes as many items as there is room for from the iterator `items` and
     /// returns their number. No item is taken that does not fit.
     ///
-    /// The consumer sees them all at once; if `items` panics, it sees those before
-    /// the panic. If the consumer has been dropped nothing is taken: 0 with
-    /// [`Producer::consumer_is_gone`] is not a full queue.
+    /// The consumer sees all taken items at once; if `items` panics, it sees the items before the
+    /// panic. If the consumer has been dropped nothing is taken: the result is 0, and
+    /// [`Producer::consumer_is_gone`] returns true.
     ///
-    /// Mind that some iterators, such as [`Vec::drain`], drop what was not taken
+    /// Mind that some iterators, such as [`Vec::drain`], drop items not taken
     /// from them; for a vector there is [`Producer::push_batch`].
     ///
     /// ```
@@ -108,53 +108,52 @@ impl<T> Producer<T> {
         self.write_batch(room, items)
     }
 
-    /// How many items can be pushed now. The number can only grow until the next
-    /// push. It asks the consumer's index anew, which costs a cache miss if the
-    /// consumer is working.
+    /// Returns the number of items that can be pushed now. The number can only grow until the next
+    /// push. Reads the consumer's index, which costs a cache miss if the consumer is active.
     pub fn free(&mut self) -> usize {
         self.room(usize::MAX)
     }
 
-    /// Whether a push would be refused for want of room.
+    /// Returns true if a push would fail because the queue is full.
     #[inline]
     pub fn is_full(&mut self) -> bool {
         self.room(1) == 0
     }
 
-    /// The most items that the queue may hold.
+    /// Returns the capacity of the queue.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.queue.capacity()
     }
 
-    /// Whether the consumer has been dropped; it does not come back.
+    /// Returns true if the consumer has been dropped; this is final.
     #[inline]
     #[must_use]
     pub fn consumer_is_gone(&self) -> bool {
         self.queue.consumer_is_gone()
     }
 
-    /// Closes the queue: the consumer gets what is in it, then sees it finished.
+    /// Closes the queue: the consumer gets the remaining items, then sees it finished.
     /// Dropping the producer does the same.
     pub fn close(self) {
         drop(self);
     }
 
-    /// The number of free slots. It is exact as of this call if fewer than `wanted`
-    /// were known to be free; otherwise the last known number, which is enough.
+    /// Returns the number of free slots: the last known number if it is at least `wanted`,
+    /// otherwise the current number.
     #[inline]
     fn room(&mut self, wanted: usize) -> usize {
         let known = self.known_room();
         if known >= wanted {
             return known;
         }
-        self.head_seen = self.queue.head();
+        self.cached_head = self.queue.head();
         self.known_room()
     }
 
     #[inline]
     fn known_room(&self) -> usize {
-        self.queue.capacity() - self.tail.wrapping_sub(self.head_seen)
+        self.queue.capacity() - self.tail.wrapping_sub(self.cached_head)
     }
 
     /// Writes up to `count` items and publishes them with one store. `count` is at
@@ -183,7 +182,7 @@ impl<T> Producer<T> {
 
 impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
-        self.queue.leave_producer();
+        self.queue.set_producer_gone();
     }
 }
 
@@ -196,8 +195,8 @@ impl<T> fmt::Debug for Producer<T> {
     }
 }
 
-/// Publishes the items written since `start` when it goes out of scope, be it
-/// because the caller's iterator panicked: what it had handed over is not lost.
+/// A batch of written items. Publishes the items since `start` when it is dropped, also after a
+/// panic of the caller's iterator: items already taken from it are not lost.
 struct Batch<'a, T> {
     producer: &'a mut Producer<T>,
     start: usize,
@@ -214,7 +213,7 @@ impl<T> Drop for Batch<'_, T> {
     }
 }
 
-/// Why an item was not put in, with the item.
+/// The reason why an item was not pushed, with the item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PushError<T> {
     /// The queue holds its capacity of items; try again when the consumer has run.
@@ -224,14 +223,14 @@ pub enum PushError<T> {
 }
 
 impl<T> PushError<T> {
-    /// The item that was not put in.
+    /// Returns the item.
     pub fn into_inner(self) -> T {
         match self {
             Self::Full(item) | Self::Gone(item) => item,
         }
     }
 
-    /// Whether a later push may succeed.
+    /// Returns true if a later push may succeed.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))
     }

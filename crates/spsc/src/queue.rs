@@ -1,4 +1,4 @@
-//! The state that both ends share, and the protocol by which they share it.
+//! The state shared by both ends, and its protocol.
 //!
 //! # The protocol
 //!
@@ -16,7 +16,7 @@
 //! | slots `head .. tail` (holding an item) | consumer | consumer |
 //! | `producer_gone` | producer, once, from false to true | consumer |
 //! | `consumer_gone` | consumer, once, from false to true | producer |
-//! | `capacity`, `slots` (the allocation) | nobody after `new` | both |
+//! | `capacity`, `slots` (the allocation) | never after `new` | both |
 //!
 //! A slot changes hands only by a store to an index, and each such store is a
 //! release that is paired with an acquire on the other side:
@@ -34,7 +34,7 @@
 //!    read an old `tail`, then the flag, and miss the items pushed in between.
 //! 4. **Abandoned.** The consumer stores `consumer_gone` with `Release` and the
 //!    producer loads it with `Acquire` ([`Queue::consumer_is_gone`]). No slot
-//!    changes hands by it: it tells the producer to stop, and the pair makes
+//!    changes hands by it: the producer then stops, and the pair makes
 //!    what the consumer's thread did before visible to the producer.
 //!
 //! Each side keeps its own index in its handle and a copy of the other's index as
@@ -51,13 +51,13 @@
 
 use std::mem::MaybeUninit;
 
+use crate::cache_padded::Padded;
 use crate::capacity::Capacity;
-use crate::padded::Padded;
-use crate::shim::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
+use crate::loom_shim::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
 
 type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// The shared part of a queue. See the module's head for who may do what.
+/// The shared part of a queue. See the module documentation for the protocol.
 ///
 /// Each index has its own cache lines. The last four fields share theirs: they are
 /// read on every push and change at most twice in the life of a queue, so they
@@ -82,7 +82,7 @@ unsafe impl<T: Send> Send for Queue<T> {}
 unsafe impl<T: Send> Sync for Queue<T> {}
 
 impl<T> Queue<T> {
-    /// An empty queue whose indices both begin at `start`.
+    /// Creates an empty queue whose indices both start at `start`.
     pub(crate) fn new(capacity: Capacity, start: usize) -> Self {
         // No overflow: `Capacity::MAX` is itself a power of two.
         let slots = capacity.get().next_power_of_two();
@@ -98,20 +98,20 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The most items that the queue may hold.
+    /// Returns the capacity of the queue.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity.get()
     }
 
-    /// The producer's index as the consumer may use it: all items below are whole.
+    /// Returns the producer's index for the consumer: all items below are complete.
     #[inline]
     pub(crate) fn tail(&self) -> usize {
         // Acquire: pairs with the Release in `publish_tail` (rule 1).
         self.tail.load(Ordering::Acquire)
     }
 
-    /// The consumer's index as the producer may use it: all slots below are free.
+    /// Returns the consumer's index for the producer: all slots below are free.
     #[inline]
     pub(crate) fn head(&self) -> usize {
         // Acquire: pairs with the Release in `publish_head` (rule 2).
@@ -142,29 +142,29 @@ impl<T> Queue<T> {
         self.head.store(head, Ordering::Release);
     }
 
-    /// Says that no more items will come. Only the producer calls it, at its end.
-    pub(crate) fn leave_producer(&self) {
+    /// Marks the producer as gone. Only the producer calls it, at its end.
+    pub(crate) fn set_producer_gone(&self) {
         // Release: pairs with the Acquire in `producer_is_gone` (rule 3).
         self.producer_gone.store(true, Ordering::Release);
     }
 
-    /// Says that no more items will be taken. Only the consumer calls it, at its end.
-    pub(crate) fn leave_consumer(&self) {
+    /// Marks the consumer as gone. Only the consumer calls it, at its end.
+    pub(crate) fn set_consumer_gone(&self) {
         // Release: pairs with the Acquire in `consumer_is_gone` (rule 4).
         self.consumer_gone.store(true, Ordering::Release);
     }
 
-    /// Whether the producer has left; if so, the next load of `tail` is its last.
+    /// Returns true if the producer is gone; the next load of `tail` then returns its last value.
     #[inline]
     pub(crate) fn producer_is_gone(&self) -> bool {
-        // Acquire: pairs with the Release in `leave_producer` (rule 3).
+        // Acquire: pairs with the Release in `set_producer_gone` (rule 3).
         self.producer_gone.load(Ordering::Acquire)
     }
 
-    /// Whether the consumer has left.
+    /// Returns true if the consumer is gone.
     #[inline]
     pub(crate) fn consumer_is_gone(&self) -> bool {
-        // Acquire: pairs with the Release in `leave_consumer` (rule 4).
+        // Acquire: pairs with the Release in `set_consumer_gone` (rule 4).
         self.consumer_gone.load(Ordering::Acquire)
     }
 
@@ -200,8 +200,8 @@ impl<T> Queue<T> {
         })
     }
 
-    /// A pointer to the item in the slot of `index`. It stays valid until the
-    /// consumer publishes a head above `index`.
+    /// Returns a pointer to the item in the slot of `index`. It stays valid until the consumer
+    /// publishes a head above `index`.
     ///
     /// # Safety
     ///
@@ -229,7 +229,7 @@ impl<T> Drop for Queue<T> {
     fn drop(&mut self) {
         // Relaxed: `&mut self` says that the handles are gone, and the reference
         // count has ordered their stores before this.
-        let mut left = Left {
+        let mut left = RemainingItems {
             head: self.head.load(Ordering::Relaxed),
             tail: self.tail.load(Ordering::Relaxed),
             queue: self,
@@ -238,28 +238,28 @@ impl<T> Drop for Queue<T> {
     }
 }
 
-/// The items that neither side took out, `head .. tail`.
-struct Left<'a, T> {
+/// The items left in the queue, `head .. tail`.
+struct RemainingItems<'a, T> {
     queue: &'a Queue<T>,
     head: usize,
     tail: usize,
 }
 
-impl<T> Left<'_, T> {
+impl<T> RemainingItems<'_, T> {
     fn drop_items(&mut self) {
         while self.head != self.tail {
             let index = self.head;
             // Counted first: if the item's destructor panics, it is not run again.
             self.head = index.wrapping_add(1);
-            // SAFETY: only `Queue::drop` makes a `Left`, as the last owner; `index`
+            // SAFETY: only `Queue::drop` makes a `RemainingItems`, as the last owner; `index`
             // is in `head .. tail` and passed once.
             drop(unsafe { self.queue.read(index) });
         }
     }
 }
 
-impl<T> Drop for Left<'_, T> {
-    /// Goes on with the rest after the destructor of an item has panicked.
+impl<T> Drop for RemainingItems<'_, T> {
+    /// Continues with the rest after the destructor of an item has panicked.
     fn drop(&mut self) {
         self.drop_items();
     }

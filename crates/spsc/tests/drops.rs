@@ -1,4 +1,4 @@
-//! Every item that goes in is dropped exactly once, wherever it is at the end.
+//! A test that every item is dropped exactly once, in every state of the queue.
 #![cfg(not(loom))]
 
 use ardea_spsc::{Capacity, Consumer, Producer, ring};
@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How often each item of a test was dropped.
-struct Ledger(Arc<[AtomicUsize]>);
+/// The number of drops of each item of a test.
+struct DropCounts(Arc<[AtomicUsize]>);
 
-impl Ledger {
+impl DropCounts {
     fn new(items: usize) -> Self {
         Self((0..items).map(|_| AtomicUsize::new(0)).collect())
     }
@@ -43,7 +43,7 @@ impl Drop for Item {
     }
 }
 
-fn filled(ledger: &Ledger, items: usize) -> (Producer<Item>, Consumer<Item>) {
+fn filled(ledger: &DropCounts, items: usize) -> (Producer<Item>, Consumer<Item>) {
     let (mut producer, consumer) = ring(Capacity::clamped(items));
     let mut batch = (0..items).map(|id| ledger.item(id));
     assert_eq!(producer.push_from(&mut batch), items);
@@ -52,7 +52,7 @@ fn filled(ledger: &Ledger, items: usize) -> (Producer<Item>, Consumer<Item>) {
 
 #[test]
 fn what_is_left_is_dropped_once_when_the_producer_goes_first() {
-    let ledger = Ledger::new(3);
+    let ledger = DropCounts::new(3);
     let (producer, mut consumer) = filled(&ledger, 3);
     drop(consumer.pop());
     drop(producer);
@@ -63,7 +63,7 @@ fn what_is_left_is_dropped_once_when_the_producer_goes_first() {
 
 #[test]
 fn what_is_left_is_dropped_once_and_at_once_when_the_consumer_goes_first() {
-    let ledger = Ledger::new(3);
+    let ledger = DropCounts::new(3);
     let (producer, mut consumer) = filled(&ledger, 3);
     drop(consumer.pop());
     drop(consumer);
@@ -74,7 +74,7 @@ fn what_is_left_is_dropped_once_and_at_once_when_the_consumer_goes_first() {
 
 #[test]
 fn a_refused_item_is_dropped_by_its_owner_only() {
-    let ledger = Ledger::new(2);
+    let ledger = DropCounts::new(2);
     let (mut producer, consumer) = filled(&ledger, 1);
     let refused = producer.push(ledger.item(1));
     assert_eq!(ledger.drops(), [0, 0]);
@@ -87,7 +87,7 @@ fn a_refused_item_is_dropped_by_its_owner_only() {
 #[test]
 fn a_failing_destructor_keeps_no_other_item_from_being_dropped() {
     for consumer_goes_first in [true, false] {
-        let ledger = Ledger::new(4);
+        let ledger = DropCounts::new(4);
         let (producer, mut consumer) = filled(&ledger, 4);
         if let Some(item) = consumer.peek_mut() {
             item.fails = true;
@@ -109,7 +109,7 @@ fn a_failing_destructor_keeps_no_other_item_from_being_dropped() {
 #[test]
 fn every_item_is_dropped_once_when_the_consumer_leaves_in_the_middle() {
     let items = if cfg!(miri) { 60 } else { 5_000 };
-    let ledger = Ledger::new(items);
+    let ledger = DropCounts::new(items);
     let (mut producer, mut consumer) = ring(Capacity::clamped(4));
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -41,8 +41,8 @@ fn items(drops: &Arc<AtomicUsize>, count: usize) -> Vec<Item> {
     (0..count).map(make).collect()
 }
 
-/// Pushes until the queue takes the item. Loom needs the yield to see that
-/// nothing happens here before the other thread has run.
+/// Pushes until the queue takes the item. Without the yield, loom does not see that nothing happens
+/// here before the other thread has run.
 fn push_patiently<T>(producer: &mut Producer<T>, mut item: T) {
     while let Err(error) = producer.push(item) {
         assert!(error.is_full(), "the consumer is still there");
@@ -105,7 +105,7 @@ fn a_push_just_before_the_close_is_not_missed() {
             assert!(producer.push(2).is_ok());
             producer.close();
         });
-        // The question comes first, so that it meets every moment of the close.
+        // The check comes first, so that it runs at every stage of the close.
         let mut out = Vec::new();
         while !consumer.is_finished() {
             match consumer.pop() {
@@ -187,7 +187,7 @@ fn a_producer_that_waits_for_room_learns_that_the_consumer_is_gone() {
                 Err(PushError::Gone(_)) => break,
             }
         }
-        // A consumer's end frees slots, but after it has said that it is gone.
+        // A dropped consumer frees slots, but only after it has set its flag.
         assert!(accepted <= 1);
         assert!(producer.consumer_is_gone());
         leaving.join().unwrap();

@@ -1,5 +1,5 @@
-//! Any sequence of operations on the queue does what it does on a `VecDeque` with
-//! a bound and two flags.
+//! Property tests of the queue: random sequences of operations, compared with a `VecDeque` with a
+//! bound and two flags.
 #![cfg(not(loom))]
 
 use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
@@ -34,14 +34,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An item that tells, by the count of `alive`, whether it has been dropped.
+/// An item whose drop is visible in the reference count of `alive`.
 #[derive(Debug)]
 struct Item {
     number: u64,
     _alive: Rc<()>,
 }
 
-/// The real queue beside its model.
+/// The real queue and its model.
 struct Pair {
     producer: Option<Producer<Item>>,
     consumer: Option<Consumer<Item>>,
@@ -72,7 +72,7 @@ impl Pair {
         }
     }
 
-    /// How many of `items` the model has room for.
+    /// Returns the number of items for which the model has room.
     fn room_for(&self, items: usize) -> usize {
         match self.consumer {
             Some(_) => items.min(self.capacity - self.model.len()),
@@ -159,8 +159,8 @@ impl Pair {
         self.check()
     }
 
-    /// What both ends say of themselves agrees with the model, and as many items
-    /// are alive as the model holds.
+    /// Checks that the state of both ends agrees with the model, and that as many items are alive
+    /// as the model holds.
     fn check(&mut self) -> Result<(), TestCaseError> {
         prop_assert_eq!(Rc::strong_count(&self.alive) - 1, self.model.len());
         let (open, served) = (self.producer.is_some(), self.consumer.is_some());
@@ -183,7 +183,7 @@ impl Pair {
 fn config() -> ProptestConfig {
     let mut config = ProptestConfig::with_cases(if cfg!(miri) { 6 } else { 512 });
     if cfg!(miri) {
-        // Miri's isolation has no file system to keep failures in.
+        // Miri's isolation has no file system to store failures in.
         config.failure_persistence = None;
     }
     config

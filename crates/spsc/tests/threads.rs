@@ -1,4 +1,4 @@
-//! Two real threads over a small queue: everything arrives, in order.
+//! A test of two threads over a small queue: all items arrive in order.
 #![cfg(not(loom))]
 
 use ardea_spsc::{Capacity, ring};
@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 const ITEMS: u64 = if cfg!(miri) { 400 } else { 100_000 };
 
-/// Lets the other thread run; fails the test instead of hanging when it takes
-/// longer than any healthy run could.
-struct Patience(Instant);
+/// A deadline for the other thread: fails the test instead of hanging.
+struct TestDeadline(Instant);
 
-impl Patience {
+impl TestDeadline {
     fn new() -> Self {
         Self(Instant::now() + Duration::from_secs(120))
     }
@@ -26,7 +25,7 @@ impl Patience {
 fn items_pushed_one_by_one_arrive_in_order() {
     let (mut producer, mut consumer) = ring(Capacity::clamped(8));
     let pushing = thread::spawn(move || {
-        let patience = Patience::new();
+        let patience = TestDeadline::new();
         for item in 0..ITEMS {
             let mut boxed = Box::new(item);
             while let Err(refused) = producer.push(boxed) {
@@ -36,7 +35,7 @@ fn items_pushed_one_by_one_arrive_in_order() {
             }
         }
     });
-    let patience = Patience::new();
+    let patience = TestDeadline::new();
     let mut expected = 0;
     while !consumer.is_finished() {
         match consumer.pop() {
@@ -55,7 +54,7 @@ fn items_pushed_one_by_one_arrive_in_order() {
 fn items_pushed_in_batches_arrive_in_order() {
     let (mut producer, mut consumer) = ring(Capacity::clamped(8));
     let pushing = thread::spawn(move || {
-        let patience = Patience::new();
+        let patience = TestDeadline::new();
         let mut pending: Vec<Box<u64>> = Vec::new();
         let mut numbers = (0..ITEMS).map(Box::new);
         let mut pushed = 0;
@@ -73,7 +72,7 @@ fn items_pushed_in_batches_arrive_in_order() {
         }
         assert!(pending.is_empty());
     });
-    let patience = Patience::new();
+    let patience = TestDeadline::new();
     let mut expected = 0;
     let mut out = Vec::new();
     while !consumer.is_finished() {

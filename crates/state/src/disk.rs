@@ -1,22 +1,24 @@
-//! Keyed state that is larger than memory, on local disk.
+//! Keyed state larger than memory, on local disk.
 //!
-//! [`DiskStore`] is a [`LocalStore`](ardea_core::LocalStore): the instances of a process get places there, each an ordered map, in which they
-//! put the state of keys that have not come for long. What an instance keeps in memory and what on disk is its own business; see
-//! `ardea_operators`. Below is fjall, a log-structured merge tree.
+//! [`DiskStore`] is a [`StateBackend`](ardea_core::StateBackend): each instance of a process opens
+//! an ordered map in the store, and moves the state of cold keys there. The division between memory
+//! and disk is up to the instance; see `ardea_operators`. The implementation uses fjall, a
+//! log-structured merge tree.
 //!
 //! # Invariants
 //!
-//! * **It is a cache.** Nothing in it is needed once the process has ended: what a job has to remember beyond that is in its snapshots. So nothing
-//!   is synchronised with the device, and what a process leaves behind that was killed is removed by the next one that uses the folder.
-//! * **Processes may share a folder**: each has a part of its own, which it holds by a lock of the kernel.
-//! * **A disk is not filled to the brim**: with less than 128 MiB free, writing fails with [`DiskFull`](ardea_core::ErrorCode::DiskFull), and
-//!   what was to be written stays with whoever wanted to.
-//! * Nothing is opened, and no thread started, before an instance asks for a place.
+//! * **The store is a cache.** Durable state is in the job's checkpoints, so the store does not
+//!   survive its process. Nothing is synced to the device, and the files of a killed process are
+//!   deleted by the next process that uses the folder.
+//! * **Processes may share a folder**: each has its own subfolder, protected by a file lock.
+//! * **A reserve of disk space remains**: with less than 128 MiB free, writing fails with
+//!   [`DiskFull`](ardea_core::ErrorCode::DiskFull), and the caller retains the data.
+//! * No file is opened and no thread started before an instance opens its map.
 //!
 //! # Example
 //!
 //! ```
-//! use ardea_core::LocalStore;
+//! use ardea_core::StateBackend;
 //! use ardea_state::disk::DiskStore;
 //!
 //! let folder = std::env::temp_dir().join(format!("disk-example-{}", std::process::id()));
@@ -35,7 +37,7 @@
 
 mod failure;
 mod folder;
-mod place;
+mod instance_store;
 mod store;
 
 pub use store::DiskStore;

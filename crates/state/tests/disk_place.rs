@@ -1,8 +1,8 @@
-//! Places on disk, against ordered maps in memory.
+//! Disk stores compared with ordered maps in memory.
 
 use std::collections::BTreeMap;
 
-use ardea_core::{LocalChange, LocalStore};
+use ardea_core::{LocalChange, StateBackend};
 use ardea_state::disk::DiskStore;
 use proptest::prelude::*;
 
@@ -70,12 +70,12 @@ fn places_share_the_memory_and_leave_nothing_behind() {
     };
     assert_eq!(parts(), 0, "nothing is opened before it is needed");
     let first = store.open().unwrap();
-    let alone = first.memory();
+    let alone = first.memory_budget();
     let second = store.open().unwrap();
-    assert_eq!(second.memory(), alone / 2);
+    assert_eq!(second.memory_budget(), alone / 2);
     assert_eq!(parts(), 1);
     drop(second);
-    assert_eq!(first.memory(), alone);
+    assert_eq!(first.memory_budget(), alone);
     drop(first);
     assert_eq!(parts(), 0);
 }

@@ -1,10 +1,10 @@
-//! The callbacks of a processor, as a report names them.
+//! The callbacks of a processor, as named in reports.
 
 use std::fmt;
 
 use ardea_core::{Epoch, Watermark};
 
-/// Which callback was called.
+/// A callback of a processor, with its input, watermark or epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Callback {
     Init,
@@ -15,8 +15,8 @@ pub(crate) enum Callback {
     Complete,
     Drain,
     Wake,
-    TakeCut(Epoch),
-    TendCut,
+    TakeSnapshot(Epoch),
+    DriveSnapshot,
     Restore,
     CatchUp,
     Close,
@@ -35,8 +35,8 @@ impl fmt::Display for Callback {
             Callback::Complete => f.write_str("complete"),
             Callback::Drain => f.write_str("on_drain"),
             Callback::Wake => f.write_str("on_wake"),
-            Callback::TakeCut(epoch) => write!(f, "take_cut({})", epoch.0),
-            Callback::TendCut => f.write_str("write_cut, or what came of an epoch"),
+            Callback::TakeSnapshot(epoch) => write!(f, "take_snapshot({})", epoch.0),
+            Callback::DriveSnapshot => f.write_str("write_snapshot, or what came of an epoch"),
             Callback::Restore => f.write_str("restore"),
             Callback::CatchUp => f.write_str("catch_up"),
             Callback::Close => f.write_str("close"),
@@ -46,15 +46,15 @@ impl fmt::Display for Callback {
     }
 }
 
-/// One call, for the trace of a report.
+/// One recorded call, for the trace of a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) callback: Callback,
-    /// How many records each lane was allowed to hold.
+    /// The number of records that each lane was allowed to hold.
     pub(crate) budget: usize,
-    /// How many records waited in the inbox, before and after.
+    /// The number of records in the inbox before and after the call.
     pub(crate) waiting: Option<(usize, usize)>,
-    /// How many records were written, over all outputs; unknown of a call that failed.
+    /// The number of records written to all outputs; `None` if the call failed.
     pub(crate) written: Option<usize>,
 }
 

@@ -1,29 +1,30 @@
-//! Records that know how many of them are alive.
+//! Records that count their live instances.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// How many [`Counted`] records of one test are alive. Clones count together.
+/// The number of live [`Counted`] records of one test. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct LiveCount(Arc<AtomicI64>);
 
 impl LiveCount {
-    /// None is alive yet.
+    /// Creates a count of zero.
     pub fn new() -> Self {
         LiveCount::default()
     }
 
-    /// How many are alive; negative only if records were dropped twice.
+    /// Returns the number of live records; negative only if records were dropped twice.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// A value that is counted while it lives, so that a test sees whether a processor leaks records.
+/// A value that is counted until it is dropped, so that a test detects whether a processor leaks
+/// records.
 ///
-/// Compares, hashes and prints like its value; each clone counts by itself.
+/// Compares, hashes and prints like its value; each clone is counted separately.
 ///
 /// ```
 /// use ardea_testkit::{Counted, LiveCount};

@@ -1,15 +1,16 @@
-//! Where what was expected and what came part, in words.
+//! Text reports of the differences between expected and actual output.
 
 use std::fmt::{Debug, Write};
 
-/// How many lines are shown around the first difference, and how many unmatched records.
-const SHOWN: usize = 4;
+/// The number of lines shown around the first difference; twice as many unmatched records are
+/// listed.
+const CONTEXT_LINES: usize = 4;
 
 /// Compares two lists in order.
 ///
 /// # Errors
-/// A readable account of the first difference and what stands around it.
-pub(crate) fn parting<E: PartialEq + Debug>(
+/// A readable report of the first difference and its surroundings.
+pub(crate) fn compare_ordered<E: PartialEq + Debug>(
     what: &str,
     expected: &[E],
     came: &[E],
@@ -23,14 +24,14 @@ pub(crate) fn parting<E: PartialEq + Debug>(
         .take_while(|(expected, came)| expected == came)
         .count();
     let mut text = format!(
-        "{} {what}s were expected, {} came; they part at {what} {same}:",
+        "{} {what}s were expected, {} came; the first difference is at {what} {same}:",
         expected.len(),
         came.len()
     );
     for (index, item) in expected[..same]
         .iter()
         .enumerate()
-        .skip(same.saturating_sub(SHOWN))
+        .skip(same.saturating_sub(CONTEXT_LINES))
     {
         let _ = write!(text, "\n      {index:>4} both     {item:?}");
     }
@@ -43,14 +44,14 @@ fn describe<E: Debug>(text: &mut String, name: &str, list: &[E], from: usize) {
     if from == list.len() {
         let _ = write!(text, "\n      {from:>4} {name:<8} nothing more");
     }
-    for (index, item) in list.iter().enumerate().skip(from).take(SHOWN) {
+    for (index, item) in list.iter().enumerate().skip(from).take(CONTEXT_LINES) {
         let _ = write!(text, "\n      {index:>4} {name:<8} {item:?}");
     }
-    if list.len() > from + SHOWN {
+    if list.len() > from + CONTEXT_LINES {
         let _ = write!(
             text,
             "\n           {name:<8} … {} more",
-            list.len() - from - SHOWN
+            list.len() - from - CONTEXT_LINES
         );
     }
 }
@@ -58,8 +59,11 @@ fn describe<E: Debug>(text: &mut String, name: &str, list: &[E], from: usize) {
 /// Compares two lists as multisets.
 ///
 /// # Errors
-/// What is missing and what is there without being expected.
-pub(crate) fn unmatched<E: PartialEq + Debug>(expected: &[E], came: &[E]) -> Result<(), String> {
+/// The missing and the unexpected records.
+pub(crate) fn compare_unordered<E: PartialEq + Debug>(
+    expected: &[E],
+    came: &[E],
+) -> Result<(), String> {
     let mut missing: Vec<&E> = expected.iter().rev().collect();
     let mut surplus: Vec<&E> = Vec::new();
     for item in came {
@@ -84,14 +88,14 @@ pub(crate) fn unmatched<E: PartialEq + Debug>(expected: &[E], came: &[E]) -> Res
 }
 
 fn list_some<E: Debug>(text: &mut String, name: &str, items: &[&E]) {
-    for item in items.iter().take(2 * SHOWN) {
+    for item in items.iter().take(2 * CONTEXT_LINES) {
         let _ = write!(text, "\n      {name:<12} {item:?}");
     }
-    if items.len() > 2 * SHOWN {
+    if items.len() > 2 * CONTEXT_LINES {
         let _ = write!(
             text,
             "\n      {name:<12} … {} more",
-            items.len() - 2 * SHOWN
+            items.len() - 2 * CONTEXT_LINES
         );
     }
 }
@@ -102,23 +106,25 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        let text = parting("record", &[1, 2, 3], &[1, 3]).unwrap_err();
+        let text = compare_ordered("record", &[1, 2, 3], &[1, 3]).unwrap_err();
         assert!(
-            text.starts_with("3 records were expected, 2 came; they part at record 1"),
+            text.starts_with(
+                "3 records were expected, 2 came; the first difference is at record 1"
+            ),
             "{text}"
         );
     }
 
     #[test]
     fn a_missing_tail_is_named() {
-        let text = parting("record", &[1, 2], &[1]).unwrap_err();
+        let text = compare_ordered("record", &[1, 2], &[1]).unwrap_err();
         assert!(text.contains("1 came     nothing more"), "{text}");
     }
 
     #[test]
     fn multisets_count_how_often_a_record_comes() {
-        assert!(unmatched(&[1, 2, 2], &[2, 1, 2]).is_ok());
-        let text = unmatched(&[1, 2, 2], &[2, 1, 1]).unwrap_err();
+        assert!(compare_unordered(&[1, 2, 2], &[2, 1, 2]).is_ok());
+        let text = compare_unordered(&[1, 2, 2], &[2, 1, 1]).unwrap_err();
         assert!(
             text.contains("missing      2") && text.contains("not expected 1"),
             "{text}"

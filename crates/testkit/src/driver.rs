@@ -1,4 +1,4 @@
-//! Runs one processor through one variant, and watches every call.
+//! The driver that runs one processor through one variant and checks every call.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,41 +13,40 @@ use ardea_core::{
 };
 
 use crate::callback::{Call, Callback};
+use crate::failure_schedule::FailureSchedule;
 use crate::input::InputPlan;
 use crate::lane::{Allowance, MarkRules, RecordedLane};
-use crate::lives::Lives;
 use crate::steps::Step;
-use crate::variant::{Fate, RoomSchedule, Variant};
+use crate::variant::{FailureMode, RoomSchedule, Variant};
 
-mod away;
-mod living;
+mod lazy_restore;
+mod snapshot_restore;
 
-use away::Away;
-pub(crate) use living::last_cut;
+use lazy_restore::UnrestoredState;
+pub(crate) use snapshot_restore::last_snapshot;
 
-/// How many calls of a report's trace are kept.
+/// The number of calls in the trace of a report.
 const TRACE: usize = 10;
-/// How many calls in a row may find room and do nothing at all.
+/// The number of consecutive calls without effect, despite room, after which the processor counts
+/// as stuck.
 const IDLE_CALLS: u32 = 200;
-/// How many calls in a row may say that they made progress and show nothing of it.
+/// The number of consecutive calls that report progress without visible effect, after which the
+/// processor counts as stuck.
 const BUSY_CALLS: u32 = 100_000;
-/// How far the clock moves on when a source waits without saying for how long: the runtime's idle poll.
+/// The clock advance for a source that waits without a deadline: the runtime's idle poll interval.
 const IDLE_POLL: Duration = Duration::from_millis(10);
 
-/// Why a run ended before its end.
+/// The reason why a run ended early.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// Cancelled where the variant says so.
+    /// Cancelled at the call given by the variant.
     Cancelled,
-    /// The processor returned an error.
     Error(Callback, Error),
-    /// A broken contract.
     Broken(String),
-    /// The processor is to die here; another goes on.
-    Died,
+    /// The failure schedule ends the processor here; a new one takes over.
+    Failed,
 }
 
-/// How long calls took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timing {
     pub(crate) calls: u64,
@@ -56,18 +55,17 @@ pub(crate) struct Timing {
     pub(crate) over_limit: u64,
 }
 
-/// What a run may be told.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) rules: MarkRules,
     pub(crate) limit: Duration,
-    /// How long, on the machine's clock, a processor may wait for other threads.
-    pub(crate) patience: Duration,
-    /// Ends a source, as draining does, once it has written so many records.
+    /// The longest wait for other threads, on the system clock.
+    pub(crate) thread_timeout: Duration,
+    /// Drains a source once it has written this many records.
     pub(crate) drain_after: Option<usize>,
 }
 
-/// One processor and all that is around it.
+/// One processor with its inboxes, outbox, lanes and clock.
 pub(crate) struct Driver {
     processor: Box<dyn Processor>,
     inboxes: Vec<Inbox>,
@@ -85,25 +83,23 @@ pub(crate) struct Driver {
     pub(crate) given_epochs: Vec<Epoch>,
     pub(crate) timing: Timing,
     pub(crate) trace: VecDeque<Call>,
-    /// Of a processor that dies and comes back.
-    lives: Option<Box<Lives>>,
-    /// What has not come back of what it remembered.
-    away: Option<Box<Away>>,
-    /// Which step is being taken, if it does.
+    /// The failure schedule of a processor that fails and is restored.
+    failures: Option<Box<FailureSchedule>>,
+    /// The state not yet restored, if the processor started early.
+    unrestored: Option<Box<UnrestoredState>>,
     at_step: usize,
-    /// Whether the waker of the context has been woken; looked at when a life begins again.
+    /// True if the waker of the context has been called; checked at the start of an attempt.
     woken: Arc<AtomicBool>,
-    /// What was counted in its lives before this one.
+    /// The number of late records counted in earlier attempts.
     pub(crate) late_before: u64,
     pub(crate) dead_letters_before: u64,
 }
 
-/// What one call came to.
 struct Outcome<R> {
     returned: R,
-    /// Every lane could take a record.
+    /// True if every lane had room for a record.
     had_room: bool,
-    /// Records or markers were written.
+    /// True if records or markers were written.
     wrote: bool,
 }
 
@@ -140,18 +136,20 @@ impl Driver {
             given_epochs: Vec::new(),
             timing: Timing::default(),
             trace: VecDeque::with_capacity(TRACE),
-            lives: match variant.fate {
-                Fate::Lives(calls) => Some(Box::new(Lives::new(variant.seed, calls))),
+            failures: match variant.failure_mode {
+                FailureMode::Failures(calls) => {
+                    Some(Box::new(FailureSchedule::new(variant.seed, calls)))
+                }
                 _ => None,
             },
-            away: None,
+            unrestored: None,
             at_step: 0,
             late_before: 0,
             dead_letters_before: 0,
         }
     }
 
-    /// Runs all steps, from `init` to the end of `complete`. `close` is another call.
+    /// Runs all steps, from `init` to the end of `complete`. `close` is a separate call.
     pub(crate) fn run(
         &mut self,
         steps: &[Step],
@@ -183,13 +181,13 @@ impl Driver {
             }
             self.fed[input] += chunk.len() as u64;
             self.inboxes[input].fill(chunk);
-            self.read_out(input)
+            self.drain_inbox(input)
         } else {
             self.execute(step)
         }
     }
 
-    /// Wakes the processor if it has asked for that while something came back.
+    /// Calls `on_wake` if the waker was called during a restore.
     fn wake_if_woken(&mut self) -> Result<(), Halt> {
         if self.woken.swap(false, Ordering::AcqRel) {
             self.call(Callback::Wake, |p, _, out| p.on_wake(out))?;
@@ -207,17 +205,18 @@ impl Driver {
     }
 
     fn execute(&mut self, step: Step) -> Result<(), Halt> {
-        // Nor does time pass by the clock: when a record is dealt with must not depend on when its partition comes back.
+        // The clock does not advance either while partitions are missing: the time at which a
+        // record is processed must not depend on when its partition is restored.
         if matches!(
             step,
-            Step::Idle | Step::Advance(_) | Step::EpochEnd(_) | Step::EdgeDone(_) | Step::Complete
+            Step::Idle | Step::Advance(_) | Step::Barrier(_) | Step::EdgeDone(_) | Step::Complete
         ) {
-            self.come_back()?;
+            self.restore_rest()?;
         }
         match step {
             Step::Records { .. } => Ok(()),
             Step::Watermark(watermark) => {
-                if !self.is_told_away(watermark) {
+                if !self.defer_watermark(watermark) {
                     self.given_watermarks.push(watermark);
                 }
                 self.until_done(Callback::Watermark(watermark), &mut |p, out| {
@@ -228,13 +227,13 @@ impl Driver {
                 self.outbox.marker(Marker::Idle);
                 self.move_some_on()
             }
-            Step::EpochEnd(epoch) => {
-                if self.lives.is_some() {
+            Step::Barrier(epoch) => {
+                if self.failures.is_some() {
                     return self.end_epoch(self.at_step + 1, Some(epoch));
                 }
                 self.until_done(Callback::Epoch(epoch), &mut |p, out| p.on_epoch(epoch, out))?;
                 self.given_epochs.push(epoch);
-                self.outbox.marker(Marker::EpochEnd(epoch));
+                self.outbox.marker(Marker::Barrier(epoch));
                 self.move_some_on()
             }
             Step::Advance(by) => {
@@ -252,16 +251,16 @@ impl Driver {
     }
 
     /// Calls `process` until an inbox is empty.
-    fn read_out(&mut self, input: usize) -> Result<(), Halt> {
+    fn drain_inbox(&mut self, input: usize) -> Result<(), Halt> {
         let mut idle = 0;
         while !self.inboxes[input].is_empty() {
             let (had_room, moved) = self.process(input)?;
             idle = if moved || !had_room { 0 } else { idle + 1 };
-            if self.away.is_some() {
+            if self.unrestored.is_some() {
                 self.wake_if_woken()?;
                 self.catch_up()?;
-                if idle > 0 && self.is_away() {
-                    self.bring_some()?;
+                if idle > 0 && self.has_unrestored() {
+                    self.restore_some()?;
                     continue;
                 }
             }
@@ -279,7 +278,7 @@ impl Driver {
         Ok(())
     }
 
-    /// One call of `process`: whether all lanes had room, and whether anything moved.
+    /// Calls `process` once. Returns whether all lanes had room, and whether any record moved.
     fn process(&mut self, input: usize) -> Result<(bool, bool), Halt> {
         let before = self.inboxes[input].len();
         let ordinal = Ordinal(input as u16);
@@ -331,7 +330,7 @@ impl Driver {
             }
             if callback == Callback::Complete && self.inboxes.is_empty() {
                 // A source does all its work here.
-                self.end_epoch_perhaps()?;
+                self.maybe_end_epoch()?;
             }
             let quiet = outcome.had_room && !outcome.wrote;
             if !quiet {
@@ -356,7 +355,8 @@ impl Driver {
         }
     }
 
-    /// Lets time pass for a source that has nothing to emit. False if there is no reason yet to call it stuck.
+    /// Advances the clock for a source that has nothing to emit. Returns true if the source's idle
+    /// call counts towards being stuck.
     fn wait_for_source(&mut self, started: Instant, idle: &mut u32) -> bool {
         if let Some(deadline) = self.deadline.take() {
             self.clock
@@ -365,8 +365,8 @@ impl Driver {
             return false;
         }
         self.clock.advance(IDLE_POLL);
-        if started.elapsed() < self.settings.patience {
-            // Another thread is expected to bring something; give it the processor.
+        if started.elapsed() < self.settings.thread_timeout {
+            // Another thread is expected to deliver data; yield the CPU to it.
             std::thread::yield_now();
             *idle = 0;
             return false;
@@ -374,7 +374,8 @@ impl Driver {
         true
     }
 
-    /// Moves the clock to the deadline that the processor asked for, if it did, and wakes it.
+    /// Advances the clock to the processor's wake deadline and wakes the processor. Returns false
+    /// if there is no deadline.
     fn wake_early(&mut self) -> Result<bool, Halt> {
         let Some(deadline) = self.deadline else {
             return Ok(false);
@@ -403,7 +404,7 @@ impl Driver {
         Ok(())
     }
 
-    /// One call of one callback, with the room that the schedule gives it, timed and checked.
+    /// Calls one callback with the room given by the schedule; measures and checks the call.
     fn call<R>(
         &mut self,
         callback: Callback,
@@ -412,8 +413,12 @@ impl Driver {
         if self.stop_before == Some(self.timing.calls) {
             return Err(Halt::Cancelled);
         }
-        if self.lives.as_mut().is_some_and(|lives| lives.dies_now()) {
-            return Err(Halt::Died);
+        if self
+            .failures
+            .as_mut()
+            .is_some_and(|lives| lives.fails_now())
+        {
+            return Err(Halt::Failed);
         }
         let budget = self.rooms.next_budget();
         self.outbox.set_budget(budget);
@@ -439,8 +444,8 @@ impl Driver {
             );
         }
         self.move_some_on()?;
-        self.tend_cut()?;
-        self.bring_some()?;
+        self.drive_snapshot()?;
+        self.restore_some()?;
         Ok(Outcome {
             returned,
             had_room: allowed.iter().all(|lane| lane.room > 0),
@@ -466,7 +471,8 @@ impl Driver {
         });
     }
 
-    /// Whether records or markers were written, and no more than there was room for.
+    /// Returns true if records or markers were written. Fails if more records were written than
+    /// there was room for.
     fn check_written(&mut self, allowed: &[Allowance]) -> Result<bool, Halt> {
         let mut written = 0;
         let mut closed = false;
@@ -486,7 +492,8 @@ impl Driver {
         Ok(written > 0 || closed)
     }
 
-    /// Moves on what the schedule lets go: in most variants everything.
+    /// Moves the outputs of the lanes that the room schedule selects, in most variants of all
+    /// lanes.
     fn move_some_on(&mut self) -> Result<(), Halt> {
         for lane in &mut self.lanes {
             if self.rooms.moves_on() {
@@ -506,7 +513,7 @@ impl Driver {
     }
 }
 
-/// Calls user code; a panic becomes a report that names the callback and, if known, the record.
+/// Calls user code. A panic becomes a report that names the callback and, if known, the record.
 fn guard<R>(callback: Callback, run: impl FnOnce() -> CoreResult<R>) -> Result<R, Halt> {
     take_failed_index();
     match catch_unwind(AssertUnwindSafe(run)) {

@@ -1,4 +1,4 @@
-//! What a test expects of one output, and how it is compared.
+//! The expected content of one output, and its comparison.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -6,39 +6,40 @@ use std::rc::Rc;
 
 use ardea_core::{Epoch, Timestamp, Watermark};
 
-use crate::difference::{parting, unmatched};
+use crate::difference::{compare_ordered, compare_unordered};
 
-/// One thing that came out of a processor's output.
+/// A record or marker emitted by a processor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Emitted<U> {
     /// A record with its event time.
     Record(U, Timestamp),
     /// A watermark.
     Watermark(Watermark),
-    /// The mark of silence.
+    /// The idle marker.
     Idle,
     /// The end of an epoch.
-    EpochEnd(Epoch),
+    Barrier(Epoch),
 }
 
 impl<U> Emitted<U> {
     fn into_record(self) -> Option<(U, Timestamp)> {
         match self {
             Emitted::Record(value, time) => Some((value, time)),
-            Emitted::Watermark(_) | Emitted::Idle | Emitted::EpochEnd(_) => None,
+            Emitted::Watermark(_) | Emitted::Idle | Emitted::Barrier(_) => None,
         }
     }
 }
 
-/// Compares the whole output of a variant, and says where it differs.
+/// Compares the whole output of a variant; the error describes the difference.
 type Compare<U> = dyn Fn(Vec<Emitted<U>>) -> Result<(), String>;
 
-/// What one output must carry, in every variant of a test.
+/// The expected content of one output, in every variant of a test.
 ///
-/// A plain list of values converts into the expectation of these values in this order, whatever their times.
+/// A plain list of values converts into the expectation of these values in this order, with any
+/// event times.
 pub struct Expected<U> {
     pub(crate) compare: Rc<Compare<U>>,
-    /// The same of the records in any order, if that can be said.
+    /// The comparison for records in any order, if the expectation allows one.
     pub(crate) compare_unordered: Option<Rc<Compare<U>>>,
 }
 
@@ -73,7 +74,7 @@ impl<U: 'static> Expected<U> {
         }
     }
 
-    /// Whatever the order, this is what is compared.
+    /// Sets the comparison for records in any order.
     fn or_unordered(
         mut self,
         compare: impl Fn(Vec<Emitted<U>>) -> Result<(), String> + 'static,
@@ -82,22 +83,23 @@ impl<U: 'static> Expected<U> {
         self
     }
 
-    /// Whatever `check` accepts; it gets the records with their times, and says in words what is wrong.
+    /// Expects any output that `check` accepts. `check` gets the records with their times and
+    /// describes the error.
     pub fn check(check: impl Fn(&[(U, Timestamp)]) -> Result<(), String> + 'static) -> Self {
         Self::comparing(move |emitted| check(&records(emitted).collect::<Vec<_>>()))
     }
 
-    /// Whatever `check` accepts of the records and marks together.
+    /// Expects any output that `check` accepts. `check` gets the records and markers in order.
     pub fn check_events(check: impl Fn(&[Emitted<U>]) -> Result<(), String> + 'static) -> Self {
         Self::comparing(move |emitted| check(&emitted))
     }
 
-    /// Anything: the output is looked at for its watermarks only.
+    /// Expects any records: only the watermarks of the output are checked.
     pub fn anything() -> Self {
         Self::comparing(|_| Ok(()))
     }
 
-    /// Hands over all that came, for a test that goes on by itself.
+    /// Accepts any output and stores it in `into`.
     pub(crate) fn captured(into: Rc<RefCell<Vec<Emitted<U>>>>) -> Self {
         Self::comparing(move |emitted| {
             *into.borrow_mut() = emitted;
@@ -107,56 +109,62 @@ impl<U: 'static> Expected<U> {
 }
 
 impl<U: PartialEq + Debug + 'static> Expected<U> {
-    /// These values in this order, whatever their times.
+    /// Expects these values in this order, with any event times.
     pub fn ordered(expected: impl IntoIterator<Item = U>) -> Self {
         let expected: Rc<[U]> = expected.into_iter().collect();
         let any_order = Rc::clone(&expected);
-        Self::comparing(move |emitted| parting("record", &expected, &values(emitted)))
-            .or_unordered(move |emitted| unmatched(&any_order, &values(emitted)))
+        Self::comparing(move |emitted| compare_ordered("record", &expected, &values(emitted)))
+            .or_unordered(move |emitted| compare_unordered(&any_order, &values(emitted)))
     }
 
-    /// These values in any order, each as often as listed, whatever their times. Quadratic in the number of records
-    /// that come in another order than listed.
+    /// Expects these values in any order, each as often as listed, with any event times. Quadratic
+    /// in the number of records that arrive in another order than listed.
     pub fn unordered(expected: impl IntoIterator<Item = U>) -> Self {
         let expected: Rc<[U]> = expected.into_iter().collect();
         let any_order = Rc::clone(&expected);
-        Self::comparing(move |emitted| unmatched(&expected, &values(emitted)))
-            .or_unordered(move |emitted| unmatched(&any_order, &values(emitted)))
+        Self::comparing(move |emitted| compare_unordered(&expected, &values(emitted)))
+            .or_unordered(move |emitted| compare_unordered(&any_order, &values(emitted)))
     }
 
-    /// These values with these times, in this order.
+    /// Expects these values with these times, in this order.
     pub fn timed(expected: impl IntoIterator<Item = (U, Timestamp)>) -> Self {
         let expected: Rc<[(U, Timestamp)]> = expected.into_iter().collect();
         let any_order = Rc::clone(&expected);
         Self::comparing(move |emitted| {
-            parting("record", &expected, &records(emitted).collect::<Vec<_>>())
+            compare_ordered("record", &expected, &records(emitted).collect::<Vec<_>>())
         })
-        .or_unordered(move |emitted| unmatched(&any_order, &records(emitted).collect::<Vec<_>>()))
+        .or_unordered(move |emitted| {
+            compare_unordered(&any_order, &records(emitted).collect::<Vec<_>>())
+        })
     }
 
-    /// These values with these times, in any order, each as often as listed.
+    /// Expects these values with these times, in any order, each as often as listed.
     pub fn timed_unordered(expected: impl IntoIterator<Item = (U, Timestamp)>) -> Self {
         let expected: Rc<[(U, Timestamp)]> = expected.into_iter().collect();
         let any_order = Rc::clone(&expected);
-        Self::comparing(move |emitted| unmatched(&expected, &records(emitted).collect::<Vec<_>>()))
-            .or_unordered(move |emitted| {
-                unmatched(&any_order, &records(emitted).collect::<Vec<_>>())
-            })
+        Self::comparing(move |emitted| {
+            compare_unordered(&expected, &records(emitted).collect::<Vec<_>>())
+        })
+        .or_unordered(move |emitted| {
+            compare_unordered(&any_order, &records(emitted).collect::<Vec<_>>())
+        })
     }
 
-    /// These records and marks, in this order: for tests of what comes before and what behind a watermark.
+    /// Expects these records and markers in this order: for tests of the output before and after a
+    /// watermark.
     pub fn events(expected: impl IntoIterator<Item = Emitted<U>>) -> Self {
         let expected: Vec<Emitted<U>> = expected.into_iter().collect();
-        Self::comparing(move |emitted| parting("event", &expected, &emitted))
+        Self::comparing(move |emitted| compare_ordered("event", &expected, &emitted))
     }
 
-    /// The same records with the same times and in the same order in all variants, whatever they are.
+    /// Expects the same records with the same times in the same order in all variants; the first
+    /// variant sets them.
     pub fn same_in_all_variants() -> Self {
         let first: RefCell<Option<Vec<(U, Timestamp)>>> = RefCell::new(None);
         Self::comparing(move |emitted| {
             let came = records(emitted).collect::<Vec<_>>();
             match &mut *first.borrow_mut() {
-                Some(first) => parting("record", first, &came),
+                Some(first) => compare_ordered("record", first, &came),
                 empty => {
                     *empty = Some(came);
                     Ok(())

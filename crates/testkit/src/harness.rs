@@ -1,4 +1,4 @@
-//! One processor, driven by hand.
+//! A harness that drives one processor by hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use ardea_core::{
     Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark,
 };
 
-/// After how many calls that don't come to an end the harness gives up.
+/// The number of calls after which a callback that is not done fails the test.
 const MOST_CALLS: usize = 1_000_000;
 
-/// Drives one processor step by step, for tests of what [`ProcessorTest`](crate::ProcessorTest) can't say: what is
-/// emitted when, how a refused call goes on.
+/// Drives one processor call by call, for tests that [`ProcessorTest`](crate::ProcessorTest) cannot
+/// express: which call emits a record, how a refused call continues.
 ///
-/// The harness plays the runtime: it fills inboxes, moves outputs on between calls, and keeps them until they are taken.
-/// It calls `init` when it is made and `close` when it is dropped.
+/// The harness plays the runtime: it fills inboxes, and moves outputs to buffers between calls. It
+/// calls `init` when it is created and `close` when it is dropped.
 ///
 /// ```
 /// use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
@@ -44,7 +44,7 @@ const MOST_CALLS: usize = 1_000_000;
 pub struct Harness {
     processor: Box<dyn Processor>,
     inboxes: Vec<Inbox>,
-    /// What has been pushed since an inbox was last filled.
+    /// Records pushed since the inbox was last filled.
     pushed: Vec<Chunk>,
     outbox: Outbox,
     outputs: Vec<Output>,
@@ -52,7 +52,7 @@ pub struct Harness {
     clock: ManualClock,
 }
 
-/// What came out of one output and was not taken yet.
+/// Records and markers of one output that the test has not taken yet.
 #[derive(Default)]
 struct Output {
     chunks: Vec<Chunk>,
@@ -60,7 +60,7 @@ struct Output {
 }
 
 impl Harness {
-    /// A processor with so many inputs and outputs, in a context of its own with a clock that stands at zero.
+    /// Creates a harness with its own context and a clock at zero.
     ///
     /// # Panics
     /// If `init` fails.
@@ -77,7 +77,7 @@ impl Harness {
         }
     }
 
-    /// A processor in a given context, whose clock `clock` should move.
+    /// Creates a harness in a given context, whose clock `clock` should control.
     ///
     /// # Errors
     /// The error of `init`.
@@ -101,16 +101,16 @@ impl Harness {
         Ok(harness)
     }
 
-    /// Sets how many records each output takes between two calls from now on; zero refuses all.
+    /// Sets the number of records that each output accepts between two calls; zero refuses all.
     pub fn room(&mut self, records: usize) -> &mut Self {
         self.outbox.set_budget(records);
         self
     }
 
-    /// Puts a record on an input, where it waits to be read.
+    /// Adds a record to an input.
     ///
     /// # Panics
-    /// If records of another type wait there, or there is no such input.
+    /// If the input holds records of another type or does not exist.
     #[track_caller]
     pub fn push<T: Send + 'static>(
         &mut self,
@@ -121,10 +121,10 @@ impl Harness {
         self.push_all(input, [(value, time)])
     }
 
-    /// Puts records on an input, where they wait to be read.
+    /// Adds records to an input.
     ///
     /// # Panics
-    /// If records of another type wait there, or there is no such input.
+    /// If the input holds records of another type or does not exist.
     #[track_caller]
     pub fn push_all<T: Send + 'static>(
         &mut self,
@@ -138,15 +138,16 @@ impl Harness {
         self
     }
 
-    /// How many records wait on an input.
+    /// Returns the number of unread records of an input.
     pub fn waiting(&self, input: usize) -> usize {
         self.inboxes[input].len() + self.pushed[input].len()
     }
 
-    /// Calls `process` once, if a record waits on the input. What was left by the last call comes before what was pushed.
+    /// Calls `process` once if the input has unread records. Records left by the last call come
+    /// before newly pushed ones.
     ///
     /// # Errors
-    /// The processor's.
+    /// The error returned by the processor.
     pub fn process_once(&mut self, input: usize) -> Result<()> {
         if self.inboxes[input].is_empty() && !self.pushed[input].is_empty() {
             let chunk = std::mem::take(&mut self.pushed[input]);
@@ -161,13 +162,13 @@ impl Harness {
         Ok(())
     }
 
-    /// Calls `process` until no record waits on the input.
+    /// Calls `process` until all records of the input are read.
     ///
     /// # Errors
-    /// The processor's.
+    /// The error returned by the processor.
     ///
     /// # Panics
-    /// If it does not come to an end.
+    /// If the processor is not done after a million calls.
     #[track_caller]
     pub fn read(&mut self, input: usize) -> Result<()> {
         for _ in 0..MOST_CALLS {
@@ -182,10 +183,10 @@ impl Harness {
         )
     }
 
-    /// Calls any callback once, then moves the outputs on.
+    /// Calls any callback once, then moves the outputs.
     ///
     /// # Errors
-    /// The processor's.
+    /// The error returned by the processor.
     pub fn step<R>(
         &mut self,
         callback: impl FnOnce(&mut dyn Processor, &mut Outbox) -> Result<R>,
@@ -212,10 +213,10 @@ impl Harness {
     /// Calls `on_watermark` until done.
     ///
     /// # Errors
-    /// The processor's.
+    /// The error returned by the processor.
     ///
     /// # Panics
-    /// If it does not come to an end.
+    /// If the processor is not done after a million calls.
     #[track_caller]
     pub fn watermark(&mut self, time: Timestamp) -> Result<()> {
         self.until_done("on_watermark", |processor, outbox| {
@@ -226,12 +227,12 @@ impl Harness {
     /// Calls `on_epoch` until done.
     ///
     /// # Errors
-    /// The processor's.
+    /// The error returned by the processor.
     ///
     /// # Panics
-    /// If it does not come to an end.
+    /// If the processor is not done after a million calls.
     #[track_caller]
-    pub fn epoch_end(&mut self, epoch: Epoch) -> Result<()> {
+    pub fn barrier(&mut self, epoch: Epoch) -> Result<()> {
         self.until_done("on_epoch", |processor, outbox| {
             processor.on_epoch(epoch, outbox)
         })
@@ -240,10 +241,10 @@ impl Harness {
     /// Calls `on_edge_done` until done.
     ///
     /// # Errors
-    /// The processor's.
+    /// The error returned by the processor.
     ///
     /// # Panics
-    /// If it does not come to an end.
+    /// If the processor is not done after a million calls.
     #[track_caller]
     pub fn edge_done(&mut self, input: usize) -> Result<()> {
         self.until_done("on_edge_done", |processor, outbox| {
@@ -254,19 +255,20 @@ impl Harness {
     /// Calls `complete` until done.
     ///
     /// # Errors
-    /// The processor's.
+    /// The error returned by the processor.
     ///
     /// # Panics
-    /// If it does not come to an end.
+    /// If the processor is not done after a million calls.
     #[track_caller]
     pub fn complete(&mut self) -> Result<()> {
         self.until_done("complete", |processor, outbox| processor.complete(outbox))
     }
 
-    /// Moves the clock on, and calls `on_wake` if the processor asked to be woken by then. Says whether it was called.
+    /// Advances the clock and calls `on_wake` if the processor's deadline has passed. Returns true
+    /// if it was called.
     ///
     /// # Errors
-    /// The processor's.
+    /// The error returned by the processor.
     pub fn advance_clock(&mut self, by: Duration) -> Result<bool> {
         self.clock.advance(by);
         let Some(deadline) = self.outbox.take_wake_at() else {
@@ -291,10 +293,10 @@ impl Harness {
         }
     }
 
-    /// Takes the records that came out of an output, with their times.
+    /// Takes the records of an output, with their times.
     ///
     /// # Panics
-    /// If they are not of type `U`, or there is no such output.
+    /// If the records are not of type `U` or the output does not exist.
     #[track_caller]
     pub fn take<U: Send + 'static>(&mut self, output: usize) -> Vec<(U, Timestamp)> {
         let mut records = Vec::new();
@@ -307,10 +309,10 @@ impl Harness {
         records
     }
 
-    /// Takes the records that came out of an output, without their times.
+    /// Takes the records of an output, without their times.
     ///
     /// # Panics
-    /// If they are not of type `U`, or there is no such output.
+    /// If the records are not of type `U` or the output does not exist.
     #[track_caller]
     pub fn values<U: Send + 'static>(&mut self, output: usize) -> Vec<U> {
         self.take(output)
@@ -319,22 +321,22 @@ impl Harness {
             .collect()
     }
 
-    /// Takes the markers that came out of an output.
+    /// Takes the markers of an output.
     pub fn markers(&mut self, output: usize) -> Vec<Marker> {
         std::mem::take(&mut self.outputs[output].markers)
     }
 
-    /// The context that the processor was given; its signals ask it to drain or to stop.
+    /// The context of the processor; its signals request a drain or a stop.
     pub fn context(&self) -> &InstanceContext {
         &self.context
     }
 
-    /// The processor's counters as they stand.
+    /// Returns the current counters of the processor.
     pub fn metrics(&self) -> MetricsSnapshot {
         self.context.metrics.snapshot()
     }
 
-    /// The records that the processor set aside.
+    /// The dead letters of the processor.
     pub fn dead_letters(&self) -> &Arc<DeadLetters> {
         &self.context.dead_letters
     }

@@ -1,4 +1,4 @@
-//! What a test feeds to one input of a processor.
+//! The events fed to one input of a processor.
 
 use std::time::Duration;
 
@@ -8,13 +8,14 @@ use ardea_core::{Chunk, Instance, Key, PartitionId, Rows, Timestamp, Watermark};
 
 /// The events of one input, in order: records, watermarks, ends of epochs.
 ///
-/// The input ends after its last event. A plain list of values converts into an input of records without time.
+/// The input ends after its last event. A plain list of values converts into an input of records
+/// without time.
 ///
 /// ```
 /// use ardea_testkit::{TestInput, Timestamp};
 ///
 /// let at = Timestamp::from_secs;
-/// let input = TestInput::new().record("a", at(1)).records([("b", at(2)), ("c", at(2))]).watermark(at(2)).epoch_end();
+/// let input = TestInput::new().record("a", at(1)).records([("b", at(2)), ("c", at(2))]).watermark(at(2)).barrier();
 /// assert_eq!(input.len(), 5);
 /// ```
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub(crate) enum EventKind {
     Record,
     Watermark(Watermark),
     Idle,
-    EpochEnd,
+    Barrier,
     Advance(Duration),
 }
 
@@ -45,18 +46,18 @@ impl<T> Default for TestInput<T> {
 }
 
 impl<T> TestInput<T> {
-    /// An input that ends at once.
+    /// Creates an input without events.
     pub fn new() -> Self {
         TestInput::default()
     }
 
-    /// Then a record with its event time.
+    /// Appends a record with its event time.
     pub fn record(mut self, value: T, time: Timestamp) -> Self {
         self.events.push(Event::Record(value, time));
         self
     }
 
-    /// Then these records with their event times.
+    /// Appends records with their event times.
     pub fn records(mut self, records: impl IntoIterator<Item = (T, Timestamp)>) -> Self {
         self.events.extend(
             records
@@ -66,37 +67,39 @@ impl<T> TestInput<T> {
         self
     }
 
-    /// Then these records, without event time.
+    /// Appends records without event time.
     pub fn values(self, values: impl IntoIterator<Item = T>) -> Self {
         self.records(values.into_iter().map(|value| (value, Timestamp::MIN)))
     }
 
-    /// Then the promise that no earlier time follows on this input. The processor sees the minimum over its inputs.
+    /// Appends a watermark: no earlier time follows on this input. The processor receives the
+    /// minimum over its inputs.
     pub fn watermark(mut self, time: Timestamp) -> Self {
         self.events
             .push(Event::Other(EventKind::Watermark(Watermark(time))));
         self
     }
 
-    /// Then silence: this input does not hold back the watermark until its next record.
+    /// Appends an idle marker: this input does not hold back the watermark until its next record.
     pub fn idle(mut self) -> Self {
         self.events.push(Event::Other(EventKind::Idle));
         self
     }
 
-    /// Then the end of an epoch. The input is held until all others have theirs, or have ended. The first is epoch 1.
-    pub fn epoch_end(mut self) -> Self {
-        self.events.push(Event::Other(EventKind::EpochEnd));
+    /// Appends the end of an epoch. The input is blocked until all other inputs have reached the
+    /// epoch's end or have ended. The first epoch is 1.
+    pub fn barrier(mut self) -> Self {
+        self.events.push(Event::Other(EventKind::Barrier));
         self
     }
 
-    /// Then the test's clock moves on, and the processor is woken if it asked for it.
+    /// Appends an advance of the test's clock; the processor is woken if its deadline passes.
     pub fn advance_clock(mut self, by: Duration) -> Self {
         self.events.push(Event::Other(EventKind::Advance(by)));
         self
     }
 
-    /// Copies of the records among the events `from..to` for which `is_wanted` is true.
+    /// Returns copies of the records among the events `from..to` for which `is_wanted` is true.
     fn copies(&self, from: usize, to: usize, is_wanted: impl Fn(&T) -> bool) -> Chunk
     where
         T: Clone + Send + 'static,
@@ -109,12 +112,12 @@ impl<T> TestInput<T> {
         Chunk::new(events.filter_map(record).collect::<Rows<T>>())
     }
 
-    /// The number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether there is no event.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
@@ -132,30 +135,30 @@ impl<T, const N: usize> From<[T; N]> for TestInput<T> {
     }
 }
 
-/// An input whose record type the run does not know.
+/// An input with the record type erased.
 pub(crate) trait InputPlan {
-    /// The events, without their records.
+    /// Returns the events without their records.
     fn kinds(&self) -> Vec<EventKind>;
 
-    /// Copies of the records among the events `from..to`: those that come to `instance`.
+    /// Returns copies of those records among the events `from..to` that are routed to `instance`.
     fn chunk(&self, from: usize, to: usize, instance: Instance) -> Chunk;
 
-    /// Which instances a record comes to.
-    fn dealing(&self) -> Dealing;
+    /// Returns the routing of records to instances.
+    fn routing(&self) -> InputRouting;
 }
 
-/// Which instances the records of an input come to.
+/// The routing of an input's records to instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Dealing {
-    /// Nobody knows.
+pub(crate) enum InputRouting {
+    /// Not known.
     Unknown,
-    /// Each to the one that owns its key.
+    /// To the instance that owns the record's key.
     ByKey,
-    /// Each to all.
-    ToAll,
+    /// To all instances.
+    Broadcast,
 }
 
-/// An input whose records come to all instances.
+/// An input whose records are sent to all instances.
 pub(crate) struct BroadcastInput<T>(pub(crate) TestInput<T>);
 
 impl<T: Clone + Send + 'static> InputPlan for BroadcastInput<T> {
@@ -167,12 +170,12 @@ impl<T: Clone + Send + 'static> InputPlan for BroadcastInput<T> {
         self.0.chunk(from, to, instance)
     }
 
-    fn dealing(&self) -> Dealing {
-        Dealing::ToAll
+    fn routing(&self) -> InputRouting {
+        InputRouting::Broadcast
     }
 }
 
-/// An input whose records come by key.
+/// An input whose records are partitioned by key.
 pub(crate) struct KeyedInput<T> {
     pub(crate) events: TestInput<T>,
     partition: Rc<dyn Fn(&T) -> PartitionId>,
@@ -198,8 +201,8 @@ impl<T: Clone + Send + 'static> InputPlan for KeyedInput<T> {
             .copies(from, to, |record| owner(record) == instance.index)
     }
 
-    fn dealing(&self) -> Dealing {
-        Dealing::ByKey
+    fn routing(&self) -> InputRouting {
+        InputRouting::ByKey
     }
 }
 
@@ -216,7 +219,7 @@ impl<T: Clone + Send + 'static> InputPlan for TestInput<T> {
         self.copies(from, to, |_| true)
     }
 
-    fn dealing(&self) -> Dealing {
-        Dealing::Unknown
+    fn routing(&self) -> InputRouting {
+        InputRouting::Unknown
     }
 }

@@ -1,4 +1,4 @@
-//! One output under observation: what may be written to it, and what was.
+//! One recorded output: its allowed size, and all output written to it.
 
 use std::any::Any;
 
@@ -6,11 +6,11 @@ use ardea_core::{Epoch, Marker, Ordinal, Outbox, Rows, Timestamp, Watermark};
 
 use crate::expected::{Emitted, Expected};
 
-/// How much more than its room a lane's own batch holds before it grows: an overfull lane is told from a chunk that was
-/// offered whole by the batch staying where it is.
+/// The extra capacity of a lane's own batch. As long as that batch does not reallocate, its address
+/// distinguishes an overfull lane from a chunk that was offered whole.
 const SPARE: usize = 4096;
 
-/// What an outbox lane allowed before a call.
+/// The records and room of an outbox lane before a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     pub(crate) held: usize,
@@ -18,54 +18,54 @@ pub(crate) struct Allowance {
     batch: usize,
 }
 
-/// What is checked of the marks on a lane while they come.
+/// The checks on the markers of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkRules {
-    /// A record may not come behind a watermark later than itself.
+    /// True if records must not follow a watermark that is later than their event time.
     pub(crate) forbid_late: bool,
 }
 
-/// An output whose record type the run does not know: the plan, from which each variant gets a fresh lane.
+/// An output with the record type erased: the plan that creates a lane for each variant.
 pub(crate) trait OutputPlan {
     fn lane(&self, ordinal: usize) -> Box<dyn RecordedLane>;
 }
 
-/// One lane of one run.
+/// The recorded output of one lane in one run.
 pub(crate) trait RecordedLane {
-    /// Before a call: how much may be written.
+    /// Returns the allowed size before a call.
     fn allow(&mut self, outbox: &mut Outbox, budget: usize) -> Result<Allowance, String>;
 
-    /// After a call: how many records were written, or that these were too many.
+    /// Returns the number of records written by a call. Fails if the call wrote more than
+    /// `allowed`.
     fn written(&mut self, outbox: &mut Outbox, allowed: Allowance) -> Result<usize, String>;
 
-    /// Moves everything on, as the runtime would.
+    /// Moves all output from the outbox to this record, as the runtime would send it on.
     fn move_on(&mut self, outbox: &mut Outbox, rules: MarkRules) -> Result<(), String>;
 
-    /// How much has come so far.
+    /// Returns the current length of the recorded output.
     fn mark(&self) -> [usize; 3];
 
-    /// Whether a record has come after a mark.
+    /// Returns true if records were added after a mark.
     fn has_records_since(&self, mark: [usize; 3]) -> bool;
 
-    /// Forgets all that came after a mark.
+    /// Drops all output after a mark.
     fn truncate(&mut self, mark: [usize; 3]);
 
-    /// Adds what came on the same output of another instance.
-    fn absorb(&mut self, other: Box<dyn RecordedLane>);
+    /// Appends the recorded output of the same lane of another instance.
+    fn merge(&mut self, other: Box<dyn RecordedLane>);
 
-    /// For another lane of the same type.
+    /// Converts to `Any`, for a lane of the same type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 
-    /// The watermarks that came.
     fn watermarks(&self) -> &[Watermark];
 
-    /// The ends of epochs that came.
     fn epoch_ends(&self) -> &[Epoch];
 
-    /// Compares all that came with what was expected.
+    /// Compares the whole output with the expectation.
     fn finish(self: Box<Self>) -> Result<(), String>;
 
-    /// Compares the records that came with what was expected, in whatever order; nothing if that can't be said.
+    /// Compares the records with the expectation, ignoring the order. Succeeds if the expectation
+    /// has no such comparison.
     fn finish_unordered(self: Box<Self>) -> Result<(), String>;
 }
 
@@ -90,7 +90,7 @@ struct TypedLane<U> {
     emitted: Vec<Emitted<U>>,
     watermarks: Vec<Watermark>,
     epoch_ends: Vec<Epoch>,
-    /// Where the records of the batch lie that this lane gave to the outbox.
+    /// The address of the records of the batch that this lane gave to the outbox.
     own_batch: Option<usize>,
 }
 
@@ -142,11 +142,11 @@ impl<U: Send + 'static> TypedLane<U> {
                 self.emitted.push(Emitted::Watermark(watermark));
             }
             Marker::Idle => self.emitted.push(Emitted::Idle),
-            Marker::EpochEnd(epoch) => {
+            Marker::Barrier(epoch) => {
                 self.epoch_ends.push(epoch);
-                self.emitted.push(Emitted::EpochEnd(epoch));
+                self.emitted.push(Emitted::Barrier(epoch));
             }
-            // It says nothing of the records.
+            // Latency markers are independent of the records.
             Marker::Latency(_) => {}
             Marker::Done => {
                 return Err(format!(
@@ -186,8 +186,8 @@ impl<U: Send + 'static> RecordedLane for TypedLane<U> {
             ));
         };
         if written > allowed.room {
-            // `Outbox::offer_chunk` takes a chunk of any size on an empty lane with room. Records without size all lie
-            // at one place: such chunks can't be told apart and pass.
+            // `Outbox::offer_chunk` accepts a chunk of any size on an empty lane with room. Records
+            // of size zero all have the same address: such chunks cannot be distinguished and pass.
             let other_batch = size_of::<U>() == 0 || self.batch(outbox)? != allowed.batch;
             let offered = allowed.held == 0 && allowed.room > 0 && other_batch;
             if !offered {
@@ -230,11 +230,11 @@ impl<U: Send + 'static> RecordedLane for TypedLane<U> {
         self.emitted.truncate(emitted);
         self.watermarks.truncate(watermarks);
         self.epoch_ends.truncate(epoch_ends);
-        // The outbox is another one as well.
+        // The outbox has been replaced too.
         self.own_batch = None;
     }
 
-    fn absorb(&mut self, other: Box<dyn RecordedLane>) {
+    fn merge(&mut self, other: Box<dyn RecordedLane>) {
         if let Ok(other) = other.into_any().downcast::<Self>() {
             self.emitted.extend(other.emitted);
         }

@@ -1,29 +1,31 @@
-//! Drives any processor through hostile schedules and checks its contract.
+//! A test kit that drives any processor through hostile schedules and checks its contract.
 //!
-//! A [`Processor`](ardea_core::Processor) is called by a runtime that owes it nothing but the contract: records come one
-//! by one or by the thousand, the outbox is full whenever it likes to be, a watermark interrupts anything, a job is
-//! cancelled at any call. Code that works on a quiet day often breaks on one of these. This kit makes all of them happen
-//! in a plain unit test, from a seed, without threads and without waiting.
+//! A runtime guarantees a [`Processor`](ardea_core::Processor) only its contract. Records arrive
+//! one by one or by the thousand, the outbox may be full at any call, a watermark may come between
+//! any two calls, and a job may be cancelled at any call. This kit produces all of these cases in a
+//! plain unit test, from a seed, without threads and without waiting.
 //!
-//! * [`ProcessorTest`] runs a processor through a matrix of schedules and compares its output in each;
-//!   [`SourceTest`] does so for a source.
-//! * [`TestInput`] is what goes in, [`Expected`] what must come out; [`Counted`] records find leaks.
-//! * [`Harness`] drives one processor by hand, call by call; [`Driven`] one that talks to a real system.
-//! * [`TestSource`] and [`TestSink`] are the ends of a whole job under test: the source pauses, ends, fails and panics
-//!   where marks in its data say so, the sink keeps what arrives.
-//! * [`ManualClock`] is a clock that stands until it is moved.
+//! * [`ProcessorTest`] runs a processor through a matrix of schedules and compares its output in
+//!   each; [`SourceTest`] does the same for a source.
+//! * [`TestInput`] holds the input, [`Expected`] the expected output; [`Counted`] records detect
+//!   leaks.
+//! * [`Harness`] drives one processor by hand, call by call; [`ExternalHarness`] one that talks to
+//!   a real system.
+//! * [`TestSource`] and [`TestSink`] are the ends of a whole job under test: the source pauses,
+//!   ends, fails and panics at items in its data, the sink stores all records.
+//! * [`ManualClock`] is a clock that advances only on request.
 //!
 //! # Invariants
 //!
-//! * The same test gives the same schedules, everywhere and always: all that is drawn comes from a seed.
-//! * No test fails for the time that something took; slices are measured and reported.
-//! * The kit breaks no contract itself: what it does to a processor, the engine may do.
+//! * The same test gives the same schedules everywhere: all random choices come from a seed.
+//! * No test fails because of the duration of a call; slices are measured and reported.
+//! * The kit keeps the contract itself: it makes only calls that the engine may make.
 //!
-//! # Example: testing a processor of your own
+//! # Example: testing a custom processor
 //!
-//! The processor below keeps the running total of its input. It must not add up a record that its outbox has no room
-//! for, so it reads only as much as it can write. The test says what goes in and what must come out; the kit finds the
-//! schedules.
+//! The processor below keeps the running total of its input. It must not add a record for which its
+//! outbox has no room, so it reads only as many as it can write. The test gives the input and the
+//! expected output; the kit generates the schedules.
 //!
 //! ```
 //! use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
@@ -52,10 +54,11 @@
 //! println!("{report}");
 //! ```
 //!
-//! # Example: what the kit catches
+//! # Example: a detected fault
 //!
-//! This one reads everything and writes what fits. It passes any test whose outbox never fills; here it is caught, and
-//! the report names the variant, the missing record and the last calls.
+//! This processor reads everything and writes as much as fits. It passes any test whose outbox
+//! never fills. The kit detects the fault, and the report names the variant, the missing record and
+//! the last calls.
 //!
 //! ```should_panic
 //! use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
@@ -78,29 +81,31 @@
 //! ProcessorTest::new(|| Forgetful).input::<u64>([1, 2, 3]).output::<u64>([1, 2, 3]).run();
 //! ```
 //!
-//! # What a processor lives through
+//! # The life cycle of a processor
 //!
-//! `init`; then, as the inputs bring them, `process` (with room or without, until the inbox is empty), `on_watermark`
-//! with the least watermark of the inputs, `on_epoch` when all inputs have come to the epoch's end, `on_wake` when the
-//! clock passes a time that it asked for, `on_edge_done` at an input's end. After the end of the last input comes
-//! `on_watermark` with [`Watermark::END`](ardea_core::Watermark::END); then `complete`; then `close`. A run that is
-//! cancelled jumps to `close` from any of these calls.
+//! `init` comes first. Then, in the order of the inputs: `process` (with or without room, until the
+//! inbox is empty), `on_watermark` with the minimum watermark of the inputs, `on_epoch` when all
+//! inputs have reached the epoch's end, `on_wake` when the clock passes a requested time,
+//! `on_edge_done` at an input's end. After the end of the last input come `on_watermark` with
+//! [`Watermark::END`](ardea_core::Watermark::END), `complete` and `close`. A cancelled run goes to
+//! `close` from any of these calls.
 //!
-//! One that [survives](ProcessorTest::survives) is also asked for cuts, before any of these calls, which it writes between others; it
-//! dies, another one gets back what the last committed cut remembers, and what came since comes again.
+//! For a processor that [survives](ProcessorTest::survives), snapshots are also requested before
+//! any of these calls and written between others. The processor fails, a new one is restored from
+//! the last committed snapshot, and the input since then is replayed.
 //!
-//! # What is checked in every variant
+//! # Checks in every variant
 //!
-//! | rule | how it is usually broken |
+//! | rule | typical violation |
 //! |---|---|
 //! | the outputs are as [`Expected`] | a record is taken from the inbox before there is room for its results |
-//! | no output gets more records than [`Lane::room`](ardea_core::Lane::room) said | results of one record are written all at once |
-//! | every watermark is passed on exactly once, none runs backwards | `on_watermark` is resumed from its start, or returns done too early |
-//! | with room and input, something moves | a processor waits for something that never comes |
+//! | no output gets more records than [`Lane::room`](ardea_core::Lane::room) allows | all results of a record are written at once |
+//! | every watermark is passed on exactly once and never runs backwards | `on_watermark` starts over when it is resumed, or returns done too early |
+//! | with room and input, there is progress | a processor waits for an event that never comes |
 //! | the inbox only shrinks | a chunk is swapped in |
-//! | the outputs are the same when it dies and another goes on ([`ProcessorTest::survives`]), also as several instances ([`ProcessorTest::keyed_input`], [`ProcessorTest::broadcast_input`]) | what changes while a cut is written is written as it is by then; a change is forgotten with the cut that was given up |
-//! | late records and dead letters are counted ([`ProcessorTest::expect_late`]) | a record disappears in silence |
-//! | `close` after a stop at any call does not panic and leaks nothing ([`ProcessorTest::expect_no_leak`]) | a callback leaves things half done |
+//! | the outputs are the same after failures and restores ([`ProcessorTest::survives`]), also as several instances ([`ProcessorTest::keyed_input`], [`ProcessorTest::broadcast_input`]) | a snapshot contains changes made while it is written; a change is lost with an aborted snapshot |
+//! | late records and dead letters are counted ([`ProcessorTest::expect_late`]) | a record is dropped silently |
+//! | `close` after a stop at any call does not panic and leaks nothing ([`ProcessorTest::expect_no_leak`]) | a callback leaves incomplete state |
 #![forbid(unsafe_code)]
 
 mod random;
@@ -113,27 +118,27 @@ mod counted;
 mod expected;
 mod input;
 
+mod captured_state;
 mod driver;
-mod kept;
+mod failure_schedule;
 mod lane;
-mod lives;
 mod run;
 mod steps;
-mod supplied;
+mod supplier_source;
 
 mod processor_test;
 mod report;
 mod source_test;
 
-mod driven;
+mod external_harness;
 mod harness;
 mod test_sink;
 mod test_source;
 
 pub use ardea_core::{ManualClock, Timestamp};
 pub use counted::{Counted, LiveCount};
-pub use driven::{Driven, KeptEpoch, Lot};
 pub use expected::{Emitted, Expected};
+pub use external_harness::{CapturedEpoch, ExternalHarness, TestRandom};
 pub use harness::Harness;
 pub use input::TestInput;
 pub use processor_test::ProcessorTest;

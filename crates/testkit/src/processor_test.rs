@@ -1,11 +1,11 @@
-//! The test of a processor: what goes in, what must come out, in every variant.
+//! The test of a processor: its input and its expected output, in every variant.
 
 use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    ErrorCode, Instance, Key, LocalStore, ManualClock, Ordinal, Priority, Processor, Timestamp,
+    ErrorCode, Instance, Key, ManualClock, Ordinal, Priority, Processor, StateBackend, Timestamp,
     Watermark,
 };
 
@@ -15,13 +15,14 @@ use crate::lane::OutputPlan;
 use crate::run::{Run, WatermarkRule};
 use crate::{LiveCount, TestFailure, TestReport};
 
-/// Drives fresh copies of a processor through hostile schedules, and checks its contract in each.
+/// Drives fresh instances of a processor through hostile schedules and checks its contract in each.
 ///
-/// Every variant combines how records come (one by one, in random batches, all at once), how much room the outbox has
-/// (plenty, one record, none at every other call, random) and in which order several inputs are read. In all of them
-/// the outputs must be as expected, no output may get more records than it has room for, each watermark must be passed
-/// on exactly once and none may run backwards, and the processor may not stand still with room and input.
-/// Then runs are cancelled at sampled points: `close` must not panic, and no record may leak.
+/// Every variant combines a batching of the records (one by one, random batches, all at once), an
+/// outbox capacity (plenty, one record, none at every other call, random) and an order in which
+/// several inputs are read. In all of them the outputs must be as expected, no output may get more
+/// records than it has room for, and each watermark must be passed on exactly once and never run
+/// backwards. The processor must make progress when it has room and input. Then runs are cancelled
+/// at sampled points: `close` must not panic, and no record may leak.
 ///
 /// See the [crate](crate) for an example.
 pub struct ProcessorTest {
@@ -29,7 +30,7 @@ pub struct ProcessorTest {
 }
 
 impl ProcessorTest {
-    /// Tests the processors that `make` makes: one for every variant.
+    /// Tests the processors created by `make`: one for every variant.
     pub fn new<P: Processor + 'static>(make: impl Fn() -> P + 'static) -> Self {
         let name = type_name::<P>().to_string();
         ProcessorTest {
@@ -44,8 +45,9 @@ impl ProcessorTest {
         self
     }
 
-    /// Adds the next input, whose records come to instances by this key: a processor that [survives](Self::survives), and has no inputs but
-    /// such and [those for all](Self::broadcast_input), also goes on as other numbers of instances.
+    /// Adds the next input, whose records are partitioned by this key. If all inputs are keyed or
+    /// [broadcast](Self::broadcast_input), a processor that [survives](Self::survives) is also
+    /// rescaled.
     pub fn keyed_input<T, K>(
         mut self,
         events: impl Into<TestInput<T>>,
@@ -60,7 +62,7 @@ impl ProcessorTest {
         self
     }
 
-    /// Adds the next input, whose records come to all instances.
+    /// Adds the next input, whose records are sent to all instances.
     pub fn broadcast_input<T: Clone + Send + 'static>(
         mut self,
         events: impl Into<TestInput<T>>,
@@ -70,29 +72,31 @@ impl ProcessorTest {
         self
     }
 
-    /// What the processor remembers survives it: every variant is also run so that it hands over cuts, full ones and increments, while
-    /// records go on; some are committed, some given up; and it dies at any call, several times, another one gets back
-    /// what the last committed cut remembers, and what came since comes again. The outputs have to be the same as if nothing had
-    /// happened. Now and then another goes on with its memory behind a cut, if it [hands that over](ardea_core::Processor::hand_over).
+    /// Tests that the processor's state survives failures. Every variant is also run with full and
+    /// incremental snapshots while records flow; some are committed, some aborted. The processor
+    /// fails at any call, several times; a new one is restored from the last committed snapshot and
+    /// the input since then is replayed. The outputs must be the same as without failures.
+    /// Sometimes a new processor takes over the memory of the old one after a snapshot, if it
+    /// [supports that](ardea_core::Processor::hand_over_state).
     ///
-    /// With [keyed inputs](Self::keyed_input) others go on twice as another number of instances. The records have to be the same then,
-    /// in whatever order, where [`Expected`] lists them.
+    /// With [keyed inputs](Self::keyed_input) the processor is also rescaled twice. The records
+    /// must then be the same in any order, where [`Expected`] lists them.
     pub fn survives(mut self) -> Self {
         self.run.survives = true;
         self
     }
 
-    /// Adds the next output, from ordinal 0 on, and what it must carry in every variant.
+    /// Adds the next output, from ordinal 0 on, with its expected content in every variant.
     pub fn output<U: Send + 'static>(mut self, expected: impl Into<Expected<U>>) -> Self {
         let output: Box<dyn OutputPlan> = Box::new(expected.into());
         self.run.outputs.push(output);
         self
     }
 
-    /// Sets the priority of an input that was added: the lowest number is read to its end first.
+    /// Sets the priority of an input added before: the lowest number is read to its end first.
     ///
     /// # Panics
-    /// If there is no such input yet.
+    /// If the input has not been added yet.
     #[track_caller]
     pub fn priority(mut self, input: Ordinal, priority: Priority) -> Self {
         match self.run.inputs.get_mut(input.index()) {
@@ -102,25 +106,27 @@ impl ProcessorTest {
         self
     }
 
-    /// Reads the inputs in this order only, one event of an input at each mention; what is left is read input by input.
+    /// Reads one event of each listed input, in the order of the list, in all variants. The
+    /// remaining events are read input by input.
     pub fn interleave(mut self, inputs: impl IntoIterator<Item = usize>) -> Self {
         self.run.interleaving = Some(inputs.into_iter().collect());
         self
     }
 
-    /// Sets how many random interleavings of several inputs are tried, besides one after the other and in turn. Default 3.
+    /// Sets the number of random interleavings of several inputs, in addition to one after the
+    /// other and round-robin. Default 3.
     pub fn sampled_interleavings(mut self, count: usize) -> Self {
         self.run.drawn = count;
         self
     }
 
-    /// Sets the seed of everything that is drawn. The same seed gives the same variants.
+    /// Sets the seed of all random choices. The same seed gives the same variants.
     pub fn seed(mut self, seed: u64) -> Self {
         self.run.seed = seed;
         self
     }
 
-    /// Each output must carry exactly these watermarks, instead of those that came in.
+    /// Expects exactly these watermarks on each output, instead of those of the input.
     ///
     /// The watermark at the end of all inputs need not be listed.
     pub fn expect_watermarks(mut self, times: impl IntoIterator<Item = Timestamp>) -> Self {
@@ -128,74 +134,78 @@ impl ProcessorTest {
         self
     }
 
-    /// The processor makes watermarks of its own: they are only checked not to run backwards.
+    /// Declares that the processor creates its own watermarks: they are only checked not to run
+    /// backwards.
     pub fn makes_watermarks(mut self) -> Self {
         self.run.watermarks = WatermarkRule::NotBackwards;
         self
     }
 
-    /// No record may come out behind a watermark later than its event time.
+    /// Forbids output records that follow a watermark later than their event time.
     pub fn forbid_late_output(mut self) -> Self {
         self.run.settings.rules.forbid_late = true;
         self
     }
 
-    /// The processor's clock. By default every variant has its own, which starts at zero; this one is not turned back
-    /// between variants.
+    /// Sets the processor's clock. By default every variant has its own clock, which starts at
+    /// zero; `clock` is not reset between variants.
     pub fn clock(mut self, clock: ManualClock) -> Self {
         self.run.clock = Some(clock);
         self
     }
 
-    /// Which instance the processor is told to be. Default: the only one.
+    /// Sets the instance passed to the processor. Default: the only one.
     pub fn instance(mut self, instance: Instance) -> Self {
         self.run.instance = instance;
         self
     }
 
-    /// Where the processor may put state that memory has no room for. Default: nowhere.
-    pub fn local_store(mut self, store: Arc<dyn LocalStore>) -> Self {
+    /// Sets the local store for state that does not fit into memory. Default: none.
+    pub fn local_store(mut self, store: Arc<dyn StateBackend>) -> Self {
         self.run.local = Some(store);
         self
     }
 
-    /// The time above which a call is counted in [`TestReport::slices_over_limit`]. Default 100 µs. Never fails a test.
+    /// Sets the duration above which a call is counted in [`TestReport::slices_over_limit`].
+    /// Default 100 µs. A slow call never fails a test.
     pub fn cooperative_limit(mut self, limit: Duration) -> Self {
         self.run.settings.limit = limit;
         self
     }
 
-    /// Waits so long, on the machine's clock, for a processor whose `complete` depends on other threads. Default: not at all.
+    /// Sets the longest wait, on the system clock, for a processor whose `complete` depends on
+    /// other threads. Default: no wait.
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.run.settings.patience = patience;
+        self.run.settings.thread_timeout = patience;
         self
     }
 
-    /// So many records must be counted as late, in every variant.
+    /// Expects this number of late records in every variant.
     pub fn expect_late(mut self, records: u64) -> Self {
         self.run.late = Some(records);
         self
     }
 
-    /// So many records must become dead letters, in every variant.
+    /// Expects this number of dead letters in every variant.
     pub fn expect_dead_letters(mut self, records: u64) -> Self {
         self.run.dead_letters = Some(records);
         self
     }
 
-    /// Every variant must fail with this error; its outputs are not compared then.
+    /// Expects every variant to fail with this error; the outputs are not compared.
     pub fn expect_error(mut self, code: ErrorCode) -> Self {
         self.run.error = Some(code);
         self
     }
 
-    /// After every run, cancelled or not, as many of these records must be alive as before.
+    /// Expects that after every run, cancelled or not, as many of these records are alive as
+    /// before.
     pub fn expect_no_leak(mut self, live: &LiveCount) -> Self {
         self.run.live = Some(live.clone());
         self
     }
 
-    /// At how many points, at most, runs of each kind are cancelled. Default 32.
+    /// Sets the largest number of points at which runs of each kind are cancelled. Default 32.
     pub fn cancellations(mut self, points: usize) -> Self {
         self.run.cancellations = points;
         self
@@ -204,7 +214,7 @@ impl ProcessorTest {
     /// Runs all variants.
     ///
     /// # Panics
-    /// If any of them breaks the contract, with the report.
+    /// If any variant breaks the contract; the message is the report.
     #[track_caller]
     pub fn run(self) -> TestReport {
         self.try_run().unwrap_or_else(|failure| panic!("{failure}"))

@@ -1,16 +1,15 @@
-//! The kit's own random numbers: the same seed gives the same test everywhere.
+//! The random numbers of the kit: the same seed gives the same test everywhere.
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014, section 5).
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014,
+/// section 5).
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// Starts at `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         SplitMix64(seed)
     }
 
-    /// The next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,13 +18,14 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero. The bias is far below what a test could see.
+    /// Returns a number below `bound`, which must not be zero. The bias is too small to affect a
+    /// test.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// Heads or tails.
-    pub(crate) fn coin(&mut self) -> bool {
+    /// Returns true or false with equal probability.
+    pub(crate) fn random_bool(&mut self) -> bool {
         self.next() >> 63 == 1
     }
 }

@@ -1,4 +1,4 @@
-//! What a test says at its end.
+//! Reports of passed and failed tests.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,23 +6,24 @@ use std::time::Duration;
 use crate::callback::Call;
 use crate::driver::Timing;
 
-/// What a passed test has seen. Times are for reading: no test fails for them.
+/// The counts and durations of a passed test. Durations are informational: no test fails because of
+/// them.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TestReport {
-    /// How many ways the processor was run to its end.
+    /// The number of variants that the processor was run through to its end.
     pub variants: usize,
-    /// How many runs were cancelled on their way.
+    /// The number of cancelled runs.
     pub cancelled: usize,
-    /// In how many runs the processor handed over what it remembers, and others went on with it.
-    pub survived: usize,
-    /// How many callbacks were called.
+    /// The number of runs with snapshots and restored processors.
+    pub runs_with_failures: usize,
+    /// The number of calls of callbacks.
     pub calls: u64,
-    /// The longest call.
+    /// The duration of the longest call.
     pub longest_slice: Duration,
-    /// Which callback the longest call was.
+    /// The callback of the longest call.
     pub longest_callback: String,
-    /// How many calls took longer than the cooperative limit.
+    /// The number of calls that took longer than the cooperative limit.
     pub slices_over_limit: u64,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for TestReport {
     }
 }
 
-/// Why a test failed: the variant, the broken rule, and the calls that led there.
+/// The failure of a test: the variant, the broken rule, and the last calls before it.
 #[derive(Clone, Debug)]
 pub struct TestFailure {
     pub(crate) processor: String,
@@ -64,12 +65,12 @@ pub struct TestFailure {
 }
 
 impl TestFailure {
-    /// What was broken, without the circumstances.
+    /// The broken rule, without its circumstances.
     pub fn broken(&self) -> &str {
         &self.broken
     }
 
-    /// In which variant it was found.
+    /// The variant in which the fault was found.
     pub fn variant(&self) -> &str {
         &self.variant
     }

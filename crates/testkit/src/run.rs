@@ -1,45 +1,43 @@
-//! Runs a test's variants and judges each.
+//! The execution of a test: all variants, and the checks of each.
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, ErrorCode, Guarantee, Instance, InstanceContext, LocalStore, ManualClock, Priority,
-    Processor, Watermark,
+    Clock, ErrorCode, Guarantee, Instance, InstanceContext, ManualClock, Priority, Processor,
+    StateBackend, Watermark,
 };
 
 use crate::callback::{Call, Callback};
-use crate::difference::parting;
+use crate::difference::compare_ordered;
 use crate::driver::{Driver, Halt, Settings, Timing};
-use crate::input::{Dealing, InputPlan};
+use crate::input::{InputPlan, InputRouting};
 use crate::lane::{MarkRules, OutputPlan, RecordedLane};
 use crate::random::SplitMix64;
 use crate::steps::plan;
-use crate::variant::{Batching, Fate, Room, Variant, matrix};
+use crate::variant::{Batching, FailureMode, OutboxCapacity, Variant, matrix};
 use crate::{LiveCount, TestFailure, TestReport};
 
 mod rescaled;
 
-/// In how many runs of each variant a processor that survives dies.
-const LIVES_PER_VARIANT: usize = 6;
+/// The number of runs with failures per variant, for a processor that survives.
+const FAILURE_RUNS_PER_VARIANT: usize = 6;
 
-/// Which watermarks an output must carry.
+/// The watermarks that an output must carry.
 #[derive(Clone, Debug)]
 pub(crate) enum WatermarkRule {
-    /// Those that came in, each once.
+    /// The watermarks of the input, each once.
     PassedOn,
     Exactly(Vec<Watermark>),
     NotBackwards,
 }
 
-/// What makes the processor of an instance.
-pub(crate) type Make = Box<dyn Fn(Instance) -> Box<dyn Processor>>;
+pub(crate) type ProcessorFactory = Box<dyn Fn(Instance) -> Box<dyn Processor>>;
 
-/// A test, ready to run.
 pub(crate) struct Run {
     pub(crate) name: String,
-    make: Make,
+    make: ProcessorFactory,
     pub(crate) inputs: Vec<(Box<dyn InputPlan>, Priority)>,
     pub(crate) outputs: Vec<Box<dyn OutputPlan>>,
     pub(crate) interleaving: Option<Rc<[usize]>>,
@@ -48,29 +46,29 @@ pub(crate) struct Run {
     pub(crate) watermarks: WatermarkRule,
     pub(crate) clock: Option<ManualClock>,
     pub(crate) instance: Instance,
-    /// Where it may put state that memory has no room for.
-    pub(crate) local: Option<Arc<dyn LocalStore>>,
+    /// The store for state that does not fit into memory.
+    pub(crate) local: Option<Arc<dyn StateBackend>>,
     pub(crate) settings: Settings,
     pub(crate) late: Option<u64>,
     pub(crate) dead_letters: Option<u64>,
     pub(crate) error: Option<ErrorCode>,
     pub(crate) live: Option<LiveCount>,
     pub(crate) cancellations: usize,
-    /// Whether it is to hand over cuts, die and come back.
+    /// True if runs with snapshots and failures are added.
     pub(crate) survives: bool,
-    /// Whether several instances of a source share what there is, as its supplier knows which one it makes.
+    /// True if several instances of a source share its data, because its supplier distinguishes
+    /// instances.
     pub(crate) is_shared: bool,
 }
 
-/// What one run came to.
-struct Ending {
+struct RunResult {
     result: Result<(), String>,
     timing: Timing,
     trace: Vec<Call>,
 }
 
 impl Run {
-    pub(crate) fn new(name: String, make: Make) -> Self {
+    pub(crate) fn new(name: String, make: ProcessorFactory) -> Self {
         Run {
             name,
             make,
@@ -86,7 +84,7 @@ impl Run {
             settings: Settings {
                 rules: MarkRules { forbid_late: false },
                 limit: Duration::from_micros(100),
-                patience: Duration::ZERO,
+                thread_timeout: Duration::ZERO,
                 drain_after: None,
             },
             late: None,
@@ -99,7 +97,7 @@ impl Run {
         }
     }
 
-    /// All variants to their end, then cancelled runs of some.
+    /// Runs all variants to their end, then runs some of them again and cancels these runs.
     pub(crate) fn all(&self) -> Result<TestReport, TestFailure> {
         let mut report = TestReport::default();
         let variants = matrix(
@@ -108,15 +106,16 @@ impl Run {
             self.seed,
             self.drawn,
         );
-        // Once without counting: an expectation that keeps the first output keeps its records alive.
-        self.judge(&variants[0], false, &mut report)?;
+        // Run once without counting: an expectation that stores the first output keeps its records
+        // alive.
+        self.run_checked(&variants[0], false, &mut report)?;
         let mut to_cancel = Vec::new();
         for variant in variants {
-            let timing = self.judge(&variant, true, &mut report)?;
+            let timing = self.run_checked(&variant, true, &mut report)?;
             report.variants += 1;
-            for fated in self.fated(&variant, timing.calls) {
-                self.judge(&fated, true, &mut report)?;
-                report.survived += 1;
+            for fated in self.failure_runs(&variant, timing.calls) {
+                self.run_checked(&fated, true, &mut report)?;
+                report.runs_with_failures += 1;
             }
             if is_cancelled_too(&variant) {
                 to_cancel.push((variant, timing.calls));
@@ -128,37 +127,40 @@ impl Run {
                     stop_before: Some(stop_before),
                     ..variant.clone()
                 };
-                self.judge(&cancelled, true, &mut report)?;
+                self.run_checked(&cancelled, true, &mut report)?;
                 report.cancelled += 1;
             }
         }
         Ok(report)
     }
 
-    /// The runs of a variant, of so many calls, in which the processor does not live to the end.
-    fn fated(&self, variant: &Variant, calls: u64) -> Vec<Variant> {
+    /// Returns the variants with failures to run for `variant`, which takes `calls` calls without
+    /// failures.
+    fn failure_runs(&self, variant: &Variant, calls: u64) -> Vec<Variant> {
         if !self.survives {
             return Vec::new();
         }
-        let mut fates = vec![Fate::Lives(calls); LIVES_PER_VARIANT];
+        let mut fates = vec![FailureMode::Failures(calls); FAILURE_RUNS_PER_VARIANT];
         let has = |dealing| {
             let mut inputs = self.inputs.iter();
-            inputs.any(|(input, _)| input.dealing() == dealing)
+            inputs.any(|(input, _)| input.routing() == dealing)
         };
-        let is_divided = !has(Dealing::Unknown) && (self.is_shared || has(Dealing::ByKey));
+        let is_divided =
+            !has(InputRouting::Unknown) && (self.is_shared || has(InputRouting::ByKey));
         if is_divided && self.clock.is_none() {
-            fates.extend([[1, 3, 2], [2, 1, 4]].map(Fate::Rescaled));
+            fates.extend([[1, 3, 2], [2, 1, 4]].map(FailureMode::Rescaled));
         }
         let mut seeds = SplitMix64::new(variant.seed);
         let fated = fates.into_iter().map(|fate| Variant {
-            fate,
+            failure_mode: fate,
             seed: seeds.next(),
             ..variant.clone()
         });
         fated.collect()
     }
 
-    /// Where a run of so many calls is cancelled: everywhere if these are few, else at the ends and at random between.
+    /// Returns the calls at which a run is cancelled: all if these are few, else the first and a
+    /// random sample.
     fn stops(&self, calls: u64, seed: u64) -> Vec<u64> {
         if calls <= self.cancellations as u64 {
             return (0..calls).collect();
@@ -173,8 +175,8 @@ impl Run {
         stops
     }
 
-    /// Runs one variant, and checks that it left no record behind.
-    fn judge(
+    /// Runs one variant and checks that it leaked no record.
+    fn run_checked(
         &self,
         variant: &Variant,
         count_live: bool,
@@ -182,11 +184,11 @@ impl Run {
     ) -> Result<Timing, TestFailure> {
         let live = self.live.as_ref().filter(|_| count_live);
         let before = live.map(LiveCount::get);
-        let Ending {
+        let RunResult {
             mut result,
             timing,
             trace,
-        } = self.one(variant);
+        } = self.run_variant(variant);
         report.add(timing);
         if let (Ok(()), Some(before), Some(after)) = (&result, before, live.map(LiveCount::get)) {
             if after > before {
@@ -209,11 +211,11 @@ impl Run {
         })
     }
 
-    fn context(&self, fate: Fate) -> (InstanceContext, ManualClock) {
+    fn context(&self, fate: FailureMode) -> (InstanceContext, ManualClock) {
         let hand = self.clock.clone().unwrap_or_default();
         let clock: Clock = hand.clock();
         let guarantee = match fate {
-            Fate::OneLife => Guarantee::None,
+            FailureMode::NoFailure => Guarantee::None,
             _ => Guarantee::ExactlyOnce,
         };
         let context = InstanceContext {
@@ -226,7 +228,7 @@ impl Run {
         (context, hand)
     }
 
-    /// Drives one processor through a variant, with lanes of its own.
+    /// Creates a driver for one variant, with its own lanes.
     fn driver(&self, variant: &Variant, context: (InstanceContext, ManualClock)) -> Driver {
         let outputs = self.outputs.iter().enumerate();
         let lanes = outputs.map(|(index, output)| output.lane(index));
@@ -240,19 +242,20 @@ impl Run {
         )
     }
 
-    /// Runs one variant to its end or its cancellation; all that it made is dropped when this returns.
-    fn one(&self, variant: &Variant) -> Ending {
+    /// Runs one variant to its end or its cancellation. Everything it creates is dropped when this
+    /// returns.
+    fn run_variant(&self, variant: &Variant) -> RunResult {
         let steps = plan(&self.inputs, variant);
-        if let Fate::Rescaled(counts) = variant.fate {
+        if let FailureMode::Rescaled(counts) = variant.failure_mode {
             return self.rescaled(variant, counts, &steps);
         }
-        let (context, clock) = self.context(variant.fate);
+        let (context, clock) = self.context(variant.failure_mode);
         let mut driver = self.driver(variant, (context.clone(), clock));
-        let ran = match variant.fate {
-            Fate::Lives(_) => {
+        let ran = match variant.failure_mode {
+            FailureMode::Failures(_) => {
                 let has_own_clock = self.clock.is_none();
                 let make = || (self.make)(self.instance);
-                driver.run_lives(&steps, &self.inputs, &make, has_own_clock)
+                driver.run_with_failures(&steps, &self.inputs, &make, has_own_clock)
             }
             _ => driver.run(&steps, &self.inputs),
         };
@@ -262,30 +265,34 @@ impl Run {
         let closed = driver.close();
         let (timing, trace) = (driver.timing, driver.trace.iter().copied().collect());
         let result = match (ran, closed) {
-            (Err(Halt::Error(callback, error)), Ok(())) => self.judge_error(callback, &error),
+            (Err(Halt::Error(callback, error)), Ok(())) => self.check_error(callback, &error),
             (Err(Halt::Broken(broken)), _) => Err(broken),
             (_, Err(Halt::Broken(broken))) => Err(broken),
-            (Err(Halt::Died), _) | (_, Err(Halt::Died)) => Err("it died for good".into()),
+            (Err(Halt::Failed), _) | (_, Err(Halt::Failed)) => {
+                Err("the processor was not restored after its last failure".into())
+            }
             (_, Err(Halt::Error(callback, error))) => Err(format!("{callback} failed: {error}")),
             (_, Err(Halt::Cancelled)) | (Err(Halt::Cancelled), Ok(())) => Ok(()),
-            (Ok(()), Ok(())) => self.judge_end(driver),
+            (Ok(()), Ok(())) => self.check_output(driver),
         };
-        Ending {
+        RunResult {
             result,
             timing,
             trace,
         }
     }
 
-    fn judge_halt(&self, halt: Halt) -> Result<(), String> {
+    fn check_halt(&self, halt: Halt) -> Result<(), String> {
         match halt {
-            Halt::Error(callback, error) => self.judge_error(callback, &error),
+            Halt::Error(callback, error) => self.check_error(callback, &error),
             Halt::Broken(broken) => Err(broken),
-            Halt::Died | Halt::Cancelled => Err("it died for good".into()),
+            Halt::Failed | Halt::Cancelled => {
+                Err("the processor was not restored after its last failure".into())
+            }
         }
     }
 
-    fn judge_error(&self, callback: Callback, error: &ardea_core::Error) -> Result<(), String> {
+    fn check_error(&self, callback: Callback, error: &ardea_core::Error) -> Result<(), String> {
         match self.error {
             Some(code) if code == error.code() => Ok(()),
             Some(code) => Err(format!(
@@ -296,8 +303,8 @@ impl Run {
         }
     }
 
-    /// Judges a run that came to its end.
-    fn judge_end(&self, driver: Driver) -> Result<(), String> {
+    /// Checks a run that reached its end.
+    fn check_output(&self, driver: Driver) -> Result<(), String> {
         if let Some(code) = self.error {
             return Err(format!("{} was expected, and no error came", code.as_str()));
         }
@@ -311,8 +318,8 @@ impl Run {
             ..
         } = driver;
         for (index, lane) in lanes.iter().enumerate() {
-            self.judge_watermarks(index, lane.as_ref(), &given_watermarks)?;
-            parting("epoch end", &given_epochs, lane.epoch_ends()).map_err(|difference| {
+            self.check_watermarks(index, lane.as_ref(), &given_watermarks)?;
+            compare_ordered("epoch end", &given_epochs, lane.epoch_ends()).map_err(|difference| {
                 format!("output {index}: the processor wrote ends of epochs, which the runtime does: {difference}")
             })?;
         }
@@ -339,7 +346,7 @@ impl Run {
         Ok(())
     }
 
-    fn judge_watermarks(
+    fn check_watermarks(
         &self,
         index: usize,
         lane: &dyn RecordedLane,
@@ -348,7 +355,7 @@ impl Run {
         let came = lane.watermarks();
         match &self.watermarks {
             WatermarkRule::NotBackwards => Ok(()),
-            WatermarkRule::PassedOn => parting("watermark", given, came).map_err(|difference| {
+            WatermarkRule::PassedOn => compare_ordered("watermark", given, came).map_err(|difference| {
                 format!(
                     "output {index}: each watermark must be passed on exactly once: {difference}"
                 )
@@ -357,18 +364,21 @@ impl Run {
                 let ends = came.last() == Some(&Watermark::END)
                     && expected.last() != Some(&Watermark::END);
                 let came = if ends { &came[..came.len() - 1] } else { came };
-                parting("watermark", expected, came)
+                compare_ordered("watermark", expected, came)
                     .map_err(|difference| format!("output {index}: {difference}"))
             }
         }
     }
 }
 
-/// Which variants are also cancelled: one of each kind of outbox is enough, with the finest and the coarsest input.
+/// Returns true if the variant is also run with cancellations: all with unlimited room; with other
+/// outbox capacities only those with one kind of batches.
 fn is_cancelled_too(variant: &Variant) -> bool {
     match variant.room {
-        Room::Plenty => true,
-        Room::OneSlot | Room::EveryOther => variant.batching == Batching::AllAtOnce,
-        Room::Random => variant.batching == Batching::Random,
+        OutboxCapacity::Plenty => true,
+        OutboxCapacity::OneSlot | OutboxCapacity::EveryOther => {
+            variant.batching == Batching::AllAtOnce
+        }
+        OutboxCapacity::Random => variant.batching == Batching::Random,
     }
 }

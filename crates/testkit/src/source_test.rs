@@ -1,4 +1,4 @@
-//! The test of a source: what it must emit, in every variant.
+//! The test of a source: its expected output in every variant.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,13 +7,14 @@ use std::sync::Arc;
 use ardea_core::{Instance, Parallelism, Processor, ProcessorSupplier, Source, Timestamp};
 
 use crate::run::Run;
-use crate::supplied::SuppliedP;
+use crate::supplier_source::SuppliedP;
 use crate::{Emitted, Expected, ProcessorTest, TestFailure, TestReport};
 
-/// Drives fresh copies of a source's processor: `complete` until done, with hostile outboxes.
+/// Drives fresh instances of a source: `complete` until done, with hostile outboxes.
 ///
-/// When the source has nothing to emit, the clock moves to the time at which it asked to be woken, else by the idle poll
-/// of 10 ms. A source that does not end by itself is drained ([`drain_after`](Self::drain_after)).
+/// When the source has nothing to emit, the clock advances to its wake deadline, else by the idle
+/// poll interval of 10 ms. A source that does not end by itself is drained
+/// ([`drain_after`](Self::drain_after)).
 ///
 /// ```
 /// use ardea_core::{Ordinal, Outbox, Processor, Progress, Result};
@@ -39,7 +40,7 @@ pub struct SourceTest {
 }
 
 impl SourceTest {
-    /// Tests the processors that `make` makes: one for every variant.
+    /// Tests the processors created by `make`: one for every variant.
     pub fn new<P: Processor + 'static>(make: impl Fn() -> P + 'static) -> Self {
         SourceTest {
             test: ProcessorTest::new(make).makes_watermarks(),
@@ -48,7 +49,8 @@ impl SourceTest {
 
     /// Tests the processors of a source.
     ///
-    /// A source that [survives](Self::survives) is also tested as several instances, unless its parallelism is one.
+    /// A source that [survives](Self::survives) is also tested as several instances, unless its
+    /// parallelism is one.
     ///
     /// A supplier's error fails the test.
     pub fn of<T, B>(source: Source<T, B>) -> Self {
@@ -67,8 +69,10 @@ impl SourceTest {
         self
     }
 
-    /// Tests the processors that a supplier, such as a [`Source`](ardea_core::Source)'s, makes: for the only instance, and for several
-    /// where it [survives](Self::survives). For a supplier of a single instance see [`single_instance`](Self::single_instance).
+    /// Tests the processors created by a supplier, such as that of a
+    /// [`Source`](ardea_core::Source): as the only instance, and as several if it
+    /// [survives](Self::survives). For a supplier of a single instance see
+    /// [`single_instance`](Self::single_instance).
     ///
     /// A supplier's error fails the test.
     pub fn supplied(supplier: Arc<dyn ProcessorSupplier>) -> Self {
@@ -84,38 +88,40 @@ impl SourceTest {
         }
     }
 
-    /// What the source remembers survives it, as [`ProcessorTest::survives`] says: cut between any two calls, it dies, and another goes on.
-    /// All that they emitted up to the last committed cut, and what the last of them emitted, must be as expected together. One that was
-    /// [supplied](Self::supplied) also goes on as other numbers of instances, whose records may come in any order, unless it is a
-    /// [single instance](Self::single_instance).
+    /// Tests that the source's state survives failures, like [`ProcessorTest::survives`]: snapshots
+    /// between any two calls, failures and restored sources. The output up to the last committed
+    /// snapshot and the output of the last attempt must together be as expected. A source that was
+    /// [supplied](Self::supplied) is also rescaled, unless it is a [single
+    /// instance](Self::single_instance); rescaled records may come in any order.
     pub fn survives(self) -> Self {
         SourceTest {
             test: self.test.survives(),
         }
     }
 
-    /// Adds the next output, from ordinal 0 on, and what it must carry in every variant.
+    /// Adds the next output, from ordinal 0 on, with its expected content in every variant.
     pub fn output<U: Send + 'static>(self, expected: impl Into<Expected<U>>) -> Self {
         SourceTest {
             test: self.test.output(expected),
         }
     }
 
-    /// Each output must carry exactly these watermarks. Without this they are only checked not to run backwards.
+    /// Expects exactly these watermarks on each output. By default they are only checked not to run
+    /// backwards.
     pub fn expect_watermarks(self, times: impl IntoIterator<Item = Timestamp>) -> Self {
         SourceTest {
             test: self.test.expect_watermarks(times),
         }
     }
 
-    /// Drains the source once it has emitted at least so many records: as in a job that is drained, `on_drain` is then
-    /// called until it is done.
+    /// Drains the source once it has emitted at least `records` records: `on_drain` is then called
+    /// until it is done, as in a drained job.
     pub fn drain_after(mut self, records: usize) -> Self {
         self.test.run.settings.drain_after = Some(records);
         self
     }
 
-    /// Sets anything else that a [`ProcessorTest`] can be told.
+    /// Changes any other setting of the [`ProcessorTest`].
     pub fn configure(self, configure: impl FnOnce(ProcessorTest) -> ProcessorTest) -> Self {
         SourceTest {
             test: configure(self.test),
@@ -125,7 +131,7 @@ impl SourceTest {
     /// Runs all variants.
     ///
     /// # Panics
-    /// If any of them breaks the contract, with the report.
+    /// If any variant breaks the contract; the message is the report.
     #[track_caller]
     pub fn run(self) -> TestReport {
         self.test.run()
@@ -139,10 +145,10 @@ impl SourceTest {
         self.test.try_run()
     }
 
-    /// Runs all variants and returns what the last of them emitted, as the next output, for a test that goes on by itself.
+    /// Runs all variants and returns the output of the last one, for further checks.
     ///
     /// # Panics
-    /// If any variant breaks the contract, with the report.
+    /// If any variant breaks the contract; the message is the report.
     #[track_caller]
     pub fn emitted<U: Send + 'static>(self) -> Vec<Emitted<U>> {
         let into = Rc::new(RefCell::new(Vec::new()));

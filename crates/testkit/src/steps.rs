@@ -1,4 +1,5 @@
-//! The calls that the events of all inputs come to: what the runtime would do, written down before the run.
+//! The plan of calls for the events of all inputs, computed before the run as the runtime would
+//! make them.
 
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use crate::input::{EventKind, InputPlan};
 use crate::random::SplitMix64;
 use crate::variant::{Batching, Order, Variant};
 
-/// One thing that the run does to the processor.
+/// One action of the run on the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Offers the events `from..to` of an input, all of them records.
+    /// Offers the events `from..to` of an input, which are all records.
     Records {
         input: usize,
         from: usize,
@@ -19,23 +20,23 @@ pub(crate) enum Step {
     },
     Watermark(Watermark),
     Idle,
-    EpochEnd(Epoch),
+    Barrier(Epoch),
     Advance(Duration),
     EdgeDone(usize),
     Complete,
 }
 
-/// Where an input stands.
+/// The read position of an input.
 #[derive(Debug)]
 struct Cursor {
     kinds: Vec<EventKind>,
     next: usize,
     priority: Priority,
-    at_epoch_end: bool,
+    at_barrier: bool,
     ended: bool,
 }
 
-/// Writes the steps of one variant.
+/// Plans the steps of one variant.
 struct Planner<'a> {
     variant: &'a Variant,
     cursors: Vec<Cursor>,
@@ -47,13 +48,13 @@ struct Planner<'a> {
     steps: Vec<Step>,
 }
 
-/// The steps of `variant` over `inputs`, with the priority of each.
+/// Returns the steps of `variant` over `inputs`, with the priority of each.
 pub(crate) fn plan(inputs: &[(Box<dyn InputPlan>, Priority)], variant: &Variant) -> Vec<Step> {
     let cursor = |(input, priority): &(Box<dyn InputPlan>, Priority)| Cursor {
         kinds: input.kinds(),
         next: 0,
         priority: *priority,
-        at_epoch_end: false,
+        at_barrier: false,
         ended: false,
     };
     let mut planner = Planner {
@@ -74,9 +75,9 @@ pub(crate) fn plan(inputs: &[(Box<dyn InputPlan>, Priority)], variant: &Variant)
 }
 
 impl Planner<'_> {
-    /// The input to read next, and how many of its events at most.
+    /// Returns the input to read next, and the largest number of events to read from it.
     fn pick(&mut self) -> Option<(usize, usize)> {
-        let open = |cursor: &Cursor| !cursor.ended && !cursor.at_epoch_end;
+        let open = |cursor: &Cursor| !cursor.ended && !cursor.at_barrier;
         let first = self
             .cursors
             .iter()
@@ -148,8 +149,8 @@ impl Planner<'_> {
             }
             EventKind::Watermark(watermark) => self.merge.advance(input, watermark),
             EventKind::Idle => self.merge.idle(input),
-            EventKind::EpochEnd => {
-                cursor.at_epoch_end = true;
+            EventKind::Barrier => {
+                cursor.at_barrier = true;
                 None
             }
             EventKind::Advance(by) => {
@@ -164,7 +165,8 @@ impl Planner<'_> {
         self.end_epoch();
     }
 
-    /// Ends an input: it no longer holds back time and epochs. The end of all time follows the last input's end.
+    /// Ends an input: it no longer holds back watermarks and epochs. The final watermark follows
+    /// the end of the last input.
     fn end(&mut self, input: usize) {
         self.cursors[input].ended = true;
         let rose = self
@@ -179,19 +181,19 @@ impl Planner<'_> {
         }
     }
 
-    /// An epoch has ended when every input that goes on has reached its end.
+    /// Ends the epoch if every input that has not ended has reached its barrier.
     fn end_epoch(&mut self) {
-        let held = self.cursors.iter().any(|cursor| cursor.at_epoch_end);
+        let held = self.cursors.iter().any(|cursor| cursor.at_barrier);
         if held
             && self
                 .cursors
                 .iter()
-                .all(|cursor| cursor.ended || cursor.at_epoch_end)
+                .all(|cursor| cursor.ended || cursor.at_barrier)
         {
             self.cursors
                 .iter_mut()
-                .for_each(|cursor| cursor.at_epoch_end = false);
-            self.steps.push(Step::EpochEnd(self.epoch));
+                .for_each(|cursor| cursor.at_barrier = false);
+            self.steps.push(Step::Barrier(self.epoch));
             self.epoch = self.epoch.next();
         }
     }
@@ -201,18 +203,18 @@ impl Planner<'_> {
 mod tests {
     use super::*;
     use crate::TestInput;
-    use crate::variant::Room;
+    use crate::variant::OutboxCapacity;
     use ardea_core::Timestamp;
 
     fn variant(batching: Batching, order: Order) -> Variant {
         Variant {
             batching,
-            room: Room::Plenty,
+            room: OutboxCapacity::Plenty,
             order,
             several_inputs: true,
             seed: 3,
             stop_before: None,
-            fate: Default::default(),
+            failure_mode: Default::default(),
         }
     }
 
@@ -248,8 +250,8 @@ mod tests {
     #[test]
     fn an_input_at_its_epoch_end_waits_for_the_others() {
         let inputs = inputs(vec![
-            TestInput::new().epoch_end().values([1]),
-            TestInput::new().values([2]).epoch_end(),
+            TestInput::new().barrier().values([1]),
+            TestInput::new().values([2]).barrier(),
         ]);
         let steps = plan(&inputs, &variant(Batching::AllAtOnce, Order::Listed));
         assert_eq!(
@@ -260,7 +262,7 @@ mod tests {
                 to: 1
             }
         );
-        assert_eq!(steps[1], Step::EpochEnd(Epoch(1)));
+        assert_eq!(steps[1], Step::Barrier(Epoch(1)));
         assert_eq!(
             steps[2],
             Step::Records {

@@ -1,4 +1,4 @@
-//! A sink that keeps what arrives, for tests of whole jobs.
+//! A sink that stores all records, for tests of whole jobs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -9,16 +9,16 @@ use ardea_core::{
     Timestamp, Watermark,
 };
 
-/// A record that arrived at a [`TestSink`].
+/// A record received by a [`TestSink`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arrival<T> {
     /// The record.
     pub value: T,
     /// Its event time.
     pub time: Timestamp,
-    /// Which instance of the sink took it.
+    /// The index of the sink instance that received it.
     pub instance: u32,
-    /// The thread on which it was taken.
+    /// The thread on which it was received.
     pub thread: ThreadId,
 }
 
@@ -28,14 +28,15 @@ struct Arrivals<T> {
     watermarks: Vec<Watermark>,
 }
 
-/// Keeps what arrives at a sink, in the order of arrival over all its instances. Clones see the same.
+/// Stores the records received by a sink, in the order of arrival over all its instances. Clones
+/// share the records.
 ///
 /// ```
 /// use std::time::Duration;
 /// use ardea_testkit::TestSink;
 ///
 /// let arrived = TestSink::<u64>::new();
-/// let sink = arrived.sink(); // … to be given to a job that runs elsewhere
+/// let sink = arrived.sink(); // … for a job on other threads
 /// assert!(!arrived.wait_for(1, Duration::ZERO));
 /// assert!(arrived.values().is_empty());
 /// # drop(sink);
@@ -65,14 +66,14 @@ impl<T> Default for TestSink<T> {
     }
 }
 
-/// A sink, and what will have arrived at it.
+/// Creates a sink and the handle to its received records.
 pub fn collect<T: Send + 'static>() -> (Sink<T>, TestSink<T>) {
     let arrived = TestSink::new();
     (arrived.sink(), arrived)
 }
 
 impl<T> TestSink<T> {
-    /// Nothing has arrived yet.
+    /// Creates a test sink without records.
     pub fn new() -> Self {
         TestSink::default()
     }
@@ -81,27 +82,28 @@ impl<T> TestSink<T> {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many records have arrived.
+    /// Returns the number of received records.
     pub fn len(&self) -> usize {
         self.lock().records.len()
     }
 
-    /// Whether no record has arrived.
+    /// Returns true if no record has been received.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The watermarks that have arrived, of all instances.
+    /// The watermarks received by all instances.
     pub fn watermarks(&self) -> Vec<Watermark> {
         self.lock().watermarks.clone()
     }
 
-    /// Takes out what has arrived.
+    /// Takes the received records.
     pub fn take(&self) -> Vec<Arrival<T>> {
         std::mem::take(&mut self.lock().records)
     }
 
-    /// Waits until at least `records` have arrived, at most for `patience`; says whether they have.
+    /// Waits until at least `records` records have been received, at most for `patience`. Returns
+    /// false on timeout.
     pub fn wait_for(&self, records: usize, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let mut arrived = self.lock();
@@ -118,12 +120,12 @@ impl<T> TestSink<T> {
 }
 
 impl<T: Clone> TestSink<T> {
-    /// What has arrived so far.
+    /// Returns the records received so far, with their details.
     pub fn arrivals(&self) -> Vec<Arrival<T>> {
         self.lock().records.clone()
     }
 
-    /// The records that have arrived so far.
+    /// Returns the values of the records received so far.
     pub fn values(&self) -> Vec<T> {
         self.lock()
             .records
@@ -134,7 +136,7 @@ impl<T: Clone> TestSink<T> {
 }
 
 impl<T: Send + 'static> TestSink<T> {
-    /// The sink to give to a job; several sinks of one test sink keep their records together.
+    /// Creates a sink for a job; several sinks of one test sink store their records together.
     pub fn sink(&self) -> Sink<T> {
         let sink = self.clone();
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
@@ -147,7 +149,6 @@ impl<T: Send + 'static> TestSink<T> {
     }
 }
 
-/// Puts what arrives into a [`TestSink`].
 struct TestSinkP<T> {
     sink: TestSink<T>,
     instance: u32,

@@ -1,4 +1,4 @@
-//! A source that plays a list, with marks for silence, failure and end in the data.
+//! A source that plays a list of items, including pauses, failures and ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,30 +9,32 @@ use ardea_core::{
     Progress, Result, Source, Timestamp, Unbounded, Waker, Watermark,
 };
 
-/// What a [`TestSource`] does next.
+/// One action of a [`TestSource`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TestItem<T> {
     /// Emits a record with its event time.
     Record(T, Timestamp),
-    /// Promises that no earlier time follows.
+    /// Emits a watermark: no earlier time follows.
     Watermark(Timestamp),
-    /// Says that it is silent, so that it does not hold back the watermark of others.
+    /// Declares the source idle, so that it does not hold back the watermark of other inputs.
     Idle,
-    /// Emits nothing for so long on the instance's clock.
+    /// Emits nothing for this duration on the instance's clock.
     Pause(Duration),
-    /// Emits nothing until the test lets it go on: one [`Release::release`] lets one hold go.
+    /// Emits nothing until the test releases it: each [`Release::release`] releases one hold.
     Hold,
-    /// Ends, whatever follows.
+    /// Ends the source; later items are ignored.
     End,
-    /// Fails with [`ErrorCode::ReadFailed`] and this message.
+    /// Makes the source fail with [`ErrorCode::ReadFailed`] and this message.
     Crash(String),
     /// Panics with this message.
     Panic(String),
 }
 
-/// A source for tests of whole jobs: plays a list of [`TestItem`]s, from the first one at every start of a job.
+/// A source for tests of whole jobs. It plays a list of [`TestItem`]s, from the first one at every
+/// start of a job.
 ///
-/// One instance plays; if the source is given more, the others end at once. Asked to drain, it ends where it is.
+/// One instance plays; with a higher parallelism the other instances end at once. A drained source
+/// ends at its current item.
 ///
 /// ```
 /// use ardea_testkit::{Emitted, SourceTest, TestItem, TestSource, Timestamp};
@@ -54,12 +56,13 @@ struct Holds {
     waiting: Mutex<Vec<Waker>>,
 }
 
-/// Lets the holds of a [`TestSource`] go, from any thread.
+/// Releases the holds of a [`TestSource`], from any thread.
 #[derive(Clone, Debug)]
 pub struct Release(Arc<Holds>);
 
 impl Release {
-    /// Lets the next hold go, now or when the source comes to it. A hold that was let go is open for later runs too.
+    /// Releases the next hold, now or when the source reaches it. A released hold stays open for
+    /// later runs.
     pub fn release(&self) {
         self.0.released.fetch_add(1, Ordering::AcqRel);
         for waker in self
@@ -75,7 +78,7 @@ impl Release {
 }
 
 impl<T: Clone + Send + Sync + 'static> TestSource<T> {
-    /// Plays `items`.
+    /// Creates a source that plays `items`.
     pub fn new(items: impl IntoIterator<Item = TestItem<T>>) -> Self {
         TestSource {
             items: items.into_iter().collect(),
@@ -83,17 +86,18 @@ impl<T: Clone + Send + Sync + 'static> TestSource<T> {
         }
     }
 
-    /// What lets the holds go.
+    /// Returns the handle that releases the holds.
     pub fn release_handle(&self) -> Release {
         Release(Arc::clone(&self.holds))
     }
 
-    /// As a source that ends after its last item.
+    /// Returns a source that ends after its last item.
     pub fn bounded(&self) -> Source<T, Bounded> {
         self.source(true)
     }
 
-    /// As a source that is silent after its last item, until it is drained; an `End` among the items ends it all the same.
+    /// Returns a source that is idle after its last item until it is drained; an `End` item ends it
+    /// too.
     pub fn unbounded(&self) -> Source<T, Unbounded> {
         self.source(false)
     }
@@ -115,7 +119,6 @@ impl<T: Clone + Send + Sync + 'static> TestSource<T> {
     }
 }
 
-/// Plays the list of a [`TestSource`].
 struct TestSourceP<T> {
     items: Arc<[TestItem<T>]>,
     holds: Arc<Holds>,
@@ -126,8 +129,8 @@ struct TestSourceP<T> {
     context: InstanceContext,
 }
 
-/// Whether to go on with the list in this call.
-enum Turn {
+/// The way in which the list continues in this call.
+enum NextItem {
     Next,
     Yield,
     Wait,
@@ -135,13 +138,14 @@ enum Turn {
 }
 
 impl<T: Clone + Send + Sync + 'static> TestSourceP<T> {
-    /// Plays one item. `wrote` says whether this call has written: what came before a failure is let out first.
-    fn play(&mut self, item: &TestItem<T>, outbox: &mut Outbox, wrote: bool) -> Result<Turn> {
+    /// Plays one item. `wrote` is true if this call has already written: output before a failure is
+    /// emitted first.
+    fn play(&mut self, item: &TestItem<T>, outbox: &mut Outbox, wrote: bool) -> Result<NextItem> {
         match item {
             TestItem::Record(value, time) => {
                 let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
                 if lane.is_full() {
-                    return Ok(Turn::Yield);
+                    return Ok(NextItem::Yield);
                 }
                 lane.push(value.clone(), *time);
             }
@@ -152,26 +156,26 @@ impl<T: Clone + Send + Sync + 'static> TestSourceP<T> {
                 let until = *self.pause_ends.get_or_insert(now + *length);
                 if now < until {
                     outbox.wake_at(until);
-                    return Ok(Turn::Wait);
+                    return Ok(NextItem::Wait);
                 }
                 self.pause_ends = None;
             }
             TestItem::Hold => {
                 if self.holds.released.load(Ordering::Acquire) <= self.passed_holds {
-                    return Ok(Turn::Wait);
+                    return Ok(NextItem::Wait);
                 }
                 self.passed_holds += 1;
             }
-            TestItem::End => return Ok(Turn::End),
+            TestItem::End => return Ok(NextItem::End),
             TestItem::Crash(_) | TestItem::Panic(_) if wrote || !outbox.is_empty() => {
-                return Ok(Turn::Yield);
+                return Ok(NextItem::Yield);
             }
             TestItem::Crash(message) => {
                 return Err(Error::new(ErrorCode::ReadFailed, message.clone()));
             }
             TestItem::Panic(message) => panic!("{message}"),
         }
-        Ok(Turn::Next)
+        Ok(NextItem::Next)
     }
 }
 
@@ -191,9 +195,9 @@ impl<T: Clone + Send + Sync + 'static> Processor for TestSourceP<T> {
         let start = self.next;
         while let Some(item) = items.get(self.next) {
             match self.play(item, outbox, self.next > start)? {
-                Turn::Next => self.next += 1,
-                Turn::End => return Ok(Progress::DONE),
-                Turn::Yield | Turn::Wait => {
+                NextItem::Next => self.next += 1,
+                NextItem::End => return Ok(Progress::DONE),
+                NextItem::Yield | NextItem::Wait => {
                     return Ok(Progress {
                         made: self.next > start,
                         done: false,

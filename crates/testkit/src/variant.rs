@@ -1,11 +1,11 @@
-//! The ways in which one test is run: how records come, and how much room the outbox has.
+//! The variants of a test: batching of records, outbox capacity and order of inputs.
 
 use std::fmt;
 use std::rc::Rc;
 
 use crate::random::SplitMix64;
 
-/// How the records of an input are cut into chunks.
+/// The division of an input's records into chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Batching {
     OneByOne,
@@ -13,23 +13,22 @@ pub(crate) enum Batching {
     AllAtOnce,
 }
 
-/// How much room a processor finds in its outbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Room {
+pub(crate) enum OutboxCapacity {
     Plenty,
     OneSlot,
     /// No room at every other call, starting with the first.
     EveryOther,
-    /// Random room, none included; what was written is not always moved on.
+    /// Random room, including none; written records are not always moved on.
     Random,
 }
 
-/// In which order several inputs are read.
+/// The order in which several inputs are read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// Each input to its end, then the next.
     Listed,
-    /// One batch of each in turn.
+    /// One batch of each input, round-robin.
     InTurn,
     /// At random.
     Drawn,
@@ -37,29 +36,28 @@ pub(crate) enum Order {
     Given(Rc<[usize]>),
 }
 
-/// One way to run a test. The same variant of the same test always runs the same.
+/// One way to run a test. The same variant of the same test always makes the same calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Variant {
     pub(crate) batching: Batching,
-    pub(crate) room: Room,
+    pub(crate) room: OutboxCapacity,
     pub(crate) order: Order,
     pub(crate) several_inputs: bool,
     pub(crate) seed: u64,
-    /// Cancels the run before this call, counted from zero, `init` not included.
+    /// The call before which the run is cancelled, counted from zero without `init`.
     pub(crate) stop_before: Option<u64>,
-    /// Whether the processor hands over cuts, dies and comes back.
-    pub(crate) fate: Fate,
+    /// The failures in this run.
+    pub(crate) failure_mode: FailureMode,
 }
 
-/// What becomes of a processor on its way.
+/// The failures and restores of a processor in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Fate {
-    /// It lives to the end.
+pub(crate) enum FailureMode {
     #[default]
-    OneLife,
-    /// It hands over cuts, dies, and another goes on; a life takes about so many calls.
-    Lives(u64),
-    /// Twice others go on with what it remembers, as so many instances.
+    NoFailure,
+    /// Snapshots, failures and restores; a run without failures takes about this many calls.
+    Failures(u64),
+    /// The state is restored twice, with these numbers of instances.
     Rescaled([u32; 3]),
 }
 
@@ -71,10 +69,10 @@ impl fmt::Display for Variant {
             Batching::AllAtOnce => "all records at once",
         })?;
         f.write_str(match self.room {
-            Room::Plenty => ", an outbox with plenty of room",
-            Room::OneSlot => ", an outbox with room for one record",
-            Room::EveryOther => ", an outbox that refuses every other call",
-            Room::Random => ", an outbox with random room",
+            OutboxCapacity::Plenty => ", an outbox with plenty of room",
+            OutboxCapacity::OneSlot => ", an outbox with room for one record",
+            OutboxCapacity::EveryOther => ", an outbox that refuses every other call",
+            OutboxCapacity::Random => ", an outbox with random room",
         })?;
         if self.several_inputs {
             f.write_str(match self.order {
@@ -87,16 +85,18 @@ impl fmt::Display for Variant {
         if let Some(call) = self.stop_before {
             write!(f, ", cancelled before call {call}")?;
         }
-        match self.fate {
-            Fate::OneLife => {}
-            Fate::Lives(_) => f.write_str(", dying now and then and coming back")?,
-            Fate::Rescaled(counts) => write!(f, ", as {counts:?} instances one after the other")?,
+        match self.failure_mode {
+            FailureMode::NoFailure => {}
+            FailureMode::Failures(_) => f.write_str(", with failures and restores")?,
+            FailureMode::Rescaled(counts) => {
+                write!(f, ", as {counts:?} instances one after the other")?
+            }
         }
         write!(f, " (seed {:#x})", self.seed)
     }
 }
 
-/// All ways in which a test is run to its end.
+/// Returns all variants of a test without cancellations.
 pub(crate) fn matrix(
     inputs: usize,
     given: Option<Rc<[usize]>>,
@@ -120,9 +120,14 @@ pub(crate) fn matrix(
     let mut variants = Vec::new();
     for order in &orders {
         for &batching in &batchings {
-            for room in [Room::Plenty, Room::OneSlot, Room::EveryOther, Room::Random] {
-                // Only what is drawn differs from one repetition to the next.
-                let repeats = if room == Room::Random || batching == Batching::Random {
+            for room in [
+                OutboxCapacity::Plenty,
+                OutboxCapacity::OneSlot,
+                OutboxCapacity::EveryOther,
+                OutboxCapacity::Random,
+            ] {
+                // Repetitions differ only in random choices.
+                let repeats = if room == OutboxCapacity::Random || batching == Batching::Random {
                     3
                 } else {
                     1
@@ -135,7 +140,7 @@ pub(crate) fn matrix(
                         several_inputs: inputs > 1,
                         seed: seeds.next(),
                         stop_before: None,
-                        fate: Fate::OneLife,
+                        failure_mode: FailureMode::NoFailure,
                     });
                 }
             }
@@ -144,10 +149,10 @@ pub(crate) fn matrix(
     variants
 }
 
-/// The room of each call of one run.
+/// The outbox room for each call of one run.
 #[derive(Debug)]
 pub(crate) struct RoomSchedule {
-    room: Room,
+    room: OutboxCapacity,
     calls: u64,
     random: SplitMix64,
     plenty: usize,
@@ -163,20 +168,20 @@ impl RoomSchedule {
         }
     }
 
-    /// How many records each lane may hold during the next call.
+    /// Returns the number of records that each lane may hold during the next call.
     pub(crate) fn next_budget(&mut self) -> usize {
         self.calls += 1;
         match self.room {
-            Room::Plenty => self.plenty,
-            Room::OneSlot => 1,
-            Room::EveryOther => {
+            OutboxCapacity::Plenty => self.plenty,
+            OutboxCapacity::OneSlot => 1,
+            OutboxCapacity::EveryOther => {
                 if self.calls.is_multiple_of(2) {
                     self.plenty
                 } else {
                     0
                 }
             }
-            Room::Random => match self.random.below(4) {
+            OutboxCapacity::Random => match self.random.below(4) {
                 0 => 0,
                 1 => 1,
                 2 => 1 + self.random.below(4),
@@ -185,13 +190,13 @@ impl RoomSchedule {
         }
     }
 
-    /// A number below this one.
-    pub(crate) fn draw_below(&mut self, most: usize) -> usize {
+    /// Returns a random number below `most`.
+    pub(crate) fn random_below(&mut self, most: usize) -> usize {
         self.random.below(most)
     }
 
-    /// Whether what a lane holds is moved on after this call.
+    /// Returns true if the records of a lane are moved on after this call.
     pub(crate) fn moves_on(&mut self) -> bool {
-        self.room != Room::Random || self.random.coin()
+        self.room != OutboxCapacity::Random || self.random.random_bool()
     }
 }

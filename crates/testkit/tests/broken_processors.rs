@@ -1,4 +1,4 @@
-//! Every way of breaking the contract that the kit promises to catch, broken on purpose.
+//! Deliberate violations of every contract rule that the kit checks.
 
 use ardea_core::{
     Epoch, ErrorCode, Inbox, Marker, Ordinal, Outbox, Processor, Progress, Result, Watermark,
@@ -7,7 +7,7 @@ use ardea_testkit::{
     Counted, Expected, LiveCount, ProcessorTest, TestFailure, TestInput, Timestamp,
 };
 
-/// How a [`PassP`] breaks the contract.
+/// The contract violation of a [`PassP`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     None,
@@ -31,7 +31,7 @@ enum Fault {
     GrowsInbox,
 }
 
-/// Passes records on, but for its fault.
+/// Passes records on, except for its fault.
 struct PassP {
     fault: Fault,
     refused: bool,
@@ -115,7 +115,7 @@ impl Processor for PassP {
 
     fn on_epoch(&mut self, epoch: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         if self.fault == Fault::EndsEpochs {
-            outbox.marker(Marker::EpochEnd(epoch));
+            outbox.marker(Marker::Barrier(epoch));
         }
         Ok(Progress::DONE)
     }
@@ -124,7 +124,7 @@ impl Processor for PassP {
         match self.fault {
             Fault::IsNeverDone => return Ok(Progress::MADE),
             Fault::SaysDoneTooEarly => {
-                // The last word is dropped when there is no room for it.
+                // The final record is dropped if there is no room for it.
                 let mut out = outbox.lane::<Record>(Ordinal::FIRST)?;
                 if !out.is_full() {
                     out.push(Counted::new(99, &LiveCount::new()), Timestamp::MIN);
@@ -154,7 +154,7 @@ fn verdict(fault: Fault) -> std::result::Result<(), TestFailure> {
     let input = TestInput::new()
         .records((1..=3).map(record))
         .watermark(at(3))
-        .epoch_end()
+        .barrier()
         .records((4..=6).map(record))
         .watermark(at(6));
     let mut expected: Vec<_> = (1..=6).map(record).collect();
@@ -185,12 +185,15 @@ fn a_processor_without_fault_passes() {
 
 #[test]
 fn a_record_lost_on_refusal_is_caught() {
-    is_caught(Fault::LosesWhenRefused, "they part at record");
+    is_caught(Fault::LosesWhenRefused, "the first difference is at record");
 }
 
 #[test]
 fn a_record_written_twice_after_a_refusal_is_caught() {
-    is_caught(Fault::WritesTwiceAfterRefusal, "they part at record");
+    is_caught(
+        Fault::WritesTwiceAfterRefusal,
+        "the first difference is at record",
+    );
 }
 
 #[test]
@@ -231,7 +234,10 @@ fn a_callback_that_is_never_done_is_called_stuck() {
 
 #[test]
 fn a_last_result_dropped_for_want_of_room_is_caught() {
-    is_caught(Fault::SaysDoneTooEarly, "they part at record 6");
+    is_caught(
+        Fault::SaysDoneTooEarly,
+        "the first difference is at record 6",
+    );
 }
 
 #[test]

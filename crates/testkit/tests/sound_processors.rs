@@ -1,4 +1,4 @@
-//! Processors that keep the contract in unusual ways pass, and what a test expects of them is checked.
+//! Tests of processors that keep the contract in unusual ways, and of expectations.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use ardea_core::{
 };
 use ardea_testkit::{Emitted, Expected, ManualClock, ProcessorTest, TestInput, Timestamp};
 
-/// Hands whole chunks on, unread.
+/// Forwards whole chunks unread.
 #[derive(Default)]
 struct HandOnP(Chunk);
 
@@ -37,7 +37,7 @@ fn whole_chunks_may_be_offered_beyond_the_room_for_records() {
         .run();
 }
 
-/// Holds records back until their time has passed, and marks each epoch's size.
+/// Holds records back until the watermark passes their time, and emits the size of each epoch.
 #[derive(Default)]
 struct HoldBackP {
     held: VecDeque<(u64, Timestamp)>,
@@ -82,13 +82,13 @@ fn held_back() -> ProcessorTest {
     let first = TestInput::new()
         .records([(3, at(3)), (1, at(1))])
         .watermark(at(3))
-        .epoch_end();
+        .barrier();
     let second = TestInput::new()
         .record(2, at(2))
         .watermark(at(2))
-        .epoch_end()
+        .barrier()
         .record(4, at(4))
-        .epoch_end();
+        .barrier();
     ProcessorTest::new(HoldBackP::default)
         .input::<u64>(first)
         .input::<u64>(second)
@@ -116,8 +116,8 @@ fn the_place_of_records_among_the_marks_can_be_tested() {
         .output::<u64>(Expected::events([
             Emitted::Record(1, at(1)),
             mark(at(2)),
-            Emitted::EpochEnd(Epoch(1)),
-            Emitted::EpochEnd(Epoch(2)),
+            Emitted::Barrier(Epoch(1)),
+            Emitted::Barrier(Epoch(2)),
             Emitted::Record(2, at(2)),
             Emitted::Record(3, at(3)),
             Emitted::Record(4, at(4)),
@@ -139,7 +139,7 @@ fn outputs_that_must_only_agree_are_compared_between_variants() {
         .run();
 }
 
-/// Reads a first input into memory before it looks at the second: without priority it would be wrong.
+/// Reads its first input into memory before the second; requires input priorities.
 #[derive(Default)]
 struct LookUpP {
     table: Vec<u64>,
@@ -185,7 +185,8 @@ fn an_input_with_priority_is_read_first() {
     );
 }
 
-/// Emits each record a second after it came; counts odd ones as late and sets zero aside.
+/// Emits each record a second after it arrived; counts odd ones as late and sends zero to the dead
+/// letters.
 #[derive(Default)]
 struct DelayP {
     waiting: VecDeque<(Duration, u64)>,

@@ -1,4 +1,4 @@
-//! What remembers as it should survives any death, and what does not is caught.
+//! Tests that correct snapshots survive any failure, and that incorrect ones are detected.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,40 +6,41 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Cut, CutWriter, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
-    Processor, Progress, RestoredState, Result, Source, Watermark, supplier,
+    Bounded, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId, Processor,
+    Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, Source, Watermark, supplier,
 };
 use ardea_testkit::{Expected, ProcessorTest, SourceTest, TestInput, Timestamp};
 
-/// What a [`Sums`] does wrong.
+/// The fault of a [`Sums`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flaw {
     None,
-    /// It remembers nothing.
+    /// Remembers nothing.
     Forgets,
-    /// It writes what is there by then, not what was there when the cut was taken.
+    /// Writes the current state instead of the state at the time of the snapshot.
     WritesLater,
-    /// What was in a cut is not in the next one, although nobody has heard of that cut again.
-    TrustsEveryCut,
-    /// A key that was removed is not mentioned.
+    /// Omits changes from the next snapshot if they were in an earlier one whose outcome is
+    /// unknown.
+    TrustsEverySnapshot,
+    /// Omits removed keys.
     KeepsSilent,
-    /// It writes keys as if they belonged to nobody.
+    /// Writes keys without a partition.
     HasNoPartitions,
-    /// It emits its sums at the end, and once more when that comes again.
+    /// Emits its sums at the end, and again when the end is replayed.
     EndsTwice,
-    /// It takes all that it is given, and remembers half.
+    /// Restores only half of the entries.
     TakesHalf,
-    /// None: another one goes on with its memory.
+    /// No fault: a new processor takes over its memory.
     HandsOver,
-    /// It hands over less than it remembers.
+    /// Hands over only part of its memory.
     HandsOverHalf,
 }
 
-/// Sums up numbers by key until the sum is above 50, which it emits and begins anew; emits the rest at the end.
+/// Sums numbers by key. Emits and resets a sum above 50; emits the rest at the end.
 struct Sums {
     flaw: Flaw,
     sums: BTreeMap<u64, u64>,
-    /// Keys that changed since the last commit, by the cut that was the first to hold the change.
+    /// Keys changed since the last commit, with the first snapshot that contains the change.
     changed: BTreeMap<u64, Epoch>,
     epoch: Epoch,
     frozen: BTreeMap<u64, Option<u64>>,
@@ -107,9 +108,9 @@ impl Processor for Sums {
         Ok(Progress::MADE)
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.epoch = cut.epoch;
-        let keys: BTreeSet<u64> = match cut.is_full() {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.epoch = snapshot.epoch;
+        let keys: BTreeSet<u64> = match snapshot.is_full() {
             true => self.sums.keys().copied().collect(),
             false => self.changed.keys().copied().collect(),
         };
@@ -117,13 +118,13 @@ impl Processor for Sums {
             .iter()
             .map(|key| (*key, self.sums.get(key).copied()))
             .collect();
-        if self.flaw == Flaw::TrustsEveryCut {
+        if self.flaw == Flaw::TrustsEverySnapshot {
             self.changed.clear();
         }
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         while writer.has_room() {
             let Some((key, mut sum)) = self.frozen.pop_first() else {
                 return Ok(Progress::DONE);
@@ -144,7 +145,7 @@ impl Processor for Sums {
         Ok(Progress::MADE)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.changed.retain(|_, first| *first > epoch);
         Ok(Progress::DONE)
     }
@@ -164,12 +165,12 @@ impl Processor for Sums {
         Ok(Progress::DONE)
     }
 
-    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
         let hands_over = matches!(self.flaw, Flaw::HandsOver | Flaw::HandsOverHalf);
         hands_over.then_some(self as Box<dyn Any + Send>)
     }
 
-    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
         };
@@ -183,7 +184,7 @@ impl Processor for Sums {
     }
 }
 
-/// The test of one with this flaw.
+/// Returns the test of a processor with this flaw.
 fn test(flaw: Flaw) -> ProcessorTest {
     let pairs: Vec<(u64, u64)> = (0..60).map(|n| (n % 4, n % 23)).collect();
     let (mut sums, mut expected) = (BTreeMap::new(), Vec::new());
@@ -204,7 +205,7 @@ fn test(flaw: Flaw) -> ProcessorTest {
     let input = TestInput::new()
         .records(events(&pairs[..25]))
         .watermark(at(24))
-        .epoch_end()
+        .barrier()
         .records(events(&pairs[25..]));
     ProcessorTest::new(move || Sums::new(flaw))
         .keyed_input(input, |(key, _): &(u64, u64)| *key)
@@ -216,7 +217,11 @@ fn test(flaw: Flaw) -> ProcessorTest {
 fn what_remembers_as_it_should_survives_any_death() {
     for flaw in [Flaw::None, Flaw::HandsOver] {
         let report = test(flaw).run();
-        assert!(report.survived > 100, "{}", report.survived);
+        assert!(
+            report.runs_with_failures > 100,
+            "{}",
+            report.runs_with_failures
+        );
     }
 }
 
@@ -225,25 +230,28 @@ fn what_does_not_is_caught() {
     for flaw in [
         Flaw::Forgets,
         Flaw::WritesLater,
-        Flaw::TrustsEveryCut,
+        Flaw::TrustsEverySnapshot,
         Flaw::KeepsSilent,
         Flaw::HasNoPartitions,
         Flaw::EndsTwice,
         Flaw::TakesHalf,
         Flaw::HandsOverHalf,
     ] {
-        // Only the deaths find it.
+        // Only runs with failures detect the flaw.
         let failure = match test(flaw).try_run() {
             Ok(_) => panic!("{flaw:?} was not caught"),
             Err(failure) => failure.to_string(),
         };
-        let deadly = ["dying now and then", "instances one after the other"];
+        let deadly = [
+            "with failures and restores",
+            "instances one after the other",
+        ];
         let by_death = deadly.iter().any(|words| failure.contains(words));
         assert!(by_death, "{flaw:?}: {failure}");
     }
 }
 
-/// Remembers nothing, and says so by doing nothing.
+/// A processor without state; it implements no snapshot callbacks.
 struct Doubled;
 
 impl Processor for Doubled {
@@ -257,8 +265,8 @@ impl Processor for Doubled {
 }
 
 #[test]
-fn what_remembers_nothing_survives_without_a_word() {
-    let input = TestInput::new().values([1, 2]).epoch_end().values([3]);
+fn a_stateless_processor_survives() {
+    let input = TestInput::new().values([1, 2]).barrier().values([3]);
     ProcessorTest::new(|| Doubled)
         .keyed_input(input, |number: &u64| *number)
         .output::<u64>([2, 4, 6])
@@ -269,12 +277,13 @@ fn what_remembers_nothing_survives_without_a_word() {
 /// A source of the numbers below 30, each of which belongs to a partition.
 struct Counts {
     instance: Instance,
-    /// Whether it writes its numbers under its own name, so that nobody else finds them.
+    /// True if it writes its numbers under its own instance, so that no other instance can restore
+    /// them.
     is_selfish: bool,
     own: Vec<u64>,
-    /// How many of its own it has emitted.
+    /// The number of its numbers that it has emitted.
     emitted: usize,
-    /// Each of its own, and whether it is left.
+    /// Each of its numbers, and whether it is still to be emitted.
     written: Vec<(u64, bool)>,
     restored: Option<Vec<u64>>,
 }
@@ -298,7 +307,7 @@ impl Counts {
 impl Processor for Counts {
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let mut out = outbox.lane::<u64>(Ordinal::FIRST)?;
-        // A few at a time, so that it can die in between.
+        // A few at a time, so that a failure can come in between.
         for number in self.own[self.emitted..].iter().take(3.min(out.room())) {
             out.push(*number, Timestamp::MIN);
             self.emitted += 1;
@@ -309,7 +318,7 @@ impl Processor for Counts {
         })
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         let own = self.own.iter().copied().enumerate();
         self.written = own
             .map(|(at, number)| (number, at >= self.emitted))
@@ -317,7 +326,7 @@ impl Processor for Counts {
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         while writer.has_room() {
             let Some((number, is_left)) = self.written.pop() else {
                 return Ok(Progress::DONE);
@@ -360,7 +369,7 @@ fn test_of_counts(is_selfish: bool) -> SourceTest {
         .survives()
 }
 
-/// It ignores which instance it is, as a source may that is only ever one.
+/// The source ignores its instance, as a source with parallelism one may.
 #[test]
 fn a_source_is_tested_as_several_instances_only_if_it_says_that_it_is() {
     let source = || {
@@ -373,7 +382,11 @@ fn a_source_is_tested_as_several_instances_only_if_it_says_that_it_is() {
             .survives()
     };
     let report = test(source()).run();
-    assert!(report.survived > 30, "{}", report.survived);
+    assert!(
+        report.runs_with_failures > 30,
+        "{}",
+        report.runs_with_failures
+    );
     let failure = test(source().parallelism(2)).try_run().err().unwrap();
     assert!(failure.to_string().contains("instances"), "{failure}");
     test(source().parallelism(2)).single_instance().run();
@@ -382,7 +395,11 @@ fn a_source_is_tested_as_several_instances_only_if_it_says_that_it_is() {
 #[test]
 fn a_source_that_hands_over_what_is_left_survives_also_as_several_instances() {
     let report = test_of_counts(false).run();
-    assert!(report.survived > 30, "{}", report.survived);
+    assert!(
+        report.runs_with_failures > 30,
+        "{}",
+        report.runs_with_failures
+    );
 }
 
 #[test]
@@ -397,7 +414,8 @@ fn a_source_whose_instances_find_only_their_own_is_caught() {
     );
 }
 
-/// Adds what all are told to what comes by key. The first instance writes what was told, under a partition if it has this flaw.
+/// Adds the sum of broadcast numbers to each keyed one. The first instance writes the broadcast
+/// sum, under a partition if the flaw is set.
 struct Added {
     has_partition: bool,
     writes: bool,
@@ -424,12 +442,12 @@ impl Processor for Added {
         Ok(())
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.frozen = Some(self.told).filter(|_| self.writes);
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let partition = Some(PartitionId::of(&7u64)).filter(|_| self.has_partition);
         match self.frozen.take() {
             Some(told) => writer.set("told", partition, b"", &told.to_le_bytes())?,
@@ -462,7 +480,7 @@ fn added(has_partition: bool) -> ProcessorTest {
 
 #[test]
 fn what_came_to_all_has_to_come_back_to_all() {
-    assert!(added(false).run().survived > 100);
+    assert!(added(false).run().runs_with_failures > 100);
     let failure = match added(true).try_run() {
         Ok(_) => panic!("it was not caught"),
         Err(failure) => failure.to_string(),

@@ -1,72 +1,76 @@
-//! The way back: how bolts tell a spout instance what became of its tuples.
+//! The ack channel, through which bolts report to spout instances whether their tuples were
+//! processed.
 //!
-//! Acks flow against the arrows of the graph, so they are no edge of it: the graph has no cycle, and a bounded queue from bolt to spout would
-//! stop both when the spout waits for room downstream. A [mailbox](Mailbox) lies beside the graph instead. A bolt gathers the news of a whole
-//! chunk and posts it in one go; the spout takes all that has come in one go. What lies in a mailbox is bounded by what is
-//! in flight, which the queues of the graph and the greatest number of pending tuples bound.
+//! Acks flow against the edges of the graph, so they cannot use edges: the graph must have no
+//! cycle. A bounded queue from bolt to spout could deadlock while the spout waits for room
+//! downstream. Instead there is an [ack queue](AckQueue) per spout instance. A bolt gathers the
+//! acks of a chunk and sends them at once; the spout takes all waiting acks at once. The size of a
+//! queue is bounded by the tuples in flight, which the queues of the graph and the maximum number
+//! of pending messages bound.
 //!
-//! Where a topology is spread over several processes, each of them has a mailbox for every spout instance that it hears of, wherever that
-//! lives; whoever runs the topology there carries the mail of those that live elsewhere, as [letters](crate::letter).
+//! If a topology runs in several processes, each process has an ack queue for every spout instance
+//! that it sends acks to. The runtime transfers the acks of remote instances as [ack
+//! batches](crate::ack_batch).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_core::{Error, ErrorCode, MessageReport, Result, SideChannel, VertexId, Waker};
+use ardea_core::{Backchannel, Error, ErrorCode, MessageReport, Result, VertexId, Waker};
 
+use crate::ack_batch::AckBatch;
+use crate::ack_queue::AckQueue;
 use crate::anchor::Task;
-use crate::letter::Letter;
-use crate::mailbox::Mailbox;
-use crate::roster::Roster;
+use crate::parallelism::ComponentParallelism;
 use crate::running::SpoutInstances;
 
-/// The mailboxes of one spout, by instance.
-type OfSpout = Mutex<BTreeMap<u32, Arc<Mailbox>>>;
+/// The ack queues of one spout, by instance.
+type OfSpout = Mutex<BTreeMap<u32, Arc<AckQueue>>>;
 
-/// The mailboxes of all spout instances, made when somebody first asks for one.
+/// The ack queues of all spout instances, created on first use.
 #[derive(Debug)]
-pub(crate) struct Mailboxes {
+pub(crate) struct AckQueues {
     spouts: Box<[OfSpout]>,
-    /// How many processes that run a part of the topology have been lost.
+    /// The number of processes of the topology that were lost.
     losses: AtomicU64,
 }
 
-impl Mailboxes {
-    /// For a topology with so many spouts.
+impl AckQueues {
+    /// Creates the ack queues of a topology with this number of spouts.
     pub(crate) fn new(spouts: usize) -> Self {
-        Mailboxes {
+        AckQueues {
             spouts: (0..spouts).map(|_| Mutex::default()).collect(),
             losses: AtomicU64::new(0),
         }
     }
 
-    /// The mailbox of an instance; none of a spout that there is not.
-    pub(crate) fn of(&self, task: Task) -> Option<Arc<Mailbox>> {
+    /// Returns the queue of the spout instance `task`; `None` if the spout does not exist.
+    pub(crate) fn of(&self, task: Task) -> Option<Arc<AckQueue>> {
         let mut instances = lock(self.spouts.get(task.spout())?);
         Some(Arc::clone(instances.entry(task.instance()).or_default()))
     }
 
-    /// How many processes that run a part of the topology have been lost.
+    /// Returns the number of processes of the topology that were lost.
     #[inline]
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// A process was lost: every spout instance that lives here is to hear of it.
-    fn lose(&self) {
+    /// Records the loss of a process, and wakes every local spout instance.
+    fn record_process_loss(&self) {
         self.losses.fetch_add(1, Ordering::AcqRel);
         for instances in &self.spouts {
-            let mailboxes: Vec<Arc<Mailbox>> = lock(instances).values().cloned().collect();
+            let mailboxes: Vec<Arc<AckQueue>> = lock(instances).values().cloned().collect();
             mailboxes.iter().for_each(|mailbox| mailbox.wake_spout());
         }
     }
 
-    /// An instance was lost: every spout instance is to hear of it, wherever it lives.
-    fn lose_everywhere(&self) {
-        self.lose();
+    /// Records the loss of an instance, and notifies every spout instance, local or remote.
+    fn record_instance_loss(&self) {
+        self.record_process_loss();
         for instances in &self.spouts {
-            let mailboxes: Vec<Arc<Mailbox>> = lock(instances).values().cloned().collect();
-            mailboxes.iter().for_each(|it| it.post_loss_elsewhere());
+            let mailboxes: Vec<Arc<AckQueue>> = lock(instances).values().cloned().collect();
+            mailboxes.iter().for_each(|it| it.push_loss_if_remote());
         }
     }
 }
@@ -75,30 +79,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a topology's instances tell each other beside the graph: acks, and how many instances there are.
+/// The communication of a topology's instances outside the graph: acks, and parallelism changes.
 #[derive(Debug)]
 pub(crate) struct AckChannel {
-    /// The spouts, in the order of the topology; none if acks are off.
+    /// The spouts, in the order of the topology; empty if acks are off.
     spouts: Vec<VertexId>,
-    mailboxes: Arc<Mailboxes>,
-    /// By vertex.
-    roster: Arc<Roster>,
-    /// Of all spouts, followed or not.
+    queues: Arc<AckQueues>,
+    /// The present parallelism of each component, by vertex.
+    parallelism: Arc<ComponentParallelism>,
+    /// The instances of every spout, with or without acks.
     instances: Vec<Arc<SpoutInstances>>,
 }
 
 impl AckChannel {
     pub(crate) fn new(
         spouts: Vec<VertexId>,
-        mailboxes: Arc<Mailboxes>,
-        roster: Arc<Roster>,
+        mailboxes: Arc<AckQueues>,
+        roster: Arc<ComponentParallelism>,
         instances: Vec<Arc<SpoutInstances>>,
     ) -> Self {
         AckChannel {
             instances,
             spouts,
-            mailboxes,
-            roster,
+            queues: mailboxes,
+            parallelism: roster,
         }
     }
 
@@ -107,12 +111,12 @@ impl AckChannel {
         Task::new(spout, instance)
     }
 
-    fn mailbox(&self, vertex: VertexId, instance: u32) -> Option<Arc<Mailbox>> {
-        self.mailboxes.of(self.task(vertex, instance)?)
+    fn queue(&self, vertex: VertexId, instance: u32) -> Option<Arc<AckQueue>> {
+        self.queues.of(self.task(vertex, instance)?)
     }
 }
 
-impl SideChannel for AckChannel {
+impl Backchannel for AckChannel {
     fn name(&self) -> &str {
         "acks"
     }
@@ -121,51 +125,51 @@ impl SideChannel for AckChannel {
         &self.spouts
     }
 
-    fn carry(&self, vertex: VertexId, instance: u32, carrier: Waker) {
-        if let Some(mailbox) = self.mailbox(vertex, instance) {
-            mailbox.carry(carrier);
+    fn start_forwarding(&self, vertex: VertexId, instance: u32, carrier: Waker) {
+        if let Some(mailbox) = self.queue(vertex, instance) {
+            mailbox.route_to_transport(carrier);
         }
     }
 
-    fn keep(&self, vertex: VertexId, instance: u32) {
-        if let Some(mailbox) = self.mailbox(vertex, instance) {
-            mailbox.keep();
+    fn stop_forwarding(&self, vertex: VertexId, instance: u32) {
+        if let Some(mailbox) = self.queue(vertex, instance) {
+            mailbox.route_to_spout();
         }
     }
 
     fn collect(&self, vertex: VertexId, instance: u32, out: &mut Vec<u8>) -> bool {
-        let mailbox = self.mailbox(vertex, instance);
-        mailbox.is_some_and(|mailbox| mailbox.collect(out))
+        let mailbox = self.queue(vertex, instance);
+        mailbox.is_some_and(|mailbox| mailbox.encode_batch(out))
     }
 
     fn deliver(&self, vertex: VertexId, instance: u32, letter: &[u8]) -> Result<()> {
         let task = self.task(vertex, instance);
-        let found = task.and_then(|task| Some((task, self.mailboxes.of(task)?)));
+        let found = task.and_then(|task| Some((task, self.queues.of(task)?)));
         let Some((task, mailbox)) = found else {
             let what = format!(
-                "a letter came for instance {instance} of vertex {}, which has no mailbox",
+                "an ack batch was received for instance {instance} of vertex {}, which has no ack queue",
                 vertex.index()
             );
             return Err(Error::new(ErrorCode::BadRecord, what)
                 .hint("check that all workers run the same version of the topology"));
         };
-        mailbox.post_letter(&Letter::read(letter, task)?);
+        mailbox.push_batch(&AckBatch::read(letter, task)?);
         Ok(())
     }
 
     fn process_lost(&self) {
-        self.mailboxes.lose();
+        self.queues.record_process_loss();
     }
 
     fn instance_lost(&self, vertex: VertexId) {
-        // With a spout's instance its accounts are gone as well: nobody else's messages are.
+        // The accounts of a lost spout instance are lost with it; other messages are not affected.
         if !self.spouts.contains(&vertex) {
-            self.mailboxes.lose_everywhere();
+            self.queues.record_instance_loss();
         }
     }
 
     fn rescaled(&self, vertex: VertexId, parallelism: u32) {
-        self.roster.rescale(vertex.index(), parallelism);
+        self.parallelism.rescale(vertex.index(), parallelism);
     }
 
     fn messages(&self) -> Vec<MessageReport> {

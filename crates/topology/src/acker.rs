@@ -1,12 +1,15 @@
-//! Whether all that was made from a spout's tuple has been dealt with: a pure state machine, one a spout instance.
+//! The acker, which detects that all tuples derived from a spout's tuple were processed: a pure
+//! state machine, one per spout instance.
 //!
-//! A tree's account is the exclusive-or of the random ids of its tuples. An id is put in when its tuple is emitted and again when it is
-//! acked, in whatever order the news arrives; the account is zero when every id is in it twice, and by chance with a probability of
-//! 2⁻⁶⁴ ("Twitter Heron", section IV-C; it is the method of Storm). So a tree of any size takes one place of 32 bytes.
+//! The account of a tree is the exclusive-or of the random ids of its tuples. An id is added when
+//! its tuple is emitted and again when it is acked, in any order. The account is zero when every id
+//! was added twice, and otherwise by chance with a probability of 2⁻⁶⁴ ("Twitter Heron", section
+//! IV-C; the method of Storm). A tree of any size takes one slot of 32 bytes.
 //!
-//! Accounts lie in a table that the [`Root`] points into: no hashing. Each is stamped with the turn in which it was opened; a turn lasts a
-//! third of the message timeout, and what is older than three turns has failed: the buckets rotate, and nothing is moved. A tree so
-//! fails between one and one and a third of its timeout after it was opened.
+//! The [`Root`] of a tree is an index into the table of accounts, so nothing is hashed. Each
+//! account has the number of the turn in which it was opened. A turn is a third of the message
+//! timeout, and accounts older than three turns fail: rotating buckets without moving entries. A
+//! tree thus fails after 1 to 1⅓ message timeouts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,51 +17,51 @@ use std::time::Duration;
 use crate::MessageId;
 use crate::anchor::{Root, Task};
 
-/// How many turns a message timeout has.
+/// The number of turns per message timeout.
 const TURNS: u32 = 3;
 
-/// How many accounts are looked at in one go for being too old.
+/// The number of accounts checked for their age in one step.
 const SWEEP: usize = 4096;
 
-/// That the ids of some tuples of a tree came or went: their exclusive-or.
+/// The exclusive-or of the ids of some emitted or acked tuples of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Update {
     pub(crate) root: Root,
     pub(crate) ids: u64,
 }
 
-/// What an acker is told.
+/// An input event of the acker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AckEvent<'a> {
     /// Tuples were emitted or acked.
     Updates(&'a [Update]),
-    /// These trees have failed somewhere.
+    /// These trees have failed at a bolt.
     Failed(&'a [Root]),
     /// Time has passed.
     Time,
-    /// A process that runs a part of the topology was lost: whatever is open may never be acked.
+    /// A process of the topology was lost: open trees may never be acked.
     Lost,
 }
 
-/// Why a tuple failed.
+/// The reason why a tuple failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailReason {
-    /// A bolt failed it, or something made from it.
+    /// A bolt failed the tuple, or one derived from it.
     Bolt,
-    /// It was not acked within the message timeout.
+    /// The tuple was not acked within the message timeout.
     Timeout,
-    /// It was pending when a process that ran a part of the topology was lost, and may be lost with it.
+    /// The tuple was pending when a process of the topology was lost, and may be lost too.
     WorkerLost,
 }
 
-/// What follows for the spout.
+/// The notifications for the spout that result from an event.
 #[derive(Debug, Default)]
 pub(crate) struct AckActions {
-    /// These messages are complete.
+    /// The completed messages.
     pub(crate) acked: Vec<MessageId>,
-    /// How long each of them took.
+    /// The latency of each message in `acked`.
     pub(crate) latencies: Vec<Duration>,
-    /// These have failed.
+    /// The failed messages.
     pub(crate) failed: Vec<(MessageId, FailReason)>,
 }
 
@@ -74,41 +77,42 @@ impl AckActions {
     }
 }
 
-/// One tree's account.
+/// The account of one tree.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     ids: u64,
     message: MessageId,
     opened_nanos: u64,
     generation: u32,
-    /// The turn in which it was opened; zero if it is free.
+    /// The turn in which the account was opened; zero if the slot is free.
     turn: u32,
 }
 
-/// Follows the trees of one spout instance.
+/// Tracks the trees of one spout instance.
 #[derive(Debug)]
 pub(crate) struct Acker {
     task: Task,
-    /// Of places that are used for the first time.
+    /// The generation that a slot has on its first use.
     first_generation: u32,
     accounts: Vec<Account>,
-    /// Free places, the longest unused first: what is late for one has the most time to come.
+    /// Free slots, least recently used first, which leaves the most time for late acks.
     free: VecDeque<u32>,
     open: usize,
     turn: u32,
     turn_length: Duration,
     turn_ends: Duration,
-    /// What was opened in this turn or before it is lost.
+    /// Accounts opened in this turn or earlier may be lost with a process.
     lost: u32,
-    /// Where the search for old and lost accounts goes on, if one is going on.
+    /// The position of the running sweep for old and lost accounts, if any.
     sweep: Option<usize>,
 }
 
 impl Acker {
-    /// For the spout instance `task` of the topology.
+    /// Creates the acker of the spout instance `task` of the topology.
     ///
-    /// `first_generation` is any number, another one for each incarnation of the instance: what comes late for trees of the last
-    /// one is told by it from news of this one's.
+    /// `first_generation` is any number that differs between incarnations of the instance. It
+    /// distinguishes late acks for trees of the previous incarnation from acks for trees of this
+    /// one.
     pub(crate) fn new(
         task: Task,
         first_generation: u32,
@@ -130,23 +134,24 @@ impl Acker {
         }
     }
 
-    /// How many trees are open.
+    /// Returns the number of open trees.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         self.open
     }
 
-    /// How many more can be opened.
+    /// Returns the number of trees that can still be opened.
     pub(crate) fn room(&self) -> usize {
         Root::MOST_SLOTS - self.open
     }
 
-    /// Opens a tree for `message`; the caller has asked for [`room`](Acker::room). It must be [sealed](Acker::seal).
+    /// Opens a tree for `message`. The caller must have checked [`room`](Acker::room), and must
+    /// [seal](Acker::seal) the tree.
     #[inline]
     pub(crate) fn open(&mut self, now: Duration, message: MessageId) -> Root {
         let opened_nanos = now.as_nanos() as u64;
         if self.open == 0 && now >= self.turn_ends {
-            // Nobody asked for turns while nothing was open: that time counts for no tree.
+            // Turns do not advance while no tree is open: that time counts for no tree.
             self.turn_ends = now.saturating_add(self.turn_length);
         }
         self.open += 1;
@@ -176,18 +181,19 @@ impl Acker {
         }
     }
 
-    /// Puts in the ids of the tree's first tuples. Without any the tree is complete at once.
+    /// Adds `ids`, the exclusive-or of the ids of the tree's first tuples. A tree without tuples is
+    /// complete at once.
     #[inline]
     pub(crate) fn seal(&mut self, now: Duration, root: Root, ids: u64, actions: &mut AckActions) {
         self.update(now, Update { root, ids }, actions);
     }
 
-    /// Closes a tree that was opened for a tuple that then could not be emitted.
+    /// Closes a tree whose tuple could not be emitted.
     pub(crate) fn forget(&mut self, root: Root) {
         let _ = self.close(root);
     }
 
-    /// Takes an event in; what follows from it is added to `actions`.
+    /// Handles an event, and adds the resulting notifications to `actions`.
     pub(crate) fn on(&mut self, now: Duration, event: AckEvent<'_>, actions: &mut AckActions) {
         match event {
             AckEvent::Updates(updates) => {
@@ -215,7 +221,7 @@ impl Acker {
         }
     }
 
-    /// When [`AckEvent::Time`] is due next, if any tree is open.
+    /// Returns the time at which [`AckEvent::Time`] is due next, if any tree is open.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         (self.open > 0).then_some(match self.sweep {
             Some(_) => Duration::ZERO,
@@ -240,7 +246,7 @@ impl Acker {
         }
     }
 
-    /// The account of an open tree; none for what is over.
+    /// Returns the account of an open tree; `None` if the tree is closed.
     #[inline]
     fn account(&mut self, root: Root) -> Option<&mut Account> {
         let account = self.accounts.get_mut(root.slot())?;
@@ -259,7 +265,7 @@ impl Acker {
 
     fn turn_if_due(&mut self, now: Duration) {
         if self.sweep.is_none() && now >= self.turn_ends {
-            // Turns that nobody was there for count as well.
+            // Turns that were missed count as well.
             let late = (now - self.turn_ends).as_nanos() / self.turn_length.as_nanos();
             self.turn += 1 + u32::try_from(late).unwrap_or(TURNS).min(TURNS);
             self.turn_ends = now.saturating_add(self.turn_length);
@@ -267,7 +273,7 @@ impl Acker {
         }
     }
 
-    /// Looks through some more of the accounts for those that are too old or lost.
+    /// Continues the sweep for old and lost accounts.
     fn sweep_on(&mut self, actions: &mut AckActions) {
         let Some(start) = self.sweep else { return };
         let end = (start + SWEEP).min(self.accounts.len());
@@ -358,7 +364,7 @@ mod tests {
     fn what_is_not_acked_fails_within_its_timeout_and_a_third() {
         for seconds in 0..=25 {
             let (mut acker, mut actions) = (acker(), AckActions::default());
-            // Something is open all the while, so that turns go on before the tree is opened as well.
+            // A tree is open all the time, so that turns advance before the tested one is opened.
             let other = acker.open(Duration::ZERO, message(0));
             acker.seal(Duration::ZERO, other, 1, &mut actions);
             let opened = Duration::from_secs(seconds);
@@ -429,7 +435,7 @@ mod tests {
             .collect();
         assert_eq!(actions.failed, lost);
         assert_eq!(acker.pending(), 100);
-        // Acks that come late for what was lost change nothing; the others count.
+        // Late acks for lost trees change nothing; the others count.
         for root in old.iter().chain(&new) {
             let ids = 1;
             let update = [Update { root: *root, ids }];
@@ -455,7 +461,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each tree's tuples are emitted and acked in any order, mixed with those of other trees.
+        /// Each tree's tuples are emitted and acked in any order, interleaved with those of other
+        /// trees.
         #[test]
         fn a_tree_is_complete_exactly_when_all_its_tuples_are_acked(
             fans in prop::collection::vec(0usize..6, 1..20),

@@ -1,47 +1,49 @@
-//! What ties a tuple to the spout's tuple that it came from.
+//! Anchors, which link a tuple to the spout's tuple that it was derived from.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// One spout instance of a topology: which spout, and which of its instances. It stays the same however spouts are rescaled.
+/// The id of a spout instance: the spout and the instance number. A rescale does not change it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Task(u32);
 
 impl Task {
-    /// How many bits name the instance.
+    /// The number of bits of the instance number.
     const INSTANCE_BITS: u32 = 14;
-    /// How many bits a task has.
+    /// The number of bits of a task.
     const BITS: u32 = 20;
-    /// How many spouts a topology can have.
+    /// The maximum number of spouts of a topology.
     pub(crate) const MOST_SPOUTS: usize = 1 << (Task::BITS - Task::INSTANCE_BITS);
-    /// How many instances each of them can have.
+    /// The maximum number of instances of a spout.
     pub(crate) const MOST_INSTANCES: u32 = 1 << Task::INSTANCE_BITS;
 
-    /// The instance of the spout at this place among the topology's spouts; none beyond what can be named.
+    /// Creates the task of an instance of the spout at this position; `None` beyond the maximum
+    /// numbers.
     pub(crate) fn new(spout: usize, instance: u32) -> Option<Task> {
         let fits = spout < Task::MOST_SPOUTS && instance < Task::MOST_INSTANCES;
         fits.then_some(Task((spout as u32) << Task::INSTANCE_BITS | instance))
     }
 
-    /// The place of the spout among the topology's spouts.
+    /// Returns the position of the spout among the topology's spouts.
     pub(crate) fn spout(self) -> usize {
         (self.0 >> Task::INSTANCE_BITS) as usize
     }
 
-    /// Which instance of it.
+    /// Returns the instance number.
     pub(crate) fn instance(self) -> u32 {
         self.0 & (Task::MOST_INSTANCES - 1)
     }
 }
 
-/// One tuple that a spout wants to know the fate of, with everything that was made from it: a tuple tree.
+/// The id of a tuple tree: a tracked tuple of a spout with all tuples derived from it.
 ///
-/// Names the spout's instance (20 bits), how often the place in which it keeps account of the tree has been used (20), and that place
-/// (24). The count of uses tells what comes late for a tree that is over from news of its successor.
+/// Contains the spout instance (20 bits), the generation of the slot with its account (20), and the
+/// slot (24). The generation distinguishes late acks for a closed tree from acks for the next tree
+/// in its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Root(u64);
 
 impl Root {
-    /// How many trees one instance can follow at a time.
+    /// The maximum number of open trees of one instance.
     pub(crate) const MOST_SLOTS: usize = 1 << Root::SLOT_BITS;
     const SLOT_BITS: u32 = 24;
     const GENERATION_BITS: u32 = 20;
@@ -53,17 +55,17 @@ impl Root {
         Root(task | generation << Self::SLOT_BITS | slot)
     }
 
-    /// From the bits that travelled.
+    /// Creates the id from received bits.
     pub(crate) fn from_bits(bits: u64) -> Root {
         Root(bits)
     }
 
-    /// As bits that may travel.
+    /// Returns the id as bits, for transfer.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// The spout's instance.
+    /// Returns the spout instance.
     #[inline]
     pub(crate) fn task(self) -> Task {
         Task((self.0 >> (Self::SLOT_BITS + Self::GENERATION_BITS)) as u32)
@@ -75,7 +77,7 @@ impl Root {
     }
 }
 
-/// That a tuple belongs to a tree, and the id that it has there.
+/// The membership of a tuple in a tree: the tree, and the tuple's id in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Anchor {
     pub(crate) root: Root,
@@ -83,7 +85,7 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    /// As the copy with this salt knows it.
+    /// Returns the anchor of the copy with this salt.
     #[inline]
     pub(crate) fn delivered(self, salt: Salt) -> Anchor {
         Anchor {
@@ -93,18 +95,19 @@ impl Anchor {
     }
 }
 
-/// What tells the copies of one tuple apart, that of each subscription and, where all instances get one, of each instance.
+/// A number that distinguishes the copies of a tuple: one per subscription, or one per instance if
+/// all instances of a subscriber get a copy.
 ///
-/// A tuple is encoded once, with one id; each receiver derives the id of its copy, and the sender knows them all beforehand. So copies are
-/// bytes, whoever makes them.
+/// A tuple is encoded once, with one id. Each receiver derives the id of its copy, and the sender
+/// can compute all these ids beforehand. Copies are therefore identical bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Salt(u64);
 
 impl Salt {
-    /// Of the only copy there is: its id is the tuple's.
+    /// The salt of the only copy of a tuple. The id of the copy is that of the tuple.
     pub(crate) const NONE: Salt = Salt(0);
 
-    /// Of the copy for one subscription, or for one instance there.
+    /// Returns the salt of the copy for a subscription, or for one instance of the subscriber.
     pub(crate) fn of(subscription: usize, instance: Option<u32>) -> Salt {
         let instance = instance.map_or(0, |instance| u64::from(instance) + 1);
         Salt((subscription as u64 + 1) << 32 | instance)
@@ -122,7 +125,8 @@ impl Salt {
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Scrambles so that each bit depends on all (the finaliser of SplitMix64; Steele, Lea, Flood 2014).
+/// Mixes the bits so that each depends on all (the finaliser of SplitMix64; Steele, Lea, Flood
+/// 2014).
 #[inline]
 fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -130,7 +134,7 @@ fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Random ids, each instance its own sequence.
+/// A generator of random ids, with a separate sequence per instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Ids(u64);
 
@@ -139,7 +143,7 @@ impl Ids {
         Ids(RandomState::new().hash_one("tuple ids"))
     }
 
-    /// The same ids each time, for a test that can be run again.
+    /// Creates a reproducible sequence for tests.
     #[cfg(test)]
     pub(crate) fn of_seed(seed: u64) -> Ids {
         Ids(seed)

@@ -1,4 +1,4 @@
-//! Many tuples of one stream, encoded: what moves on an edge of a topology.
+//! Batches of encoded tuples of one stream, which are the records on an edge of a topology.
 
 use std::any::Any;
 
@@ -7,45 +7,47 @@ use ardea_core::{Chunk, Error, ErrorCode, Records, Result};
 use crate::anchor::Anchor;
 use crate::value::FieldWriter;
 
-/// The target of a tuple that has none.
+/// The value that marks a tuple without a target instance.
 pub(crate) const NO_TARGET: u32 = u32::MAX;
 
-/// The greatest number of bytes that the fields of a batch may take.
+/// The maximum size of all fields of a batch, in bytes.
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
-/// Many tuples of one stream: all their fields in one run of bytes, and where each tuple ends.
+/// Many tuples of one stream: all fields in one byte buffer, and the end of each tuple.
 ///
-/// A tuple is encoded once, when it is emitted, straight into the batch that travels; whoever receives it reads it where it lies.
-/// [`write_to`](TupleBatch::write_to) and [`read_from`](TupleBatch::read_from) carry a batch to other processes.
+/// A tuple is encoded once, when it is emitted, directly into the batch; the receiver reads it in
+/// place. [`write_to`](TupleBatch::write_to) and [`read_from`](TupleBatch::read_from) transfer a
+/// batch between processes.
 ///
-/// **Invariant:** `ends` rises; `anchor_ends` is empty or as long as `ends`, and so is `targets`; `first` is at most the number of tuples.
+/// **Invariant:** `ends` ascends; `anchor_ends` is empty or as long as `ends`, and so is `targets`;
+/// `first` is at most the number of tuples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TupleBatch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) ends: Vec<u32>,
-    /// How many tuples have been read and are as good as gone.
+    /// The number of tuples already read, which count as removed.
     first: usize,
-    /// What the tuples are tied to, if their fate is followed.
+    /// The anchors of all tuples, if they are tracked.
     pub(crate) anchors: Vec<Anchor>,
     pub(crate) anchor_ends: Vec<u32>,
-    /// Which instance each tuple is for, on a direct stream; [`NO_TARGET`] for those that have come where they were to go.
+    /// The target instance of each tuple on a direct stream; [`NO_TARGET`] after delivery.
     pub(crate) targets: Vec<u32>,
 }
 
 impl TupleBatch {
-    /// The number of tuples.
+    /// Returns the number of tuples.
     #[inline]
     pub fn len(&self) -> usize {
         self.ends.len() - self.first
     }
 
-    /// Whether there is no tuple.
+    /// Returns true if there is no tuple.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.first == self.ends.len()
     }
 
-    /// Drops all tuples; the memory stays.
+    /// Removes all tuples and retains the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -55,7 +57,8 @@ impl TupleBatch {
         self.targets.clear();
     }
 
-    /// Drops up to `count` tuples from the front. Costs nothing: their bytes go with the last one.
+    /// Removes up to `count` tuples from the front in constant time. Their bytes are removed with
+    /// the last tuple.
     pub fn discard_front(&mut self, count: usize) {
         self.first = (self.first + count).min(self.ends.len());
         if self.is_empty() {
@@ -63,12 +66,12 @@ impl TupleBatch {
         }
     }
 
-    /// How many tuples of those that lie here have been read.
+    /// Returns the number of tuples in the buffers that were already read.
     pub(crate) fn first(&self) -> usize {
         self.first
     }
 
-    /// Gives back the memory of the tuples that have been read, once they are the greater part; for a batch that is kept and added to.
+    /// Reclaims the memory of read tuples when they are the majority; for a long-lived batch.
     pub(crate) fn compact(&mut self) {
         const LEAST: usize = 1024;
         if self.first < LEAST || self.first * 2 < self.ends.len() {
@@ -92,12 +95,13 @@ impl TupleBatch {
         self.first = 0;
     }
 
-    /// How many bytes the fields of its tuples take.
+    /// Returns the size of the fields in bytes.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Writes a tuple's fields at the end, as `write` says, and keeps them if it says so.
+    /// Appends a tuple, whose fields `write` writes. The tuple is refused if it is too large, or if
+    /// the number of its fields is not `fields`.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -121,14 +125,14 @@ impl TupleBatch {
         Ok(())
     }
 
-    /// Says what the tuple pushed last is tied to.
+    /// Sets the anchors of the last pushed tuple.
     #[inline]
     pub(crate) fn anchor(&mut self, anchors: impl IntoIterator<Item = Anchor>) {
         self.anchors.extend(anchors);
         self.anchor_ends.push(self.anchors.len() as u32);
     }
 
-    /// The encoded fields of the tuple at `index` among those not yet read.
+    /// Returns the encoded fields of the tuple at `index`, counted from the first unread one.
     #[inline]
     pub(crate) fn tuple(&self, index: usize) -> &[u8] {
         range(&self.ends, self.first + index)
@@ -136,7 +140,7 @@ impl TupleBatch {
             .unwrap_or_default()
     }
 
-    /// What the tuple at `index` is tied to.
+    /// Returns the anchors of the tuple at `index`.
     #[inline]
     pub(crate) fn anchors_of(&self, index: usize) -> &[Anchor] {
         if self.anchor_ends.is_empty() {
@@ -147,7 +151,7 @@ impl TupleBatch {
             .unwrap_or_default()
     }
 
-    /// Which instance the tuple at `index` is for.
+    /// Returns the target instance of the tuple at `index`.
     pub(crate) fn target_of(&self, index: usize) -> Option<u32> {
         let target = self.targets.get(self.first + index).copied();
         target.filter(|target| *target != NO_TARGET)
@@ -174,7 +178,7 @@ impl TupleBatch {
     /// Appends a copy of all tuples of `other`.
     ///
     /// # Errors
-    /// As [`push_copy`](TupleBatch::push_copy).
+    /// Those of [`push_copy`](TupleBatch::push_copy).
     pub(crate) fn append_copy(&mut self, other: &TupleBatch) -> Result<()> {
         if self.is_empty() && other.first == 0 {
             self.clone_from_whole(other);
@@ -202,16 +206,16 @@ fn too_large(bytes: usize) -> Error {
     .hint("emit smaller tuples, or set fewer records a chunk")
 }
 
-/// Why a tuple could not be written.
+/// The reason why a tuple could not be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// It has so many fields, not as many as were declared.
+    /// The tuple's number of fields, which differs from the declared one.
     Fields(usize),
-    /// It takes so many bytes that the batch would grow past 4 GiB.
+    /// The size of the tuple in bytes. The batch would grow past 4 GiB.
     Bytes(usize),
 }
 
-/// From the end before to the end at `index`.
+/// Returns the range from the previous end to the end at `index`.
 #[inline]
 fn range(ends: &[u32], index: usize) -> Option<std::ops::Range<usize>> {
     let start = match index.checked_sub(1) {
@@ -243,7 +247,7 @@ impl Records for TupleBatch {
     }
 }
 
-/// The batch in a chunk; an empty chunk of anything else becomes an empty batch.
+/// Returns the batch in a chunk; an empty chunk of another type becomes an empty batch.
 pub(crate) fn batch_of(chunk: &mut Chunk) -> Result<&mut TupleBatch> {
     if chunk.is_empty() && chunk.batch::<TupleBatch>().is_err() {
         *chunk = Chunk::new(TupleBatch::default());

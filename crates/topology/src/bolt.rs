@@ -1,4 +1,4 @@
-//! What is done with tuples.
+//! Bolts, which process tuples.
 
 use std::time::Duration;
 
@@ -8,35 +8,41 @@ use crate::failure::Outcome;
 use crate::outputs::Outputs;
 use crate::tuple::{Tuple, Tuples};
 
-/// Takes tuples, and emits others: the code of one instance.
+/// The code of one bolt instance, which takes tuples and emits others.
 ///
-/// One thread at a time calls it, and none of its calls blocks, unless the component is declared
-/// [`on_thread`](crate::BoltDeclarer::on_thread). What it remembers are its own fields.
+/// Calls come from one thread at a time. They must not block, unless the component is declared
+/// [`on_thread`](crate::BoltDeclarer::on_thread). The state is in the fields of the implementing
+/// type.
 ///
-/// Each tuple that `execute` returns from with `Ok` is acked, and what was emitted meanwhile is tied to it; one that it returns a failure
-/// for is failed: the spout is told, and may emit it again. A bolt that is not through with a tuple when `execute` returns
-/// [holds](Collector::hold) it. A panic fails the job, with the tuple named.
+/// A tuple is acked when `execute` returns `Ok` for it, and tuples emitted meanwhile are anchored
+/// to it. If `execute` returns a failure, the tuple fails: the spout is notified and may emit it
+/// again. A bolt that needs a tuple after `execute` has returned [holds](Collector::hold) it. A
+/// panic fails the job, with the tuple in the message.
 pub trait Bolt: Send {
-    /// The streams that it emits, with their fields; none unless it says so. Asked of a fresh instance when the topology is built.
+    /// Returns the emitted streams with their fields; by default none. Called on a new instance
+    /// when the topology is built.
     fn outputs(&self) -> Outputs {
         Outputs::none()
     }
 
-    /// Called once before all others. A failure fails the job.
+    /// Called once before all other calls. A failure fails the job.
     fn prepare(&mut self, context: &ComponentContext) -> Outcome {
         let _ = context;
         Ok(())
     }
 
-    /// Deals with one tuple.
+    /// Processes one tuple.
     fn execute(&mut self, tuple: &Tuple<'_>, out: &mut Collector<'_>) -> Outcome;
 
-    /// Deals with many tuples at once, and returns how many, from the front, it has dealt with; what is left comes again.
+    /// Processes many tuples at once. Returns the number of tuples, from the front, that were
+    /// processed; the rest is passed again.
     ///
-    /// The default calls [`execute`](Bolt::execute) with each. A bolt overrides it to do something for all tuples of a chunk before it does
-    /// the next thing, such as computing all hashes before it looks into a table. Those dealt with are acked on return, except for
-    /// those that were [failed](Collector::fail_tuple) or [held](Collector::hold); a failure fails them all. What is emitted outside of
-    /// [`Collector::settle`] is tied to nothing, and a panic there names the chunk's first tuple.
+    /// The default calls [`execute`](Bolt::execute) for each tuple. Override this method to perform
+    /// one step for all tuples of a chunk before the next, such as computing all hashes before
+    /// table lookups. Processed tuples are acked on return, except [failed](Collector::fail_tuple)
+    /// or [held](Collector::hold) ones; a returned failure fails all tuples without a result.
+    /// Tuples emitted outside [`Collector::settle`] are not anchored, and a panic outside it is
+    /// reported with the chunk's first tuple.
     #[inline]
     fn execute_batch(&mut self, tuples: &Tuples<'_>, out: &mut Collector<'_>) -> Outcome<usize> {
         for (dealt_with, tuple) in tuples.iter().enumerate() {
@@ -48,24 +54,27 @@ pub trait Bolt: Send {
         Ok(tuples.len())
     }
 
-    /// How often [`tick`](Bolt::tick) is called, if at all; [`Declarer::tick_every`](crate::BoltDeclarer::tick_every) overrides it.
+    /// Returns the interval of [`tick`](Bolt::tick) calls, if any;
+    /// [`tick_every`](crate::BoltDeclarer::tick_every) overrides it.
     fn tick_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Called at regular times, between tuples. What it emits is tied to nothing. A failure is counted, and the job goes on.
+    /// Called at regular intervals, between tuples. Emitted tuples are not anchored. A failure is
+    /// counted, and the job continues.
     fn tick(&mut self, out: &mut Collector<'_>) -> Outcome {
         let _ = out;
         Ok(())
     }
 
-    /// All spouts have said that they are done. Emits what is left, and acks what is held: the spouts wait for it. If tuples come again
-    /// after a failure, it is called again after them. A failure fails the job.
+    /// Called when all spouts are done. Emits remaining tuples and acks held ones, which the spouts
+    /// wait for. If tuples are replayed after a failure, `finish` is called again after them. A
+    /// failure fails the job.
     fn finish(&mut self, out: &mut Collector<'_>) -> Outcome {
         let _ = out;
         Ok(())
     }
 
-    /// Called once after all others, also after a failure. Must not panic.
+    /// Called once after all other calls, also after a failure. Must not panic.
     fn close(&mut self) {}
 }

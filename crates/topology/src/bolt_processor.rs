@@ -1,4 +1,4 @@
-//! Runs a bolt's instance: gives it tuples and turns, and sends on what came of them.
+//! The processor that runs a bolt instance: passes it tuples and ticks, and sends its output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use ardea_core::{
     Processor, Progress, Result, Watermark,
 };
 
+use crate::ack_batcher::AckBatcher;
 use crate::batch::TupleBatch;
 use crate::bolt::Bolt;
-use crate::collector::{Collector, Ledger};
+use crate::collector::{AckBookkeeping, Collector};
 use crate::compile::BoltWiring;
-use crate::component::Make;
+use crate::component::ComponentFactory;
 use crate::context::ComponentContext;
 use crate::emitter::Emitter;
 use crate::failure::Outcome;
 use crate::outputs::Outputs;
-use crate::postman::Postman;
 use crate::tuple::{Origin, Tuples};
 
-/// Makes the instances of a bolt.
+/// The factory of a bolt's instances.
 pub(crate) struct BoltMaker<F>(pub(crate) F);
 
-impl<B, F> Make<BoltWiring> for BoltMaker<F>
+impl<B, F> ComponentFactory<BoltWiring> for BoltMaker<F>
 where
     B: Bolt + 'static,
     F: Fn() -> Result<B> + Send + Sync,
@@ -43,7 +43,7 @@ where
             .inputs
             .iter()
             .map(|input| input.for_instance(instance));
-        Ok(Box::new(BoltP {
+        Ok(Box::new(BoltProcessor {
             bolt,
             origins: inputs.collect(),
             wiring: Arc::clone(wiring),
@@ -57,34 +57,38 @@ where
 }
 
 /// One instance of a bolt, in the graph.
-pub(crate) struct BoltP<B> {
+pub(crate) struct BoltProcessor<B> {
     bolt: B,
     wiring: Arc<BoltWiring>,
-    /// Of each input.
+    /// The origin of the tuples of each input.
     origins: Vec<Origin>,
     tick: Option<Duration>,
     tick_due: Option<Duration>,
     running: Option<Running>,
-    /// Whether `finish` has not been called since the latest tuple.
+    /// True if `finish` has not been called since the latest tuple.
     has_unfinished: bool,
-    /// Whether all spouts have said that they are done: what comes now is what had failed.
+    /// True if all spouts are done: only replayed tuples follow.
     has_seen_end: bool,
 }
 
-/// What there is from `init` on.
+/// The state that exists from `init` on.
 struct Running {
     context: InstanceContext,
-    ledger: Ledger,
+    bookkeeping: AckBookkeeping,
 }
 
-impl<B: Bolt> BoltP<B> {
-    /// Lets the bolt do something between tuples, and sends on what came of it.
-    fn aside(
+impl<B: Bolt> BoltProcessor<B> {
+    /// Calls the bolt between tuples, and sends its output.
+    fn call_bolt(
         &mut self,
         outbox: &mut Outbox,
         what: impl FnOnce(&mut B, &mut Collector<'_>) -> Outcome,
     ) -> Result<Outcome> {
-        let Some(Running { context, ledger }) = &mut self.running else {
+        let Some(Running {
+            context,
+            bookkeeping: ledger,
+        }) = &mut self.running
+        else {
             return Err(unopened());
         };
         let mut out = Collector::new(ledger, context);
@@ -94,36 +98,37 @@ impl<B: Bolt> BoltP<B> {
             context.metrics.count_bad(failures);
         }
         ledger.emitter.flush(outbox)?;
-        ledger.postman.deliver();
+        ledger.ack_batcher.flush();
         Ok(outcome)
     }
 
     fn has_room(&self, outbox: &Outbox) -> bool {
         let running = self.running.as_ref();
-        running.is_some_and(|running| running.ledger.emitter.has_room(outbox))
+        running.is_some_and(|running| running.bookkeeping.emitter.has_room(outbox))
     }
 
     fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
         match &mut self.running {
-            Some(running) => running.ledger.emitter.flush(outbox),
+            Some(running) => running.bookkeeping.emitter.flush(outbox),
             None => Ok(true),
         }
     }
 
-    /// Calls `finish` unless it has been called since the latest tuple; says whether all that it emitted has gone.
+    /// Calls `finish` unless it was called since the latest tuple; returns true if all its output
+    /// is sent.
     fn finish(&mut self, outbox: &mut Outbox) -> Result<bool> {
         if self.has_unfinished {
             if !self.has_room(outbox) {
                 return Ok(false);
             }
             self.has_unfinished = false;
-            self.aside(outbox, |bolt, out| bolt.finish(out))?
+            self.call_bolt(outbox, |bolt, out| bolt.finish(out))?
                 .map_err(|failure| failure.into_error("the bolt could not finish"))?;
         }
         self.flush(outbox)
     }
 
-    /// Calls `tick` if it is due, and asks to be called for the next.
+    /// Calls `tick` if it is due, and sets the timer for the next call.
     fn tick_if_due(&mut self, outbox: &mut Outbox) -> Result<()> {
         let (Some(interval), Some(due)) = (self.tick, self.tick_due) else {
             return Ok(());
@@ -136,7 +141,7 @@ impl<B: Bolt> BoltP<B> {
             outbox.wake_at(due.max(now));
             return Ok(());
         }
-        // Ticks that there was no time for are left out, not made up for.
+        // Missed ticks are skipped.
         let next = if due + interval > now {
             due + interval
         } else {
@@ -144,7 +149,7 @@ impl<B: Bolt> BoltP<B> {
         };
         self.tick_due = Some(next);
         outbox.wake_at(next);
-        if let Err(failure) = self.aside(outbox, |bolt, out| bolt.tick(out))? {
+        if let Err(failure) = self.call_bolt(outbox, |bolt, out| bolt.tick(out))? {
             if let Some(error) = failure.fatal() {
                 return Err(error);
             }
@@ -177,9 +182,9 @@ fn unopened() -> Error {
     )
 }
 
-impl<B: Bolt> Processor for BoltP<B> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("what a bolt remembers, and which tuples were acked")
+impl<B: Bolt> Processor for BoltProcessor<B> {
+    fn unsaved_state(&self) -> Option<&'static str> {
+        Some("the state of a bolt, and which tuples were acked")
     }
 
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
@@ -187,18 +192,18 @@ impl<B: Bolt> Processor for BoltP<B> {
         let emitter = Emitter::new(
             Arc::clone(&context.vertex),
             &wiring.streams,
-            &wiring.roster,
-            wiring.mailboxes.is_some(),
+            &wiring.parallelism,
+            wiring.ack_queues.is_some(),
             context.chunk_records,
         );
-        let postman = Postman::new(wiring.mailboxes.clone());
+        let postman = AckBatcher::new(wiring.ack_queues.clone());
         self.running = Some(Running {
             context: context.clone(),
-            ledger: Ledger::new(emitter, postman),
+            bookkeeping: AckBookkeeping::new(emitter, postman),
         });
         let component = ComponentContext {
             instance: context.clone(),
-            roster: Arc::clone(&wiring.roster),
+            parallelism: Arc::clone(&wiring.parallelism),
         };
         self.tick_due = self.tick.map(|interval| context.clock.now() + interval);
         if self.tick_due.is_some() {
@@ -214,8 +219,13 @@ impl<B: Bolt> Processor for BoltP<B> {
         if !self.flush(outbox)? || !self.has_room(outbox) {
             return Ok(());
         }
-        let (Some(Running { context, ledger }), Some(origin)) =
-            (&mut self.running, self.origins.get(input.index()))
+        let (
+            Some(Running {
+                context,
+                bookkeeping: ledger,
+            }),
+            Some(origin),
+        ) = (&mut self.running, self.origins.get(input.index()))
         else {
             return Err(unopened());
         };
@@ -233,7 +243,7 @@ impl<B: Bolt> Processor for BoltP<B> {
                 if let Some(error) = failure.fatal() {
                     return Err(error);
                 }
-                if let Err(failure) = out.lose_rest(&tuples, &failure) {
+                if let Err(failure) = out.fail_rest(&tuples, &failure) {
                     return Err(failure.into_error("a failed tuple could not be set aside"));
                 }
                 tuples.len()
@@ -245,9 +255,9 @@ impl<B: Bolt> Processor for BoltP<B> {
         }
         batch.discard_front(dealt_with);
         ledger.emitter.flush(outbox)?;
-        ledger.postman.deliver();
+        ledger.ack_batcher.flush();
         if self.has_seen_end {
-            // Nobody will say again that this is all: it has to be let go of once these tuples have been sent on.
+            // The end is not signalled again: `finish` must be called again after these tuples.
             context.waker.wake();
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Describing a topology.
+//! The builder of topologies.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use ardea_core::{Isolation, Result};
 use crate::bolt::Bolt;
 use crate::bolt_processor::BoltMaker;
 use crate::check;
-use crate::component::{Component, Kind, Subscription, Wants};
+use crate::component::{Component, Kind, ResourceRequirements, Subscription};
 use crate::grouping::Grouping;
 use crate::outputs::DEFAULT_STREAM;
 use crate::spout::Spout;
@@ -17,18 +17,19 @@ use crate::spout_processor::SpoutMaker;
 use crate::topology::{Topology, TopologyConfig};
 use crate::tuple::Tuple;
 
-/// What becomes of tuples when something fails.
+/// The guarantee for tuples on failures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reliability {
-    /// Nothing is followed: what fails is lost, counted and kept as a sample. The fastest.
+    /// Tuples are not tracked. Failed tuples are lost; they are counted, and some are sampled. The
+    /// fastest guarantee.
     #[default]
     AtMostOnce,
-    /// Every tuple that a spout emits with a [`MessageId`](crate::MessageId) is followed with all that is made from it; the spout is told what became of
-    /// it and can emit it again.
+    /// Every tuple that a spout emits with a [`MessageId`](crate::MessageId) is tracked with all
+    /// tuples derived from it. The spout is notified of the result and can emit it again.
     AtLeastOnce,
 }
 
-/// Describes a topology: which spouts and bolts there are, and who reads what from whom. Nothing is checked before
+/// Describes a topology: its spouts, bolts and subscriptions. Nothing is checked before
 /// [`build`](TopologyBuilder::build), so the order does not matter.
 #[derive(Debug)]
 pub struct TopologyBuilder {
@@ -38,7 +39,7 @@ pub struct TopologyBuilder {
 }
 
 impl TopologyBuilder {
-    /// A topology of this name, without components.
+    /// Creates a topology of this name, without components.
     pub fn new(name: impl Into<String>) -> Self {
         TopologyBuilder {
             name: name.into(),
@@ -47,26 +48,27 @@ impl TopologyBuilder {
         }
     }
 
-    /// Sets what becomes of tuples when something fails.
+    /// Sets the guarantee for tuples on failures.
     pub fn reliability(&mut self, reliability: Reliability) -> &mut Self {
         self.config.reliability = reliability;
         self
     }
 
-    /// Sets how many messages each spout instance may have pending; without it, as many as the queues hold. More keep the
-    /// bolts busier, fewer keep the delay short.
+    /// Sets the maximum number of pending messages per spout instance; the default is as many as
+    /// the queues hold. A larger number increases throughput, a smaller one reduces latency.
     pub fn max_spout_pending(&mut self, messages: NonZeroUsize) -> &mut Self {
         self.config.max_spout_pending = Some(messages);
         self
     }
 
-    /// Sets after what time a message that is not acked has failed (30 s). It fails between this time and a third more.
+    /// Sets the message timeout; the default is 30 s. A message that is not acked fails after 1 to
+    /// 1⅓ times `timeout`.
     pub fn message_timeout(&mut self, timeout: Duration) -> &mut Self {
         self.config.message_timeout = timeout;
         self
     }
 
-    /// Adds a spout with so many instances; `make` makes each of them, and one more that is only asked for its
+    /// Adds a spout with this parallelism. `make` creates each instance, and one more to read its
     /// [`outputs`](Spout::outputs).
     pub fn spout<S, F>(&mut self, name: &str, parallelism: u32, make: F) -> SpoutDeclarer<'_>
     where
@@ -76,7 +78,7 @@ impl TopologyBuilder {
         self.try_spout(name, parallelism, move || Ok(make()))
     }
 
-    /// As [`spout`](TopologyBuilder::spout), for what may fail to be made.
+    /// Like [`spout`](TopologyBuilder::spout), for a fallible constructor.
     pub fn try_spout<S, F>(&mut self, name: &str, parallelism: u32, make: F) -> SpoutDeclarer<'_>
     where
         S: Spout + 'static,
@@ -86,7 +88,7 @@ impl TopologyBuilder {
         SpoutDeclarer(self.add(name, parallelism, kind))
     }
 
-    /// Adds a bolt with so many instances; `make` makes each of them, and one more that is only asked for its
+    /// Adds a bolt with this parallelism. `make` creates each instance, and one more to read its
     /// [`outputs`](Bolt::outputs).
     pub fn bolt<B, F>(&mut self, name: &str, parallelism: u32, make: F) -> BoltDeclarer<'_>
     where
@@ -96,7 +98,7 @@ impl TopologyBuilder {
         self.try_bolt(name, parallelism, move || Ok(make()))
     }
 
-    /// As [`bolt`](TopologyBuilder::bolt), for what may fail to be made.
+    /// Like [`bolt`](TopologyBuilder::bolt), for a fallible constructor.
     pub fn try_bolt<B, F>(&mut self, name: &str, parallelism: u32, make: F) -> BoltDeclarer<'_>
     where
         B: Bolt + 'static,
@@ -109,8 +111,9 @@ impl TopologyBuilder {
     /// Checks the description.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob): an unknown component, stream or field, two components or streams
-    /// of one name, a bolt without input, a cycle, a grouping that does not fit its stream. The edge is named, and what there is.
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob): an unknown component, stream
+    /// or field, two components or streams of one name, a bolt without input, a cycle, a grouping
+    /// that does not fit its stream. The message names the edge and the alternatives.
     pub fn build(&self) -> Result<Topology> {
         let outputs = check::check(&self.name, &self.components, &self.config)?;
         Ok(Topology {
@@ -126,7 +129,7 @@ impl TopologyBuilder {
             name: name.into(),
             parallelism,
             isolation: Isolation::Tasklet,
-            wants: Wants::default(),
+            wants: ResourceRequirements::default(),
             kind,
             inputs: Vec::new(),
             tick: None,
@@ -137,34 +140,36 @@ impl TopologyBuilder {
     }
 }
 
-/// What can be said of spouts and bolts alike.
+/// The settings common to spouts and bolts.
 macro_rules! where_it_runs {
     () => {
-        /// Gives each instance a thread of its own: its code may block.
+        /// Runs each instance on a separate thread: its code may block.
         pub fn on_thread(self) -> Self {
             self.isolation(Isolation::Thread)
         }
 
-        /// Says where instances run. In a [process](Isolation::Process) of its own an instance that crashes takes no other with it;
-        /// embedded that is a thread.
+        /// Sets the isolation of instances. A crash of an instance in a
+        /// [process](Isolation::Process) affects no other instance. An embedded run uses a thread
+        /// instead.
         pub fn isolation(self, isolation: Isolation) -> Self {
             self.0.isolation = isolation;
             self
         }
 
-        /// Says how many cores each instance needs, such as 0.5, where the topology runs on a cluster. From 0.001 on, in thousandths.
+        /// Sets the cores that each instance needs on a cluster, such as 0.5. The minimum is 0.001;
+        /// the number is rounded to thousandths.
         pub fn cpu(self, cores: f64) -> Self {
             self.0.wants.cpu_cores = Some(cores);
             self
         }
 
-        /// Says how many bytes of memory each instance needs, where the topology runs on a cluster.
+        /// Sets the bytes of memory that each instance needs on a cluster.
         pub fn memory(self, bytes: u64) -> Self {
             self.0.wants.memory_bytes = Some(bytes);
             self
         }
 
-        /// Says how many bytes on disk each instance needs, where the topology runs on a cluster.
+        /// Sets the bytes of disk that each instance needs on a cluster.
         pub fn disk(self, bytes: u64) -> Self {
             self.0.wants.disk_bytes = Some(bytes);
             self
@@ -172,7 +177,7 @@ macro_rules! where_it_runs {
     };
 }
 
-/// Says more of a spout.
+/// Further settings of a spout.
 #[derive(Debug)]
 pub struct SpoutDeclarer<'a>(&'a mut Component);
 
@@ -180,7 +185,8 @@ impl SpoutDeclarer<'_> {
     where_it_runs!();
 }
 
-/// A stream of a component, as groupings name it: `"component"` for its default stream, or `("component", "stream")`.
+/// A stream of a component, as used in groupings: `"component"` for its default stream, or
+/// `("component", "stream")`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamRef {
     component: Arc<str>,
@@ -202,25 +208,26 @@ impl From<(&str, &str)> for StreamRef {
     }
 }
 
-/// Says what a bolt reads, and more of it.
+/// The inputs and further settings of a bolt.
 #[derive(Debug)]
 pub struct BoltDeclarer<'a>(&'a mut Component);
 
 impl BoltDeclarer<'_> {
-    /// Reads a stream; its tuples are spread evenly: batches in turn, to whichever instance has room.
+    /// Subscribes to a stream with even distribution: batches in turn, to any instance with room.
     pub fn shuffle(self, from: impl Into<StreamRef>) -> Self {
         self.reads(from, Grouping::Shuffle)
     }
 
-    /// Reads a stream; tuples stay in the process in which they were made, if there is an instance: batches go in turn to whichever of
-    /// those there has room. If there is none, they are spread evenly. Embedded, each tuple stays with the instance of its
-    /// sender's number if both have as many, with no queue between them.
+    /// Subscribes to a stream with local preference: batches go in turn to instances with room in
+    /// the sender's process, or are distributed evenly if no instance runs there. In an embedded
+    /// run, each tuple goes to the instance with its sender's number if both components have the
+    /// same parallelism, without a queue between them.
     pub fn local_or_shuffle(self, from: impl Into<StreamRef>) -> Self {
         self.reads(from, Grouping::LocalOrShuffle)
     }
 
-    /// Reads a stream; tuples with equal values in these fields meet in one instance, the same that a pipeline's keyed edge
-    /// would choose.
+    /// Subscribes to a stream. Tuples with equal values in `fields` go to the same instance, chosen
+    /// as by a keyed edge of a pipeline.
     pub fn fields<'f>(
         self,
         from: impl Into<StreamRef>,
@@ -230,27 +237,29 @@ impl BoltDeclarer<'_> {
         self.reads(from, Grouping::Fields(fields))
     }
 
-    /// Reads a stream; every instance gets every tuple.
+    /// Subscribes to a stream; every instance gets every tuple.
     pub fn all(self, from: impl Into<StreamRef>) -> Self {
         self.reads(from, Grouping::All)
     }
 
-    /// Reads a stream; all tuples go to the first instance.
+    /// Subscribes to a stream; all tuples go to the first instance.
     pub fn global(self, from: impl Into<StreamRef>) -> Self {
         self.reads(from, Grouping::Global)
     }
 
-    /// Reads a stream; it does not matter where tuples go.
+    /// Subscribes to a stream without a choice of distribution; tuples are shuffled.
     pub fn none(self, from: impl Into<StreamRef>) -> Self {
         self.reads(from, Grouping::None)
     }
 
-    /// Reads a direct stream; each tuple goes to the instance that its sender names.
+    /// Subscribes to a direct stream; each tuple goes to the instance that its sender names in
+    /// `emit_direct`.
     pub fn direct(self, from: impl Into<StreamRef>) -> Self {
         self.reads(from, Grouping::Direct)
     }
 
-    /// Reads a stream; each tuple goes to the instance `choose(tuple, instances)`, modulo their number.
+    /// Subscribes to a stream; each tuple goes to the instance `choose(tuple, instances)` modulo
+    /// `instances`, their number.
     pub fn custom(
         self,
         from: impl Into<StreamRef>,
@@ -259,7 +268,7 @@ impl BoltDeclarer<'_> {
         self.reads(from, Grouping::Custom(Arc::new(choose)))
     }
 
-    /// Calls [`Bolt::tick`] this often.
+    /// Sets the interval of [`Bolt::tick`].
     pub fn tick_every(self, interval: Duration) -> Self {
         self.0.tick = Some(interval);
         self

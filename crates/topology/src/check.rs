@@ -1,13 +1,14 @@
-//! Whether a topology can run: every fault is found before anything starts, and is told with what there is instead.
+//! The validation of a topology: every fault is found before the start, and reported with the
+//! alternatives.
 
 use std::collections::{HashMap, HashSet};
 
 use ardea_config::nearest;
-use ardea_core::{Error, ErrorCode, Result, is_unseen};
+use ardea_core::{Error, ErrorCode, Result, is_invisible};
 
 use crate::anchor::Task;
 use crate::builder::Reliability;
-use crate::component::{Component, Kind, Subscription, Wants};
+use crate::component::{Component, Kind, ResourceRequirements, Subscription};
 use crate::grouping::Grouping;
 use crate::outputs::{OutputStream, Outputs};
 use crate::topology::TopologyConfig;
@@ -46,7 +47,8 @@ pub(crate) fn check(
     Ok(outputs)
 }
 
-/// Refuses a spout of which nobody reads anything. One that declares no output is its own sink.
+/// Refuses a spout with outputs but without subscribers. A spout that declares no output is its own
+/// sink.
 fn check_readers(components: &[Component], outputs: &[Outputs]) -> Result<()> {
     let is_read = |name: &str| {
         let mut inputs = components.iter().flat_map(|component| &component.inputs);
@@ -55,7 +57,7 @@ fn check_readers(components: &[Component], outputs: &[Outputs]) -> Result<()> {
     for (component, outputs) in components.iter().zip(outputs) {
         let name = &*component.name;
         if component.is_spout() && !outputs.streams.is_empty() && !is_read(name) {
-            let what = format!("nothing reads what the spout {name:?} emits");
+            let what = format!("the spout {name:?} has no subscriber");
             return Err(at_line(component.line, what).hint(format!(
                 "add a bolt that reads {name:?}, or remove the spout"
             )));
@@ -68,7 +70,7 @@ fn invalid(what: String) -> Error {
     Error::new(ErrorCode::InvalidJob, what)
 }
 
-/// Checks the components by themselves, and how many there are.
+/// Checks each component separately, and the number of components.
 pub(crate) fn check_components(
     name: &str,
     components: &[Component],
@@ -93,28 +95,28 @@ pub(crate) fn check_components(
     Ok(())
 }
 
-/// Refuses more spouts, or instances of them, than the name of a tuple tree can tell apart.
+/// Refuses more spouts or instances than the id of a tuple tree can distinguish.
 fn check_tasks(name: &str, components: &[Component]) -> Result<()> {
     let spouts = components.iter().filter(|component| component.is_spout());
     let (count, most) = (spouts.clone().count(), Task::MOST_SPOUTS);
     if count > most {
         let what =
-            format!("{name:?} has {count} spouts, and tuples are followed of at most {most}");
-        return Err(invalid(what).hint("join some of them, or do without acks: at most once"));
+            format!("{name:?} has {count} spouts, and at most {most} can be tracked with acks");
+        return Err(invalid(what).hint("merge some of them, or turn acks off: at most once"));
     }
     for spout in spouts {
         let (of, instances, most) = (&spout.name, spout.parallelism, Task::MOST_INSTANCES);
         if instances > most {
             let what = format!(
-                "the spout {of:?} has {instances} instances, and tuples are followed of at most {most}"
+                "the spout {of:?} has {instances} instances, and at most {most} can be tracked with acks"
             );
-            return Err(at_line(spout.line, what).hint("lower its parallelism, or do without acks"));
+            return Err(at_line(spout.line, what).hint("lower its parallelism, or turn acks off"));
         }
     }
     Ok(())
 }
 
-/// What is wrong with a component by itself, and what to do.
+/// Checks one component; returns the fault and a hint.
 fn check_component(
     component: &Component,
     first: &Component,
@@ -126,7 +128,7 @@ fn check_component(
         let what = format!("two components are named {name:?}");
         return fault(what, "give each spout and bolt a name of its own");
     }
-    if name.trim().is_empty() || name.contains(is_unseen) {
+    if name.trim().is_empty() || name.contains(is_invisible) {
         let what = format!("no spout and no bolt can be named {name:?}");
         return fault(what, "give it a name that can be seen, such as counts");
     }
@@ -135,17 +137,17 @@ fn check_component(
         return fault(what, "give it at least one instance");
     }
     if let Some(cores) = component.wants.cpu_cores
-        && !Wants::CORES.contains(&cores)
+        && !ResourceRequirements::CORES.contains(&cores)
     {
         let what = format!("{name:?} wants {cores} cores for each instance");
-        return fault(what, "say how many, from 0.001 to 1000000");
+        return fault(what, "use a number from 0.001 to 1000000");
     }
     if component.wants.memory_bytes == Some(0) {
         let what = format!("{name:?} wants no memory at all");
-        return fault(what, "say how much each instance needs, or nothing");
+        return fault(what, "set the amount that each instance needs, or omit it");
     }
     if matches!(component.kind, Kind::Bolt(_)) && component.inputs.is_empty() {
-        let hint = format!("say what it reads: .shuffle({:?})", first.name);
+        let hint = format!("add an input: .shuffle({:?})", first.name);
         return fault(format!("the bolt {name:?} has no input"), &hint);
     }
     if component.tick.is_some_and(|tick| tick.is_zero()) {
@@ -187,7 +189,7 @@ fn check_streams(component: &Component, outputs: &Outputs) -> Result<()> {
     Ok(())
 }
 
-/// The edge, as messages name it.
+/// Returns the edge as displayed in messages.
 fn edge(to: &Component, input: &Subscription) -> String {
     let line = input.line.map(|line| format!(" (line {line})"));
     format!(
@@ -275,7 +277,7 @@ fn check_fields(
     }
 }
 
-/// Refuses topologies in which tuples could go round.
+/// Refuses topologies with a cycle.
 fn check_cycles(components: &[Component], by_name: &HashMap<&str, usize>) -> Result<()> {
     let readers = |from: usize| {
         let name = &components[from].name;
@@ -283,7 +285,7 @@ fn check_cycles(components: &[Component], by_name: &HashMap<&str, usize>) -> Res
         to.filter(move |(_, to)| to.inputs.iter().any(|input| input.component == *name))
             .map(|(index, _)| index)
     };
-    // What has been left behind leads to no cycle.
+    // Components that are done and lead to no cycle.
     let mut is_clear = vec![false; components.len()];
     for start in by_name.values().copied() {
         let mut path = vec![start];
@@ -312,7 +314,7 @@ fn check_cycles(components: &[Component], by_name: &HashMap<&str, usize>) -> Res
 }
 
 fn cycle(components: &[Component], path: &[usize]) -> Error {
-    // From the first in the description on, so that the same fault is always told in the same words.
+    // Starts at the first component of the description, so that the message is deterministic.
     let first = path.iter().enumerate().min_by_key(|(_, at)| **at);
     let start = first.map_or(0, |(position, _)| position);
     let mut around: Vec<usize> = [&path[start..], &path[..start]].concat();

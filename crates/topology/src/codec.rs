@@ -1,23 +1,23 @@
-//! How the tuples of an edge leave the process, in the layout of [`wire`](crate::wire).
+//! The codec of edges between processes, in the layout of [`wire`](crate::wire).
 
 use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Result};
 
 use crate::batch::{TupleBatch, batch_of};
 
-/// The most tuples of a payload: a frame's header says their number in 16 bits.
+/// The maximum number of tuples in a payload. The header of a frame has 16 bits for this number.
 const MOST_TUPLES: usize = u16::MAX as usize;
 
-/// The codec of an edge that carries the tuples of one stream.
+/// The codec of an edge with the tuples of one stream.
 ///
-/// Both ways each byte is copied once, into memory that is used again.
+/// Each byte is copied once in each direction, into reused memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TupleCodec {
-    /// How many fields the stream declares.
+    /// The number of declared fields of the stream.
     fields: usize,
 }
 
 impl TupleCodec {
-    /// For a stream with so many fields.
+    /// Creates the codec of a stream with this number of fields.
     pub(crate) fn new(fields: usize) -> Self {
         TupleCodec { fields }
     }

@@ -1,23 +1,25 @@
-//! What a bolt emits, acks and fails.
+//! The collector of bolts, for emitting, acking and failing tuples.
 
 use ardea_core::{DeadLetter, InstanceContext, OnError, RecordGuard, Result};
 
+use crate::ack_batcher::AckBatcher;
 use crate::anchor::Anchor;
+use crate::call_budget::CallBudget;
 use crate::emitter::{Emitter, To};
 use crate::encode::Values;
 use crate::failure::{Failure, Outcome};
-use crate::pace::Pace;
-use crate::postman::Postman;
 use crate::tuple::{Tuple, Tuples};
 
-/// A tuple that a bolt is not through with yet: neither acked nor failed, until [`Collector::ack`] or [`Collector::fail`] gets it.
+/// A held tuple: neither acked nor failed until it is passed to [`Collector::ack`] or
+/// [`Collector::fail`].
 ///
-/// One that is dropped is never acked: its spout's tuple fails when its time is over.
+/// If a held tuple is dropped, it is never acked, and the spout's tuple that it was derived from
+/// times out.
 #[derive(Debug)]
 #[must_use = "a held tuple has to be acked or failed"]
-pub struct Held(Anchors);
+pub struct PendingTuple(Anchors);
 
-/// What a held tuple is tied to; mostly a single tree, which takes no memory of its own.
+/// The anchors of a held tuple; usually a single one, which needs no allocation.
 #[derive(Debug)]
 enum Anchors {
     None,
@@ -25,7 +27,7 @@ enum Anchors {
     Many(Box<[Anchor]>),
 }
 
-impl Held {
+impl PendingTuple {
     fn anchors(&self) -> &[Anchor] {
         match &self.0 {
             Anchors::None => &[],
@@ -35,52 +37,52 @@ impl Held {
     }
 }
 
-/// What a bolt instance keeps between calls for its collector.
+/// The state of a bolt instance's collector between calls.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct AckBookkeeping {
     pub(crate) emitter: Emitter,
-    pub(crate) postman: Postman,
-    /// What emitted tuples are tied to now.
+    pub(crate) ack_batcher: AckBatcher,
+    /// The anchors of the tuples that are being emitted.
     current: Vec<Anchor>,
-    /// The tuples of the batch at hand, by their place, that were failed or held.
+    /// The positions of failed or held tuples in the current batch.
     excepted: Vec<usize>,
 }
 
-impl Ledger {
-    pub(crate) fn new(emitter: Emitter, postman: Postman) -> Self {
-        Ledger {
+impl AckBookkeeping {
+    pub(crate) fn new(emitter: Emitter, postman: AckBatcher) -> Self {
+        AckBookkeeping {
             emitter,
-            postman,
+            ack_batcher: postman,
             current: Vec::new(),
             excepted: Vec::new(),
         }
     }
 }
 
-/// Takes what a bolt emits, and what became of its tuples.
+/// The receiver of a bolt's emitted tuples, and of acks and failures of its input tuples.
 #[derive(Debug)]
 pub struct Collector<'a> {
-    ledger: &'a mut Ledger,
+    bookkeeping: &'a mut AckBookkeeping,
     context: &'a InstanceContext,
-    pace: Pace<'a>,
-    /// How many tuples of the batch, from the front, have been acked, failed or held.
+    budget: CallBudget<'a>,
+    /// The number of tuples of the batch, from the front, that were acked, failed or held.
     settled: usize,
-    /// The exclusive-or of the ids of what was emitted since `current` was set.
+    /// The exclusive-or of the ids emitted since `current` was set.
     made: u64,
-    /// Follows the tuples, so that a panic names the one at hand.
+    /// The guard that names the current tuple in case of a panic.
     guard: RecordGuard,
-    /// How many tuples failed.
+    /// The number of failed tuples.
     pub(crate) failures: u64,
 }
 
 impl<'a> Collector<'a> {
-    pub(crate) fn new(ledger: &'a mut Ledger, context: &'a InstanceContext) -> Self {
+    pub(crate) fn new(ledger: &'a mut AckBookkeeping, context: &'a InstanceContext) -> Self {
         ledger.current.clear();
         ledger.excepted.clear();
-        ledger.emitter.heed_roster();
+        ledger.emitter.apply_parallelism();
         Collector {
-            pace: Pace::start(&context.clock),
-            ledger,
+            budget: CallBudget::start(&context.clock),
+            bookkeeping: ledger,
             context,
             settled: 0,
             made: 0,
@@ -89,17 +91,17 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Whether it is time to return and leave the rest for the next call: a batch is full, or time is over. What is emitted all the
-    /// same is kept.
+    /// Returns true if the bolt should return and leave the rest of its tuples for the next call: a
+    /// batch is full, or the time is over. Tuples emitted after that are not lost.
     #[inline]
     pub fn is_full(&mut self) -> bool {
-        self.ledger.emitter.is_full() || self.pace.is_over()
+        self.bookkeeping.emitter.is_full() || self.budget.is_over()
     }
 
-    /// Emits a tuple, tied to the one at hand.
+    /// Emits a tuple, anchored to the current one.
     ///
     /// # Errors
-    /// If it does not fit the declared fields.
+    /// The values do not fit the declared fields.
     #[inline]
     pub fn emit(&mut self, values: impl Values) -> Result<()> {
         self.send(To::Default, None, values)
@@ -108,29 +110,31 @@ impl<'a> Collector<'a> {
     /// Emits a tuple to a named stream.
     ///
     /// # Errors
-    /// If it does not fit the declared fields, or there is no such stream.
+    /// The values do not fit the declared fields, or there is no such stream.
     #[inline]
     pub fn emit_to(&mut self, stream: &str, values: impl Values) -> Result<()> {
         self.send(To::Named(stream), None, values)
     }
 
-    /// Emits a tuple to one instance of those who subscribed to a direct stream.
+    /// Emits a tuple to one instance of the subscribers of a direct stream.
     ///
     /// # Errors
-    /// If it does not fit the declared fields, there is no such direct stream, or no such instance.
+    /// The values do not fit the declared fields, there is no such direct stream, or no such
+    /// instance.
     pub fn emit_direct(&mut self, instance: u32, stream: &str, values: impl Values) -> Result<()> {
         self.send(To::Named(stream), Some(instance), values)
     }
 
     #[inline]
     fn send(&mut self, to: To<'_>, target: Option<u32>, values: impl Values) -> Result<()> {
-        let current = self.ledger.current.iter().copied();
-        let ids = self.ledger.emitter.emit(to, target, values, current)?;
+        let current = self.bookkeeping.current.iter().copied();
+        let ids = self.bookkeeping.emitter.emit(to, target, values, current)?;
         self.made ^= ids;
         Ok(())
     }
 
-    /// Does `work` for a tuple: what it emits is tied to it; it is acked if `work` succeeds and failed if it doesn't.
+    /// Runs `work` for `tuple`. Tuples that `work` emits are anchored to `tuple`, which is acked on
+    /// success and failed otherwise.
     ///
     /// # Errors
     /// A failure that fails the whole job.
@@ -140,128 +144,132 @@ impl<'a> Collector<'a> {
         tuple: &Tuple<'_>,
         work: impl FnOnce(&mut Collector<'a>) -> Outcome,
     ) -> Outcome {
-        self.ledger.current.clear();
+        self.bookkeeping.current.clear();
         let salt = tuple.origin.salt;
         let anchors = tuple.anchors.iter().map(|anchor| anchor.delivered(salt));
-        self.ledger.current.extend(anchors);
+        self.bookkeeping.current.extend(anchors);
         self.made = 0;
         let outcome = work(self);
         self.settled = self.settled.max(tuple.index + 1);
-        let excepted = self.ledger.excepted.pop_if(|place| *place == tuple.index);
+        let excepted = self
+            .bookkeeping
+            .excepted
+            .pop_if(|place| *place == tuple.index);
         match outcome {
-            Ok(()) if excepted.is_some() => self.tie(),
+            Ok(()) if excepted.is_some() => self.anchor_emitted(),
             Ok(()) => {
-                for anchor in &self.ledger.current {
+                for anchor in &self.bookkeeping.current {
                     let ids = anchor.id ^ self.made;
-                    self.ledger.postman.update(anchor.root, ids);
+                    self.bookkeeping.ack_batcher.update(anchor.root, ids);
                 }
             }
-            Err(failure) => self.lose(tuple, &failure)?,
+            Err(failure) => self.fail_one(tuple, &failure)?,
         }
-        self.ledger.current.clear();
+        self.bookkeeping.current.clear();
         self.guard.advance();
         Ok(())
     }
 
-    /// Puts what was emitted into the trees at hand, whose tuples are not acked yet.
-    fn tie(&mut self) {
+    /// Adds the emitted tuples to the trees of the current tuples, which are not acked yet.
+    fn anchor_emitted(&mut self) {
         if self.made != 0 {
-            for anchor in &self.ledger.current {
-                self.ledger.postman.update(anchor.root, self.made);
+            for anchor in &self.bookkeeping.current {
+                self.bookkeeping.ack_batcher.update(anchor.root, self.made);
             }
         }
     }
 
-    /// Keeps a tuple from being acked when `execute` returns; it is acked or failed later.
-    pub fn hold(&mut self, tuple: &Tuple<'_>) -> Held {
-        self.ledger.excepted.push(tuple.index);
+    /// Holds `tuple`: it is not acked when `execute` returns. The bolt must ack or fail it later.
+    pub fn hold(&mut self, tuple: &Tuple<'_>) -> PendingTuple {
+        self.bookkeeping.excepted.push(tuple.index);
         let salt = tuple.origin.salt;
-        Held(match tuple.anchors {
+        PendingTuple(match tuple.anchors {
             [] => Anchors::None,
             [only] => Anchors::One(only.delivered(salt)),
             many => Anchors::Many(many.iter().map(|a| a.delivered(salt)).collect()),
         })
     }
 
-    /// Ties what `work` emits to tuples that are held.
+    /// Runs `work`, and anchors the tuples that it emits to the tuples in `held`.
     ///
     /// # Errors
     /// Those of `work`.
     pub fn tied_to<'h>(
         &mut self,
-        held: impl IntoIterator<Item = &'h Held>,
+        held: impl IntoIterator<Item = &'h PendingTuple>,
         work: impl FnOnce(&mut Collector<'a>) -> Outcome,
     ) -> Outcome {
-        let before = (std::mem::take(&mut self.ledger.current), self.made);
-        let anchors = held.into_iter().flat_map(Held::anchors);
-        self.ledger.current.extend(anchors);
-        // A tree counts once, however many of its tuples are among these.
-        self.ledger
+        let before = (std::mem::take(&mut self.bookkeeping.current), self.made);
+        let anchors = held.into_iter().flat_map(PendingTuple::anchors);
+        self.bookkeeping.current.extend(anchors);
+        // A tree counts once, even if several of its tuples are held.
+        self.bookkeeping
             .current
             .sort_unstable_by_key(|anchor| anchor.root.bits());
-        self.ledger.current.dedup_by_key(|anchor| anchor.root);
+        self.bookkeeping.current.dedup_by_key(|anchor| anchor.root);
         self.made = 0;
         let outcome = work(self);
-        self.tie();
-        (self.ledger.current, self.made) = before;
+        self.anchor_emitted();
+        (self.bookkeeping.current, self.made) = before;
         outcome
     }
 
-    /// Acks a tuple that was held.
-    pub fn ack(&mut self, held: Held) {
+    /// Acks a held tuple.
+    pub fn ack(&mut self, held: PendingTuple) {
         for anchor in held.anchors() {
-            self.ledger.postman.update(anchor.root, anchor.id);
+            self.bookkeeping.ack_batcher.update(anchor.root, anchor.id);
         }
     }
 
-    /// Fails a tuple that was held.
+    /// Fails a held tuple.
     ///
     /// # Errors
-    /// If the failure fails the whole job.
-    pub fn fail(&mut self, held: Held, failure: &Failure) -> Outcome {
+    /// The error of `failure`, if it fails the whole job.
+    pub fn fail(&mut self, held: PendingTuple, failure: &Failure) -> Outcome {
         self.count_failure(held.anchors(), failure, || {
             ("a tuple that was held".to_string(), Vec::new())
         })
     }
 
-    /// Fails one tuple of a batch, in [`Bolt::execute_batch`](crate::Bolt::execute_batch); the others go on.
+    /// Fails one tuple of a batch, in [`Bolt::execute_batch`](crate::Bolt::execute_batch); the
+    /// others are not affected.
     ///
     /// # Errors
-    /// If the failure fails the whole job.
+    /// The error of `failure`, if it fails the whole job.
     pub fn fail_tuple(&mut self, tuple: &Tuple<'_>, failure: Failure) -> Outcome {
-        self.ledger.excepted.push(tuple.index);
-        self.lose(tuple, &failure)
+        self.bookkeeping.excepted.push(tuple.index);
+        self.fail_one(tuple, &failure)
     }
 
-    /// Acks those of the first `dealt_with` tuples that nothing has been said of.
+    /// Acks those of the first `dealt_with` tuples that have no result yet.
     pub(crate) fn ack_rest(&mut self, tuples: &Tuples<'_>, dealt_with: usize) {
         if tuples.batch.anchor_ends.is_empty() {
             return;
         }
-        let excepted = &self.ledger.excepted;
+        let excepted = &self.bookkeeping.excepted;
         for index in self.settled..dealt_with {
             if !excepted.is_empty() && excepted.contains(&index) {
                 continue;
             }
             for anchor in tuples.batch.anchors_of(index) {
                 let anchor = anchor.delivered(tuples.origin.salt);
-                self.ledger.postman.update(anchor.root, anchor.id);
+                self.bookkeeping.ack_batcher.update(anchor.root, anchor.id);
             }
         }
     }
 
-    /// Fails all tuples of a batch that nothing has been said of.
-    pub(crate) fn lose_rest(&mut self, tuples: &Tuples<'_>, failure: &Failure) -> Outcome {
+    /// Fails all tuples of a batch that have no result yet.
+    pub(crate) fn fail_rest(&mut self, tuples: &Tuples<'_>, failure: &Failure) -> Outcome {
         for tuple in tuples.iter().skip(self.settled) {
-            if !self.ledger.excepted.contains(&tuple.index) {
-                self.lose(&tuple, failure)?;
+            if !self.bookkeeping.excepted.contains(&tuple.index) {
+                self.fail_one(&tuple, failure)?;
             }
         }
         Ok(())
     }
 
     #[cold]
-    fn lose(&mut self, tuple: &Tuple<'_>, failure: &Failure) -> Outcome {
+    fn fail_one(&mut self, tuple: &Tuple<'_>, failure: &Failure) -> Outcome {
         self.count_failure(tuple.anchors, failure, || {
             let values: Vec<String> = tuple.values().map(|value| value.to_string()).collect();
             let origin = format!("stream {:?} of {:?}", tuple.stream(), tuple.component());
@@ -269,7 +277,7 @@ impl<'a> Collector<'a> {
         })
     }
 
-    /// Fails a tuple, counts it and keeps it as a sample; or fails the job, if the failure says so.
+    /// Fails a tuple, counts it and records a sample; or fails the job, if the failure requires it.
     #[cold]
     fn count_failure(
         &mut self,
@@ -282,7 +290,7 @@ impl<'a> Collector<'a> {
         }
         self.failures += 1;
         for anchor in anchors {
-            self.ledger.postman.fail(anchor.root);
+            self.bookkeeping.ack_batcher.fail(anchor.root);
         }
         let context = self.context;
         context.dead_letters.handle(OnError::DeadLetter, || {

@@ -1,4 +1,5 @@
-//! From a topology to the core graph: a vertex a component, an edge a subscription.
+//! The compiler from a topology to the core graph: a vertex per component, an edge per
+//! subscription.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use ardea_core::{
     Dag, Edge, Instance, Ordinal, Parallelism, ProcessorSupplier, Result, Vertex, VertexId,
 };
 
-use crate::ack_channel::{AckChannel, Mailboxes};
+use crate::ack_channel::{AckChannel, AckQueues};
 use crate::anchor::{Salt, Task};
 use crate::builder::Reliability;
 use crate::codec::TupleCodec;
@@ -16,36 +17,36 @@ use crate::component::{Component, Kind, Subscription};
 use crate::emitter::{Reader, StreamPlan};
 use crate::grouping::Grouping;
 use crate::outputs::OutputStream;
-use crate::roster::Roster;
+use crate::parallelism::ComponentParallelism;
 use crate::running::{Controls, SpoutInstances};
 use crate::topology::Topology;
 use crate::tuple::Origin;
 
-/// What the instances of a spout need to know of the topology.
+/// The part of the topology that the instances of a spout need.
 #[derive(Debug)]
 pub(crate) struct SpoutWiring {
     pub(crate) streams: Vec<StreamPlan>,
-    pub(crate) roster: Arc<Roster>,
-    /// Its place among the topology's spouts.
+    pub(crate) parallelism: Arc<ComponentParallelism>,
+    /// The position of the spout among the topology's spouts.
     pub(crate) spout: usize,
-    /// None if acks are off.
-    pub(crate) mailboxes: Option<Arc<Mailboxes>>,
+    /// The ack queues of all spouts; `None` if acks are off.
+    pub(crate) ack_queues: Option<Arc<AckQueues>>,
     pub(crate) max_pending: usize,
     pub(crate) message_timeout: Duration,
     pub(crate) controls: Arc<Controls>,
-    /// Of this spout's instances.
+    /// The instances of this spout in this process, with their counters.
     pub(crate) instances: Arc<SpoutInstances>,
 }
 
-/// What the instances of a bolt need to know of the topology.
+/// The part of the topology that the instances of a bolt need.
 #[derive(Debug)]
 pub(crate) struct BoltWiring {
     pub(crate) streams: Vec<StreamPlan>,
-    /// Of each input.
+    /// The inputs of the bolt.
     pub(crate) inputs: Vec<Input>,
-    pub(crate) roster: Arc<Roster>,
-    /// None if acks are off.
-    pub(crate) mailboxes: Option<Arc<Mailboxes>>,
+    pub(crate) parallelism: Arc<ComponentParallelism>,
+    /// The ack queues of all spouts; `None` if acks are off.
+    pub(crate) ack_queues: Option<Arc<AckQueues>>,
     pub(crate) tick: Option<Duration>,
 }
 
@@ -53,12 +54,13 @@ pub(crate) struct BoltWiring {
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
     pub(crate) origin: Origin,
-    /// Among several copies of a tuple, which subscription this is, and whether each instance has a copy of its own.
+    /// The number of the subscription, and true if each instance gets a copy. `None` if tuples are
+    /// not copied.
     copy: Option<(usize, bool)>,
 }
 
 impl Input {
-    /// As `instance` of the bolt sees it.
+    /// Returns the origin of the tuples that `instance` of the bolt receives.
     pub(crate) fn for_instance(&self, instance: Instance) -> Origin {
         let salt = self.copy.map_or(Salt::NONE, |(subscription, is_all)| {
             Salt::of(subscription, is_all.then_some(instance.index))
@@ -70,38 +72,39 @@ impl Input {
     }
 }
 
-/// Where the graph is to run.
+/// The target environment of a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reach {
-    /// In this process, with as many instances as it says, to its end.
+pub(crate) enum TargetRuntime {
+    /// This process, with fixed parallelism.
     Local,
-    /// In several processes, which may be rescaled: its shape depends on no number of instances.
+    /// Several processes. As components may be rescaled, the graph is independent of the
+    /// parallelism.
     Distributed,
 }
 
-/// A topology as it is run.
+/// A compiled topology.
 pub(crate) struct Compiled {
     pub(crate) dag: Dag,
-    /// Shared with whoever watches it.
+    /// The state shared with the [`RunningTopology`](crate::RunningTopology).
     pub(crate) controls: Arc<Controls>,
-    /// What its instances tell each other beside the graph.
+    /// The communication of the topology's instances outside the graph.
     pub(crate) channel: Arc<AckChannel>,
 }
 
-/// The graph of a topology, and what belongs to it.
-pub(crate) fn compile(topology: &Topology, reach: Reach) -> Result<Compiled> {
+/// Compiles a topology to a graph with its shared state.
+pub(crate) fn compile(topology: &Topology, reach: TargetRuntime) -> Result<Compiled> {
     let components = &topology.components;
     let roster = components
         .iter()
         .map(|component| (Arc::clone(&component.name), component.parallelism));
     let spouts = components.iter().filter(|component| component.is_spout());
     let follows = topology.config.reliability == Reliability::AtLeastOnce;
-    let mailboxes = Arc::new(Mailboxes::new(spouts.count()));
+    let mailboxes = Arc::new(AckQueues::new(spouts.count()));
     let mut compiler = Compiler {
         topology,
         reach,
-        roster: Arc::new(Roster::new(roster)),
-        mailboxes: follows.then(|| Arc::clone(&mailboxes)),
+        parallelism: Arc::new(ComponentParallelism::new(roster)),
+        ack_queues: follows.then(|| Arc::clone(&mailboxes)),
         controls: Controls::new(),
         spouts: Vec::new(),
         dag: Dag::new(),
@@ -114,7 +117,7 @@ pub(crate) fn compile(topology: &Topology, reach: Reach) -> Result<Compiled> {
     let followed = followed.filter(|(component, _)| follows && component.is_spout());
     let followed = followed.map(|(_, vertex)| *vertex).collect();
     let spouts = compiler.spouts;
-    let channel = AckChannel::new(followed, mailboxes, compiler.roster, spouts.clone());
+    let channel = AckChannel::new(followed, mailboxes, compiler.parallelism, spouts.clone());
     Ok(Compiled {
         dag: compiler.dag,
         controls: compiler.controls.with_spouts(spouts),
@@ -124,22 +127,22 @@ pub(crate) fn compile(topology: &Topology, reach: Reach) -> Result<Compiled> {
 
 struct Compiler<'a> {
     topology: &'a Topology,
-    reach: Reach,
-    roster: Arc<Roster>,
-    /// None if acks are off.
-    mailboxes: Option<Arc<Mailboxes>>,
+    reach: TargetRuntime,
+    parallelism: Arc<ComponentParallelism>,
+    /// The ack queues of all spouts; `None` if acks are off.
+    ack_queues: Option<Arc<AckQueues>>,
     controls: Arc<Controls>,
     spouts: Vec<Arc<SpoutInstances>>,
     dag: Dag,
-    /// By component.
+    /// The vertex of each component.
     vertices: Vec<VertexId>,
 }
 
-/// An edge: the bolt, the number of its input, and what it reads there.
+/// An edge: the bolt, the number of its input, and the subscription.
 type Reading<'a> = (&'a Component, usize, &'a Subscription);
 
 impl Compiler<'_> {
-    /// All subscriptions to streams of a component, in the order of its outputs.
+    /// Returns all subscriptions to streams of a component, in the order of its outputs.
     fn readings<'b>(&'b self, from: &'b Component) -> impl Iterator<Item = Reading<'b>> {
         let all = self.topology.components.iter().flat_map(|to| {
             let inputs = to.inputs.iter().enumerate();
@@ -171,11 +174,11 @@ impl Compiler<'_> {
                 .isolation(component.isolation)
                 .demand(component.wants.demand());
             if let Kind::Spout(make) = &component.kind {
-                vertex = vertex.fixed_instances(make.has_fixed_instances());
+                vertex = vertex.fixed_parallelism(make.has_fixed_instances());
             }
-            let is_followed = component.is_spout() && self.mailboxes.is_some();
+            let is_followed = component.is_spout() && self.ack_queues.is_some();
             if let Some(most) = NonZeroU32::new(Task::MOST_INSTANCES).filter(|_| is_followed) {
-                vertex = vertex.most_instances(most);
+                vertex = vertex.max_instances(most);
             }
             self.vertices.push(self.dag.vertex(vertex));
         }
@@ -186,9 +189,9 @@ impl Compiler<'_> {
         let config = &self.topology.config;
         SpoutWiring {
             streams,
-            roster: Arc::clone(&self.roster),
+            parallelism: Arc::clone(&self.parallelism),
             spout: self.spouts.len(),
-            mailboxes: self.mailboxes.clone(),
+            ack_queues: self.ack_queues.clone(),
             max_pending: config
                 .max_spout_pending
                 .map_or(usize::MAX, |most| most.get()),
@@ -205,13 +208,13 @@ impl Compiler<'_> {
             inputs: inputs
                 .map(|(number, input)| self.input(component, number, input))
                 .collect(),
-            roster: Arc::clone(&self.roster),
-            mailboxes: self.mailboxes.clone(),
+            parallelism: Arc::clone(&self.parallelism),
+            ack_queues: self.ack_queues.clone(),
             tick: component.tick,
         }
     }
 
-    /// A stream, as the instances of its component write to it.
+    /// Returns the plan by which the instances of `of` write `stream`.
     fn stream(&self, of: &Component, stream: &OutputStream) -> StreamPlan {
         let readings = self.readings(of).enumerate();
         let readings = readings.filter(|(_, (_, _, input))| input.stream == stream.name);
@@ -229,14 +232,14 @@ impl Compiler<'_> {
         }
     }
 
-    /// The place of a component among all; there is one of each name.
+    /// Returns the position of the component `name`.
     fn place(&self, name: &str) -> usize {
         let mut components = self.topology.components.iter();
         let place = components.position(|component| *component.name == *name);
         place.unwrap_or(0)
     }
 
-    /// The input `number` of the bolt `to`.
+    /// Returns the input `number` of the bolt `to`.
     fn input(&self, to: &Component, number: usize, subscription: &Subscription) -> Input {
         let topology = self.topology;
         let from = self.place(&subscription.component);
@@ -271,7 +274,8 @@ impl Compiler<'_> {
             for (output, (to, number, subscription)) in self.readings(from).enumerate() {
                 let target = self.vertices[self.place(&to.name)];
                 let origin = self.input(to, number, subscription).origin;
-                let is_aligned = self.reach == Reach::Local && from.parallelism == to.parallelism;
+                let is_aligned =
+                    self.reach == TargetRuntime::Local && from.parallelism == to.parallelism;
                 let fields = origin.fields.len();
                 edges.push(
                     Edge::from_ordinals(

@@ -1,4 +1,4 @@
-//! What is known of a spout or bolt before it runs.
+//! The description of spouts and bolts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::compile::{BoltWiring, SpoutWiring};
 use crate::grouping::Grouping;
 use crate::outputs::Outputs;
 
-/// A spout or bolt as it was described.
+/// The description of a spout or bolt.
 #[derive(Clone, Debug)]
 pub(crate) struct Component {
     pub(crate) name: Arc<str>,
     pub(crate) parallelism: u32,
     pub(crate) isolation: Isolation,
-    pub(crate) wants: Wants,
+    pub(crate) wants: ResourceRequirements,
     pub(crate) kind: Kind,
     pub(crate) inputs: Vec<Subscription>,
     pub(crate) tick: Option<Duration>,
-    /// Where it stands in the file that describes it, if one does.
+    /// The line of the description in a topology file; `None` without a file.
     pub(crate) line: Option<u64>,
 }
 
@@ -30,19 +30,19 @@ impl Component {
     }
 }
 
-/// What each instance of a component wants of its machine, as it was written.
+/// The resources that each instance of a component needs, as written.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Wants {
+pub(crate) struct ResourceRequirements {
     pub(crate) cpu_cores: Option<f64>,
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) disk_bytes: Option<u64>,
 }
 
-impl Wants {
-    /// The fewest cores that can be asked for, and the most.
+impl ResourceRequirements {
+    /// The minimum and maximum number of cores.
     pub(crate) const CORES: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
 
-    /// As the graph says it; the cores are within the limits.
+    /// Converts the requirements to the demand of a vertex. The cores must be within `CORES`.
     pub(crate) fn demand(&self) -> Demand {
         Demand {
             cpu_millicores: self.cpu_cores.map(|cores| (cores * 1000.0).round() as u64),
@@ -52,25 +52,25 @@ impl Wants {
     }
 }
 
-/// That a bolt reads a stream.
+/// A subscription of a bolt to a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
     pub(crate) component: Arc<str>,
     pub(crate) stream: Arc<str>,
     pub(crate) grouping: Grouping,
-    /// Where it stands in the file that describes it, if one does.
+    /// The line of the description in a topology file; `None` without a file.
     pub(crate) line: Option<u64>,
 }
 
-/// What a component is, and what makes its instances.
+/// The kind of a component, with the factory of its instances.
 #[derive(Clone)]
 pub(crate) enum Kind {
-    Spout(Arc<dyn Make<SpoutWiring>>),
-    Bolt(Arc<dyn Make<BoltWiring>>),
+    Spout(Arc<dyn ComponentFactory<SpoutWiring>>),
+    Bolt(Arc<dyn ComponentFactory<BoltWiring>>),
 }
 
 impl Kind {
-    /// The streams that an instance says it emits.
+    /// Returns the streams that an instance declares.
     pub(crate) fn outputs(&self) -> Result<Outputs> {
         match self {
             Kind::Spout(make) => make.outputs(),
@@ -88,16 +88,16 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// Makes the instances of a component; erases what type they are.
-pub(crate) trait Make<W>: Send + Sync {
-    /// The streams that an instance says it emits.
+/// A factory of a component's instances, which erases their type.
+pub(crate) trait ComponentFactory<W>: Send + Sync {
+    /// Returns the streams that an instance declares.
     fn outputs(&self) -> Result<Outputs>;
 
-    /// Whether it stays at as many instances as it had when the topology began.
+    /// Returns true if the component's parallelism can't be changed while the topology runs.
     fn has_fixed_instances(&self) -> bool {
         false
     }
 
-    /// The processor around a new instance.
+    /// Returns the processor of a new instance.
     fn processor(&self, wiring: &Arc<W>, instance: Instance) -> Result<Box<dyn Processor>>;
 }

@@ -1,46 +1,46 @@
-//! What an instance of a spout or bolt may know of where it runs.
+//! The context of a spout or bolt instance.
 
 use std::sync::Arc;
 
 use ardea_core::{Clock, Instance, InstanceContext, Waker};
 
-use crate::roster::Roster;
+use crate::parallelism::ComponentParallelism;
 
-/// What an instance of a spout or bolt may know of where it runs.
+/// The context of a spout or bolt instance.
 #[derive(Clone, Debug)]
 pub struct ComponentContext {
     pub(crate) instance: InstanceContext,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) parallelism: Arc<ComponentParallelism>,
 }
 
 impl ComponentContext {
-    /// The topology's name.
+    /// Returns the topology's name.
     pub fn topology(&self) -> &str {
         &self.instance.job
     }
 
-    /// The component's name.
+    /// Returns the component's name.
     pub fn component(&self) -> &str {
         &self.instance.vertex
     }
 
-    /// Which instance of the component this is.
+    /// Returns the instance of the component.
     pub fn instance(&self) -> Instance {
         self.instance.instance
     }
 
-    /// How many instances a component has now; `None` if there is no such component. On a cluster the number may change while the
-    /// topology runs.
+    /// Returns the present parallelism of `component`; `None` if no such component exists. The
+    /// parallelism may change while the topology runs on a cluster.
     pub fn instances_of(&self, component: &str) -> Option<u32> {
-        self.roster.instances_of(component)
+        self.parallelism.instances_of(component)
     }
 
-    /// The time.
+    /// Returns the clock.
     pub fn clock(&self) -> &Clock {
         &self.instance.clock
     }
 
-    /// Has this instance called soon, from any thread: a spout that said it has nothing to emit is asked again.
+    /// Returns a waker, usable from any thread: a spout that had nothing to emit is called again.
     pub fn waker(&self) -> &Waker {
         &self.instance.waker
     }

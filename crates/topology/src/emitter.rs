@@ -1,4 +1,4 @@
-//! The output of a component's instance: a batch for each stream, laid onto the edges of those who subscribed to it.
+//! The output of a component's instance: one batch per stream, sent to all its subscriptions.
 
 use std::mem;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use ardea_core::{Chunk, Error, ErrorCode, Ordinal, Outbox, Result};
 use crate::anchor::{Anchor, Ids, Salt};
 use crate::batch::{Refused, TupleBatch, batch_of};
 use crate::encode::Values;
-use crate::roster::Roster;
+use crate::parallelism::ComponentParallelism;
 
-/// From how many bytes on a batch is sent although it has room for more tuples.
+/// The size in bytes from which a batch is sent although it has room for more tuples.
 const FULL_BYTES: usize = 1 << 20;
 
-/// A stream as its component's instances write to it.
+/// The description of a stream for the instances that write it.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamPlan {
     pub(crate) name: Arc<str>,
@@ -24,20 +24,20 @@ pub(crate) struct StreamPlan {
     pub(crate) readers: Arc<[Reader]>,
 }
 
-/// Who subscribed to a stream.
+/// A subscriber of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader {
-    /// The output that leads there.
+    /// The output ordinal that is connected to the subscriber.
     pub(crate) output: Ordinal,
-    /// The place of the bolt in the roster.
+    /// The position of the bolt in the component list.
     pub(crate) component: usize,
-    /// Whether each of its instances gets a copy.
+    /// True if each instance of the subscriber gets a copy.
     pub(crate) is_all: bool,
 }
 
 impl StreamPlan {
-    /// What follows from how many instances the readers have now.
-    fn extent(&self, roster: &Roster) -> Extent {
+    /// Computes the copies and targets for the present parallelism of the subscribers.
+    fn extent(&self, roster: &ComponentParallelism) -> Extent {
         let mut salts = Vec::new();
         for (number, reader) in self.readers.iter().enumerate() {
             if reader.is_all {
@@ -58,26 +58,26 @@ impl StreamPlan {
     }
 }
 
-/// How far a stream's tuples go: what depends on the numbers of instances.
+/// The properties of a stream that depend on the parallelism of its subscribers.
 #[derive(Debug)]
 struct Extent {
-    /// Of all copies that are made of a tuple.
+    /// The salts of all copies of a tuple.
     salts: Vec<Salt>,
-    /// The fewest instances that any subscriber has; a direct stream's tuples go to one below it.
+    /// The smallest parallelism of any subscriber; targets of a direct stream are below it.
     targets: u32,
 }
 
-/// One stream under way.
+/// One stream with its buffers.
 #[derive(Debug)]
 struct Stream {
     plan: StreamPlan,
-    /// Whether it is the one that is written to without a name.
+    /// True for the default stream, which is used without a name.
     is_default: bool,
     extent: Extent,
     batch: TupleBatch,
-    /// For each subscription a chunk to send with.
+    /// One chunk per subscription, used for sending.
     spares: Vec<Chunk>,
-    /// How many subscriptions have got the batch.
+    /// The number of subscriptions that the batch was sent to.
     sent: usize,
 }
 
@@ -86,10 +86,10 @@ struct Stream {
 pub(crate) struct Emitter {
     component: Arc<str>,
     streams: Vec<Stream>,
-    roster: Arc<Roster>,
-    /// The version of the roster that the streams' extents are of.
-    roster_version: u64,
-    /// Whether the fate of tuples is followed.
+    parallelism: Arc<ComponentParallelism>,
+    /// The version of the parallelism for which the extents were computed.
+    parallelism_version: u64,
+    /// True if tuples are tracked.
     is_tracking: bool,
     ids: Ids,
     chunk_tuples: usize,
@@ -97,12 +97,12 @@ pub(crate) struct Emitter {
     emitted: u64,
 }
 
-/// Which stream to write to.
+/// The target stream of a tuple.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum To<'a> {
-    /// The component's own.
+    /// The component's default stream.
     Default,
-    /// The one of this name.
+    /// The stream of this name.
     Named(&'a str),
 }
 
@@ -110,7 +110,7 @@ impl Emitter {
     pub(crate) fn new(
         component: Arc<str>,
         plans: &[StreamPlan],
-        roster: &Arc<Roster>,
+        roster: &Arc<ComponentParallelism>,
         is_tracking: bool,
         chunk_tuples: usize,
     ) -> Self {
@@ -126,8 +126,8 @@ impl Emitter {
         Emitter {
             component,
             streams: streams.collect(),
-            roster: Arc::clone(roster),
-            roster_version,
+            parallelism: Arc::clone(roster),
+            parallelism_version: roster_version,
             is_tracking,
             ids: Ids::random(),
             chunk_tuples,
@@ -136,34 +136,35 @@ impl Emitter {
         }
     }
 
-    /// Takes note if components have another number of instances than before. To be called before each chunk of work.
+    /// Applies changes of the parallelism. Must be called before each chunk of work.
     #[inline]
-    pub(crate) fn heed_roster(&mut self) {
-        if self.roster.version() != self.roster_version {
-            self.measure();
+    pub(crate) fn apply_parallelism(&mut self) {
+        if self.parallelism.version() != self.parallelism_version {
+            self.update_extents();
         }
     }
 
     #[cold]
-    fn measure(&mut self) {
-        self.roster_version = self.roster.version();
+    fn update_extents(&mut self) {
+        self.parallelism_version = self.parallelism.version();
         for stream in &mut self.streams {
-            stream.extent = stream.plan.extent(&self.roster);
+            stream.extent = stream.plan.extent(&self.parallelism);
         }
     }
 
-    /// Whether a batch is full, so that no more should be emitted before it has been sent.
+    /// Returns true if a batch is full, and should be sent before more is emitted.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// How many tuples have been emitted.
+    /// Returns the number of emitted tuples.
     pub(crate) fn emitted(&self) -> u64 {
         self.emitted
     }
 
-    /// Writes a tuple of the trees that `roots` gives, and returns the exclusive-or of the ids of all its copies.
+    /// Writes a tuple that belongs to the trees `roots`, and returns the exclusive-or of the ids of
+    /// all its copies.
     #[inline]
     pub(crate) fn emit(
         &mut self,
@@ -189,7 +190,7 @@ impl Emitter {
         }
         self.emitted += 1;
         if stream.plan.readers.is_empty() {
-            // Nobody subscribed: checked like any other, and gone.
+            // Without subscribers, the tuple is checked like any other and dropped.
             batch.clear();
             return Ok(0);
         }
@@ -208,7 +209,7 @@ impl Emitter {
         })
     }
 
-    /// Whether all that waits, and a batch more for each stream, can be sent now.
+    /// Returns true if all buffered tuples, and one more batch per stream, can be sent now.
     pub(crate) fn has_room(&self, outbox: &Outbox) -> bool {
         self.streams
             .iter()
@@ -217,7 +218,7 @@ impl Emitter {
             .all(|output| outbox.has_room(output) && !outbox.has_records(output.index()))
     }
 
-    /// Sends what has been emitted, as far as there is room; says whether all has gone.
+    /// Sends the buffered tuples as far as there is room; returns true if all are sent.
     pub(crate) fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
         let mut all = true;
         for stream in &mut self.streams {
@@ -254,7 +255,7 @@ impl Emitter {
 }
 
 impl Stream {
-    /// Lays the batch onto each subscription's edge: the last gets it as it is, the others a copy of its bytes.
+    /// Sends the batch to each subscription: the last gets the batch itself, the others a copy.
     fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
         let last = self.spares.len().saturating_sub(1);
         while let Some(spare) = self.spares.get_mut(self.sent) {
@@ -345,11 +346,11 @@ mod tests {
         }
     }
 
-    fn roster(instances: &[u32]) -> Arc<Roster> {
+    fn roster(instances: &[u32]) -> Arc<ComponentParallelism> {
         let names = instances
             .iter()
             .map(|instances| (Arc::from("reader"), *instances));
-        Arc::new(Roster::new(names))
+        Arc::new(ComponentParallelism::new(names))
     }
 
     #[test]
@@ -360,7 +361,7 @@ mod tests {
         let root = crate::anchor::Root::from_bits(0);
         for instances in [2, 5, 1] {
             roster.rescale(0, instances);
-            emitter.heed_roster();
+            emitter.apply_parallelism();
             let anchors = [Anchor { root, id: 0 }];
             let ids = emitter.emit(To::Default, None, [1], anchors).unwrap();
             let batch = &emitter.streams[0].batch;
@@ -377,7 +378,7 @@ mod tests {
         let plans = [plan(true, &[(0, false), (1, false)])];
         let mut emitter = Emitter::new("test".into(), &plans, &roster, false, 4);
         let emit = |emitter: &mut Emitter| {
-            emitter.heed_roster();
+            emitter.apply_parallelism();
             emitter.emit(To::Default, Some(2), [1], []).is_ok()
         };
         assert!(!emit(&mut emitter));
@@ -395,7 +396,7 @@ mod tests {
         for number in 0..3 {
             emitter.emit(To::Default, None, [number], []).unwrap();
         }
-        // The second lane holds what someone else wrote.
+        // The second lane contains a record of another writer.
         outbox
             .lane::<u8>(Ordinal(1))
             .unwrap()

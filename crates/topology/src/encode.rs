@@ -1,9 +1,10 @@
-//! What can be emitted: values as fields, and several of them as a tuple.
+//! The traits of values that can be emitted as fields, and as tuples.
 
 use crate::tuple::Tuple;
 use crate::value::{Field, FieldWriter, Value};
 
-/// What can be a field: numbers, texts, bytes, booleans, options of them, and own types that write themselves as one of these.
+/// A type that can be a field: numbers, text, bytes, booleans, options of them, and custom types
+/// that write themselves as one of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be a field of a tuple",
     note = "fields are i64 and smaller integers, f64, bool, str, bytes (`Vec<u8>`, `&[u8]`), options of them, and `Items` of them"
@@ -13,7 +14,8 @@ pub trait Encode {
     fn encode(&self, to: &mut FieldWriter<'_>);
 }
 
-/// What can be emitted as one tuple: a Rust tuple of up to ten fields, an array or a slice of fields, or another tuple as it came.
+/// A type that can be emitted as one tuple: a Rust tuple of up to ten fields, an array or slice of
+/// fields, or a received tuple.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be emitted as a tuple",
     note = "emit a Rust tuple such as `(word, 1)`, an array such as `[word]`, a slice of values, or a tuple that came in"
@@ -111,7 +113,7 @@ impl<T: Encode> Values for &[T] {
     }
 }
 
-/// All fields as they came, copied and not encoded again.
+/// Copies all fields without encoding them again.
 impl Values for &Tuple<'_> {
     #[inline]
     fn encode(&self, to: &mut FieldWriter<'_>) {

@@ -1,28 +1,30 @@
-//! Why user code could not deal with a tuple.
+//! The failure of user code to process a tuple.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use ardea_core::{Error, ErrorCode};
 
-/// What a bolt or spout returns: done, or why not.
+/// The result of a bolt or spout.
 pub type Outcome<T = ()> = std::result::Result<T, Failure>;
 
-/// Why a tuple could not be dealt with. Made from any error by `?`, and from a text by [`Failure::new`].
+/// The reason why a tuple could not be processed. Created from any error by `?`, and from a text by
+/// [`Failure::new`].
 ///
-/// A failure of a bolt fails the tuple at hand, and the job goes on; the failure is counted and kept as a sample. Only what says that
-/// the topology itself is wrong (a stream or field that is not declared), that the engine can't go on, or that no other tuple would
-/// fare better ([`Failure::of_the_job`]) fails the job.
+/// A bolt's failure fails the current tuple, is counted and sampled, and the job continues. The job
+/// fails only if the topology itself is wrong (an undeclared stream or field), the engine can't
+/// continue, or no other tuple would succeed ([`Failure::of_the_job`]).
 pub struct Failure(Box<dyn StdError + Send + Sync>);
 
 impl Failure {
-    /// With this reason.
+    /// Creates a failure with this reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Failure(reason.into().into())
     }
 
-    /// That fails the whole job, whatever its code: the fault is not the tuple's, and the next would fare no better, as where an output
-    /// can't be written. On a cluster it ends the instance, which is made anew.
+    /// Creates a failure that fails the whole job, regardless of the code of `error`. Use it for
+    /// faults that are independent of the tuple, such as an output that can't be written. On a
+    /// cluster, the failure ends the instance, which is restarted.
     ///
     /// ```
     /// use ardea_core::{Error, ErrorCode};
@@ -32,12 +34,12 @@ impl Failure {
     /// assert_eq!(Failure::of_the_job(full.clone()).to_string(), full.to_string());
     /// ```
     pub fn of_the_job(error: Error) -> Self {
-        Failure(Box::new(OfTheJob(error)))
+        Failure(Box::new(FatalError(error)))
     }
 
-    /// The error that fails the whole job, if it is one.
+    /// Returns the error if this failure fails the whole job, otherwise `None`.
     pub(crate) fn fatal(&self) -> Option<Error> {
-        if let Some(OfTheJob(error)) = self.0.downcast_ref() {
+        if let Some(FatalError(error)) = self.0.downcast_ref() {
             return Some(error.clone());
         }
         let error = self.0.downcast_ref::<Error>()?;
@@ -51,9 +53,9 @@ impl Failure {
         .then(|| error.clone())
     }
 
-    /// As an error of the user's code.
+    /// Converts the failure to an error of user code. `what` says what could not be done.
     pub(crate) fn into_error(self, what: &str) -> Error {
-        let cause = match self.0.downcast::<OfTheJob>() {
+        let cause = match self.0.downcast::<FatalError>() {
             Ok(of_the_job) => return of_the_job.0,
             Err(cause) => cause,
         };
@@ -64,17 +66,17 @@ impl Failure {
     }
 }
 
-/// An error that fails the job whatever its code.
+/// An error that fails the job regardless of its code.
 #[derive(Debug)]
-struct OfTheJob(Error);
+struct FatalError(Error);
 
-impl fmt::Display for OfTheJob {
+impl fmt::Display for FatalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl StdError for OfTheJob {}
+impl StdError for FatalError {}
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {

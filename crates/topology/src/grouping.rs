@@ -1,4 +1,4 @@
-//! Which instance of a bolt a tuple goes to.
+//! Groupings, which determine the bolt instance that gets a tuple.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,23 +9,24 @@ use crate::batch::{TupleBatch, batch_of};
 use crate::tuple::{Origin, Tuple, Tuples};
 use crate::value::Field;
 
-/// Chooses among so many instances.
+/// A function from a tuple and the number of instances to the target instance.
 pub(crate) type Choose = dyn Fn(&Tuple<'_>, u32) -> u32 + Send + Sync;
 
-/// Which instance of a bolt a tuple goes to.
+/// A rule that determines the bolt instance that gets a tuple.
 #[derive(Clone)]
 pub(crate) enum Grouping {
-    /// Batches in turn, to whichever instance has room.
+    /// Batches in turn, to any instance with room.
     Shuffle,
-    /// Stays in the process, and on the thread where both have as many; shuffled if nobody is there.
+    /// To an instance in the sender's process, on the same thread if both components have the same
+    /// parallelism. Shuffled if no instance is in that process.
     LocalOrShuffle,
-    /// To the owner of these fields.
+    /// To the instance that owns the values of these fields.
     Fields(Vec<Arc<str>>),
     /// To every instance.
     All,
     /// To the first instance.
     Global,
-    /// No matter where to; shuffled.
+    /// Without a choice of distribution; tuples are shuffled.
     None,
     /// To the instance that the sender names.
     Direct,
@@ -34,7 +35,7 @@ pub(crate) enum Grouping {
 }
 
 impl Grouping {
-    /// A word for messages.
+    /// Returns the name for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Grouping::Shuffle => "shuffle",
@@ -48,8 +49,8 @@ impl Grouping {
         }
     }
 
-    /// As an edge of the graph. `is_aligned` says that both ends have, and will always have, as many instances. The fields are known to
-    /// exist.
+    /// Returns the routing of an edge of the graph. `is_aligned` is true if both ends always have
+    /// the same parallelism. The fields of the grouping must exist.
     pub(crate) fn routing(&self, origin: &Origin, is_aligned: bool) -> Routing {
         match self {
             Grouping::LocalOrShuffle if is_aligned => Routing::Forward,
@@ -100,7 +101,8 @@ fn scatter(
     Ok(())
 }
 
-/// To the owner of some fields, found as for the keys of a pipeline: one field is the key itself, several are the parts of one.
+/// Routes to the owner of some fields, computed as for keys of a pipeline: one field is the key
+/// itself, several are its parts.
 struct ByFields {
     places: Vec<usize>,
 }
@@ -138,7 +140,7 @@ fn field(mut tuple: &[u8], place: usize) -> Option<Field<'_>> {
     Field::first(tuple).map(|(field, _)| field)
 }
 
-/// To the instance that the sender named; it has seen that there is one.
+/// Routes to the target instance of each tuple, which the sender has checked.
 struct ByTarget;
 
 impl Scatter for ByTarget {
@@ -149,7 +151,7 @@ impl Scatter for ByTarget {
     }
 }
 
-/// To the instance that a user's function chooses.
+/// Routes to the instance that a user's function chooses.
 struct ByChoice {
     choose: Arc<Choose>,
     origin: Origin,
@@ -167,7 +169,7 @@ impl Scatter for ByChoice {
     }
 }
 
-/// To every instance.
+/// Routes to every instance.
 struct Copies;
 
 impl Replicate for Copies {

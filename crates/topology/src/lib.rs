@@ -1,29 +1,35 @@
-//! Spouts and bolts over the core graph, with acknowledgements.
+//! Spouts and bolts on the core graph, with acknowledgements.
 //!
-//! A **topology** is a graph of components that a user names: **spouts** read from outside and emit tuples, **bolts** take tuples and emit
-//! others. A **tuple** is a list of values under the field names that its **stream** declares; a **grouping** says which instance of a bolt it
-//! goes to. The model is that of Storm and Heron ("Twitter Heron: Towards Extensible Streaming Engines", section II). A topology compiles to
-//! the core graph, a vertex a component and an edge a subscription, and nothing else is ever run.
+//! A **topology** is a graph of named components: **spouts** read input and emit tuples, **bolts**
+//! take tuples and emit others. A **tuple** is a list of values under the field names that its
+//! **stream** declares; a **grouping** determines the bolt instance that gets a tuple. The model is
+//! that of Storm and Heron ("Twitter Heron: Towards Extensible Streaming Engines", section II). A
+//! topology is compiled to the core graph, with a vertex per component and an edge per
+//! subscription, which is then executed like any job.
 //!
 //! In reading order:
 //!
 //! * [`TopologyBuilder`] describes a [`Topology`]; [`Outputs`] declares a component's streams;
-//! * [`Spout`] and [`Bolt`] are user code; [`SpoutCollector`] and [`Collector`] take what it emits;
-//! * [`WindowedBolt`] takes many tuples at a time, by [`Window`];
-//! * [`Tuple`] and [`Tuples`] are views of a [`TupleBatch`], in which tuples are encoded once and travel; [`Value`], [`Encode`];
-//! * [`Registry`] has components under names, from which a YAML file wires a topology;
+//! * [`Spout`] and [`Bolt`] are user code; [`SpoutCollector`] and [`Collector`] take its output;
+//! * [`WindowedBolt`] processes many tuples at a time, by [`Window`];
+//! * [`Tuple`] and [`Tuples`] are views of a [`TupleBatch`], which has encoded tuples; [`Value`],
+//!   [`Encode`];
+//! * [`Registry`] maps names to components, which a YAML file wires to a topology;
 //! * [`RunningTopology`] activates, deactivates and reports;
-//! * `acker` and `ack_channel`: how a spout learns what became of a tuple;
-//! * [`Topology`] as an [`engine::Job`](ardea_engine::Job): `codec`, `letter` and `roster` are what it takes to run in many processes.
+//! * `acker` and `ack_channel`: the acknowledgements of a spout's tuples;
+//! * [`Topology`] as an [`engine::Job`](ardea_engine::Job): `codec`, `ack_batch` and `parallelism`
+//!   support execution in several processes.
 //!
 //! # Invariants
 //!
-//! * A tuple is encoded once, when it is emitted; who receives it reads it where it lies, who passes it on copies bytes. Nothing is
-//!   allocated for each tuple.
+//! * A tuple is encoded once, when it is emitted; receivers read it in place, and forwarding copies
+//!   bytes. There is no allocation per tuple.
 //! * A fields grouping and a pipeline's keyed edge send equal keys to the same instance.
-//! * With acks on, every message that a spout emits is acked or failed, once each time it is emitted. Acks cost one exchange a chunk.
-//! * A mistake in the graph is found before anything starts.
-//! * What comes from another process is checked when it is read: garbage is an error, and changes nothing.
+//! * With acks on, every emitted message is acked or failed, once per emission. Acks cost one
+//!   exchange per chunk.
+//! * Errors in the graph are found before the start.
+//! * Data from another process is validated when it is read: invalid data is an error, and changes
+//!   nothing.
 //!
 //! # Example
 //!
@@ -94,7 +100,7 @@ mod compile;
 mod component;
 mod grouping;
 mod outputs;
-mod roster;
+mod parallelism;
 mod running;
 mod topology;
 
@@ -109,8 +115,8 @@ mod spout;
 mod window;
 
 mod bolt_processor;
+mod call_budget;
 mod emitter;
-mod pace;
 mod spout_processor;
 
 mod batch;
@@ -120,18 +126,18 @@ mod tuple;
 mod value;
 mod wire;
 
+mod ack_batch;
+mod ack_batcher;
 mod ack_channel;
+mod ack_queue;
 mod acker;
 mod anchor;
-mod letter;
-mod mailbox;
-mod postman;
 
 pub use acker::FailReason;
 pub use batch::TupleBatch;
 pub use bolt::Bolt;
 pub use builder::{BoltDeclarer, Reliability, SpoutDeclarer, StreamRef, TopologyBuilder};
-pub use collector::{Collector, Held};
+pub use collector::{Collector, PendingTuple};
 pub use context::ComponentContext;
 pub use encode::{Encode, Items, Values};
 pub use failure::{Failure, Outcome};

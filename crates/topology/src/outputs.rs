@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The stream of a component that says no other name.
+/// The name of a component's stream that is declared without one.
 pub const DEFAULT_STREAM: &str = "default";
 
 /// The streams that a component emits, with the names of their fields.
@@ -27,27 +27,27 @@ pub(crate) struct OutputStream {
 }
 
 impl Outputs {
-    /// No stream at all.
+    /// Creates an empty set of streams.
     pub fn none() -> Self {
         Outputs::default()
     }
 
-    /// The default stream, with these fields.
+    /// Creates the default stream, with these fields.
     pub fn fields<'a>(fields: impl IntoIterator<Item = &'a str>) -> Self {
         Outputs::none().stream(DEFAULT_STREAM, fields)
     }
 
-    /// A named stream as well.
+    /// Adds a named stream.
     pub fn stream<'a>(self, name: &str, fields: impl IntoIterator<Item = &'a str>) -> Self {
         self.with(name, fields, false)
     }
 
-    /// A named stream as well, each tuple of which is for the instance that its sender names.
+    /// Adds a named direct stream: the sender names the target instance of each tuple.
     pub fn direct_stream<'a>(self, name: &str, fields: impl IntoIterator<Item = &'a str>) -> Self {
         self.with(name, fields, true)
     }
 
-    /// The streams: their names and fields.
+    /// Returns the names and fields of the streams.
     pub fn streams(&self) -> impl Iterator<Item = (&str, &[Arc<str>])> {
         self.streams
             .iter()

@@ -1,4 +1,4 @@
-//! Components under names, for topologies that are described in a file.
+//! The registry of components for topologies described in files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::topology::Topology;
 use crate::tuple::Tuple;
 use crate::yaml;
 
-/// What a file sets for one component.
+/// The settings of one component in a file.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) component: String,
@@ -27,10 +27,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings, as a type of your own: derive `serde::Deserialize` for it, with `deny_unknown_fields` and defaults as you like.
+    /// Deserializes the settings into a user-defined type: derive `serde::Deserialize`, with
+    /// `deny_unknown_fields` and defaults as needed.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if they don't fit, with the component and its line.
+    /// [`ErrorCode::InvalidConfig`] if the settings don't fit `T`. The message names the component
+    /// and its line.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T> {
         T::deserialize(&self.values).map_err(|error| {
             let Settings {
@@ -42,10 +44,11 @@ impl Settings {
     }
 }
 
-/// Makes what a component is, given its settings.
+/// A factory of a component's kind from its settings.
 type Make = dyn Fn(Arc<Settings>) -> Kind + Send + Sync;
 
-/// Spouts, bolts and groupings under names, from which a file wires topologies (as Storm's Flux and Heron's ECO do).
+/// Spouts, bolts and groupings by name, from which a file wires topologies (as Storm's Flux and
+/// Heron's ECO do).
 ///
 /// ```
 /// # use ardea_topology::{Next, Outcome, Outputs, Spout, SpoutCollector, Bolt, Collector, Tuple};
@@ -104,12 +107,13 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Without anything in it.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Registry::default()
     }
 
-    /// Adds a spout; `make` makes each instance from the settings that the file has for it. Of two under one name the latter counts.
+    /// Adds a spout, or replaces the one of this name; `make` creates each instance from its
+    /// settings in the file.
     pub fn with_spout<S, F>(mut self, name: &str, make: F) -> Self
     where
         S: Spout + 'static,
@@ -124,7 +128,8 @@ impl Registry {
         self
     }
 
-    /// Adds a bolt; `make` makes each instance from the settings that the file has for it. Of two under one name the latter counts.
+    /// Adds a bolt, or replaces the one of this name; `make` creates each instance from its
+    /// settings in the file.
     pub fn with_bolt<B, F>(mut self, name: &str, make: F) -> Self
     where
         B: Bolt + 'static,
@@ -139,7 +144,7 @@ impl Registry {
         self
     }
 
-    /// Adds a custom grouping, as of [`BoltDeclarer::custom`](crate::BoltDeclarer::custom).
+    /// Adds a custom grouping, see [`BoltDeclarer::custom`](crate::BoltDeclarer::custom).
     pub fn with_grouping(
         mut self,
         name: &str,
@@ -149,19 +154,20 @@ impl Registry {
         self
     }
 
-    /// The topology that a YAML text describes; the guide's chapter on topologies has all keys.
+    /// Reads a topology from a YAML text; the guide's chapter on topologies has all keys.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] for a text that is no such description, with the line; else as
+    /// [`ErrorCode::InvalidConfig`] for an invalid description, with the line; otherwise those of
     /// [`TopologyBuilder::build`](crate::TopologyBuilder::build).
     pub fn topology(&self, yaml: &str) -> Result<Topology> {
         yaml::read(self, yaml)
     }
 
-    /// The topology that a YAML file describes.
+    /// Reads a topology from a YAML file.
     ///
     /// # Errors
-    /// [`ErrorCode::ReadFailed`] if the file can't be read; else as [`topology`](Registry::topology).
+    /// [`ErrorCode::ReadFailed`] if the file can't be read; otherwise those of
+    /// [`topology`](Registry::topology).
     pub fn topology_from(&self, path: impl AsRef<Path>) -> Result<Topology> {
         let path = path.as_ref();
         let text = fs::read_to_string(path).map_err(|error| {

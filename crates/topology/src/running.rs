@@ -1,18 +1,18 @@
-//! A topology that runs: what can be asked of it, and what it tells.
+//! The handle to a running topology, and its message counters.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{Latencies, MessageCounts, MessageReport, Result, Waker};
+use ardea_core::{LatencyHistogram, MessageCounts, MessageReport, Result, Waker};
 use ardea_engine::JobHandle;
 use hdrhistogram::Histogram;
 
-/// The longest complete latency that is told apart from longer ones: an hour.
+/// The largest complete latency of the histogram, one hour; longer latencies count as one hour.
 const LONGEST_NANOS: u64 = 3_600_000_000_000;
 
-/// What a spout instance tells of its messages. Only its own thread writes.
+/// The message counters of a spout instance. Written by its thread only.
 #[derive(Debug, Default)]
 pub(crate) struct SpoutCounters {
     pub(crate) emitted: AtomicU64,
@@ -22,12 +22,12 @@ pub(crate) struct SpoutCounters {
     pub(crate) lost: AtomicU64,
     pub(crate) pending: AtomicU64,
     latencies: Mutex<Option<Histogram<u64>>>,
-    /// The same latencies, less exactly, for whoever asks often.
-    complete: Latencies,
+    /// The complete latencies with less precision, for frequent reads.
+    complete: LatencyHistogram,
 }
 
 impl SpoutCounters {
-    /// Counts complete latencies, many under one lock. Those of one chunk are often the same, and counted together.
+    /// Records complete latencies under one lock. Equal consecutive latencies are counted together.
     pub(crate) fn count_latencies(&self, latencies: &[Duration]) {
         let same = || latencies.chunk_by(|one, next| one == next);
         same().for_each(|run| self.complete.count_many(run[0], run.len() as u64));
@@ -42,7 +42,7 @@ impl SpoutCounters {
         }
     }
 
-    /// All of it at this moment.
+    /// Returns the present counts.
     fn counts(&self) -> MessageCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         MessageCounts {
@@ -61,7 +61,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The instances of a spout that have lived in this process, and what each tells.
+/// The instances of a spout that have run in this process, with their counters.
 #[derive(Debug)]
 pub(crate) struct SpoutInstances {
     name: Arc<str>,
@@ -76,12 +76,12 @@ impl SpoutInstances {
         }
     }
 
-    /// The counters of an instance, which go on where an earlier incarnation left them.
+    /// Returns the counters of an instance, which continue those of its earlier incarnations.
     pub(crate) fn counters(&self, instance: u32) -> Arc<SpoutCounters> {
         Arc::clone(lock(&self.counters).entry(instance).or_default())
     }
 
-    /// What each has told so far.
+    /// Returns the present counts of each instance.
     pub(crate) fn reports(&self) -> Vec<MessageReport> {
         let counters = lock(&self.counters);
         let reports = counters.iter().map(|(instance, counters)| MessageReport {
@@ -93,11 +93,11 @@ impl SpoutInstances {
     }
 }
 
-/// What a running topology shares with whoever watches it.
+/// The state shared by a running topology and its handle.
 #[derive(Debug)]
 pub(crate) struct Controls {
     is_active: AtomicBool,
-    /// By spout and instance.
+    /// The waker of each spout instance, by spout and instance.
     spouts: Mutex<BTreeMap<(usize, u32), Waker>>,
     instances: OnceLock<Vec<Arc<SpoutInstances>>>,
 }
@@ -112,18 +112,19 @@ impl Controls {
     }
 
     pub(crate) fn with_spouts(self: &Arc<Self>, spouts: Vec<Arc<SpoutInstances>>) -> Arc<Self> {
-        // Once a compilation, so it can't be set already.
+        // Called once per compilation, so `instances` is not set yet.
         let _ = self.instances.set(spouts);
         Arc::clone(self)
     }
 
-    /// Whether spouts are to emit.
+    /// Returns true if spouts may emit.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.is_active.load(Ordering::Acquire)
     }
 
-    /// Has a spout instance woken when that changes, instead of an earlier incarnation of it.
+    /// Registers the waker of a spout instance for activation changes, replacing that of an earlier
+    /// incarnation.
     pub(crate) fn register(&self, instance: (usize, u32), spout: Waker) {
         lock(&self.spouts).insert(instance, spout);
     }
@@ -134,48 +135,50 @@ impl Controls {
     }
 }
 
-/// A topology that runs.
+/// A handle to a running topology.
 ///
-/// Dropping it does not stop the topology; its node does, when that is dropped.
+/// Dropping the handle does not stop the topology; dropping its node does.
 #[derive(Debug)]
 pub struct RunningTopology {
     job: JobHandle,
     controls: Arc<Controls>,
 }
 
-/// What became of the messages of one spout, over all its instances.
+/// The message counts of one spout, over all its instances.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SpoutReport {
     /// The spout's name.
     pub spout: String,
     /// Tuples emitted.
     pub emitted: u64,
-    /// Messages that were dealt with completely.
+    /// Messages processed completely.
     pub acked: u64,
     /// Messages that a bolt failed.
     pub failed: u64,
     /// Messages that were not acked in time.
     pub timed_out: u64,
-    /// Messages that failed because they were pending when a process that runs a part of the topology was lost.
+    /// Messages that failed because they were pending when a process of the topology was lost.
     pub lost: u64,
-    /// Messages that are neither yet.
+    /// Messages without a result yet.
     pub pending: u64,
-    /// From the emission of a message to the end of all that was made from it; `None` before the first.
+    /// The time from emission of a message until all derived tuples are processed; `None` before
+    /// the first such message.
     pub complete_latency: Option<CompleteLatency>,
 }
 
-/// How long messages took from their emission until all that was made from them had been dealt with. Three significant digits.
+/// The distribution of the time from emission of messages until all derived tuples are processed.
+/// Durations have three significant digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompleteLatency {
     /// The mean.
     pub mean: Duration,
-    /// Half of the messages took no longer.
+    /// The median.
     pub p50: Duration,
-    /// 99 in 100 took no longer.
+    /// The 99th percentile.
     pub p99: Duration,
-    /// 999 in 1000 took no longer.
+    /// The 99.9th percentile.
     pub p999: Duration,
-    /// The longest.
+    /// The maximum.
     pub max: Duration,
 }
 
@@ -184,30 +187,31 @@ impl RunningTopology {
         RunningTopology { job, controls }
     }
 
-    /// The job that it runs as: its status, plan, counters and dead letters.
+    /// Returns the job of the topology, with its status, plan, counters and dead letters.
     pub fn job(&self) -> &JobHandle {
         &self.job
     }
 
-    /// Waits until it has ended.
+    /// Waits until the topology has ended.
     ///
     /// # Errors
-    /// Its failure.
+    /// The failure of the topology.
     pub fn join(&self) -> Result<()> {
         self.job.join()
     }
 
-    /// Has the spouts emit again.
+    /// Lets the spouts emit again.
     pub fn activate(&self) {
         self.controls.switch(true);
     }
 
-    /// Has the spouts emit nothing until [`activate`](RunningTopology::activate); what is in flight is dealt with.
+    /// Pauses the spouts until [`activate`](RunningTopology::activate); tuples in flight are
+    /// processed.
     pub fn deactivate(&self) {
         self.controls.switch(false);
     }
 
-    /// What became of the messages of each spout, up to now.
+    /// Returns the present message counts of each spout.
     pub fn spouts(&self) -> Vec<SpoutReport> {
         let spouts = self.controls.instances.get().into_iter().flatten();
         spouts
@@ -231,7 +235,7 @@ fn report(name: &str, instances: &[Arc<SpoutCounters>]) -> SpoutReport {
         match (&mut all, &*lock(&instance.latencies)) {
             (_, None) => {}
             (None, Some(one)) => all = Some(one.clone()),
-            // Both have the same bounds, so they can be added.
+            // Both histograms have the same bounds, so they can be added.
             (Some(all), Some(one)) => drop(all.add(one)),
         }
     }

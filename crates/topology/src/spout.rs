@@ -1,4 +1,4 @@
-//! Where a topology's tuples come from.
+//! Spouts, the sources of a topology's tuples.
 
 use std::time::Duration;
 
@@ -6,42 +6,45 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use crate::acker::{AckActions, Acker};
 use crate::anchor::{Anchor, Root};
+use crate::call_budget::CallBudget;
 use crate::context::ComponentContext;
 use crate::emitter::{Emitter, To};
 use crate::encode::Values;
 use crate::failure::Outcome;
 use crate::outputs::Outputs;
-use crate::pace::Pace;
 
-/// What a spout calls a tuple whose fate it wants to know; it comes back in [`Spout::ack`] or [`Spout::fail`].
+/// The id that a spout gives a tracked tuple, passed to [`Spout::ack`] or [`Spout::fail`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MessageId(pub u64);
 
-/// What a spout wants next.
+/// The next call that a spout requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// To be called again as soon as there is room.
+    /// Call again as soon as there is room.
     More,
-    /// Has nothing to emit: to be called again after this time, or when a tuple is acked or failed, or when
-    /// [`ComponentContext::waker`] says so.
+    /// Nothing to emit: call again after this time, when a tuple is acked or failed, or when
+    /// [`ComponentContext::waker`] is woken.
     Wait(Duration),
-    /// Has emitted all there is. Called again only if a tuple fails. When all spouts have said so and every tuple has been dealt
-    /// with, the topology ends.
+    /// Everything is emitted: call again only if a tuple fails. When all spouts are done and every
+    /// tuple is processed, the topology ends.
     Done,
 }
 
-/// Reads from outside and emits tuples: the code of one instance.
+/// The code of one spout instance, which reads input and emits tuples.
 ///
-/// One thread at a time calls it. Order of the calls: `open`, `activate` (unless the topology starts deactivated), then `next_tuple`, `ack`, `fail`, `activate` and `deactivate` in
-/// turn, `close`. No call blocks, unless the component is declared [`on_thread`](crate::SpoutDeclarer::on_thread): then `next_tuple` may, but returns at
-/// least once a second, and acks wait for it.
+/// Calls come from one thread at a time, in this order: `open`, `activate` (unless the topology
+/// starts deactivated), then `next_tuple`, `ack`, `fail`, `activate` and `deactivate` in turn,
+/// `close`. Calls must not block, unless the component is declared
+/// [`on_thread`](crate::SpoutDeclarer::on_thread): then `next_tuple` may block for up to a second,
+/// which delays `ack` and `fail`.
 ///
 /// An error that a call returns fails the job.
 pub trait Spout: Send {
-    /// The streams that it emits, with their fields. Asked of a fresh instance when the topology is built, before `open`.
+    /// Returns the emitted streams with their fields. Called on a new instance when the topology is
+    /// built, before `open`.
     fn outputs(&self) -> Outputs;
 
-    /// Called once before all others.
+    /// Called once before all other calls.
     fn open(&mut self, context: &ComponentContext) -> Outcome {
         let _ = context;
         Ok(())
@@ -50,7 +53,8 @@ pub trait Spout: Send {
     /// Emits the next tuple, if there is one.
     fn next_tuple(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next>;
 
-    /// Emits many tuples: until `out` is full, or there are no more now. A spout whose input comes in batches does better here.
+    /// Emits many tuples, until `out` is full or no more are available now. Override this method
+    /// for input that arrives in batches.
     #[inline]
     fn next_batch(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
         loop {
@@ -61,34 +65,39 @@ pub trait Spout: Send {
         }
     }
 
-    /// Emits again the next tuple that has failed, if there is one, and nothing else; called in place of `next_tuple` when this instance is
-    /// to end: an `update` takes it away, or the topology drains. It stays until this says that it is done and all that it has emitted
-    /// is acked. Also called while the topology is deactivated.
+    /// Emits the next failed tuple again, if there is one, and nothing else. Called in place of
+    /// `next_tuple` when this instance is to end, by a rescale or because the topology drains. The
+    /// instance ends when this returns [`Next::Done`] and all its messages are acked. Also called
+    /// while the topology is deactivated.
     ///
-    /// A spout that emits again what fails says so here as well: of one that does not, what fails from then on is lost.
+    /// A spout that replays failed tuples must do so here as well; otherwise tuples that fail from
+    /// then on are lost.
     fn next_failed(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
         let _ = out;
         Ok(Next::Done)
     }
 
-    /// All that was made from this message has been dealt with. With acks off it is called as soon as the tuple was emitted.
+    /// Called when all tuples derived from `message` are processed. With acks off, called as soon
+    /// as the tuple is emitted.
     fn ack(&mut self, message: MessageId) {
         let _ = message;
     }
 
-    /// As [`ack`](Spout::ack), for many messages; one that keeps account in bulk does better here.
+    /// Like [`ack`](Spout::ack), for many messages. Override this method to handle them in bulk.
     fn ack_batch(&mut self, messages: &[MessageId]) {
         messages.iter().for_each(|message| self.ack(*message));
     }
 
-    /// This message was failed by a bolt, was not acked in time, or was pending when a worker of the topology was lost. A spout that
-    /// can emits it again, in [`next_tuple`](Spout::next_tuple) and in [`next_failed`](Spout::next_failed).
+    /// Called when `message` was failed by a bolt, was not acked in time, or was pending when a
+    /// worker of the topology was lost. The spout may emit the message again, in
+    /// [`next_tuple`](Spout::next_tuple) and in [`next_failed`](Spout::next_failed).
     fn fail(&mut self, message: MessageId) {
         let _ = message;
     }
 
-    /// Whether the number of its instances can't be changed while the topology runs. So it is if each of them emits a share of one
-    /// input that depends on how many they are: those that run would keep theirs, and nobody would read the rest.
+    /// Returns true if the parallelism can't be changed while the topology runs. This is the case
+    /// if each instance reads a share of one input that depends on the parallelism: running
+    /// instances would retain their shares, and the rest would not be read.
     fn has_fixed_instances() -> bool
     where
         Self: Sized,
@@ -96,13 +105,14 @@ pub trait Spout: Send {
         false
     }
 
-    /// `next_tuple` will be called from now on.
+    /// Called before `next_tuple` calls start.
     fn activate(&mut self) {}
 
-    /// `next_tuple` will not be called until [`activate`](Spout::activate); `ack` and `fail` go on.
+    /// Called when `next_tuple` calls stop until [`activate`](Spout::activate); `ack` and `fail`
+    /// continue.
     fn deactivate(&mut self) {}
 
-    /// Called once after all others, also after a failure. Must not panic.
+    /// Called once after all other calls, also after a failure. Must not panic.
     fn close(&mut self) {}
 }
 
@@ -114,34 +124,36 @@ fn too_many() -> Error {
         .hint("return from next_batch when the collector is full")
 }
 
-/// Takes what a spout emits.
+/// The receiver of a spout's emitted tuples.
 #[derive(Debug)]
 pub struct SpoutCollector<'a> {
     pub(crate) emitter: &'a mut Emitter,
-    /// Follows the tuples; none with acks off.
+    /// The acker that tracks the tuples; `None` with acks off.
     pub(crate) acker: Option<&'a mut Acker>,
     pub(crate) actions: &'a mut AckActions,
-    /// How many more messages may be pending.
+    /// The number of messages that may still become pending.
     pub(crate) room: usize,
-    pub(crate) pace: Pace<'a>,
+    pub(crate) budget: CallBudget<'a>,
 }
 
 impl SpoutCollector<'_> {
-    /// Whether it is time to return. What is emitted all the same is kept.
+    /// Returns true if the spout should return: a batch is full, no more messages may become
+    /// pending, or the time is over. Tuples emitted after that are not lost.
     #[inline]
     pub fn is_full(&mut self) -> bool {
-        self.emitter.is_full() || self.room == 0 || self.pace.is_over()
+        self.emitter.is_full() || self.room == 0 || self.budget.is_over()
     }
 
-    /// How many more messages may be pending before it is full (max spout pending); for spouts that emit in bulk.
+    /// Returns the number of messages that may still become pending (max spout pending); for spouts
+    /// that emit in bulk.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Emits a tuple whose fate nobody asks for.
+    /// Emits an untracked tuple.
     ///
     /// # Errors
-    /// If it does not fit the declared fields.
+    /// The values do not fit the declared fields.
     #[inline]
     pub fn emit(&mut self, values: impl Values) -> Result<()> {
         self.emitter.emit(To::Default, None, values, []).map(drop)
@@ -150,35 +162,36 @@ impl SpoutCollector<'_> {
     /// Emits a tuple to a named stream.
     ///
     /// # Errors
-    /// If it does not fit the declared fields, or there is no such stream.
+    /// The values do not fit the declared fields, or there is no such stream.
     #[inline]
     pub fn emit_to(&mut self, stream: &str, values: impl Values) -> Result<()> {
         let to = To::Named(stream);
         self.emitter.emit(to, None, values, []).map(drop)
     }
 
-    /// Emits a tuple to one instance of those who subscribed to a direct stream.
+    /// Emits a tuple to one instance of the subscribers of a direct stream.
     ///
     /// # Errors
-    /// If it does not fit the declared fields, there is no such direct stream, or no such instance.
+    /// The values do not fit the declared fields, there is no such direct stream, or no such
+    /// instance.
     pub fn emit_direct(&mut self, instance: u32, stream: &str, values: impl Values) -> Result<()> {
         let to = To::Named(stream);
         self.emitter.emit(to, Some(instance), values, []).map(drop)
     }
 
-    /// Emits a tuple whose fate will be told under this id.
+    /// Emits a tracked tuple, which is acked or failed under the id `message`.
     ///
     /// # Errors
-    /// As [`emit`](SpoutCollector::emit).
+    /// Those of [`emit`](SpoutCollector::emit).
     #[inline]
     pub fn emit_tracked(&mut self, message: MessageId, values: impl Values) -> Result<()> {
         self.tracked(message, To::Default, None, values)
     }
 
-    /// Emits a tuple to a named stream; its fate will be told under this id.
+    /// Emits a tracked tuple to a named stream.
     ///
     /// # Errors
-    /// As [`emit_to`](SpoutCollector::emit_to).
+    /// Those of [`emit_to`](SpoutCollector::emit_to).
     pub fn emit_tracked_to(
         &mut self,
         message: MessageId,
@@ -188,10 +201,10 @@ impl SpoutCollector<'_> {
         self.tracked(message, To::Named(stream), None, values)
     }
 
-    /// Emits a tuple to one instance; its fate will be told under this id.
+    /// Emits a tracked tuple to one instance of the subscribers of a direct stream.
     ///
     /// # Errors
-    /// As [`emit_direct`](SpoutCollector::emit_direct).
+    /// Those of [`emit_direct`](SpoutCollector::emit_direct).
     pub fn emit_direct_tracked(
         &mut self,
         message: MessageId,
@@ -218,7 +231,7 @@ impl SpoutCollector<'_> {
         if acker.room() == 0 {
             return Err(too_many());
         }
-        let now = self.pace.started();
+        let now = self.budget.started();
         let root = acker.open(now, message);
         match self
             .emitter

@@ -1,4 +1,4 @@
-//! Runs a spout's instance: emits, listens to what became of its messages, and keeps account of them.
+//! The processor that runs a spout instance: emits, receives acks, and tracks its messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,24 +8,24 @@ use ardea_core::{
     Error, ErrorCode, Instance, InstanceContext, Outbox, Processor, Progress, Result, Watermark,
 };
 
-use crate::ack_channel::Mailboxes;
+use crate::ack_channel::AckQueues;
+use crate::ack_queue::{AckMessages, AckQueue};
 use crate::acker::{AckActions, AckEvent, Acker, FailReason};
 use crate::anchor::{Ids, Task};
+use crate::call_budget::CallBudget;
 use crate::compile::SpoutWiring;
-use crate::component::Make;
+use crate::component::ComponentFactory;
 use crate::context::ComponentContext;
 use crate::emitter::Emitter;
 use crate::failure::Outcome;
-use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
-use crate::pace::Pace;
 use crate::running::SpoutCounters;
 use crate::spout::{Next, Spout, SpoutCollector};
 
-/// Makes the instances of a spout.
+/// The factory of a spout's instances.
 pub(crate) struct SpoutMaker<F>(pub(crate) F);
 
-impl<S, F> Make<SpoutWiring> for SpoutMaker<F>
+impl<S, F> ComponentFactory<SpoutWiring> for SpoutMaker<F>
 where
     S: Spout + 'static,
     F: Fn() -> Result<S> + Send + Sync,
@@ -43,7 +43,7 @@ where
         wiring: &Arc<SpoutWiring>,
         instance: Instance,
     ) -> Result<Box<dyn Processor>> {
-        Ok(Box::new(SpoutP {
+        Ok(Box::new(SpoutProcessor {
             spout: (self.0)()?,
             wiring: Arc::clone(wiring),
             counters: wiring.instances.counters(instance.index),
@@ -53,59 +53,59 @@ where
 }
 
 /// One instance of a spout, in the graph.
-pub(crate) struct SpoutP<S> {
+pub(crate) struct SpoutProcessor<S> {
     spout: S,
     wiring: Arc<SpoutWiring>,
     counters: Arc<SpoutCounters>,
     running: Option<Running>,
 }
 
-/// What there is from `init` on.
+/// The state that exists from `init` on.
 struct Running {
     context: InstanceContext,
     emitter: Emitter,
-    follower: Option<Follower>,
+    tracker: Option<MessageTracker>,
     actions: AckActions,
-    /// Tuples that were emitted by earlier incarnations in this process.
+    /// Tuples emitted by earlier incarnations in this process.
     emitted_before: u64,
     is_active: bool,
-    /// It has said that it has emitted all there is, and nothing has failed since.
+    /// True if the spout is done, and no message has failed since.
     is_exhausted: bool,
-    /// It is to end, has emitted again all that had failed, and nothing has failed since.
+    /// True if the instance is to end, has replayed all failed messages, and none has failed since.
     has_replayed: bool,
-    has_told_end: bool,
+    has_signalled_end: bool,
 }
 
 impl Running {
-    /// Whether nothing that has failed waits to be emitted again here.
-    fn leaves_nothing(&self) -> bool {
-        let follower = self.follower.as_ref();
-        // What has moved is emitted again where it lives now.
+    /// Returns true if no failed message waits to be replayed here.
+    fn has_no_replays(&self) -> bool {
+        let follower = self.tracker.as_ref();
+        // A moved instance replays in its new process.
         self.has_replayed || follower.is_none_or(|follower| follower.has_moved)
     }
 }
 
-/// What follows the messages, with acks on.
-struct Follower {
+/// The message tracking, with acks on.
+struct MessageTracker {
     acker: Acker,
-    mailbox: Arc<Mailbox>,
-    /// Which spout this is of those that the mailbox has belonged to.
+    ack_queue: Arc<AckQueue>,
+    /// The incarnation of this spout at the ack queue.
     incarnation: u64,
-    mail: Mail,
-    mailboxes: Arc<Mailboxes>,
-    /// How many losses of processes it has heard of.
+    acks: AckMessages,
+    mailboxes: Arc<AckQueues>,
+    /// The number of process losses handled.
     losses: u64,
-    /// Whether the instance lives elsewhere now: nobody brings acks to this incarnation any more, and it emits nothing.
+    /// True if the instance has moved: this incarnation gets no more acks, and emits nothing.
     has_moved: bool,
 }
 
-impl Follower {
-    /// Takes in what has come; what follows from it is added to `actions`.
+impl MessageTracker {
+    /// Handles received acks, and adds the resulting notifications to `actions`.
     fn listen(&mut self, now: Duration, actions: &mut AckActions) {
-        let Follower {
+        let MessageTracker {
             acker,
-            mailbox,
-            mail,
+            ack_queue: mailbox,
+            acks: mail,
             ..
         } = self;
         let mut is_loss = false;
@@ -115,7 +115,7 @@ impl Follower {
             acker.on(now, AckEvent::Failed(&mail.failed), actions);
             mail.clear();
         }
-        let (losses, has_moved) = (self.mailboxes.losses(), self.mailbox.is_carried());
+        let (losses, has_moved) = (self.mailboxes.losses(), self.ack_queue.is_remote());
         if is_loss || losses != self.losses || (has_moved && !self.has_moved) {
             acker.on(now, AckEvent::Lost, actions);
         } else if acker.deadline().is_some_and(|deadline| deadline <= now) {
@@ -125,27 +125,27 @@ impl Follower {
     }
 }
 
-impl<S: Spout> SpoutP<S> {
-    /// Takes in what became of messages, and tells the spout; says whether there was anything.
+impl<S: Spout> SpoutProcessor<S> {
+    /// Handles received acks, and notifies the spout; returns true if there were any.
     fn listen(&mut self) -> bool {
         let Some(running) = &mut self.running else {
             return false;
         };
         let actions = &mut running.actions;
-        if let Some(follower) = &mut running.follower {
+        if let Some(follower) = &mut running.tracker {
             follower.listen(running.context.clock.now(), actions);
         }
         if actions.is_empty() {
             return false;
         }
-        tell(&mut self.spout, actions, &self.counters);
+        notify_spout(&mut self.spout, actions, &self.counters);
         running.is_exhausted &= actions.failed.is_empty();
         running.has_replayed &= actions.failed.is_empty();
         actions.clear();
         true
     }
 
-    /// Emits as much as there is room for; says what the spout wants next.
+    /// Emits tuples while there is room; returns the spout's request for the next call.
     fn emit(&mut self) -> Result<Option<Next>> {
         let Some(running) = &mut self.running else {
             return Ok(None);
@@ -162,16 +162,16 @@ impl<S: Spout> SpoutP<S> {
         if !active || running.is_exhausted {
             return Ok(None);
         }
-        let next = self.have_emitted(S::next_batch)?;
+        let next = self.call_spout(S::next_batch)?;
         if let Some(running) = &mut self.running {
             running.is_exhausted |= next == Some(Next::Done);
         }
         Ok(next)
     }
 
-    /// Emits again what has failed, as much as there is room for.
-    fn emit_again(&mut self) -> Result<Option<Next>> {
-        let next = self.have_emitted(|spout, out| {
+    /// Replays failed messages while there is room; returns the spout's request for the next call.
+    fn replay(&mut self) -> Result<Option<Next>> {
+        let next = self.call_spout(|spout, out| {
             loop {
                 let next = spout.next_failed(out)?;
                 if next != Next::More || out.is_full() {
@@ -185,15 +185,16 @@ impl<S: Spout> SpoutP<S> {
         Ok(next)
     }
 
-    /// Has the spout emit, if there is room and it lives here; says what it wants next.
-    fn have_emitted(
+    /// Calls the spout to emit, if there is room and the instance is local; returns its request for
+    /// the next call.
+    fn call_spout(
         &mut self,
         ask: impl FnOnce(&mut S, &mut SpoutCollector<'_>) -> Outcome<Next>,
     ) -> Result<Option<Next>> {
         let Some(running) = &mut self.running else {
             return Ok(None);
         };
-        let follower = running.follower.as_mut();
+        let follower = running.tracker.as_mut();
         let has_moved = follower.as_ref().is_some_and(|it| it.has_moved);
         let acker = follower.map(|follower| &mut follower.acker);
         let room = acker.as_ref().map_or(usize::MAX, |acker| {
@@ -203,13 +204,13 @@ impl<S: Spout> SpoutP<S> {
         if has_moved || room == 0 {
             return Ok(None);
         }
-        running.emitter.heed_roster();
+        running.emitter.apply_parallelism();
         let mut out = SpoutCollector {
             emitter: &mut running.emitter,
             acker,
             actions: &mut running.actions,
             room,
-            pace: Pace::start(&running.context.clock),
+            budget: CallBudget::start(&running.context.clock),
         };
         let next = ask(&mut self.spout, &mut out);
         let next = next.map_err(|failure| failure.into_error("the spout failed"))?;
@@ -220,16 +221,17 @@ impl<S: Spout> SpoutP<S> {
         Ok(Some(next))
     }
 
-    /// Rests until something happens; the time is when the spout wants to be called, if it named one.
+    /// Waits until an event, or until the time that the spout requested.
     fn rest(&mut self, wait: Option<Duration>, outbox: &mut Outbox) -> Progress {
         let Some(running) = &mut self.running else {
             return Progress::NONE;
         };
-        // Without a deadline the engine would ask again after its idle poll; waking is what this relies on.
+        // Without a deadline the engine would poll at its idle interval; a spout that waits relies
+        // on being woken.
         let now = running.context.clock.now();
-        let mut wake_at = now.saturating_add(wait.unwrap_or(LONGEST_REST));
-        if let Some(follower) = &running.follower {
-            if !follower.mailbox.rest() {
+        let mut wake_at = now.saturating_add(wait.unwrap_or(MAX_WAIT));
+        if let Some(follower) = &running.tracker {
+            if !follower.ack_queue.prepare_wait() {
                 return Progress::MADE;
             }
             wake_at = wake_at.min(follower.acker.deadline().unwrap_or(wake_at));
@@ -239,7 +241,7 @@ impl<S: Spout> SpoutP<S> {
     }
 
     fn pending(&self) -> usize {
-        let follower = self.running.as_ref().and_then(|r| r.follower.as_ref());
+        let follower = self.running.as_ref().and_then(|r| r.tracker.as_ref());
         follower.map_or(0, |follower| follower.acker.pending())
     }
 
@@ -257,9 +259,9 @@ impl<S: Spout> SpoutP<S> {
         }
         let next = match may_emit {
             true => self.emit()?,
-            false => self.emit_again()?,
+            false => self.replay()?,
         };
-        // What nobody follows, and what goes nowhere, is acked here.
+        // Acks of untracked tuples and of those without subscribers are delivered here.
         made |= self.listen();
         let sent = outbox.is_empty();
         let flushed = self.flush(outbox)?;
@@ -274,13 +276,13 @@ impl<S: Spout> SpoutP<S> {
         let exhausted = self.running.as_ref().is_none_or(|it| it.is_exhausted);
         let is_through = match may_emit {
             true => exhausted,
-            false => self.running.as_ref().is_none_or(Running::leaves_nothing),
+            false => self.running.as_ref().is_none_or(Running::has_no_replays),
         };
         if pending == 0 && is_through {
             return Ok(Progress::DONE);
         }
         if exhausted || !may_emit {
-            self.tell_end(outbox);
+            self.signal_end(outbox);
         }
         if made || next == Some(Next::More) {
             return Ok(Progress::MADE);
@@ -292,26 +294,26 @@ impl<S: Spout> SpoutP<S> {
         Ok(self.rest(wait, outbox))
     }
 
-    /// Tells all bolts, once, that nothing more will come unless something fails: those that hold tuples let go of them.
-    fn tell_end(&mut self, outbox: &mut Outbox) {
+    /// Signals all bolts, once, that only replayed tuples may follow: they release held tuples.
+    fn signal_end(&mut self, outbox: &mut Outbox) {
         if let Some(running) = &mut self.running
-            && !running.has_told_end
+            && !running.has_signalled_end
         {
-            let has_moved = running.follower.as_ref().is_some_and(|it| it.has_moved);
+            let has_moved = running.tracker.as_ref().is_some_and(|it| it.has_moved);
             if has_moved {
-                // There is more to come, from where it has moved to.
+                // The moved instance emits more in its new process.
                 return;
             }
-            running.has_told_end = true;
+            running.has_signalled_end = true;
             outbox.watermark(Watermark::END);
         }
     }
 }
 
-/// How long an instance rests that nobody wakes.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+/// The longest wait of an instance that is not woken.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
-fn tell(spout: &mut impl Spout, actions: &AckActions, counters: &SpoutCounters) {
+fn notify_spout(spout: &mut impl Spout, actions: &AckActions, counters: &SpoutCounters) {
     let add = |counter: &std::sync::atomic::AtomicU64, count: usize| {
         counter.store(
             counter.load(Ordering::Relaxed) + count as u64,
@@ -335,14 +337,17 @@ fn tell(spout: &mut impl Spout, actions: &AckActions, counters: &SpoutCounters) 
     }
 }
 
-/// Whether spouts are to emit: nobody has deactivated the topology, and its job is not paused.
+/// Returns true if spouts may emit: the topology is not deactivated, and its job is not paused.
 fn is_active(wiring: &SpoutWiring, context: &InstanceContext) -> bool {
     wiring.controls.is_active() && !context.signals.is_paused()
 }
 
-/// What follows the messages of this instance; nothing with acks off.
-fn follower(wiring: &SpoutWiring, context: &InstanceContext) -> Result<Option<Follower>> {
-    let Some(mailboxes) = &wiring.mailboxes else {
+/// Creates the message tracking of this instance; `None` with acks off.
+fn message_tracker(
+    wiring: &SpoutWiring,
+    context: &InstanceContext,
+) -> Result<Option<MessageTracker>> {
+    let Some(mailboxes) = &wiring.ack_queues else {
         return Ok(None);
     };
     let instance = context.instance.index;
@@ -355,25 +360,25 @@ fn follower(wiring: &SpoutWiring, context: &InstanceContext) -> Result<Option<Fo
     };
     let first_generation = Ids::random().draw() as u32;
     let now = context.clock.now();
-    Ok(Some(Follower {
+    Ok(Some(MessageTracker {
         acker: Acker::new(task, first_generation, wiring.message_timeout, now),
-        incarnation: mailbox.belongs_to(context.waker.clone()),
-        mailbox,
-        mail: Mail::default(),
+        incarnation: mailbox.set_spout(context.waker.clone()),
+        ack_queue: mailbox,
+        acks: AckMessages::default(),
         losses: mailboxes.losses(),
         has_moved: false,
         mailboxes: Arc::clone(mailboxes),
     }))
 }
 
-impl<S: Spout> Processor for SpoutP<S> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("how far a spout has come: topologies have acks instead of a guarantee")
+impl<S: Spout> Processor for SpoutProcessor<S> {
+    fn unsaved_state(&self) -> Option<&'static str> {
+        Some("the position of a spout: topologies have acks instead of a guarantee")
     }
 
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         let wiring = &self.wiring;
-        let follower = follower(wiring, context)?;
+        let follower = message_tracker(wiring, context)?;
         let instance = (wiring.spout, context.instance.index);
         wiring.controls.register(instance, context.waker.clone());
         let is_active = is_active(wiring, context);
@@ -382,21 +387,21 @@ impl<S: Spout> Processor for SpoutP<S> {
             emitter: Emitter::new(
                 Arc::clone(&context.vertex),
                 &wiring.streams,
-                &wiring.roster,
+                &wiring.parallelism,
                 follower.is_some(),
                 context.chunk_records,
             ),
-            follower,
+            tracker: follower,
             actions: AckActions::default(),
             emitted_before: self.counters.emitted.load(Ordering::Relaxed),
             is_active,
             is_exhausted: false,
             has_replayed: false,
-            has_told_end: false,
+            has_signalled_end: false,
         });
         let component = ComponentContext {
             instance: context.clone(),
-            roster: Arc::clone(&wiring.roster),
+            parallelism: Arc::clone(&wiring.parallelism),
         };
         self.spout
             .open(&component)
@@ -420,9 +425,9 @@ impl<S: Spout> Processor for SpoutP<S> {
     }
 
     fn close(&mut self) {
-        let follower = self.running.as_ref().and_then(|r| r.follower.as_ref());
+        let follower = self.running.as_ref().and_then(|r| r.tracker.as_ref());
         if let Some(follower) = follower {
-            follower.mailbox.leave(follower.incarnation);
+            follower.ack_queue.remove_spout(follower.incarnation);
         }
         self.spout.close();
     }

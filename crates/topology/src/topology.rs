@@ -1,4 +1,4 @@
-//! A checked topology, and how it is run.
+//! A checked topology, and its execution.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use ardea_engine::{Job, JobConfig, JobHandle, Node, NodeConfig, Parallelisms, Pr
 
 use crate::builder::Reliability;
 use crate::check::check_components;
-use crate::compile::{Reach, compile};
+use crate::compile::{TargetRuntime, compile};
 use crate::component::Component;
 use crate::outputs::Outputs;
 use crate::running::RunningTopology;
 
-/// Settings of a whole topology.
+/// The settings of a whole topology.
 #[derive(Clone, Debug)]
 pub(crate) struct TopologyConfig {
     pub(crate) reliability: Reliability,
@@ -32,67 +32,68 @@ impl Default for TopologyConfig {
     }
 }
 
-/// A checked topology: inert, and as often to be run as one likes.
+/// A checked topology, which can be run any number of times.
 #[derive(Clone, Debug)]
 pub struct Topology {
     pub(crate) name: String,
     pub(crate) components: Vec<Component>,
-    /// Of each component.
+    /// The outputs of each component.
     pub(crate) outputs: Vec<Outputs>,
     pub(crate) config: TopologyConfig,
 }
 
 impl Topology {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The core graph, to be looked at: a vertex a component, an edge a subscription.
+    /// Returns the core graph for inspection: a vertex per component, an edge per subscription.
     ///
     /// # Errors
-    /// None for what was built; the graph is checked like any other.
+    /// None for a built topology; the graph is checked like any other.
     pub fn to_dag(&self) -> Result<Dag> {
-        Ok(compile(self, Reach::Local)?.dag)
+        Ok(compile(self, TargetRuntime::Local)?.dag)
     }
 
-    /// Runs the topology in this process, on every core, until it ends: when all its spouts are done and every tuple has been dealt
-    /// with.
+    /// Runs the topology in this process, on all cores, until all its spouts are done and every
+    /// tuple is processed.
     ///
     /// # Errors
-    /// As [`submit`](Topology::submit), and the topology's own failure.
+    /// Those of [`submit`](Topology::submit), and the failure of the topology.
     pub fn run(&self) -> Result<()> {
         self.run_with(NodeConfig::default())
     }
 
-    /// As [`run`](Topology::run), on a node with these settings.
+    /// Like [`run`](Topology::run), on a node with these settings.
     ///
     /// # Errors
-    /// As [`run`](Topology::run).
+    /// Those of [`run`](Topology::run).
     pub fn run_with(&self, config: NodeConfig) -> Result<()> {
         let node = Node::start(config)?;
         self.submit(&node)?.join()
     }
 
-    /// Starts the topology on a node, under its own name.
+    /// Starts the topology on a node, under its name.
     ///
     /// # Errors
-    /// What a component's supplier returns; a limit of threads or tasklets. Nothing of it runs then.
+    /// A component's supplier fails, or a limit of threads or tasklets is exceeded. No part of the
+    /// topology runs then.
     pub fn submit(&self, node: &Node) -> Result<RunningTopology> {
         self.submit_as(node, JobConfig::named(self.name.clone()))
     }
 
-    /// As [`submit`](Topology::submit), with settings of the job.
+    /// Like [`submit`](Topology::submit), with settings of the job.
     ///
     /// # Errors
-    /// As [`submit`](Topology::submit).
+    /// Those of [`submit`](Topology::submit).
     pub fn submit_as(&self, node: &Node, config: JobConfig) -> Result<RunningTopology> {
-        let compiled = compile(self, Reach::Local)?;
+        let compiled = compile(self, TargetRuntime::Local)?;
         let job = node.submit(&compiled.dag, config)?;
         Ok(RunningTopology::new(job, compiled.controls))
     }
 
-    /// The same topology with so many instances of the components named.
+    /// Returns the topology with this parallelism of the named components.
     fn rescaled(&self, parallelism: &Parallelisms) -> Result<Topology> {
         let mut topology = self.clone();
         for (name, instances) in parallelism {
@@ -118,18 +119,19 @@ impl Topology {
     }
 }
 
-/// A topology that may run in several processes. Every process makes the same graph of it, whatever the numbers of instances are.
+/// A topology that may run in several processes. Every process creates the same graph, independent
+/// of the parallelism.
 impl Job for Topology {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
-        let compiled = compile(&self.rescaled(parallelism)?, Reach::Distributed)?;
+        let compiled = compile(&self.rescaled(parallelism)?, TargetRuntime::Distributed)?;
         Ok(Program {
             dag: compiled.dag,
             side_channels: vec![compiled.channel],
-            // With acks, what is lost comes again; without, nobody was promised it.
+            // With acks, lost messages are replayed; without, losses are permitted.
             may_lose_instances: true,
         })
     }

@@ -1,4 +1,4 @@
-//! Tuples as a bolt sees them: views of the batch in which they came.
+//! Tuples as bolts read them: views of the received batch.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::anchor::{Anchor, Salt};
 use crate::batch::TupleBatch;
 use crate::value::{Field, Value};
 
-/// Where the tuples of one input come from.
+/// The origin of the tuples of one input.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) component: Arc<str>,
     pub(crate) stream: Arc<str>,
     pub(crate) fields: Arc<[Arc<str>]>,
-    /// Which copy of a tuple comes here.
+    /// The salt of the copy of a tuple that this input receives.
     pub(crate) salt: Salt,
 }
 
-/// One tuple, borrowed from the batch in which it came.
+/// One tuple, borrowed from the received batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuple<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) anchors: &'a [Anchor],
     pub(crate) origin: &'a Origin,
-    /// Its place in the batch.
+    /// The tuple's position in the batch.
     pub(crate) index: usize,
 }
 
@@ -34,16 +34,17 @@ macro_rules! getters {
         $(#[$about])*
         ///
         /// # Errors
-        /// [`ErrorCode::InvalidJob`] if there is no such field; [`ErrorCode::TypeMismatch`] if it holds something else.
+        /// [`ErrorCode::InvalidJob`] if there is no such field; [`ErrorCode::TypeMismatch`] if its
+        /// type differs.
         #[inline]
         pub fn $named(&self, field: &str) -> Result<$type> {
             self.$at(self.place(field)?)
         }
 
-        /// The same by the field's place, from zero.
+        /// Works like the function by name, for the field at position `place`, from zero.
         ///
         /// # Errors
-        /// As by its name.
+        /// Those of the function by name.
         #[inline]
         pub fn $at(&self, place: usize) -> Result<$type> {
             match self.value_at(place)? {
@@ -56,19 +57,19 @@ macro_rules! getters {
 
 impl<'a> Tuple<'a> {
     getters! {
-        /// The text in a field.
+        /// Returns the text in a field.
         str, str_at -> &'a str, "str", Value::Str(value) => value;
-        /// The whole number in a field.
+        /// Returns the integer in a field.
         int, int_at -> i64, "int", Value::Int(value) => value;
-        /// The floating-point number in a field; a whole number is one too.
+        /// Returns the floating-point number in a field; integers are converted.
         float, float_at -> f64, "float", value @ (Value::Float(_) | Value::Int(_)) => as_float(value);
-        /// The boolean in a field.
+        /// Returns the boolean in a field.
         bool, bool_at -> bool, "bool", Value::Bool(value) => value;
-        /// The bytes in a field.
+        /// Returns the bytes in a field.
         bytes, bytes_at -> &'a [u8], "bytes", Value::Bytes(value) => value;
     }
 
-    /// The value of a field, of whatever kind.
+    /// Returns the value of a field, of any kind.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if there is no such field.
@@ -76,7 +77,8 @@ impl<'a> Tuple<'a> {
         self.value_at(self.place(field)?)
     }
 
-    /// The value of the field at this place, from zero. Cost: the fields before it are stepped over.
+    /// Returns the value of the field at this position, from zero. Costs a pass over the fields
+    /// before it.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if there is no such field.
@@ -86,7 +88,7 @@ impl<'a> Tuple<'a> {
         field.value().ok_or_else(|| self.broken(place))
     }
 
-    /// The field at this place as it is encoded, to be emitted again or to serve as a key.
+    /// Returns the encoded field at this position, to be emitted again or used as a key.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if there is no such field.
@@ -102,7 +104,7 @@ impl<'a> Tuple<'a> {
         }
     }
 
-    /// All values, in order.
+    /// Returns all values, in order.
     pub fn values(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let mut rest = self.bytes;
         std::iter::from_fn(move || {
@@ -112,28 +114,28 @@ impl<'a> Tuple<'a> {
         })
     }
 
-    /// The names of the fields.
+    /// Returns the names of the fields.
     pub fn fields(&self) -> &'a [Arc<str>] {
         &self.origin.fields
     }
 
-    /// The component that emitted it.
+    /// Returns the name of the component that emitted the tuple.
     pub fn component(&self) -> &'a str {
         &self.origin.component
     }
 
-    /// The stream on which it came.
+    /// Returns the name of the stream of the tuple.
     pub fn stream(&self) -> &'a str {
         &self.origin.stream
     }
 
-    /// All fields, encoded.
+    /// Returns all fields, encoded.
     #[inline]
     pub fn encoded(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The place of a field.
+    /// Returns the position of a field.
     #[inline]
     fn place(&self, field: &str) -> Result<usize> {
         let found = self.origin.fields.iter().position(|name| **name == *field);
@@ -199,7 +201,7 @@ fn as_float(value: Value<'_>) -> f64 {
     }
 }
 
-/// The tuples that wait on one input of a bolt.
+/// The waiting tuples of one input of a bolt.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuples<'a> {
     pub(crate) batch: &'a TupleBatch,
@@ -207,19 +209,19 @@ pub struct Tuples<'a> {
 }
 
 impl<'a> Tuples<'a> {
-    /// How many there are; at least one.
+    /// Returns the number of tuples; at least one.
     #[inline]
     pub fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no tuple.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// The tuple at this place, from zero.
+    /// Returns the tuple at this position, from zero.
     #[inline]
     pub fn get(&self, index: usize) -> Tuple<'a> {
         Tuple {
@@ -230,15 +232,15 @@ impl<'a> Tuples<'a> {
         }
     }
 
-    /// All of them, in order.
+    /// Returns all tuples, in order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Tuple<'a>> + use<'a> {
         let tuples = *self;
         (0..self.len()).map(move |index| tuples.get(index))
     }
 
-    /// The contents of one field of all tuples, by its place: of a text its UTF-8, of bytes themselves, of other values how they are
-    /// encoded behind their tag; empty where there is no such field.
+    /// Returns the contents of one field of all tuples, by its position: the UTF-8 of a text, bytes
+    /// themselves, other values as encoded after their tag; empty if the field does not exist.
     #[inline]
     pub fn payloads(
         &self,
@@ -254,17 +256,17 @@ impl<'a> Tuples<'a> {
         })
     }
 
-    /// The component that emitted them.
+    /// Returns the name of the component that emitted the tuples.
     pub fn component(&self) -> &'a str {
         &self.origin.component
     }
 
-    /// The stream on which they came.
+    /// Returns the name of the stream of the tuples.
     pub fn stream(&self) -> &'a str {
         &self.origin.stream
     }
 
-    /// The names of their fields.
+    /// Returns the names of the fields of the tuples.
     pub fn fields(&self) -> &'a [Arc<str>] {
         &self.origin.fields
     }

@@ -1,13 +1,13 @@
-//! The values of a tuple's fields, and how they are encoded.
+//! The values of a tuple's fields, and their encoding.
 //!
-//! A field is a tag byte and what the tag announces. The encoding describes itself, is the same on every machine, and each value has
-//! exactly one: equal values are equal bytes.
+//! A field is a tag byte and a payload that depends on the tag. The encoding is self-describing,
+//! platform-independent and canonical: equal values are equal bytes.
 //!
-//! | tag | value | what follows |
+//! | tag | value | payload |
 //! |---|---|---|
 //! | `00` | null | nothing |
 //! | `01`, `02` | false, true | nothing |
-//! | `03` | integer | eight bytes, little-endian, two's complement; only what has no shorter form |
+//! | `03` | integer | eight bytes, little-endian, two's complement; only without a shorter form |
 //! | `04` | floating-point number | eight bytes, little-endian, IEEE 754 |
 //! | `05` | text | its length in four bytes, little-endian, then UTF-8; only from 64 bytes on |
 //! | `06` | bytes | their length in four bytes, little-endian, then themselves |
@@ -30,21 +30,21 @@ const LIST: u8 = 0x07;
 const SHORT_TEXT: u8 = 0x40;
 const SMALL_INT: u8 = 0x80;
 
-/// The longest text whose length fits in the tag.
+/// The maximum length of a text that fits in the tag.
 const SHORT_TEXT_BYTES: usize = 0x3f;
-/// The greatest integer that fits in the tag.
+/// The maximum integer that fits in the tag.
 const SMALL_INT_MAX: i64 = 0x7f;
-/// How deep lists may lie in lists.
+/// The maximum nesting depth of lists.
 const MOST_NESTED: usize = 32;
 
-/// The value of one field, borrowed from where it lies.
+/// The value of one field, borrowed from its encoding.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
-    /// Nothing.
+    /// Null.
     Null,
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
     /// A floating-point number.
     Float(f64),
@@ -52,12 +52,12 @@ pub enum Value<'a> {
     Str(&'a str),
     /// Bytes.
     Bytes(&'a [u8]),
-    /// Several values.
+    /// A list of values.
     List(List<'a>),
 }
 
 impl Value<'_> {
-    /// What kind of value it is, for messages.
+    /// Returns the kind of the value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -72,7 +72,7 @@ impl Value<'_> {
 }
 
 impl fmt::Display for Value<'_> {
-    /// Briefly, for logs.
+    /// A short form for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Null => f.write_str("null"),
@@ -93,7 +93,7 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// The items, in order.
+    /// Returns the items, in order.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let mut rest = self.items;
         std::iter::from_fn(move || {
@@ -110,7 +110,7 @@ impl fmt::Debug for List<'_> {
     }
 }
 
-/// One field as it lies encoded in a tuple. Emitting it again copies its bytes: nothing is encoded twice.
+/// One encoded field of a tuple. Emitting the field again copies its bytes without encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field<'a> {
     bytes: &'a [u8],
@@ -118,7 +118,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The first field of `bytes`, and what follows it; `None` at the end, and for what is no field.
+    /// Splits off the first field of `bytes`; `None` at the end, and for an invalid field.
     #[inline]
     pub(crate) fn first(bytes: &'a [u8]) -> Option<(Field<'a>, &'a [u8])> {
         let tag = *bytes.first()?;
@@ -136,25 +136,25 @@ impl<'a> Field<'a> {
         Some((Field { bytes, header }, rest))
     }
 
-    /// The field as it is encoded, with its tag.
+    /// Returns the encoded field with its tag.
     #[inline]
     pub fn encoded(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// What follows the tag and length: of a text its UTF-8, of bytes themselves.
+    /// Returns the payload without tag and length: the UTF-8 of a text, bytes themselves.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.bytes.get(self.header..).unwrap_or_default()
     }
 
-    /// Whether it is a text.
+    /// Returns true if the field is a text.
     #[inline]
     pub fn is_str(&self) -> bool {
         matches!(self.bytes.first(), Some(&(TEXT | SHORT_TEXT..SMALL_INT)))
     }
 
-    /// Its value; `None` only if the bytes are no field.
+    /// Returns the value of the field; `None` only if the bytes are not a valid field.
     #[inline]
     pub fn value(&self) -> Option<Value<'a>> {
         let payload = self.payload();
@@ -172,10 +172,10 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Calls `with` on the canonical bytes of this field as a key, those that [`Key`](ardea_core::Key) defines: what decides where a
-    /// tuple goes is the same as for the keys of a pipeline.
+    /// Calls `with` on the canonical bytes of this field as a key, as defined by
+    /// [`Key`](ardea_core::Key), so that tuples are routed like the keys of a pipeline.
     ///
-    /// A floating-point number counts as the eight bytes of its bits, with one zero and one "not a number".
+    /// A floating-point number is represented by its eight bytes, with one zero and one NaN.
     #[inline]
     pub(crate) fn with_canonical<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
         let payload = self.payload();
@@ -201,7 +201,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Appends this field as a part of a composite key: its length in eight bytes, then its canonical bytes.
+    /// Appends this field as a part of a composite key: its length in eight bytes, then its
+    /// canonical bytes.
     pub(crate) fn write_part(&self, key: &mut Vec<u8>) {
         self.with_canonical(|bytes| {
             key.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
@@ -209,7 +210,7 @@ impl<'a> Field<'a> {
         });
     }
 
-    /// Whether this is the one encoding of a value.
+    /// Returns true if this is the canonical encoding of a value.
     pub(crate) fn is_canonical(&self) -> bool {
         self.is_sound(MOST_NESTED)
     }
@@ -236,17 +237,17 @@ impl<'a> Field<'a> {
     }
 }
 
-/// With one zero and one "not a number".
+/// Normalizes zero and NaN.
 fn plain(number: f64) -> f64 {
     if number.is_nan() {
         f64::NAN
     } else {
-        // Adding zero makes -0.0 into 0.0 and leaves all others.
+        // Adding zero changes -0.0 to 0.0, and no other number.
         number + 0.0
     }
 }
 
-/// Where fields are written: straight into the batch that will travel.
+/// Writes fields directly into the batch.
 #[derive(Debug)]
 pub struct FieldWriter<'a> {
     bytes: &'a mut Vec<u8>,
@@ -263,27 +264,27 @@ impl<'a> FieldWriter<'a> {
         }
     }
 
-    /// How many fields have been written.
+    /// Returns the number of written fields.
     #[inline]
     pub(crate) fn written(&self) -> usize {
         self.written
     }
 
-    /// Writes nothing, as a field.
+    /// Writes null.
     #[inline]
     pub fn null(&mut self) {
         self.written += 1;
         self.bytes.push(NULL);
     }
 
-    /// Writes true or false.
+    /// Writes a boolean.
     #[inline]
     pub fn bool(&mut self, value: bool) {
         self.written += 1;
         self.bytes.push(if value { TRUE } else { FALSE });
     }
 
-    /// Writes a whole number.
+    /// Writes an integer.
     #[inline]
     pub fn int(&mut self, value: i64) {
         self.written += 1;
@@ -321,7 +322,7 @@ impl<'a> FieldWriter<'a> {
         self.long(BYTES, value);
     }
 
-    /// Writes a list: `items` writes each of its items. Lists deeper than 32 in one another become null.
+    /// Writes a list with the items that `items` writes. Lists nested deeper than 32 become null.
     pub fn list(&mut self, items: impl FnOnce(&mut FieldWriter<'_>)) {
         if self.depth >= MOST_NESTED {
             return self.null();
@@ -339,24 +340,25 @@ impl<'a> FieldWriter<'a> {
         self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Writes a field as it came.
+    /// Writes an encoded field.
     #[inline]
     pub fn field(&mut self, field: Field<'_>) {
         match field.value() {
-            // Inside a list it may be one that lies too deep now.
+            // Within a list, the value may be nested too deep.
             Some(value @ Value::List(_)) if self.depth > 0 => value.encode(self),
             _ => self.encoded(field.encoded(), 1),
         }
     }
 
-    /// Writes `count` fields as they came.
+    /// Writes `count` encoded fields.
     #[inline]
     pub(crate) fn encoded(&mut self, fields: &[u8], count: usize) {
         self.written += count;
         self.bytes.extend_from_slice(fields);
     }
 
-    /// A batch that outgrew what four bytes can say is refused as a whole, so a cut length is never seen.
+    /// A batch whose length exceeds four bytes is refused as a whole, so a truncated length is
+    /// never read.
     fn long(&mut self, tag: u8, value: &[u8]) {
         self.bytes.push(tag);
         self.bytes

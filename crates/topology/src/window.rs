@@ -1,4 +1,4 @@
-//! Bolts that look at many tuples at a time: the latest so many, or those of the latest so long.
+//! Windowed bolts, which process the latest tuples by count or by time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,48 +7,49 @@ use ardea_core::{Clock, Error, ErrorCode};
 
 use crate::batch::TupleBatch;
 use crate::bolt::Bolt;
-use crate::collector::{Collector, Held};
+use crate::collector::{Collector, PendingTuple};
 use crate::context::ComponentContext;
 use crate::failure::{Failure, Outcome};
 use crate::outputs::Outputs;
 use crate::tuple::{Origin, Tuple};
 
-/// Which tuples a window holds, and when there is one.
+/// The contents and triggers of windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Window {
-    /// After every `slide` tuples a window of the latest `length`; the first ones hold fewer.
+    /// After every `slide` tuples, a window of the latest `length` tuples. The first windows hold
+    /// fewer.
     Count {
-        /// How many tuples a window holds.
+        /// The number of tuples in a window.
         length: usize,
-        /// After how many there is another.
+        /// The number of tuples between windows.
         slide: usize,
     },
-    /// Every `slide` a window of the tuples that arrived in the latest `length`, if there are any.
+    /// Every `slide`, a window of the tuples that arrived in the latest `length`, if there are any.
     Time {
-        /// How long a window is.
+        /// The length of a window.
         length: Duration,
-        /// How long after it there is another.
+        /// The time between windows.
         slide: Duration,
     },
 }
 
 impl Window {
-    /// Every tuple in one window of so many.
+    /// Creates non-overlapping windows of this number of tuples.
     pub fn tumbling_count(length: usize) -> Self {
         Window::sliding_count(length, length)
     }
 
-    /// After every `slide` tuples a window of the latest `length`.
+    /// Creates a window of the latest `length` tuples after every `slide` tuples.
     pub fn sliding_count(length: usize, slide: usize) -> Self {
         Window::Count { length, slide }
     }
 
-    /// Every tuple in one window, by when it arrives.
+    /// Creates non-overlapping windows by arrival time.
     pub fn tumbling_time(length: Duration) -> Self {
         Window::sliding_time(length, length)
     }
 
-    /// Every `slide` a window of what arrived in the latest `length`.
+    /// Creates a window every `slide`, of the tuples that arrived in the latest `length`.
     pub fn sliding_time(length: Duration, slide: Duration) -> Self {
         Window::Time { length, slide }
     }
@@ -71,80 +72,81 @@ impl Window {
     }
 }
 
-/// Takes windows of tuples: the code of one instance, given to a topology as [`Windowed`].
+/// The code of one instance that processes windows of tuples, added to a topology as [`Windowed`].
 ///
-/// A tuple is acked when it has left the last window that holds it, so the message timeout has to be longer than a window. What is emitted
-/// is tied to all tuples of the window; a failure fails them all, and they leave.
+/// A tuple is acked when it has left its last window, so the message timeout has to exceed the
+/// length of a window. Emitted tuples are anchored to all tuples of the window. A failure fails and
+/// removes all tuples of the window.
 pub trait WindowedBolt: Send {
-    /// The streams that it emits; see [`Bolt::outputs`].
+    /// Returns the emitted streams; see [`Bolt::outputs`].
     fn outputs(&self) -> Outputs {
         Outputs::none()
     }
 
-    /// Called once before all others.
+    /// Called once before all other calls.
     fn prepare(&mut self, context: &ComponentContext) -> Outcome {
         let _ = context;
         Ok(())
     }
 
-    /// Deals with one window.
+    /// Processes one window.
     fn execute(&mut self, window: &WindowTuples<'_>, out: &mut Collector<'_>) -> Outcome;
 
-    /// Called once after all others.
+    /// Called once after all other calls.
     fn close(&mut self) {}
 }
 
-/// The tuples of one window, in the order in which they arrived.
+/// The tuples of one window, in the order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowTuples<'a> {
-    kept: &'a Kept,
-    /// The end among the kept, the first of which is the first of the window.
+    buffer: &'a WindowBuffer,
+    /// The end of the window in the buffer. The window begins at the start of the buffer.
     end: usize,
-    /// The first that no window held before.
+    /// The first tuple that was in no earlier window.
     fresh: usize,
 }
 
 impl<'a> WindowTuples<'a> {
-    /// How many there are.
+    /// Returns the number of tuples.
     pub fn len(&self) -> usize {
         self.end
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no tuple.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of them.
+    /// Returns all tuples.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Tuple<'a>> + use<'a> {
-        let kept = self.kept;
+        let kept = self.buffer;
         (0..self.end).map(move |at| kept.tuple(at))
     }
 
-    /// Those that no earlier window held.
+    /// Returns the tuples that were in no earlier window.
     pub fn fresh(&self) -> impl ExactSizeIterator<Item = Tuple<'a>> + use<'a> {
-        let kept = self.kept;
+        let kept = self.buffer;
         (self.fresh..self.end).map(move |at| kept.tuple(at))
     }
 }
 
-/// A tuple that a window may still need, without its fields.
+/// A buffered tuple that a window may still need, without its fields.
 #[derive(Debug)]
 struct Entry {
-    held: Held,
+    held: PendingTuple,
     arrived: Duration,
     origin: usize,
 }
 
-/// The tuples that windows may still need; their fields lie in one batch.
+/// The tuples that windows may still need; their fields are in one batch.
 #[derive(Debug, Default)]
-struct Kept {
+struct WindowBuffer {
     fields: TupleBatch,
     entries: VecDeque<Entry>,
     origins: Vec<Origin>,
 }
 
-impl Kept {
+impl WindowBuffer {
     fn tuple(&self, at: usize) -> Tuple<'_> {
         Tuple {
             bytes: self.fields.tuple(at),
@@ -154,7 +156,7 @@ impl Kept {
         }
     }
 
-    fn keep(&mut self, tuple: &Tuple<'_>, held: Held, arrived: Duration) -> Outcome {
+    fn keep(&mut self, tuple: &Tuple<'_>, held: PendingTuple, arrived: Duration) -> Outcome {
         let known = self.origins.iter().position(|origin| {
             origin.stream == tuple.origin.stream && origin.component == tuple.origin.component
         });
@@ -175,14 +177,14 @@ impl Kept {
         Ok(())
     }
 
-    /// Lets go of the first `count`.
-    fn release(&mut self, count: usize) -> impl Iterator<Item = Held> {
+    /// Removes the first `count` tuples.
+    fn release(&mut self, count: usize) -> impl Iterator<Item = PendingTuple> {
         self.fields.discard_front(count);
         self.fields.compact();
         self.entries.drain(..count).map(|entry| entry.held)
     }
 
-    /// How many arrived before this time.
+    /// Returns the number of tuples that arrived before this time.
     fn before(&self, time: Duration) -> usize {
         self.entries.partition_point(|entry| entry.arrived < time)
     }
@@ -216,35 +218,35 @@ impl Kept {
 pub struct Windowed<W> {
     window: Window,
     bolt: W,
-    kept: Kept,
-    /// How many of the kept, from the front, some window has held.
+    buffer: WindowBuffer,
+    /// The number of buffered tuples, from the front, that were in some window.
     seen: usize,
-    /// When the next window ends.
+    /// The end of the next window.
     ends: Duration,
     clock: Clock,
 }
 
 impl<W: WindowedBolt> Windowed<W> {
-    /// Gives `bolt` the windows that `window` says.
+    /// Creates a bolt that passes the windows of `window` to `bolt`.
     pub fn new(window: Window, bolt: W) -> Self {
         Windowed {
             window,
             bolt,
-            kept: Kept::default(),
+            buffer: WindowBuffer::default(),
             seen: 0,
             ends: Duration::ZERO,
             clock: Clock::system(),
         }
     }
 
-    /// Gives the bolt the window of the kept tuples before `end`.
+    /// Passes the window of the buffered tuples before `end` to the bolt.
     fn fire(&mut self, end: usize, out: &mut Collector<'_>) -> Outcome {
         let window = WindowTuples {
-            kept: &self.kept,
+            buffer: &self.buffer,
             end,
             fresh: self.seen.min(end),
         };
-        let held = self.kept.entries.range(..end).map(|entry| &entry.held);
+        let held = self.buffer.entries.range(..end).map(|entry| &entry.held);
         let bolt = &mut self.bolt;
         let outcome = out.tied_to(held, |out| bolt.execute(&window, out));
         self.seen = self.seen.max(end);
@@ -252,36 +254,36 @@ impl<W: WindowedBolt> Windowed<W> {
             Ok(()) => Ok(()),
             Err(failure) => {
                 self.seen -= end;
-                let mut lost = self.kept.release(end);
+                let mut lost = self.buffer.release(end);
                 lost.try_for_each(|held| out.fail(held, &failure))
             }
         }
     }
 
-    /// Acks the first `count` of the kept tuples, which no window needs any more.
-    fn let_go(&mut self, count: usize, out: &mut Collector<'_>) {
-        let count = count.min(self.kept.entries.len());
+    /// Acks the first `count` buffered tuples, which no window needs any more.
+    fn ack_front(&mut self, count: usize, out: &mut Collector<'_>) {
+        let count = count.min(self.buffer.entries.len());
         self.seen = self.seen.saturating_sub(count);
-        self.kept.release(count).for_each(|held| out.ack(held));
+        self.buffer.release(count).for_each(|held| out.ack(held));
     }
 
-    /// Acks those that arrived before this time.
-    fn let_go_before(&mut self, time: Duration, out: &mut Collector<'_>) {
-        self.let_go(self.kept.before(time), out);
+    /// Acks the tuples that arrived before this time.
+    fn ack_before(&mut self, time: Duration, out: &mut Collector<'_>) {
+        self.ack_front(self.buffer.before(time), out);
     }
 
     fn fire_by_count(&mut self, length: usize, slide: usize, out: &mut Collector<'_>) -> Outcome {
-        let end = self.kept.entries.len();
+        let end = self.buffer.entries.len();
         if end - self.seen < slide {
             return Ok(());
         }
         self.fire(end, out)?;
         let needed = length - slide;
-        self.let_go(self.kept.entries.len().saturating_sub(needed), out);
+        self.ack_front(self.buffer.entries.len().saturating_sub(needed), out);
         Ok(())
     }
 
-    /// Gives the bolt all windows that have ended by `now`.
+    /// Passes all windows that have ended by `now` to the bolt.
     fn fire_by_time(
         &mut self,
         length: Duration,
@@ -290,12 +292,12 @@ impl<W: WindowedBolt> Windowed<W> {
         out: &mut Collector<'_>,
     ) -> Outcome {
         while self.ends <= now {
-            self.let_go_before(self.ends.saturating_sub(length), out);
-            let end = self.kept.before(self.ends);
+            self.ack_before(self.ends.saturating_sub(length), out);
+            let end = self.buffer.before(self.ends);
             if end > 0 {
                 self.fire(end, out)?;
-            } else if self.kept.entries.is_empty() {
-                // Nothing in sight: on to the first end that is still to come.
+            } else if self.buffer.entries.is_empty() {
+                // Without tuples, skips to the first end in the future.
                 let steps = (now - self.ends).as_nanos() / slide.as_nanos();
                 self.ends += slide * u32::try_from(steps).unwrap_or(u32::MAX);
             }
@@ -325,7 +327,7 @@ impl<W: WindowedBolt> Bolt for Windowed<W> {
             self.fire_by_time(length, slide, now, out)?;
         }
         let held = out.hold(tuple);
-        self.kept.keep(tuple, held, now)?;
+        self.buffer.keep(tuple, held, now)?;
         match self.window {
             Window::Count { length, slide } => self.fire_by_count(length, slide, out),
             Window::Time { .. } => Ok(()),
@@ -348,16 +350,16 @@ impl<W: WindowedBolt> Bolt for Windowed<W> {
         }
     }
 
-    /// If there are tuples that no window has held: a last window, the next one as far as it has come.
+    /// Passes a last, incomplete window to the bolt, if there are tuples that were in no window.
     fn finish(&mut self, out: &mut Collector<'_>) -> Outcome {
         if let Window::Time { length, .. } = self.window {
-            // Only those that the next window would still hold.
-            self.let_go_before(self.ends.saturating_sub(length), out);
+            // Only tuples that the next window would contain remain.
+            self.ack_before(self.ends.saturating_sub(length), out);
         }
-        if self.kept.entries.len() > self.seen {
-            self.fire(self.kept.entries.len(), out)?;
+        if self.buffer.entries.len() > self.seen {
+            self.fire(self.buffer.entries.len(), out)?;
         }
-        self.let_go(self.kept.entries.len(), out);
+        self.ack_front(self.buffer.entries.len(), out);
         Ok(())
     }
 

@@ -1,19 +1,20 @@
-//! A batch of tuples as bytes that travel to other processes.
+//! The encoding of tuple batches for transfer between processes.
 //!
-//! All numbers are little-endian. The fields are in the batch as they travel, see [`value`](crate::Value); around them:
+//! All numbers are little-endian. The fields are transferred as they are in the batch, see
+//! [`value`](crate::Value). The layout:
 //!
-//! | bytes | what |
+//! | bytes | meaning |
 //! |---|---|
 //! | 1 | the version of this layout, 1 |
-//! | 1 | flags: 1 the tuples are tied to trees, 2 they name their target |
+//! | 1 | flags: 1 the tuples have anchors, 2 they have targets |
 //! | 4 | the number n of tuples |
 //! | 4 | the number b of bytes of all fields |
 //! | 4 | the number a of anchors; zero without flag 1 |
-//! | 4 n | where each tuple ends among the bytes |
+//! | 4 n | the end of each tuple in the bytes |
 //! | b | the fields |
-//! | 4 n | flag 1: where each tuple's anchors end |
+//! | 4 n | flag 1: the end of each tuple's anchors |
 //! | 16 a | flag 1: each anchor: the tree, the tuple's id in it |
-//! | 4 n | flag 2: the number of the instance that the tuple is for |
+//! | 4 n | flag 2: the target instance of each tuple |
 
 use ardea_core::{Error, ErrorCode, Result};
 
@@ -24,18 +25,18 @@ use crate::value::Field;
 const VERSION: u8 = 1;
 const ANCHORED: u8 = 1;
 const TARGETED: u8 = 2;
-/// How many bytes come before what belongs to the tuples.
+/// The size of the header before the tuples, in bytes.
 const HEADER: usize = 14;
-/// How many bytes an anchor takes.
+/// The size of an anchor in bytes.
 const ANCHOR: usize = 16;
 
 impl TupleBatch {
-    /// Appends the batch, as far as it has not been read, to `to`.
+    /// Appends the unread part of the batch to `to`.
     pub fn write_to(&self, to: &mut Vec<u8>) {
         self.write_front(self.len(), to);
     }
 
-    /// Appends the first `count` tuples of those that have not been read to `to`, as a batch; all of them if there are fewer.
+    /// Appends the first `count` unread tuples to `to`, as a batch; all if there are fewer.
     pub(crate) fn write_front(&self, count: usize, to: &mut Vec<u8>) {
         let count = count.min(self.len());
         let tuples = Run::of(&self.ends, &self.bytes, self.first(), count);
@@ -62,7 +63,7 @@ impl TupleBatch {
         write_numbers(to, targets.unwrap_or_default().iter().copied());
     }
 
-    /// How many bytes the first `count` of the tuples that have not been read take when they travel.
+    /// Returns the encoded size of the first `count` unread tuples.
     fn wire_len(&self, count: usize) -> usize {
         let numbers = 1 + usize::from(!self.anchor_ends.is_empty());
         let numbers = numbers + usize::from(!self.targets.is_empty());
@@ -71,14 +72,14 @@ impl TupleBatch {
         HEADER + 4 * numbers * count + tuples.items.len() + ANCHOR * anchors.items.len()
     }
 
-    /// How many tuples, at most `most` and at least one if there is one, take no more than `limit` bytes when they travel; a tuple
-    /// that takes more goes alone.
+    /// Returns the number of tuples, at most `most`, whose encoded size is within `limit` bytes. At
+    /// least one, if there are any, even if it is larger than `limit`.
     pub(crate) fn fitting(&self, most: usize, limit: usize) -> usize {
         let most = most.min(self.len());
         if self.wire_len(most) <= limit {
             return most;
         }
-        // The length grows with the count.
+        // The size grows with the count.
         let (mut fits, mut too_many) = (0, most);
         while fits + 1 < too_many {
             let middle = fits + (too_many - fits) / 2;
@@ -91,20 +92,23 @@ impl TupleBatch {
         fits.max(1).min(most)
     }
 
-    /// Reads a batch of tuples with `fields` fields each. Everything is checked here, so that nothing need be later.
+    /// Reads a batch of tuples with `fields` fields each. Everything is validated here.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRecord`] for what [`write_to`](TupleBatch::write_to) does not write, with what is wrong.
+    /// [`ErrorCode::BadRecord`] for bytes that [`write_to`](TupleBatch::write_to) does not write,
+    /// with the reason.
     pub fn read_from(bytes: &[u8], fields: usize) -> Result<TupleBatch> {
         let mut batch = TupleBatch::default();
         batch.append_from(bytes, fields)?;
         Ok(batch)
     }
 
-    /// As [`read_from`](TupleBatch::read_from), to the end of this batch, whose memory is used; returns how many tuples came.
+    /// Like [`read_from`](TupleBatch::read_from), but appends to this batch and reuses its memory;
+    /// returns the number of tuples.
     ///
     /// # Errors
-    /// As [`read_from`](TupleBatch::read_from), and if the batch would grow past 4 GiB; it is then as it was.
+    /// Those of [`read_from`](TupleBatch::read_from), and if the batch would grow past 4 GiB; the
+    /// batch is unchanged then.
     pub fn append_from(&mut self, bytes: &[u8], fields: usize) -> Result<usize> {
         let appended = Layout::read(bytes, fields).and_then(|layout| self.append(&layout));
         appended.map_err(|wrong| {
@@ -114,7 +118,8 @@ impl TupleBatch {
         })
     }
 
-    /// How many tuples a batch that travelled says that it has; `None` if it is too short to say so.
+    /// Returns the number of tuples in the header of an encoded batch; `None` if the header is
+    /// incomplete.
     pub(crate) fn count_in(bytes: &[u8]) -> Option<usize> {
         let count = bytes.get(2..)?.first_chunk::<4>()?;
         Some(u32::from_le_bytes(*count) as usize)
@@ -135,7 +140,7 @@ impl TupleBatch {
         let ends = numbers(layout.ends).map(|end| end + start as u32);
         self.ends.extend(ends);
         let tuples = self.ends.len() - before;
-        // One that is followed or has a target, among others that aren't or haven't: theirs are filled in.
+        // If only one of both batches has anchors or targets, the other's are filled in.
         if layout.anchor_ends.is_some() || !self.anchor_ends.is_empty() {
             self.anchor_ends.resize(before, 0);
             let ends = numbers(layout.anchor_ends.unwrap_or_default());
@@ -156,16 +161,17 @@ impl TupleBatch {
     }
 }
 
-/// A run of tuples: their ends, and what lies between these.
+/// A run of tuples: their ends, and the items between the ends.
 struct Run<'a, T> {
-    /// The end before the first.
+    /// The end of the tuple before the first.
     start: u32,
     ends: &'a [u32],
     items: &'a [T],
 }
 
 impl<'a, T> Run<'a, T> {
-    /// The `count` tuples from `first` on, of those that end at `ends` among `all`; none if there are no ends.
+    /// Returns the `count` tuples from `first` on, with ends `ends` in `all`; empty if there are no
+    /// ends.
     fn of(ends: &'a [u32], all: &'a [T], first: usize, count: usize) -> Self {
         let before = first.checked_sub(1).and_then(|last| ends.get(last));
         let start = before.copied().unwrap_or(0);
@@ -178,7 +184,7 @@ impl<'a, T> Run<'a, T> {
         }
     }
 
-    /// Appends the ends, counted from the first tuple's start.
+    /// Appends the ends, relative to the first tuple's start.
     fn write_ends(&self, to: &mut Vec<u8>) {
         write_numbers(to, self.ends.iter().map(|end| end - self.start));
     }
@@ -197,7 +203,7 @@ fn numbers(bytes: &[u8]) -> impl ExactSizeIterator<Item = u32> + '_ {
     numbers.map(|number| u32::from_le_bytes(number.try_into().unwrap_or_default()))
 }
 
-/// A batch as it lies in the bytes that travelled, found sound.
+/// The parts of an encoded batch, validated.
 struct Layout<'a> {
     ends: &'a [u8],
     fields: &'a [u8],
@@ -207,7 +213,7 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// Finds a batch of tuples with so many fields each.
+    /// Parses a batch of tuples with this number of fields each.
     fn read(bytes: &'a [u8], fields: usize) -> Result<Layout<'a>, &'static str> {
         let mut rest = Reader(bytes);
         let [version, flags] = rest.array()?;
@@ -289,7 +295,7 @@ fn check_fields(mut rest: &[u8], fields: usize) -> Result<(), &'static str> {
     }
 }
 
-/// What has not been read.
+/// The unread bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -307,7 +313,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// So many things of so many bytes each.
+    /// Takes `count` items of `bytes` bytes each.
     fn times(&mut self, count: u32, bytes: usize) -> Result<&'a [u8], &'static str> {
         let bytes = (count as usize).checked_mul(bytes);
         self.take(bytes.ok_or("the sizes are impossible")?)
@@ -322,7 +328,7 @@ mod tests {
     use crate::anchor::Task;
     use crate::encode::{Encode, Items};
 
-    /// A value that owns what it holds.
+    /// An owned value.
     #[derive(Clone, Debug)]
     enum Owned {
         Null,
@@ -415,7 +421,7 @@ mod tests {
             let mut left = batch(&tuples, anchored, targeted);
             left.discard_front(read);
             let whole = left.clone();
-            // Behind what had arrived before, part of which has been read.
+            // Appended to an earlier batch that is partly read.
             let mut arrived = batch(&[[Owned::Null, Owned::Null], [Owned::Null, Owned::Null]], arrived_anchored, arrived_targeted);
             arrived.discard_front(1);
             while !left.is_empty() {

@@ -1,4 +1,4 @@
-//! Topologies from YAML: what may stand in such a file, and how it becomes a topology.
+//! Topologies from YAML: the schema of the file, and its conversion.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -12,13 +12,13 @@ use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use crate::builder::{Reliability, TopologyBuilder};
-use crate::component::{Subscription, Wants};
+use crate::component::{ResourceRequirements, Subscription};
 use crate::grouping::Grouping;
 use crate::outputs::DEFAULT_STREAM;
 use crate::registry::{Registry, Settings};
 use crate::topology::Topology;
 
-/// A whole file.
+/// The contents of a whole file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
@@ -116,7 +116,7 @@ fn cpu<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<f64>, D
     number.map(Some)
 }
 
-/// Reads the number behind a key; what is none is told with the key, and with what may stand there.
+/// A reader of the number under a key. An error names the key and the permitted values.
 struct Number<T> {
     key: &'static str,
     may_be: &'static str,
@@ -158,7 +158,7 @@ impl<T> Visitor<'_> for Number<T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<T, E> {
-        // What stands in quotes is no number, even if its letters are.
+        // A quoted value is no number, even if it consists of digits.
         let Number { key, may_be, .. } = self;
         Err(E::custom(format!(
             "{key} can't be {text:?}, it is {may_be}"
@@ -178,12 +178,12 @@ const GROUPINGS: [&str; 8] = [
     "custom",
 ];
 
-/// The topology that `text` describes, of the components of `registry`.
+/// Creates the topology that `text` describes, from the components of `registry`.
 pub(crate) fn read(registry: &Registry, text: &str) -> Result<Topology> {
     let description: Description = serde_saphyr::from_str(text).map_err(|error| {
         let line = error.location().map_or(0, |location| location.line());
         let plain = error.without_snippet().to_string();
-        // The message says the place as well, in its own words.
+        // The message repeats the place in other words.
         let said = plain.split(" at line ").next().unwrap_or(&plain);
         let said = said
             .split("line ")
@@ -232,7 +232,7 @@ fn wrong(line: u64, what: &str) -> Error {
     Error::new(ErrorCode::InvalidConfig, format!("line {line}: {what}"))
 }
 
-/// What `word` means among `known`; else an error that lists them.
+/// Returns the value of `word` in `known`; an error lists the alternatives.
 fn choose<'a, T>(
     word: &Spanned<String>,
     what: &str,
@@ -288,7 +288,7 @@ fn wants(
     cpu: Option<f64>,
     memory: Option<&Spanned<String>>,
     disk: Option<&Spanned<String>>,
-) -> Result<Wants> {
+) -> Result<ResourceRequirements> {
     let size = |text: &Spanned<String>| {
         parse_bytes(&text.value).map_err(|error| {
             wrong(line(text), &format!("{:?} is no size", text.value))
@@ -296,7 +296,7 @@ fn wants(
                 .hint("write it like 512MiB or 10GB")
         })
     };
-    Ok(Wants {
+    Ok(ResourceRequirements {
         cpu_cores: cpu,
         memory_bytes: memory.map(size).transpose()?,
         disk_bytes: disk.map(size).transpose()?,

@@ -1,4 +1,4 @@
-//! In a steady state nothing is allocated between two processes: neither for tuples that travel, nor for the acks that come back.
+//! In a steady state, no memory is allocated for tuples and acks between two processes.
 
 use std::alloc::System;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Emits numbers for ever.
+/// Emits numbers without end.
 struct Numbers(u64);
 
 impl Spout for Numbers {
@@ -32,7 +32,7 @@ impl Spout for Numbers {
     }
 }
 
-/// Takes them.
+/// Ignores all tuples.
 struct Ignore;
 
 impl Bolt for Ignore {
@@ -59,7 +59,7 @@ struct Process {
     codec: Arc<dyn ChunkCodec>,
 }
 
-/// The process that runs this vertex.
+/// Creates the process of this vertex.
 fn process(topology: &Topology, vertex: VertexId) -> Process {
     let program = topology.program(&Parallelisms::new()).unwrap();
     let supplier = program.dag.get(vertex).supplier();
@@ -76,7 +76,7 @@ fn process(topology: &Topology, vertex: VertexId) -> Process {
     }
 }
 
-/// Takes some thousand tuples there, and their acks back.
+/// Transfers some thousand tuples, and their acks back.
 fn round_trip(
     spout: &mut Process,
     bolt: &mut Process,
@@ -126,7 +126,7 @@ fn a_steady_state_allocates_nothing_for_tuples_and_acks_between_processes() {
     };
     let mut spout = process(&topology, numbers);
     let mut bolt = process(&topology, ignore);
-    bolt.program.side_channels[0].carry(numbers, 0, Waker::none());
+    bolt.program.side_channels[0].start_forwarding(numbers, 0, Waker::none());
     let mut payload = Vec::new();
     for _ in 0..1_000 {
         round_trip(&mut spout, &mut bolt, numbers, &mut payload);
@@ -139,6 +139,6 @@ fn a_steady_state_allocates_nothing_for_tuples_and_acks_between_processes() {
     let change = region.change();
     let allocations = change.allocations + change.reallocations;
     assert!(tuples > 1_000, "{tuples}");
-    // Where a slice was longer than any before it, memory grows once more.
+    // Memory grows once more if a slice was longer than any before.
     assert!(allocations < 50, "{allocations} for {tuples} tuples");
 }

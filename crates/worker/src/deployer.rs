@@ -1,9 +1,9 @@
-//! Carries out what the master wants to run here: the thread between the control side and the engine.
+//! The deployer: the thread that applies the leader's changes to the engine.
 //!
-//! Starting instances runs the user's code, and a change of what runs may take as long as the records under way, so none of it happens
-//! on the control side's thread, which has to go on saying that this worker is alive.
+//! The start of instances runs user code, and a change waits for the records in flight. The
+//! separate thread keeps both from delaying the heartbeats of the control side.
 
-mod lives;
+mod attempts;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,68 +11,69 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use ardea_coordination::control::{Change, EpochsAgentAction, Generation, Order, Run};
+use ardea_coordination::control::{Change, Generation, Order, ParticipantAction, Run};
 use ardea_coordination::packing::{ContainerId, InstanceId};
 use ardea_core::{DeadLetters, Error, ErrorCode, MessageReport, Result, VertexId, Waker};
 use ardea_engine::{
-    Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node,
-    OnInstanceFailure, Site,
+    Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node, OnInstanceFailure,
+    RemoteEdges, Site, StartMode,
 };
 use ardea_metrics::{Labels, MetricsManager};
 use tokio::sync::mpsc;
 
-use crate::crossings::{StreamConfig, WorkerCrossings};
+use crate::attempt::{HandedOffState, RunningAttempt};
+use crate::backchannel::BackchannelRouter;
 use crate::driver::Event;
 use crate::failures::Failures;
 use crate::gauges::Gauges;
 use crate::instance::{InstanceProcesses, ToInstance, vertex_at, with_processes};
-use crate::living::{Legacy, Living};
-use crate::mail::PostOffice;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
-use ardea_checkpoint::local::CutKeeper;
+use crate::remote_edges::{StreamConfig, WorkerRemoteEdges};
+use ardea_checkpoint::local::WorkerCheckpointBackend;
 
-/// How long it waits at most before it looks around.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Maximum time between two rounds of the deployer's loop.
+const MAX_ROUND_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often it looks whether what could not be changed yet can be.
+/// Poll interval while a change cannot be applied yet.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// How long sinks may take for the batches that wait for them at the end.
+/// Timeout for delivering the last metrics batches to the metrics sinks.
 const LAST_BATCHES: Duration = Duration::from_millis(500);
 
-/// What the deployer is asked for.
+/// A command to the deployer.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Have exactly these instances run.
+    /// Run exactly these instances.
     Apply {
         change: Change,
         instances: Vec<InstanceId>,
     },
-    /// Do something about the epochs of that life.
-    Epochs(Generation, EpochsAgentAction),
-    /// A container was lost with what was under way there.
+    /// Execute an action on the epochs of this attempt.
+    Epochs(Generation, ParticipantAction),
+    /// A container has been lost with the records in flight.
     PeerLost,
-    /// The process of an instance was lost with what was under way there.
+    /// The process of an instance has been lost with the records in flight.
     InstanceLost(Site),
-    /// Let what was read flow on, then say so.
+    /// Let the records in flight pass through, then report [`Event::Drained`].
     Leave,
-    /// Something may have changed.
+    /// Check for changes of the deployment's state.
     Look,
 }
 
-/// The way to the deployer. When it is dropped, all instances end.
+/// The sending end of the deployer's command channel. Dropping it ends all instances.
 #[derive(Debug)]
 pub(crate) struct Commands(pub(crate) Sender<Command>);
 
 impl Commands {
-    /// Asks for something. If the deployer is gone, it has said why.
+    /// Sends a command. If the deployer has ended, the command is dropped, because the error has
+    /// been reported.
     pub(crate) fn send(&self, command: Command) {
         let _ = self.0.send(command);
     }
 }
 
-/// What the deployer works with.
+/// The dependencies of the deployer.
 pub(crate) struct Deployer<'a> {
     pub(crate) job: &'a dyn Job,
     pub(crate) name: String,
@@ -85,21 +86,22 @@ pub(crate) struct Deployer<'a> {
     pub(crate) leave_within: Duration,
     pub(crate) processes: Arc<InstanceProcesses>,
     pub(crate) failures: Arc<Failures>,
-    /// Where cuts are kept, if the program keeps any.
-    pub(crate) cuts: Option<Arc<dyn CutKeeper>>,
+    /// The checkpoint backend, if the program has one.
+    pub(crate) snapshots: Option<Arc<dyn WorkerCheckpointBackend>>,
     pub(crate) dead_letters: Arc<DeadLetters>,
-    /// How often in a row an instance that fails is made anew, where the job allows that.
+    /// Maximum number of consecutive restarts of a failed instance, if the job allows restarts.
     pub(crate) instance_restarts: u32,
-    /// Wakes it by [`Command::Look`]; holds the way to itself weakly, so that the driver's end is heard.
+    /// Wakes the deployer with [`Command::Look`]. Holds the command channel weakly, so that
+    /// dropping the driver still closes it.
     pub(crate) look: Waker,
 }
 
-/// Works until nobody can ask for anything any more.
+/// Runs until the command channel is closed.
 pub(crate) fn run(deployer: Deployer<'_>, metrics: MetricsManager, commands: &Receiver<Command>) {
     let events = deployer.events.clone();
     let processes = Arc::clone(&deployer.processes);
     let worked = catch_unwind(AssertUnwindSafe(|| {
-        Work::new(deployer, &metrics).run(commands)
+        DeployerState::new(deployer, &metrics).run(commands)
     }));
     processes.close();
     metrics.close(LAST_BATCHES);
@@ -110,7 +112,7 @@ pub(crate) fn run(deployer: Deployer<'_>, metrics: MetricsManager, commands: &Re
             None,
             Error::new(
                 ErrorCode::UserPanic,
-                "the job's program panicked while it was made",
+                "the job's program panicked while its graph was built",
             )
             .hint("the panic's own message is in this container's log"),
         ),
@@ -118,57 +120,58 @@ pub(crate) fn run(deployer: Deployer<'_>, metrics: MetricsManager, commands: &Re
     let _ = events.send(broken);
 }
 
-/// Why the job can't go on here, and who is to blame.
+/// The error that ends the job in this container, and the instance that caused it, if known.
 type Broken = (Option<InstanceId>, Error);
 
-struct Work<'a> {
+struct DeployerState<'a> {
     with: Deployer<'a>,
     metrics: &'a MetricsManager,
     active: Option<Active>,
-    /// The life that is active, if the job has lives.
-    living: Option<Living>,
-    /// What instances of the life before have left, until the next one begins.
-    legacy: Option<Legacy>,
-    /// What was active of an earlier life, until nothing of it is left: it may have files and connections that the next one wants.
+    /// The current attempt, if the job has a processing guarantee.
+    current_attempt: Option<RunningAttempt>,
+    /// State handed off by the previous attempt, until the next one starts.
+    handed_off: Option<HandedOffState>,
+    /// The ending deployment of an earlier attempt. The next attempt waits for its end, because the
+    /// ending deployment may hold files and connections.
     former: Option<Active>,
-    /// The life that can't go on here.
+    /// The attempt that has failed in this container.
     failed: Option<Generation>,
-    /// A change that could not be carried out yet, as an earlier one is under way.
+    /// A change that waits for an earlier change to take effect.
     waiting: Option<(Change, Vec<InstanceId>)>,
-    /// Asked for, and not known to be carried out.
+    /// The order of the last applied change, until the change has taken effect.
     unsettled: Option<Order>,
-    /// Carried out, and not known to have ended.
+    /// The order of the last applied change and its instances, until the instances have ended.
     running: Option<(Order, Vec<InstanceId>)>,
-    leaving: Option<Leaving>,
+    leaving: Option<InFlightDrain>,
     gauges: Gauges,
 }
 
-/// What runs.
+/// The current deployment.
 struct Active {
     names: Names,
-    /// The vertices whose instances have processes of their own.
+    /// The vertices whose instances run in separate processes.
     isolated: Vec<VertexId>,
-    crossings: Arc<WorkerCrossings>,
-    mail: PostOffice,
+    crossings: Arc<WorkerRemoteEdges>,
+    backchannel: BackchannelRouter,
     deployment: Deployment,
 }
 
-/// How far what was read has flowed on.
-struct Leaving {
+/// The progress of draining the records in flight before this worker leaves.
+struct InFlightDrain {
     until: Instant,
-    /// What all instances had read when it was looked at last.
+    /// The number of processed records at the last check.
     read: Option<u64>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> DeployerState<'a> {
     fn new(with: Deployer<'a>, metrics: &'a MetricsManager) -> Self {
-        Work {
+        DeployerState {
             gauges: Gauges::new(&with),
             metrics,
             with,
             active: None,
-            living: None,
-            legacy: None,
+            current_attempt: None,
+            handed_off: None,
             former: None,
             failed: None,
             waiting: None,
@@ -179,19 +182,19 @@ impl<'a> Work<'a> {
     }
 
     fn run(mut self, commands: &Receiver<Command>) -> Result<(), Broken> {
-        let worked = self.obey(commands);
+        let worked = self.run_commands(commands);
         if let Err((_, error)) = &worked {
-            // The container ends with it: what was counted so far is told before.
+            // The container ends with the error, so the last metrics are sent first.
             if let Some((vertex, instance)) = error.vertex() {
                 self.with.failures.fails(vertex, instance, error.code());
             }
             self.gauges.be_due();
-            self.tell_metrics();
+            self.report_metrics();
         }
         worked
     }
 
-    fn obey(&mut self, commands: &Receiver<Command>) -> Result<(), Broken> {
+    fn run_commands(&mut self, commands: &Receiver<Command>) -> Result<(), Broken> {
         loop {
             match commands.recv_timeout(self.rest()) {
                 Ok(Command::Apply { change, instances }) => {
@@ -200,8 +203,8 @@ impl<'a> Work<'a> {
                 Ok(Command::Epochs(generation, action)) => self.in_epochs(generation, action),
                 Ok(Command::PeerLost) => {
                     if let Some(active) = &self.active {
-                        active.mail.process_lost();
-                        self.with.processes.tell_all(&ToInstance::Lost);
+                        active.backchannel.process_lost();
+                        self.with.processes.send_all(&ToInstance::Lost);
                     }
                 }
                 Ok(Command::InstanceLost(site)) => {
@@ -213,55 +216,59 @@ impl<'a> Work<'a> {
                 Ok(Command::Look) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            self.look_around()?;
+            self.run_round()?;
         }
     }
 
     fn rest(&self) -> Duration {
         let is_busy = self.waiting.is_some() || self.leaving.is_some();
-        let longest = if is_busy { TRY_EVERY } else { LOOK_EVERY };
+        let longest = if is_busy {
+            TRY_EVERY
+        } else {
+            MAX_ROUND_INTERVAL
+        };
         self.gauges.due_in().min(longest)
     }
 
-    fn look_around(&mut self) -> Result<(), Broken> {
+    fn run_round(&mut self) -> Result<(), Broken> {
         if let Some((change, instances)) = self.waiting.take() {
-            match self.ends_former_life(&change) {
+            match self.end_former_attempt(&change) {
                 true => self.waiting = Some((change, instances)),
                 false => self.change(change, instances)?,
             }
         }
-        if let (Some(living), Some(active)) = (&mut self.living, &self.active) {
+        if let (Some(living), Some(active)) = (&mut self.current_attempt, &self.active) {
             living.end_if_due(&active.deployment);
         }
-        self.tell_settled();
-        self.tell_failures();
-        self.tell_status()?;
-        self.look_whether_quiet();
-        self.tell_metrics();
+        self.report_settled();
+        self.report_failures();
+        self.report_status()?;
+        self.check_drained();
+        self.report_metrics();
         Ok(())
     }
 
-    fn tell_metrics(&mut self) {
+    fn report_metrics(&mut self) {
         let processes = &self.with.processes;
         let view = self.active.as_ref().map(|active| active.view(processes));
         if let Some(batch) = self.gauges.read_if_due(view, self.metrics) {
-            self.tell(match batch {
+            self.report(match batch {
                 Ok(batch) => Event::Metrics(batch),
-                Err(error) => Event::Unmeasured(error),
+                Err(error) => Event::MetricsRejected(error),
             });
         }
-        for trouble in self.metrics.new_troubles() {
-            self.tell(Event::SinkTrouble(trouble));
+        for trouble in self.metrics.new_errors() {
+            self.report(Event::SinkFailed(trouble));
         }
     }
 
-    fn tell(&self, event: Event) {
+    fn report(&self, event: Event) {
         let _ = self.with.events.send(event);
     }
 
-    /// Carries out a change, or keeps it for later.
+    /// Applies a change, or defers it.
     fn change(&mut self, change: Change, instances: Vec<InstanceId>) -> Result<(), Broken> {
-        let life = change.life.map(|life| life.generation);
+        let life = change.attempt.map(|life| life.generation);
         if life.is_some() && life == self.failed {
             return Ok(());
         }
@@ -275,8 +282,8 @@ impl<'a> Work<'a> {
                 self.waiting = Some((change, instances));
                 Ok(())
             }
-            Err(error) if change.life.is_some() => {
-                self.fail_life(change.life, &error);
+            Err(error) if change.attempt.is_some() => {
+                self.fail_attempt(change.attempt, &error);
                 Ok(())
             }
             Err(error) => {
@@ -298,14 +305,15 @@ impl<'a> Work<'a> {
             .collect();
         self.with.network.members(members.clone());
         if self.active.is_none() {
-            // Without instances there may be records for those that were here: others would hold them until somebody takes them.
+            // Even without instances, this container may receive records for former instances.
+            // Their producers keep the records until they are consumed.
             if instances.is_empty() && !is_placed(change, self.with.here) {
-                self.legacy = None;
+                self.handed_off = None;
                 return Ok(());
             }
-            self.begin_life(change, instances)?;
+            self.begin_attempt(change, instances)?;
             let active = self.deploy(change, instances, members)?;
-            if let Some(living) = &mut self.living {
+            if let Some(living) = &mut self.current_attempt {
                 living.begun(&active.deployment);
             }
             self.active = Some(active);
@@ -315,7 +323,7 @@ impl<'a> Work<'a> {
             active.deployment.rewire(layout)?;
             active.place(change, instances, members, &self.with)?;
         }
-        if let (Some(active), Some(living)) = (&self.active, &mut self.living)
+        if let (Some(active), Some(living)) = (&self.active, &mut self.current_attempt)
             && self.leaving.is_none()
         {
             living.set_run(change.run, &active.deployment);
@@ -330,7 +338,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Makes the job's graph, and starts what is to run here.
+    /// Builds the job's graph and deploys the instances of this container.
     fn deploy(
         &mut self,
         change: &Change,
@@ -340,26 +348,27 @@ impl<'a> Work<'a> {
         self.with.processes.rescaled(&parallelisms(&change.next));
         let program = self.with.job.program(&parallelisms(&change.next))?;
         let names = Names::of(&program.dag)?;
-        let living = self.living.as_mut();
+        let living = self.current_attempt.as_mut();
         let config = StreamConfig {
             life: living.as_ref().map(|living| living.generation()),
             ..StreamConfig::default()
         };
         let network = self.with.network.clone();
-        let crossings = Arc::new(WorkerCrossings::new(&program.dag, network, config));
-        let (dag, isolated) = self.with.processes.stand_in(&program.dag, &crossings)?;
-        let mail = PostOffice::new(
+        let crossings = Arc::new(WorkerRemoteEdges::new(&program.dag, network, config));
+        let (dag, isolated) = self.with.processes.with_proxies(&program.dag, &crossings)?;
+        let mail = BackchannelRouter::new(
             &self.with.name,
             program.side_channels,
             Arc::clone(&crossings),
         );
         let layout = layout(&names, change, instances, self.with.here)?;
-        let ends: Arc<dyn Crossings> = Arc::<WorkerCrossings>::clone(&crossings);
+        let ends: Arc<dyn RemoteEdges> = Arc::<WorkerRemoteEdges>::clone(&crossings);
         let config = JobConfig {
             dead_letters: Arc::clone(&self.with.dead_letters),
             on_failure: match (program.may_lose_instances, self.with.instance_restarts) {
                 (false, _) | (_, 0) => OnInstanceFailure::FailJob,
-                // What one has lost, all have to go back behind.
+                // With a processing guarantee, a lost instance requires a rollback of all
+                // instances.
                 _ if living.is_some() => OnInstanceFailure::FailJob,
                 (true, at_most) => OnInstanceFailure::Restart { at_most },
             },
@@ -367,69 +376,73 @@ impl<'a> Work<'a> {
                 .as_ref()
                 .map(|living| living.guarantee())
                 .unwrap_or_default(),
-            cuts: living
-                .map(|living| living.cuts(&program.dag, instances))
+            snapshots: living
+                .map(|living| living.snapshots(&program.dag, instances))
                 .unwrap_or_default(),
             ..JobConfig::named(&self.with.name)
         };
         let deployment = self
             .with
             .node
-            .deploy(&dag, config, layout, ends, Begin::Paused)?;
+            .deploy(&dag, config, layout, ends, StartMode::Paused)?;
         deployment.when_changed(self.with.look.clone());
-        // A change may have been carried out before anybody listened: it looks around anyway, now and then.
+        // A change that took effect before the waker was set is found in the next round.
         let mut active = Active {
             names,
             isolated,
             crossings,
-            mail,
+            backchannel: mail,
             deployment,
         };
         active.place(change, instances, members, &self.with)?;
         Ok(active)
     }
 
-    fn tell_settled(&mut self) {
+    fn report_settled(&mut self) {
         let is_settled = self
             .active
             .as_ref()
             .is_none_or(|active| active.deployment.is_settled());
-        let is_restored = self.living.as_ref().is_none_or(Living::is_restored);
+        let is_restored = self
+            .current_attempt
+            .as_ref()
+            .is_none_or(RunningAttempt::is_restored);
         if self.waiting.is_none()
             && is_settled
             && is_restored
             && let Some(order) = self.unsettled.take()
         {
-            self.tell(Event::Applied(order));
+            self.report(Event::Applied(order));
         }
     }
 
-    /// Instances that have failed are made anew by the engine: what was lost with them has to come again, and the master hears of it.
-    fn tell_failures(&self) {
+    /// Reports the instances that the engine has restarted after a failure, to the leader and to
+    /// the side channels, whose messages to them are lost.
+    fn report_failures(&self) {
         let Some(active) = &self.active else { return };
         let failures = &self.with.failures;
         for failure in active.deployment.handle().take_failures() {
             for vertex in &failure.vertices {
                 failures.restarts(vertex, failure.instance);
                 if let Ok(id) = active.names.vertex(vertex) {
-                    active.mail.instance_lost(id);
+                    active.backchannel.instance_lost(id);
                 }
             }
             let first = failure.vertices.first().map_or("", |name| name);
             let (vertex, instance) = failure.error.vertex().unwrap_or((first, failure.instance));
             failures.fails(vertex, instance, failure.error.code());
             let why = failure.error.to_string();
-            self.tell(Event::Failed(InstanceId::new(vertex, instance), why));
+            self.report(Event::Failed(InstanceId::new(vertex, instance), why));
         }
     }
 
-    fn tell_status(&mut self) -> Result<(), Broken> {
+    fn report_status(&mut self) -> Result<(), Broken> {
         let status = self
             .active
             .as_ref()
             .map(|active| active.deployment.status());
         if let Some(JobStatus::Failed(error)) = &status {
-            if self.ends_with_life(error) {
+            if self.ends_with_attempt(error) {
                 return Ok(());
             }
             return Err((blamed(error), error.clone()));
@@ -444,37 +457,37 @@ impl<'a> Work<'a> {
             && self.leaving.is_none()
             && let Some((order, _)) = self.running.take()
         {
-            self.tell(Event::Ended(order));
+            self.report(Event::Ended(order));
         }
         Ok(())
     }
 
-    /// Asked to end: sources stop reading, and what was read flows on to where it is going. The job is not told that its input has ended,
-    /// for it has not: this container may be started again.
+    /// Handles a request to end: sources stop, and records in flight pass through. The consumers'
+    /// inputs do not end, because this container may be restarted.
     fn leave(&mut self) {
         if let Some(active) = &self.active {
             active.deployment.pause();
         }
-        self.leaving = Some(Leaving {
+        self.leaving = Some(InFlightDrain {
             until: Instant::now() + self.with.leave_within,
             read: None,
         });
     }
 
-    fn look_whether_quiet(&mut self) {
+    fn check_drained(&mut self) {
         let read = self.active.as_ref().map_or(0, Active::records);
         let Some(leaving) = &mut self.leaving else {
             return;
         };
         let is_quiet = leaving.read.replace(read) == Some(read);
         if is_quiet || self.active.is_none() || Instant::now() >= leaving.until {
-            self.tell(Event::Quiet);
+            self.report(Event::Drained);
         }
     }
 }
 
 impl Active {
-    /// Has the mail carried to where instances are.
+    /// Applies the placement to the side channels.
     fn place(
         &mut self,
         change: &Change,
@@ -496,18 +509,18 @@ impl Active {
             &self.isolated,
         )?;
         members.extend(own);
-        self.mail.place(&placement, &members, with.node)
+        self.backchannel.place(&placement, &members, with.node)
     }
 
-    /// The process of an instance was lost.
+    /// Notifies the side channels of a lost process of an instance.
     fn instance_lost(&self, site: Site) {
         let mut vertices = self.names.vertices();
         if let Some(id) = vertices.find(|id| id.index() == vertex_at(site)) {
-            self.mail.instance_lost(id);
+            self.backchannel.instance_lost(id);
         }
     }
 
-    /// What all instances have read and written so far.
+    /// Returns the number of records read and written by all instances.
     fn records(&self) -> u64 {
         let instances = self.deployment.instances().into_iter();
         instances
@@ -519,29 +532,30 @@ impl Active {
         View {
             deployment: &self.deployment,
             crossings: &self.crossings,
-            mail: &self.mail,
+            backchannel: &self.backchannel,
             processes,
         }
     }
 }
 
-/// What is counted.
+/// The parts of a deployment from which the metrics are read.
 pub(crate) struct View<'a> {
     pub(crate) deployment: &'a Deployment,
-    pub(crate) crossings: &'a WorkerCrossings,
-    pub(crate) mail: &'a PostOffice,
+    pub(crate) crossings: &'a WorkerRemoteEdges,
+    pub(crate) backchannel: &'a BackchannelRouter,
     processes: &'a InstanceProcesses,
 }
 
 impl View<'_> {
-    /// The instances that have processes of their own, and the numbers of these.
+    /// Returns the instances in separate processes, with the ids of the running processes.
     pub(crate) fn processes(&self) -> Vec<(InstanceId, Option<u32>)> {
         self.processes.numbers()
     }
 
-    /// What became of the messages of this container's instances, wherever they run; those of one may come in parts.
+    /// Returns the message statistics of this container's instances, including those in separate
+    /// processes. An instance can have several entries.
     pub(crate) fn messages(&self) -> Vec<MessageReport> {
-        let mut messages = self.mail.messages();
+        let mut messages = self.backchannel.messages();
         messages.extend(self.processes.messages());
         messages
     }
@@ -563,7 +577,7 @@ fn layout(
     Ok(Layout::new(run, routes).towards(next).after(last))
 }
 
-/// Whether records may be routed here by any plan.
+/// Returns true if any plan of the change may route records to this container.
 fn is_placed(change: &Change, here: ContainerId) -> bool {
     let plans = [&change.routes, &change.next, &change.last];
     plans.iter().any(|plan| plan.container(here).is_some())

@@ -1,4 +1,5 @@
-//! The worker's control side: drives the agent, and does what it wants done.
+//! The control side of a worker: passes events to the agent (the worker's state machine) and
+//! executes the agent's actions.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -7,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    AgentAction, AgentEvent, Departure, EpochsAgentEvent, FromWorker, Generation, LifeEnd, Lookup,
-    Order, Run, WorkerAgent,
+    AgentAction, AgentEvent, AttemptEnd, FromWorker, Generation, LeaveReason, Lookup, Order,
+    ParticipantEvent, Run, WorkerAgent,
 };
 use ardea_coordination::packing::InstanceId;
 use ardea_core::{Clock, Error, ErrorCode, Result};
@@ -18,79 +19,83 @@ use tokio::sync::mpsc;
 
 use crate::deployer::{Command, Commands};
 use crate::instance::is_instance;
+use crate::log_events::LogWriter;
 use crate::master_link::{LinkEvent, MasterLink};
 use crate::network::NetworkEvent;
-use crate::notes::Notes;
-use crate::peer_names::Ask;
+use crate::peer_addresses::ResolverRequest;
 
-/// How often the agent is told that time has passed, at least.
+/// Maximum interval between two ticks of the agent, the worker's state machine.
 const TICK: Duration = Duration::from_millis(25);
 
-/// How long the last words to the master may take.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Timeout for sending the last messages to the leader.
+const FINISH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Finds a job's master, in whatever the cluster keeps it.
+/// Leader lookup of a job.
 pub trait MasterFinder: Send + Sync {
-    /// What is known at the moment. May take as long as it takes; it is asked once at a time.
+    /// Returns the current leader. A call may take arbitrarily long; the worker makes one call at a
+    /// time.
     fn look_up(&self) -> Pin<Box<dyn Future<Output = Lookup> + Send + '_>>;
 }
 
-/// What happens to a worker beside its connection to the master.
+/// An event of a worker other than those of its connection to the leader.
 #[derive(Debug)]
 pub(crate) enum Event {
     Lookup(Lookup),
     Network(NetworkEvent),
-    /// The change of this order is carried out.
+    /// The change of this order has taken effect.
     Applied(Order),
-    /// All instances of this order have ended well.
+    /// All instances of this order have ended normally.
     Ended(Order),
-    /// An instance has failed, and runs again.
+    /// An instance has failed and has been restarted.
     Failed(InstanceId, String),
-    /// Something has come of the epochs of that life.
-    Epochs(Generation, EpochsAgentEvent),
-    /// That life can't go on here.
-    LifeOver(Generation, LifeEnd),
-    /// So many instances go on with what they have in memory, in a life that begins.
-    Reminded(usize),
-    /// The job can't go on in this process; who is to blame, if that is known.
+    /// An event concerning the epochs of this attempt.
+    Epochs(Generation, ParticipantEvent),
+    /// This attempt cannot continue in this container.
+    AttemptOver(Generation, AttemptEnd),
+    /// The number of instances of a new attempt that reuse the in-memory state of the previous
+    /// attempt.
+    StateReused(usize),
+    /// The job cannot continue in this process. The event contains the instance that caused the
+    /// error, if known.
     Broken(Option<InstanceId>, Error),
-    /// A batch for the master.
+    /// A metrics batch for the leader.
     Metrics(Vec<u8>),
-    /// The master can't be told what is measured, for this reason; said once.
-    Unmeasured(Error),
-    /// A metrics sink misses batches, for this reason; said once of each.
-    SinkTrouble(Error),
-    /// What was read has flowed on, or time is up.
-    Quiet,
+    /// Metrics cannot be sent to the leader; reported once.
+    MetricsRejected(Error),
+    /// A metrics sink has dropped batches; reported once for each sink.
+    SinkFailed(Error),
+    /// The records in flight have passed through, or the time for draining is over.
+    Drained,
 }
 
-/// Why a worker ended, if nothing went wrong.
+/// The reason for the normal end of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// The job is over.
+    /// The job has ended.
     JobOver,
-    /// It was asked to, by a signal.
+    /// A signal (SIGTERM or SIGINT) has requested the end.
     Asked,
 }
 
-/// All that the control side has to do with.
+/// The state of the control side.
 pub(crate) struct Driver {
     pub(crate) agent: WorkerAgent,
     pub(crate) link: MasterLink,
     pub(crate) finder: Arc<dyn MasterFinder>,
     pub(crate) commands: Arc<Commands>,
-    pub(crate) peers: mpsc::UnboundedSender<Ask>,
+    pub(crate) peers: mpsc::UnboundedSender<ResolverRequest>,
     pub(crate) events: mpsc::UnboundedSender<Event>,
     pub(crate) clock: Clock,
-    pub(crate) notes: Notes,
+    pub(crate) notes: LogWriter,
     pub(crate) is_looking: bool,
-    /// Whether a master has ever answered. Whoever runs goes on when hosts of another version lead its job: data doesn't stop for that.
-    pub(crate) was_heard: bool,
-    /// Those whom attempts to reach have failed: said once.
+    /// True if any leader has ever replied. A worker with a leader before continues even if a later
+    /// leader has another version, so that data keeps flowing.
+    pub(crate) had_leader: bool,
+    /// The unreachable peers for which a line has been logged.
     pub(crate) unreachable: BTreeSet<Site>,
 }
 
-/// What asks a process to end, or is let pass.
+/// The signals that the worker handles.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -111,7 +116,8 @@ impl Signals {
         })
     }
 
-    /// Waits until the process is asked to end. That whoever started it is gone is no reason to.
+    /// Waits for SIGTERM or SIGINT. SIGHUP is ignored, because a worker continues after the end of
+    /// its parent process.
     async fn asked(&mut self) {
         loop {
             tokio::select! {
@@ -123,7 +129,8 @@ impl Signals {
     }
 }
 
-/// Whether asking again changes nothing. It is told by ending, since who looks at the job sees that, and not what a worker writes.
+/// Returns true if a retry after this rejection is useless. The worker then ends, because users see
+/// an exit better than a log line.
 fn is_final(refusal: &Error) -> bool {
     matches!(
         refusal.code(),
@@ -132,7 +139,7 @@ fn is_final(refusal: &Error) -> bool {
 }
 
 impl Driver {
-    /// Runs until the master, a signal or an error ends it.
+    /// Runs until the leader, a signal or an error ends the worker.
     pub(crate) async fn run(
         mut self,
         mut events: mpsc::UnboundedReceiver<Event>,
@@ -144,14 +151,14 @@ impl Driver {
         let mut is_leaving = false;
         let ending = loop {
             let ending = tokio::select! {
-                _ = tick.tick() => self.tell(AgentEvent::Tick),
+                _ = tick.tick() => self.handle_agent_event(AgentEvent::Tick),
                 Some(event) = from_master.recv() => self.on_link(event),
                 Some(event) = events.recv() => self.on_event(event),
                 () = signals.asked() => {
                     if std::mem::replace(&mut is_leaving, true) {
                         break Ok(Ending::Asked);
                     }
-                    self.notes.say("asked to end: what was read flows on");
+                    self.notes.write("requested to end: sources stop, and records in flight are processed");
                     self.commands.send(Command::Leave);
                     None
                 }
@@ -160,25 +167,26 @@ impl Driver {
                 break ending;
             }
         };
-        self.link.finish(LAST_WORDS).await;
+        self.link.finish(FINISH_TIMEOUT).await;
         ending
     }
 
     fn on_link(&mut self, event: LinkEvent) -> Option<Result<Ending>> {
         match event {
-            LinkEvent::Told(number, message) if self.link.is_current(number) => {
-                self.was_heard = true;
-                self.tell(AgentEvent::From(message))
+            LinkEvent::Received(number, message) if self.link.is_current(number) => {
+                self.had_leader = true;
+                self.handle_agent_event(AgentEvent::From(message))
             }
             LinkEvent::Closed(number, why) if self.link.is_current(number) => {
                 self.link.close();
                 if let Some(why) = why {
-                    self.notes.say(format_args!("no way to the master: {why}"));
-                    if !self.was_heard && is_final(&why) {
+                    self.notes
+                        .write(format_args!("no connection to the leader: {why}"));
+                    if !self.had_leader && is_final(&why) {
                         return Some(Err(why));
                     }
                 }
-                self.tell(AgentEvent::Closed)
+                self.handle_agent_event(AgentEvent::Closed)
             }
             _ => None,
         }
@@ -188,34 +196,39 @@ impl Driver {
         match event {
             Event::Lookup(found) => {
                 self.is_looking = false;
-                self.tell(AgentEvent::Lookup(found))
+                self.handle_agent_event(AgentEvent::Lookup(found))
             }
             Event::Network(event) => self.on_network(event),
-            Event::Applied(order) => self.tell(AgentEvent::Applied(order)),
-            Event::Ended(order) => self.tell(AgentEvent::Ended(order)),
+            Event::Applied(order) => self.handle_agent_event(AgentEvent::Applied(order)),
+            Event::Ended(order) => self.handle_agent_event(AgentEvent::Ended(order)),
             Event::Failed(instance, why) => {
                 let started = "failed and is started again";
-                self.notes.say(format_args!("{instance} {started}: {why}"));
-                self.tell(AgentEvent::Failed(instance, why))
-            }
-            Event::Epochs(generation, event) => self.tell(AgentEvent::Epochs(generation, event)),
-            Event::LifeOver(generation, why) => {
                 self.notes
-                    .say(format_args!("life {generation} can't go on here: {why:?}"));
-                self.tell(AgentEvent::LifeOver(generation, why))
+                    .write(format_args!("{instance} {started}: {why}"));
+                self.handle_agent_event(AgentEvent::Failed(instance, why))
             }
-            Event::Reminded(count) => {
-                self.notes.say(format_args!(
-                    "{count} instances go on with what they have in memory"
+            Event::Epochs(generation, event) => {
+                self.handle_agent_event(AgentEvent::Epochs(generation, event))
+            }
+            Event::AttemptOver(generation, why) => {
+                self.notes.write(format_args!(
+                    "attempt {generation} can't continue here: {why:?}"
+                ));
+                self.handle_agent_event(AgentEvent::AttemptOver(generation, why))
+            }
+            Event::StateReused(count) => {
+                self.notes.write(format_args!(
+                    "{count} instances reuse their state in memory"
                 ));
                 None
             }
             Event::Broken(instance, error) => {
                 self.notes
-                    .say(format_args!("the job can't go on here: {error}"));
+                    .write(format_args!("the job can't continue here: {error}"));
                 if let Some(instance) = instance {
-                    // The master shows it; what the agent wants done otherwise does not matter any more.
-                    let _ = self.tell(AgentEvent::Failed(instance, error.to_string()));
+                    // The leader displays the error; other actions of the agent no longer matter.
+                    let _ =
+                        self.handle_agent_event(AgentEvent::Failed(instance, error.to_string()));
                 }
                 Some(Err(error))
             }
@@ -223,16 +236,16 @@ impl Driver {
                 let sent = self.link.send_to_current(&FromWorker::Metrics(batch));
                 sent.err().map(Err)
             }
-            Event::Unmeasured(error) => {
-                let what = "what is measured here is not told to the master";
-                self.notes.say(format!("{what}: {error}"));
+            Event::MetricsRejected(error) => {
+                let what = "metrics of this worker can't be sent to the leader";
+                self.notes.write(format!("{what}: {error}"));
                 None
             }
-            Event::SinkTrouble(error) => {
-                self.notes.say(error);
+            Event::SinkFailed(error) => {
+                self.notes.write(error);
                 None
             }
-            Event::Quiet => Some(Ok(Ending::Asked)),
+            Event::Drained => Some(Ok(Ending::Asked)),
         }
     }
 
@@ -240,23 +253,24 @@ impl Driver {
         match event {
             NetworkEvent::Up(site, _) if is_instance(site) => {}
             NetworkEvent::Lost(site, ..) if is_instance(site) => {
-                // Whoever keeps the process has more to say of it.
+                // The supervisor of the process reports more details.
                 self.commands.send(Command::InstanceLost(site));
             }
             NetworkEvent::Up(Site(container), start) => {
                 let which = format_args!("container {container}, start {start}");
                 self.unreachable.remove(&Site(container));
-                self.notes.say(format_args!("connected to {which}"));
+                self.notes.write(format_args!("connected to {which}"));
             }
             NetworkEvent::Lost(Site(container), start, why) => {
                 self.commands.send(Command::PeerLost);
                 let which = format_args!("container {container}, start {start}");
-                self.notes.say(format_args!("lost {which}: {why}"));
+                self.notes.write(format_args!("lost {which}: {why}"));
             }
             NetworkEvent::Unreachable(site, why) => {
-                let _ = self.peers.send(Ask::Again(site));
+                let _ = self.peers.send(ResolverRequest::Retry(site));
                 if self.unreachable.insert(site) {
-                    self.notes.say(format_args!("container {}: {why}", site.0));
+                    self.notes
+                        .write(format_args!("container {}: {why}", site.0));
                 }
             }
             NetworkEvent::Failed(why) => {
@@ -266,8 +280,9 @@ impl Driver {
         None
     }
 
-    /// Tells the agent, and does what it wants done; what the worker ends with, if it does.
-    fn tell(&mut self, event: AgentEvent) -> Option<Result<Ending>> {
+    /// Passes an event to the agent and executes the agent's actions. Returns the outcome if the
+    /// worker ends.
+    fn handle_agent_event(&mut self, event: AgentEvent) -> Option<Result<Ending>> {
         for action in self.agent.on(self.clock.now(), event) {
             match action {
                 AgentAction::LookUp => self.look_up(),
@@ -278,11 +293,11 @@ impl Driver {
                     }
                 }
                 AgentAction::Peers(peers) => {
-                    let _ = self.peers.send(Ask::Told(peers));
+                    let _ = self.peers.send(ResolverRequest::Reported(peers));
                 }
                 AgentAction::Apply(change) => {
                     let (order, run) = (change.order, change.run);
-                    self.notes.say(format_args!(
+                    self.notes.write(format_args!(
                         "order {}.{}: {} to start, {} to stop, {}",
                         order.epoch.0,
                         order.number,
@@ -290,10 +305,10 @@ impl Driver {
                         change.stop.len(),
                         doing(run)
                     ));
-                    if let Some(life) = change.life.filter(|_| change.begins) {
+                    if let Some(life) = change.attempt.filter(|_| change.begins) {
                         let (life, from) = (life.generation, life.from.unwrap_or_default());
                         self.notes
-                            .say(format_args!("life {life} begins, from epoch {}", from.0));
+                            .write(format_args!("attempt {life} begins, from epoch {}", from.0));
                     }
                     let instances = self.agent.instances().to_vec();
                     self.commands.send(Command::Apply { change, instances });
@@ -301,11 +316,11 @@ impl Driver {
                 AgentAction::Epochs(generation, action) => {
                     self.commands.send(Command::Epochs(generation, action));
                 }
-                AgentAction::Exit(Departure::JobOver) => {
-                    self.notes.say("the job is over");
+                AgentAction::Exit(LeaveReason::JobOver) => {
+                    self.notes.write("the job is over");
                     return Some(Ok(Ending::JobOver));
                 }
-                AgentAction::Exit(Departure::Refused(why)) => {
+                AgentAction::Exit(LeaveReason::Refused(why)) => {
                     return Some(Err(why.into()));
                 }
             }

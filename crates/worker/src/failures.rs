@@ -1,37 +1,37 @@
-//! How often instances have failed and run again within this container, for its metrics.
+//! Counters of failed and restarted instances of this container.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ardea_core::ErrorCode;
 
-/// Counts failures by instance, as long as this process lives.
+/// The failures of each instance since the start of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Mutex<BTreeMap<String, BTreeMap<u32, Counts>>>);
 
-/// What one instance has failed of.
+/// The counters of one instance.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// How often it was started again.
+    /// The number of restarts.
     pub(crate) restarts: u64,
-    /// Its errors and panics, by code.
+    /// The numbers of errors and panics, by code.
     pub(crate) exceptions: BTreeMap<&'static str, u64>,
 }
 
 impl Failures {
-    /// An instance is started again.
+    /// Counts a restart of an instance.
     pub(crate) fn restarts(&self, vertex: &str, instance: u32) {
         self.change(vertex, instance, |counts| counts.restarts += 1);
     }
 
-    /// An instance has failed with an error of this kind.
+    /// Counts a failure of an instance.
     pub(crate) fn fails(&self, vertex: &str, instance: u32, code: ErrorCode) {
         self.change(vertex, instance, |counts| {
             *counts.exceptions.entry(code.as_str()).or_default() += 1;
         });
     }
 
-    /// Those of an instance.
+    /// Returns the counters of an instance.
     pub(crate) fn of(&self, vertex: &str, instance: u32) -> Counts {
         let counts = self.counts();
         let found = counts.get(vertex).and_then(|it| it.get(&instance));

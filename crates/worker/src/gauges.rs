@@ -1,4 +1,4 @@
-//! What this worker counts, read once in a while.
+//! The periodic metrics of this worker.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{Clock, LatencySnapshot, MessageCounts, Result, Timestamp};
 use ardea_metrics::{
-    Batch, EdgeReading, InstanceReading, Labels, LatencyReading, LinkReading, MessageReading,
+    Batch, EdgeCounters, InstanceCounters, Labels, LatencyCounters, LinkCounters, MessageCounters,
     MetricsManager, ProcessReading, Value, catalogue,
 };
 
@@ -14,10 +14,11 @@ use crate::deployer::{Deployer, View};
 use crate::failures::Failures;
 use crate::network::Network;
 
-/// When the first batch is told at the latest.
+/// Maximum time until the first metrics batch.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
 
-/// Gathers a batch every so often, and gives it to the process's sinks.
+/// The collector of metrics batches. It collects a batch at regular intervals and passes it to the
+/// metrics sinks of the process.
 pub(crate) struct Gauges {
     process: Labels,
     clock: Clock,
@@ -26,10 +27,10 @@ pub(crate) struct Gauges {
     due: Instant,
     network: Network,
     failures: Arc<Failures>,
-    for_master: ForMaster,
-    /// Complete latencies as of the batch before.
+    for_master: LeaderBatches,
+    /// The complete latencies of each instance as of the previous batch.
     complete: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
-    /// Of marks, as of the batch before.
+    /// The latencies measured by latency markers, for each instance, as of the previous batch.
     latency: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
 }
 
@@ -41,27 +42,28 @@ impl Gauges {
             started: clock.wall(),
             clock,
             every: with.metrics_every,
-            // However seldom it is told, what a process does is known soon.
+            // With a long interval, the first batch still comes soon.
             due: Instant::now() + with.metrics_every.min(FIRST_AFTER),
             network: with.network.clone(),
             failures: Arc::clone(&with.failures),
-            for_master: ForMaster::default(),
+            for_master: LeaderBatches::default(),
             complete: BTreeMap::new(),
             latency: BTreeMap::new(),
         }
     }
 
-    /// How long it is until the next batch is due.
+    /// Returns the time until the next batch is due.
     pub(crate) fn due_in(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
     }
 
-    /// The next batch is due now.
+    /// Makes the next batch due now.
     pub(crate) fn be_due(&mut self) {
         self.due = Instant::now();
     }
 
-    /// A batch, if one is due: its bytes, for the job's master; the first time that it can't be told it, why.
+    /// Collects a batch if one is due. Returns the encoded batch for the leader. Returns an error
+    /// for the first batch that cannot be encoded.
     pub(crate) fn read_if_due(
         &mut self,
         view: Option<View<'_>>,
@@ -72,7 +74,7 @@ impl Gauges {
         }
         self.due = Instant::now() + self.every;
         let batch = Arc::new(self.read(view, metrics));
-        metrics.tell(&batch);
+        metrics.send(&batch);
         self.for_master.pack(&batch)
     }
 
@@ -94,7 +96,7 @@ impl Gauges {
             let of = (report.vertex, report.instance);
             let failures = self.failures.of(&of.0, of.1);
             let exceptions = failures.exceptions.iter();
-            InstanceReading {
+            InstanceCounters {
                 restarts: failures.restarts,
                 exceptions: exceptions
                     .map(|(code, count)| (code.to_string(), *count))
@@ -106,14 +108,14 @@ impl Gauges {
                     let all = report.latency;
                     let before = self.latency.insert(of.clone(), all.clone());
                     let recent = all.since(&before.unwrap_or_default());
-                    LatencyReading { all, recent }
+                    LatencyCounters { all, recent }
                 }),
-                ..InstanceReading::new(&*of.0, of.1, report.metrics)
+                ..InstanceCounters::new(&*of.0, of.1, report.metrics)
             }
             .write(batch);
         }
         for sent in view.crossings.traffic().sent() {
-            let reading = EdgeReading {
+            let reading = EdgeCounters {
                 vertex: sent.from.to_string(),
                 to: sent.to.to_string(),
                 sent_bytes: sent.bytes,
@@ -122,10 +124,10 @@ impl Gauges {
         }
     }
 
-    /// With what has come since the batch before.
-    fn since(&mut self, of: &(Arc<str>, u32), counts: MessageCounts) -> MessageReading {
+    /// Returns the counters of an instance with the latencies since the previous batch.
+    fn since(&mut self, of: &(Arc<str>, u32), counts: MessageCounts) -> MessageCounters {
         let before = self.complete.insert(of.clone(), counts.complete.clone());
-        MessageReading {
+        MessageCounters {
             recent: counts.complete.since(&before.unwrap_or_default()),
             counts,
         }
@@ -142,13 +144,16 @@ impl Gauges {
                     catalogue::LOST_RECORDS,
                     view.crossings.lost_records() + view.deployment.misrouted(),
                 ),
-                (catalogue::LOST_LETTERS, view.mail.lost_letters()),
+                (
+                    catalogue::LOST_BACKCHANNEL_MESSAGES,
+                    view.backchannel.lost_messages(),
+                ),
             ] {
                 batch.push(metric.name, &none, Value::Counter(count as f64));
             }
         }
         for (site, counts) in self.network.counts() {
-            let reading = LinkReading {
+            let reading = LinkCounters {
                 peer: site.0.to_string(),
                 frames_in: counts.frames_in,
                 bytes_in: counts.bytes_in,
@@ -157,7 +162,7 @@ impl Gauges {
             };
             reading.write(&mut batch);
         }
-        // Where the system doesn't tell, the rest is told all the same.
+        // On systems without process information the other metrics are still reported.
         if let Ok(process) = ProcessReading::read() {
             process.write(&mut batch);
         }
@@ -165,7 +170,7 @@ impl Gauges {
             let labels = Labels::of([("stream", stream)]);
             for (metric, bytes) in [
                 (catalogue::OUTPUT_BYTES, counts.written_bytes),
-                (catalogue::OUTPUT_LEFT_OUT, counts.left_out_bytes),
+                (catalogue::OUTPUT_REMOVED, counts.dropped_bytes),
             ] {
                 batch.push(metric.name, &labels, Value::Counter(bytes as f64));
             }
@@ -176,15 +181,16 @@ impl Gauges {
     }
 }
 
-/// Batches on their way to the job's master, which takes none that is too large: it would be so for its memory of an hour as well.
+/// The encoder of batches for the leader. It rejects large batches, because the leader retains an
+/// hour of metrics.
 #[derive(Debug, Default)]
-struct ForMaster {
-    /// How many could not be told.
+struct LeaderBatches {
+    /// The number of rejected batches.
     dropped: u64,
 }
 
-impl ForMaster {
-    /// The bytes of a batch; the first time that there can be none, why.
+impl LeaderBatches {
+    /// Encodes a batch. Returns an error for the first rejected batch, and `None` for later ones.
     fn pack(&mut self, batch: &Batch) -> Option<Result<Vec<u8>>> {
         match batch.encode() {
             Ok(bytes) => Some(Ok(bytes)),
@@ -195,7 +201,8 @@ impl ForMaster {
         }
     }
 
-    /// Tells how many were dropped: other sinks are told at once, the master when batches are smaller again.
+    /// Adds the number of rejected batches to a batch. Other sinks receive the number at once, the
+    /// leader with the next batch that fits.
     fn write(&self, batch: &mut Batch) {
         if self.dropped > 0 {
             let labels = Labels::of([("sink", "master")]);
@@ -228,7 +235,7 @@ mod tests {
             let labels = Labels::of([("vertex", &*name)]);
             large.push("ardea_records_in_total", &labels, Value::Counter(1.0));
         }
-        let mut master = ForMaster::default();
+        let mut master = LeaderBatches::default();
         let mut small = batch();
         master.write(&mut small);
         assert!(small.samples.is_empty());

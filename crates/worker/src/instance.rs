@@ -1,90 +1,96 @@
-//! Instances in processes of their own, for vertices that are isolated so ([`Isolation::Process`](ardea_core::Isolation::Process)).
+//! Instances in separate processes, for vertices with
+//! [`Isolation::Process`](ardea_core::Isolation::Process).
 //!
-//! To its container such an instance is a step like any other: a *stand-in* takes its place in the graph, sends what comes to the
-//! process and gives out what comes back. What comes from other containers is passed on undecoded. So routing, backpressure, time and
-//! ends are the engine's, and nobody else in the cluster knows of the process. Between both is a connection of the container's network, as to another container, and a socket at the
-//! process's standard input for all that is no record. When that closes the process ends: it never outlives its container.
+//! In the container's graph, a *proxy* represents such an instance. It sends the instance's input
+//! to the process and emits the output that returns. Input from other containers is passed on
+//! undecoded. So the container's engine handles routing, backpressure, event time and ends of
+//! streams, and other containers do not see the process. Records use a connection of the
+//! container's network, as between containers. All other messages use a socket on the process's
+//! standard input. The process ends when that socket closes, so it never outlives its container.
 //!
-//! A process that dies is noticed at once and started again, with growing delays. What was under way in it is lost, which the job's side
-//! channels are told; the streams begin anew.
+//! The container notices the death of a process at once and restarts it with increasing delays.
+//! Records in flight in the process are lost, the job's side channels are notified of the loss, and
+//! the process's streams start again.
 
 mod child;
-mod cut_out;
-mod keeper;
+mod passthrough;
 mod process;
+mod process_proxy;
 mod processes;
-mod sealed;
-mod stand_in;
+mod subgraph;
+mod supervisor;
 
 use ardea_coordination::control::WorkerStart;
 use ardea_core::{Error, ErrorCode, MessageCounts, Result, VertexId};
 use ardea_engine::{Parallelisms, Site};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use keeper::Death;
+pub(crate) use passthrough::PassthroughCodec;
 pub(crate) use process::run_instance;
 pub(crate) use processes::{InstanceProcesses, Launch, with_processes};
-pub(crate) use sealed::Passing;
+pub(crate) use supervisor::ProcessExit;
 
-/// The environment variable in which an instance's process finds its [`InstanceStart`], as JSON.
+/// The environment variable with the [`InstanceStart`] of an instance's process, as JSON.
 const INSTANCE_START_VARIABLE: &str = "ARDEA_INSTANCE";
 
-/// The first site that is no container, but the process of an instance.
+/// The first site number of instance processes; lower numbers are containers.
 const FIRST_INSTANCE_SITE: u32 = 1 << 31;
 
-/// A vertex can have so many instances in processes of their own, by their numbers over all containers.
+/// Maximum number of instances of a vertex in separate processes. The indices of these instances
+/// are below this limit.
 pub const MOST_ISOLATED_INSTANCES: u32 = 1 << 16;
 
-/// Of the vertices of a graph so many can be isolated: the first ones, in the order in which they were added.
+/// Limit on the index of a vertex whose instances run in separate processes. Vertices are counted
+/// in the order in which they were added to the graph.
 pub const MOST_ISOLATED_VERTICES: usize = 1 << 15;
 
-/// Where an instance in a process of its own is, as seen by its container.
+/// Returns the site of an instance in a separate process, as seen by its container.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidJob`] if its number, or that of its vertex, is greater than there can be.
+/// [`ErrorCode::InvalidJob`] if the index of the instance or of the vertex exceeds its limit.
 pub(crate) fn site_of(vertex: VertexId, instance: u32) -> Result<Site> {
     let place = u32::try_from(vertex.index()).unwrap_or(u32::MAX);
     if vertex.index() >= MOST_ISOLATED_VERTICES || instance >= MOST_ISOLATED_INSTANCES {
         return Err(Error::new(
             ErrorCode::InvalidJob,
             format!(
-                "instance {instance} of vertex {place} can't have a process of its own: at most {MOST_ISOLATED_INSTANCES} instances of a vertex, and {MOST_ISOLATED_VERTICES} vertices of a job can"
+                "instance {instance} of vertex {place} can't have a separate process: at most {MOST_ISOLATED_INSTANCES} instances of a vertex, and {MOST_ISOLATED_VERTICES} vertices of a job can"
             ),
         )
-        .hint("lower its parallelism, or isolate it less"));
+        .hint("lower its parallelism, or reduce its isolation"));
     }
     Ok(Site(FIRST_INSTANCE_SITE | (place << 16) | instance))
 }
 
-/// Whether this is no container, but the process of an instance.
+/// Returns true if a site is the process of an instance, and not a container.
 pub(crate) fn is_instance(site: Site) -> bool {
     site.0 >= FIRST_INSTANCE_SITE
 }
 
-/// The vertex of an instance in a process of its own, by its place among all.
+/// Returns the index of the vertex whose instance runs in the process `site`.
 pub(crate) fn vertex_at(site: Site) -> usize {
     (site.0 >> 16 & 0x7fff) as usize
 }
 
-/// What an instance's process is told when it is started.
+/// The start parameters of an instance's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct InstanceStart {
-    /// Its container's worker.
+    /// The start parameters of the worker of the instance's container.
     pub(crate) worker: WorkerStart,
-    /// Which start of this instance it is.
+    /// The incarnation of this instance's process.
     pub(crate) incarnation: u64,
     pub(crate) vertex: String,
     pub(crate) instance: u32,
-    /// How many instances each vertex has.
+    /// The parallelism of each vertex.
     pub(crate) parallelisms: Parallelisms,
-    /// Where its container listens.
+    /// The listen address of the instance's container.
     pub(crate) container_address: String,
-    /// Whether its source, if it is one, has to wait.
+    /// True if the instance, when it is a source, starts paused.
     pub(crate) is_paused: bool,
 }
 
 impl InstanceStart {
-    /// What this process was started with, if it is that of an instance.
+    /// Returns the start parameters if this process is that of an instance; `None` otherwise.
     pub(crate) fn from_environment() -> Result<Option<Self>> {
         let Some(text) = std::env::var_os(INSTANCE_START_VARIABLE) else {
             return Ok(None);
@@ -103,38 +109,39 @@ impl InstanceStart {
     }
 }
 
-/// What a container tells the process of an instance, beside records.
+/// A message of a container to the process of an instance, other than records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ToInstance {
-    /// Its source has to wait, or may read.
+    /// Pause (true) or resume (false) the source.
     Pause(bool),
-    /// Its source is to end as if its input had.
+    /// End the source as if its input had ended.
     Drain,
-    /// Its source is to end an epoch.
+    /// End an epoch at the source.
     EndEpoch,
-    /// A container or another instance's process was lost, with what was under way there.
+    /// A container or another instance's process has been lost, with the messages in transit to and
+    /// from it.
     Lost,
-    /// Vertices have so many instances now.
+    /// The parallelism of vertices has changed.
     Rescaled(Parallelisms),
 }
 
-/// What the process of an instance tells its container, beside records.
+/// A message of an instance's process to its container, other than records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FromInstance {
-    /// It can't go on, for this reason.
+    /// The instance has failed.
     Failed {
-        /// The error's code.
+        /// The code of the error.
         code: String,
-        /// The error itself.
+        /// The text of the error.
         why: String,
     },
-    /// What it has counted so far that its stand-in can't.
+    /// The increments of the counters that the proxy cannot count itself.
     Counted {
         late: u64,
         late_in_part: u64,
         bad: u64,
     },
-    /// What became so far of the messages of its source.
+    /// The message statistics of the source in this process so far.
     Messages(Box<MessageCounts>),
 }
 

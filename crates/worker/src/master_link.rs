@@ -1,31 +1,32 @@
-//! The connection to the job's master.
+//! The connection to the job's leader.
 
 use std::time::Duration;
 
 use ardea_coordination::control::{FromWorker, ToWorker};
 use ardea_core::{Error, Result};
-use ardea_network::rpc::{Encoded, Greeting, Receiver, Security, Sender, connect};
+use ardea_network::rpc::{Encoded, HandshakeRequest, Receiver, Security, Sender, connect};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// How long connecting may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many messages may wait to be sent; more are dropped, as messages may be.
-const WAITING: usize = 256;
+/// Capacity of the send queue, in messages. Messages beyond it are dropped; the protocol tolerates
+/// lost messages.
+const QUEUE_CAPACITY: usize = 256;
 
-/// What comes of a connection, with its number.
+/// An event of a connection, with the number of the connection.
 #[derive(Debug)]
 pub(crate) enum LinkEvent {
-    /// A word of the master.
-    Told(u64, ToWorker),
-    /// It is closed, for this reason if there is one.
+    /// A message of the leader.
+    Received(u64, ToWorker),
+    /// The connection has closed, because of this error if there is one.
     Closed(u64, Option<Error>),
 }
 
-/// One connection at a time, to whoever is the master.
+/// The current connection to the leader; at most one.
 pub(crate) struct MasterLink {
-    greeting: Greeting,
+    greeting: HandshakeRequest,
     security: Security,
     events: mpsc::UnboundedSender<LinkEvent>,
     current: Option<Current>,
@@ -35,7 +36,7 @@ pub(crate) struct MasterLink {
 struct Current {
     number: u64,
     address: String,
-    /// None when nothing more is to be sent.
+    /// The send queue; `None` once the queue is closed.
     out: Option<mpsc::Sender<Encoded>>,
     task: JoinHandle<()>,
 }
@@ -48,7 +49,7 @@ impl Drop for Current {
 
 impl MasterLink {
     pub(crate) fn new(
-        greeting: Greeting,
+        greeting: HandshakeRequest,
         security: Security,
         events: mpsc::UnboundedSender<LinkEvent>,
     ) -> Self {
@@ -61,7 +62,8 @@ impl MasterLink {
         }
     }
 
-    /// Sends a message to the process at that address, over a new connection if the present one leads elsewhere. It may be lost.
+    /// Sends a message to the leader at `address`. If the current connection leads to another
+    /// address, opens a new connection. The message may be lost.
     ///
     /// # Errors
     /// If the message can't be encoded.
@@ -71,7 +73,7 @@ impl MasterLink {
             Some(current) if current.address == address && !current.task.is_finished() => current,
             _ => self.open(address),
         };
-        // A full queue is that of a master that does not read: it is asked again.
+        // The queue is full if the leader does not read; the agent repeats its requests.
         if let Some(out) = &current.out {
             let _ = out.try_send(message);
         }
@@ -79,7 +81,7 @@ impl MasterLink {
         Ok(())
     }
 
-    /// Sends a message over the present connection, if there is one.
+    /// Sends a message over the current connection, if there is one.
     ///
     /// # Errors
     /// If the message can't be encoded.
@@ -90,22 +92,23 @@ impl MasterLink {
         }
     }
 
-    /// Whether what comes over this connection still counts.
+    /// Returns true if `number` is that of the current connection; events of other connections are
+    /// ignored.
     pub(crate) fn is_current(&self, number: u64) -> bool {
         self.current
             .as_ref()
             .is_some_and(|current| current.number == number)
     }
 
-    /// Forgets the present connection.
+    /// Drops the current connection.
     pub(crate) fn close(&mut self) {
         self.current = None;
     }
 
-    /// Sends what waits, as far as it goes within `patience`, and closes the connection.
+    /// Sends the queued messages for at most `patience`, then closes the connection.
     pub(crate) async fn finish(&mut self, patience: Duration) {
         if let Some(mut current) = self.current.take() {
-            // Its task ends when all that waits is sent and nothing more can come.
+            // Without the sending end, the task ends once the queue is empty.
             current.out = None;
             let _ = tokio::time::timeout(patience, &mut current.task).await;
         }
@@ -114,12 +117,12 @@ impl MasterLink {
     fn open(&mut self, address: &str) -> Current {
         self.last += 1;
         let number = self.last;
-        let (out, messages) = mpsc::channel(WAITING);
+        let (out, messages) = mpsc::channel(QUEUE_CAPACITY);
         let (greeting, security) = (self.greeting.clone(), self.security.clone());
         let (address, events) = (address.to_string(), self.events.clone());
         let to = address.clone();
         let task = tokio::spawn(async move {
-            let outcome = match connect(&to, &greeting, &security, PATIENCE).await {
+            let outcome = match connect(&to, &greeting, &security, CONNECT_TIMEOUT).await {
                 Ok(courier) => {
                     let (sender, receiver) = courier.split();
                     tokio::select! {
@@ -153,7 +156,7 @@ async fn read(
     events: &mpsc::UnboundedSender<LinkEvent>,
 ) -> Result<()> {
     while let Some(message) = receiver.receive().await? {
-        if events.send(LinkEvent::Told(number, message)).is_err() {
+        if events.send(LinkEvent::Received(number, message)).is_err() {
             break;
         }
     }

@@ -1,8 +1,10 @@
-//! The ways to the other containers: one connection for each, and one thread for all of them.
+//! The network of a container: one connection for each other container, and one thread for all of
+//! them.
 //!
-//! Of two containers the one with the lower number connects. Both accept only who proves to be of the same submission of the job.
-//! A connection belongs to one life of the peer: when a later life is told of, or greets, the earlier one's connection is dropped. A
-//! connection that is cut is made again, at once and then with growing delays; the streams over it begin anew.
+//! The container with the lower number connects. Both sides accept only peers of the same
+//! submission of the job. A connection belongs to one incarnation of the peer. It is dropped when
+//! the leader or a handshake reports a later incarnation. A broken connection is reopened at once,
+//! then with increasing delays, and its streams start again.
 
 mod links;
 mod peers;
@@ -18,48 +20,49 @@ use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
 use ardea_engine::Site;
-use ardea_network::exchange::{Doorbell, Identity, LinkConfig, LinkCounts, Transport};
+use ardea_network::exchange::{Identity, LinkConfig, LinkCounts, NetworkWaker, Transport};
 
-use crate::berth::Tended;
-use crate::station::{LinkNumber, Station};
+use crate::endpoint_slot::Serviced;
+use crate::port_slot::{LinkNumber, PortSlot};
 pub(crate) use requests::Request;
 
-/// Where a peer is, as its master told it.
+/// The address of a peer, as the leader reported it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PeerAddress {
     pub(crate) site: Site,
     pub(crate) incarnation: u64,
-    /// Where it may be reached; none if its name is not known (yet).
+    /// The resolved addresses of the peer; empty if the peer's host name cannot be resolved yet.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// What the network tells.
+/// An event of the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NetworkEvent {
-    /// A connection to this life of a peer is there.
+    /// A connection to this incarnation of a peer is established.
     Up(Site, u64),
-    /// It is gone, for this reason, with what was under way.
+    /// The connection to this incarnation of a peer is lost for this reason, with the data in
+    /// flight.
     Lost(Site, u64, String),
-    /// A peer can't be reached, for this reason; it is tried again.
+    /// A peer is unreachable for this reason; the connection is retried.
     Unreachable(Site, String),
-    /// The thread has ended, and was not asked to.
+    /// The network thread has ended unexpectedly, for this reason.
     Failed(String),
 }
 
-/// Whom the network tells, on its own thread: it must not block.
-pub(crate) type Tell = dyn Fn(NetworkEvent) + Send + Sync;
+/// The callback for network events. It is called on the network thread and must not block.
+pub(crate) type EventCallback = dyn Fn(NetworkEvent) + Send + Sync;
 
-/// The network of this process, for whoever needs it. Cheap to clone.
+/// A handle of this process's network. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Network(Arc<Shared>);
 
 pub(crate) struct Shared {
     requests: Mutex<Vec<Request>>,
     counts: Mutex<BTreeMap<Site, LinkCounts>>,
-    doorbell: Doorbell,
+    doorbell: NetworkWaker,
 }
 
-/// The thread. When this is dropped it ends, and with it all connections.
+/// The owner of the network thread. Dropping it ends the thread and all connections.
 pub(crate) struct NetworkThread {
     network: Network,
     address: String,
@@ -67,17 +70,19 @@ pub(crate) struct NetworkThread {
 }
 
 impl NetworkThread {
-    /// Listens at `listen` (numeric, port 0 for any that is free) and starts the thread, whose time is that of `clock`.
+    /// Starts the network thread and listens at `listen` (a numeric address, with port 0 for any
+    /// free one). `clock` is the thread's source of time.
     ///
     /// # Errors
-    /// If the address is taken, or may not be listened at; if the system refuses a thread.
+    /// If the address is in use or the process must not listen there, or if the system refuses a
+    /// thread.
     pub(crate) fn start(
         mut transport: Box<dyn Transport>,
         listen: &str,
         identity: Identity,
         config: LinkConfig,
         clock: Clock,
-        tell: Arc<Tell>,
+        tell: Arc<EventCallback>,
     ) -> Result<Self> {
         let listener = transport.listen(listen)?;
         let address = listener.address().to_string();
@@ -92,7 +97,8 @@ impl NetworkThread {
         NetworkThread::spawn(setup, address)
     }
 
-    /// Starts the thread of a process that listens nowhere, and connects to whoever it hears of.
+    /// Starts the network thread of a process that does not listen, but connects to all known
+    /// peers.
     ///
     /// # Errors
     /// If the system refuses a thread.
@@ -101,7 +107,7 @@ impl NetworkThread {
         identity: Identity,
         config: LinkConfig,
         clock: Clock,
-        tell: Arc<Tell>,
+        tell: Arc<EventCallback>,
     ) -> Result<Self> {
         let setup = thread::Setup {
             transport,
@@ -118,7 +124,7 @@ impl NetworkThread {
         let network = Network(Arc::new(Shared {
             requests: Mutex::default(),
             counts: Mutex::default(),
-            doorbell: setup.transport.doorbell(),
+            doorbell: setup.transport.waker(),
         }));
         let shared = Arc::clone(&network.0);
         let thread = std::thread::Builder::new()
@@ -136,12 +142,12 @@ impl NetworkThread {
         })
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// For those who need it.
+    /// Returns a handle of the network.
     pub(crate) fn network(&self) -> Network {
         self.network.clone()
     }
@@ -149,52 +155,55 @@ impl NetworkThread {
 
 impl Drop for NetworkThread {
     fn drop(&mut self) {
-        self.network.ask(Request::Stop);
+        self.network.send_request(Request::Stop);
         if let Some(thread) = self.thread.take() {
-            // If it panicked, it has said so itself.
+            // A panic has been reported by the thread itself.
             drop(thread.join());
         }
     }
 }
 
 impl Network {
-    /// The network puts ports into this station from now on.
-    pub(crate) fn join(&self, station: &Arc<Station>) {
-        self.ask(Request::Join(Arc::clone(station)));
+    /// Registers a port slot. The network puts a port into it after each new connection to the
+    /// slot's peer.
+    pub(crate) fn join(&self, station: &Arc<PortSlot>) {
+        self.send_request(Request::Join(Arc::clone(station)));
     }
 
-    /// Where peers are.
+    /// Sets the addresses of peers.
     pub(crate) fn peers(&self, peers: Vec<PeerAddress>) {
-        self.ask(Request::Peers(peers));
+        self.send_request(Request::Peers(peers));
     }
 
-    /// Which peers the job has: nobody waits for others once they are gone.
+    /// Sets the containers and processes of the job. Data for former members is dropped once they
+    /// are gone.
     pub(crate) fn members(&self, sites: impl IntoIterator<Item = Site>) {
-        self.ask(Request::Members(sites.into_iter().collect()));
+        self.send_request(Request::Members(sites.into_iter().collect()));
     }
 
-    /// What came over a connection makes no sense, or it is gone: if it is still there, it is dropped.
-    pub(crate) fn complain(&self, site: Site, link: LinkNumber, error: &Error) {
-        self.ask(Request::Complaint(site, link, error.to_string()));
+    /// Reports a connection as invalid or closed, so that the network drops it.
+    pub(crate) fn report_invalid(&self, site: Site, link: LinkNumber, error: &Error) {
+        self.send_request(Request::Complaint(site, link, error.to_string()));
     }
 
-    /// Has something tended by the thread, soon and once.
-    pub(crate) fn tend(&self, tended: Weak<dyn Tended>) {
-        self.ask(Request::Tend(tended));
+    /// Requests that the network thread services an object once.
+    pub(crate) fn tend(&self, tended: Weak<dyn Serviced>) {
+        self.send_request(Request::Tend(tended));
     }
 
-    /// What the connections to each peer have done so far, as of a moment ago.
+    /// Returns the counters of the connections to each peer. The network thread updates them every
+    /// 500 ms.
     pub(crate) fn counts(&self) -> BTreeMap<Site, LinkCounts> {
         let counts = self.0.counts.lock();
         counts.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn ask(&self, request: Request) {
+    fn send_request(&self, request: Request) {
         let requests = self.0.requests.lock();
         requests
             .unwrap_or_else(PoisonError::into_inner)
             .push(request);
-        self.0.doorbell.ring();
+        self.0.doorbell.notify();
     }
 }
 
@@ -215,7 +224,7 @@ impl fmt::Debug for Network {
     }
 }
 
-/// The first delay before a connection is tried again, and the longest.
+/// The first and the longest delay before a connection is retried.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 #[cfg(test)]

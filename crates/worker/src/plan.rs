@@ -1,4 +1,5 @@
-//! From a packing plan, which has names, to what the engine places, which has numbers.
+//! Conversion of packing plans, which contain vertex names, to placements, which contain vertex
+//! ids.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,7 +7,7 @@ use ardea_coordination::packing::{ContainerId, InstanceId, PackingPlan};
 use ardea_core::{Dag, Error, ErrorCode, Result, VertexId};
 use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
 
-/// The vertices of a graph by name, and the other way round.
+/// The ids of a graph's vertices by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     ids: HashMap<String, VertexId>,
@@ -22,25 +23,26 @@ impl Names {
         })
     }
 
-    /// The vertex of this name.
+    /// Returns the id of the vertex of this name.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if the program has none.
+    /// [`ErrorCode::InvalidJob`] if the program has no vertex of this name.
     pub(crate) fn vertex(&self, name: &str) -> Result<VertexId> {
         self.ids.get(name).copied().ok_or_else(|| unknown(name))
     }
 
-    /// The vertices.
+    /// Returns the ids of all vertices.
     pub(crate) fn vertices(&self) -> impl Iterator<Item = VertexId> + '_ {
         self.ids.values().copied()
     }
 
-    /// How many vertices there are.
+    /// Returns the number of vertices.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// All instances in one place but one, which is at another, from where it is seen.
+    /// Returns the placement for the process `here`, with the instance `own` at `here` and all
+    /// others at `elsewhere`.
     pub(crate) fn around(
         &self,
         own: InstanceAt,
@@ -58,7 +60,7 @@ impl Names {
         Placement::new(here, sites)
     }
 
-    /// The vertex and the number of an instance.
+    /// Returns the vertex and the index of an instance.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if the program has no such vertex.
@@ -66,10 +68,10 @@ impl Names {
         Ok((self.vertex(id.vertex.as_str())?, id.index))
     }
 
-    /// Where the instances are by this plan, as seen from `here`.
+    /// Returns the placement of the instances by this plan, for the container `here`.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if plan and program speak of different vertices.
+    /// [`ErrorCode::InvalidJob`] if plan and program have different vertices.
     pub(crate) fn placement(&self, plan: &PackingPlan, here: ContainerId) -> Result<Placement> {
         let mut sites: Vec<Vec<Site>> = vec![Vec::new(); self.count];
         for vertex in &plan.demand().vertices {
@@ -97,13 +99,13 @@ impl Names {
     }
 }
 
-/// The containers of a plan.
+/// Returns the containers of a plan.
 pub(crate) fn sites(plan: &PackingPlan) -> BTreeSet<Site> {
     let containers = plan.containers().iter();
     containers.map(|container| Site(container.id.0)).collect()
 }
 
-/// How many instances each vertex has by this plan.
+/// Returns the parallelism of each vertex by this plan.
 pub(crate) fn parallelisms(plan: &PackingPlan) -> Parallelisms {
     let vertices = plan.demand().vertices.into_iter();
     vertices
@@ -114,7 +116,7 @@ pub(crate) fn parallelisms(plan: &PackingPlan) -> Parallelisms {
 fn unknown(vertex: &str) -> Error {
     Error::new(
         ErrorCode::InvalidJob,
-        format!("the job's plan places the vertex {vertex:?}, which its program hasn't"),
+        format!("the job's plan places the vertex {vertex:?}, which its program does not have"),
     )
     .hint("submit the job again with the program that it runs")
 }

@@ -1,4 +1,4 @@
-//! The receiving end of an edge from one other container, as a step of the job.
+//! The receiving end of an edge from another container, as a processor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,29 +8,30 @@ use ardea_core::{
 };
 use ardea_network::exchange::Received;
 
-use crate::berth::{Berth, Lent};
-use crate::receive_end::{Came, ReceiveEnd};
+use crate::endpoint_slot::{EndpointGuard, EndpointSlot};
+use crate::receive_endpoint::{ReceiveEndpoint, ReceivedItem};
 use crate::traffic::Arrivals;
 
-/// How long it rests at most.
+/// Maximum time between two calls of the processor.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// How long after nobody needs it any more a stream may take to begin, if nothing has come over it.
+/// Maximum wait for the start of a stream that no instance needs any more.
 const NEVER_BEGUN: Duration = Duration::from_secs(1);
 
-/// Gives out what another container sends over an edge: its output *i* leads to the consumer's instance *i*, which lives here.
+/// The processor that emits the records of an edge from another container. Its output *i* leads to
+/// the consumer's local instance *i*.
 pub(crate) struct ReceiverP {
-    berth: Arc<Berth<ReceiveEnd>>,
-    lent: Option<Lent<ReceiveEnd>>,
+    berth: Arc<EndpointSlot<ReceiveEndpoint>>,
+    lent: Option<EndpointGuard<ReceiveEndpoint>>,
     waker: Waker,
     clock: Clock,
-    /// Records that came, and the output that they are for.
+    /// The received records; the next field is the output that they are for.
     chunk: Chunk,
     target: Option<Ordinal>,
     arrivals: Arrivals,
-    /// The stream has ended; it may begin again.
+    /// True if the stream has ended. An ended stream may start again.
     has_ended: bool,
-    /// Since when nobody needs it any more.
+    /// The time at which the stream was found to be no longer needed.
     unneeded_since: Option<Duration>,
 }
 
@@ -41,7 +42,7 @@ enum Taken {
 }
 
 impl ReceiverP {
-    pub(crate) fn new(berth: Arc<Berth<ReceiveEnd>>, arrivals: Arrivals) -> Self {
+    pub(crate) fn new(berth: Arc<EndpointSlot<ReceiveEndpoint>>, arrivals: Arrivals) -> Self {
         ReceiverP {
             berth,
             arrivals,
@@ -55,20 +56,21 @@ impl ReceiverP {
         }
     }
 
-    fn end(&mut self) -> Option<&mut ReceiveEnd> {
+    fn end(&mut self) -> Option<&mut ReceiveEndpoint> {
         if self.lent.is_none() {
-            self.lent = self.berth.lend(&self.waker);
+            self.lent = self.berth.borrow(&self.waker);
         }
         self.lent.as_mut()?.end()
     }
 
-    /// Puts what came last into its output, if there is room.
+    /// Moves the received records to their output, as far as there is room.
     fn pass_on(&mut self, outbox: &mut Outbox) -> Result<bool> {
         let Some(target) = self.target else {
             return Ok(true);
         };
         if target.index() >= outbox.lanes() {
-            // Sent by routes of before this process was started: nobody switches to later ones before all know them.
+            // The records were routed by a plan from before the start of this process. Producers
+            // switch to a later plan only after all processes know that plan.
             outbox.count_misrouted(self.chunk.len());
             self.chunk.clear();
             self.target = None;
@@ -81,7 +83,7 @@ impl ReceiverP {
         Ok(passed)
     }
 
-    /// Takes the next thing that came.
+    /// Receives the next item.
     fn take(&mut self, now: Duration, outbox: &mut Outbox) -> Result<Taken> {
         let mut chunk = std::mem::take(&mut self.chunk);
         let came = match self.end() {
@@ -92,14 +94,14 @@ impl ReceiverP {
         let Some(came) = came? else {
             return Ok(Taken::Nothing);
         };
-        self.has_ended = came == Came::Said(Received::Marker(Marker::Done));
+        self.has_ended = came == ReceivedItem::Frame(Received::Marker(Marker::Done));
         match came {
-            Came::Anew => {
-                outbox.begin_anew();
+            ReceivedItem::Restarted => {
+                outbox.signal_restart();
                 return Ok(Taken::Leave);
             }
-            Came::Said(Received::Records { target, .. }) => {
-                // An output beyond those that there can be is one that never comes.
+            ReceivedItem::Frame(Received::Records { target, .. }) => {
+                // A target beyond the valid range matches no output.
                 let target = Ordinal(u16::try_from(target.0).unwrap_or(u16::MAX));
                 self.target = Some(target);
                 if target.index() < outbox.lanes() {
@@ -107,20 +109,20 @@ impl ReceiverP {
                     self.arrivals.count(target.index(), bytes);
                 }
             }
-            Came::Said(Received::Leave(target)) => {
+            ReceivedItem::Frame(Received::Leave(target)) => {
                 let target = Ordinal(u16::try_from(target.0).unwrap_or(u16::MAX));
                 if target.index() < outbox.lanes() {
-                    outbox.leave(target)?;
+                    outbox.signal_producers_left(target)?;
                 }
                 return Ok(Taken::Leave);
             }
-            Came::Said(Received::Marker(marker)) => outbox.marker(marker),
+            ReceivedItem::Frame(Received::Marker(marker)) => outbox.marker(marker),
         }
         Ok(Taken::Something)
     }
 
-    /// Gives out what has come.
-    fn give_out(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+    /// Emits the received items.
+    fn emit(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let now = self.clock.now();
         let mut made = false;
         while self.pass_on(outbox)? {
@@ -128,7 +130,7 @@ impl ReceiverP {
                 Taken::Nothing => break,
                 Taken::Something => made = true,
                 Taken::Leave => {
-                    // What comes behind it has to wait until it has been moved on.
+                    // Later items wait until the engine has processed this one.
                     return Ok(Progress::MADE);
                 }
             }
@@ -143,19 +145,20 @@ impl ReceiverP {
         Ok(Progress { made, done: false })
     }
 
-    /// Whether the stream has no end, and its peer will not come back to say it. Should it come all the same, the stream begins anew.
+    /// Returns true if the peer is gone permanently without ending the stream. If the peer does
+    /// come back, the stream starts again.
     fn is_abandoned(&mut self) -> bool {
         let is_told = self.has_ended || self.target.is_some();
-        !is_told && self.end().is_some_and(|end| end.is_given_up())
+        !is_told && self.end().is_some_and(|end| end.is_aborted())
     }
 
-    /// Whether nothing can be expected to come any more.
+    /// Returns true if no more data can arrive over the stream.
     fn is_over(&mut self, now: Duration) -> bool {
         let since = *self.unneeded_since.get_or_insert(now);
         let has_ended = self.has_ended;
         self.end().is_some_and(|end| {
             let has_begun = end.has_begun();
-            has_ended || end.is_cut() || (!has_begun && now >= since + NEVER_BEGUN)
+            has_ended || end.is_disconnected() || (!has_begun && now >= since + NEVER_BEGUN)
         })
     }
 }
@@ -170,11 +173,11 @@ impl Processor for ReceiverP {
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.unneeded_since = None;
-        self.give_out(outbox)
+        self.emit(outbox)
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let progress = self.give_out(outbox)?;
+        let progress = self.emit(outbox)?;
         if progress.made || self.target.is_some() || !self.is_over(self.clock.now()) {
             return Ok(progress);
         }

@@ -1,4 +1,4 @@
-//! The sending end of an edge to one other container, as a step of the job.
+//! The sending end of an edge to another container, as a processor.
 
 use std::sync::Arc;
 
@@ -8,48 +8,49 @@ use ardea_core::{
 };
 use ardea_network::exchange::InstanceNumber;
 
-use crate::berth::{Berth, Lent};
-use crate::send_end::SendEnd;
+use crate::endpoint_slot::{EndpointGuard, EndpointSlot};
+use crate::send_endpoint::SendEndpoint;
 
-/// Sends what comes on input *i* to the consumer's instance *i*, which lives in another container; what all inputs say about time goes to
-/// all its instances there.
+/// The processor that sends the records of its input *i* to the consumer's instance *i* in another
+/// container. The combined watermark of all inputs is sent to all of the consumer's instances in
+/// that container.
 ///
-/// While the network takes nothing, because the consumer is slow or its container is away, records stay where they are, and producers
-/// feel it.
+/// While the consumer is slow or its container is unavailable, records stay in the inputs and
+/// producers get backpressure.
 pub(crate) struct SenderP {
-    berth: Arc<Berth<SendEnd>>,
-    lent: Option<Lent<SendEnd>>,
+    berth: Arc<EndpointSlot<SendEndpoint>>,
+    lent: Option<EndpointGuard<SendEndpoint>>,
     waker: Waker,
     chunk: Chunk,
-    /// All inputs are silent, and the receiver does not know yet.
-    owes_idle: bool,
-    /// All inputs have ended; one may begin again.
+    /// True if all inputs are idle and the receiver has not been notified of that yet.
+    idle_pending: bool,
+    /// True if all inputs have ended. An ended input may start again.
     is_finished: bool,
 }
 
 impl SenderP {
-    pub(crate) fn new(berth: Arc<Berth<SendEnd>>) -> Self {
+    pub(crate) fn new(berth: Arc<EndpointSlot<SendEndpoint>>) -> Self {
         SenderP {
             berth,
             lent: None,
             waker: Waker::none(),
             chunk: Chunk::default(),
-            owes_idle: false,
+            idle_pending: false,
             is_finished: false,
         }
     }
 
-    /// The end, as soon as whoever had it before has given it back.
-    fn end(&mut self) -> Option<&mut SendEnd> {
+    /// Borrows the endpoint; `None` until the endpoint's previous user has returned it.
+    fn end(&mut self) -> Option<&mut SendEndpoint> {
         if self.lent.is_none() {
-            self.lent = self.berth.lend(&self.waker);
+            self.lent = self.berth.borrow(&self.waker);
             self.lent.as_mut()?.end()?.begin();
         }
         self.lent.as_mut()?.end()
     }
 
-    /// The end, to send something over it.
-    fn open_end(&mut self) -> Option<&mut SendEnd> {
+    /// Returns the endpoint for sending, and reopens a finished stream.
+    fn open_end(&mut self) -> Option<&mut SendEndpoint> {
         let has_reopened = std::mem::take(&mut self.is_finished);
         let end = self.end()?;
         if has_reopened {
@@ -58,25 +59,25 @@ impl SenderP {
         Some(end)
     }
 
-    fn say(&mut self, say: impl FnOnce(&mut SendEnd) -> Result<bool>) -> Result<Progress> {
-        self.tell_idle()?;
+    fn say(&mut self, say: impl FnOnce(&mut SendEndpoint) -> Result<bool>) -> Result<Progress> {
+        self.send_idle()?;
         match self.open_end() {
             Some(end) => say(end).map(Progress::done_if),
             None => Ok(Progress::NONE),
         }
     }
 
-    fn tell_idle(&mut self) -> Result<()> {
-        if self.owes_idle
+    fn send_idle(&mut self) -> Result<()> {
+        if self.idle_pending
             && let Some(end) = self.end()
             && end.mark(Marker::Idle)?
         {
-            self.owes_idle = false;
+            self.idle_pending = false;
         }
         Ok(())
     }
 
-    /// Says that all inputs have ended, and what could not be said before; whether all is on its way.
+    /// Ends the stream, or sends pending frames. Returns true once no frame is pending.
     fn finish(&mut self) -> Result<bool> {
         let was_finished = self.is_finished;
         let Some(end) = self.end() else {
@@ -100,8 +101,8 @@ impl Processor for SenderP {
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
-        // It speaks again.
-        self.owes_idle = false;
+        // The input is active again.
+        self.idle_pending = false;
         let mut chunk = std::mem::take(&mut self.chunk);
         inbox.swap(&mut chunk);
         let sent = match self.open_end() {
@@ -118,20 +119,21 @@ impl Processor for SenderP {
     }
 
     fn on_idle(&mut self) {
-        self.owes_idle = true;
+        self.idle_pending = true;
     }
 
     fn on_wake(&mut self, _: &mut Outbox) -> Result<()> {
-        self.tell_idle()
+        self.send_idle()
     }
 
     fn on_epoch(&mut self, epoch: Epoch, _: &mut Outbox) -> Result<Progress> {
-        self.say(|end| end.mark(Marker::EpochEnd(epoch)))
+        self.say(|end| end.mark(Marker::Barrier(epoch)))
     }
 
     fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
         if let Some(end) = self.open_end() {
-            // What can't be sent now would tell of this end's waiting only later: the next one does.
+            // A latency marker that cannot be sent now is dropped. Otherwise it would measure the
+            // wait in this endpoint.
             let _ = end.mark(Marker::Latency(born))?;
         }
         Ok(true)
@@ -142,7 +144,7 @@ impl Processor for SenderP {
     }
 
     fn on_slice_end(&mut self) -> Result<()> {
-        self.tell_idle()?;
+        self.send_idle()?;
         match self.end() {
             Some(end) => end.flush(),
             None => Ok(()),
@@ -150,7 +152,7 @@ impl Processor for SenderP {
     }
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        // It never ends by itself: a container that is started again has to be told once more.
+        // The processor is never done, because the end must be repeated to restarted peers.
         self.finish().map(|_| Progress::NONE)
     }
 

@@ -1,4 +1,4 @@
-//! The settings of a worker, as people write them.
+//! The settings of a worker.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -12,13 +12,14 @@ use ardea_core::Result;
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
 
-/// The settings under `worker`. A worker knows those of its node and of its metrics as well.
+/// The definitions of the settings under `worker`. A worker also uses the settings under `node` and
+/// `metrics`.
 pub static WORKER_SETTINGS: &[Setting] = &[
     Setting {
         key: "worker.bind",
         kind: Kind::Text,
         default: "",
-        about: "the address that a worker listens at, where that is not the one by which others reach its host",
+        about: "the address that a worker listens at, if it differs from the one by which other hosts reach it",
         trades: "0.0.0.0 listens at all of the host's addresses; without a token only addresses of this machine are allowed",
     },
     Setting {
@@ -32,7 +33,7 @@ pub static WORKER_SETTINGS: &[Setting] = &[
         key: "worker.transport",
         kind: Kind::Text,
         default: "tcp",
-        about: "how the containers of a job reach each other: tcp, or one of your own",
+        about: "the transport between the containers of a job: tcp, or a custom one",
         trades: "all containers of a job use the same",
     },
     Setting {
@@ -42,8 +43,8 @@ pub static WORKER_SETTINGS: &[Setting] = &[
             most: Duration::from_secs(1),
         },
         default: "500ms",
-        about: "how often a worker tells the job's master that it is still there; one that the master has not heard of for 3 s is started again",
-        trades: "more often finds dead ones sooner where the network doesn't tell, and costs a message each time",
+        about: "the interval of a worker's heartbeats to the job's leader; a worker without a heartbeat for 3 s is restarted",
+        trades: "shorter detects dead workers sooner where the network does not report them, and costs more messages",
     },
     Setting {
         key: "worker.master_silence",
@@ -52,8 +53,8 @@ pub static WORKER_SETTINGS: &[Setting] = &[
             most: Duration::from_secs(600),
         },
         default: "3s",
-        about: "after how long without a word of the job's master a worker looks for another",
-        trades: "shorter finds a new master sooner, longer bears a busy one",
+        about: "the time without a message of the job's leader after which a worker looks for another leader",
+        trades: "shorter finds a new leader sooner, longer tolerates a busy one",
     },
     Setting {
         key: "worker.peer_silence",
@@ -62,8 +63,8 @@ pub static WORKER_SETTINGS: &[Setting] = &[
             most: Duration::from_secs(600),
         },
         default: "2s",
-        about: "after how long without a sign of life a connection to another worker is given up",
-        trades: "shorter notices a host that was cut off sooner, longer bears a busy one; a process that ends is noticed at once",
+        about: "the time without a heartbeat after which a connection to another worker is closed",
+        trades: "shorter detects an unreachable host sooner, longer tolerates a busy one; the end of a process is detected at once",
     },
     Setting {
         key: "worker.leave_within",
@@ -72,8 +73,8 @@ pub static WORKER_SETTINGS: &[Setting] = &[
             most: Duration::from_secs(600),
         },
         default: "5s",
-        about: "how long a worker that is asked to end lets what was read flow on, at most",
-        trades: "longer loses less, where the scheduler waits as long",
+        about: "the maximum time for which a worker that is asked to end processes the records in flight",
+        trades: "longer loses less, if the scheduler waits that long",
     },
     Setting {
         key: "worker.instance_restarts",
@@ -82,12 +83,12 @@ pub static WORKER_SETTINGS: &[Setting] = &[
             most: 1_000_000,
         },
         default: "20",
-        about: "how often in a row an instance that fails is started again by itself, before its container ends with the error; 0 is never",
-        trades: "more rides out what mends itself, fewer shows sooner what does not; only for topologies and for instances in processes of their own",
+        about: "the maximum number of consecutive restarts of a failed instance, before its container ends with the error; 0 disables restarts",
+        trades: "more tolerates temporary errors, fewer shows permanent ones sooner; only for topologies and for instances in separate processes",
     },
 ];
 
-/// What a worker makes of its settings.
+/// The parsed settings of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerConfig {
     pub(crate) node: NodeConfig,
@@ -102,11 +103,11 @@ pub(crate) struct WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// From a job's settings: those that are not a worker's are let pass. What the container may use bounds the threads, unless
-    /// they are set.
+    /// Parses the worker's settings among a job's settings; others are ignored. Unless the number
+    /// of threads is set, the container's resources limit it.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for a wrong value.
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for an invalid value.
     pub(crate) fn of(settings: &BTreeMap<String, String>, resources: &Resources) -> Result<Self> {
         let schema = Schema::of(NODE_SETTINGS)
             .and(METRICS_SETTINGS)
@@ -146,17 +147,20 @@ fn node_config(
         node.threads = cores.map_or(node.threads, |cores| cores.min(node.threads));
     }
     if !settings.contains_key("pin") {
-        // A host has many containers: pinned, all of them would begin with the same core.
+        // A host has many containers. With pinned threads, all of them would use the same core
+        // first.
         node.pin = false;
     }
     Ok(node)
 }
 
-/// Whether the texts among [`WORKER_SETTINGS`] are of the right form, as far as that shows before a worker is there: not whether an address is
-/// one of its host's, a port free, or a transport known. A schema without them, as of a benchmark, has their defaults.
+/// Checks the form of the worker's ports and listen address before a worker starts. Not checked:
+/// whether the address belongs to the host, a port is free, or the transport exists. Succeeds if
+/// the schema, as in a benchmark, lacks [`WORKER_SETTINGS`].
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for the first that is wrong, with where it was written.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for the first invalid
+/// setting, with the source of its value.
 pub fn check_settings(resolved: &Resolved) -> Result<()> {
     if resolved.value("worker.ports").is_none() {
         return Ok(());
@@ -165,7 +169,8 @@ pub fn check_settings(resolved: &Resolved) -> Result<()> {
     bind(resolved).map(drop)
 }
 
-/// The address to listen at, if it is not the host's: an IP address or a name, without a port.
+/// Parses `worker.bind`, the listen address: an IP address or a host name, without a port. Returns
+/// `None` if it is empty; the worker then listens at its host's address.
 fn bind(resolved: &Resolved) -> Result<Option<String>> {
     let key = "worker.bind";
     let text = resolved.text(key)?;
@@ -173,7 +178,7 @@ fn bind(resolved: &Resolved) -> Result<Option<String>> {
         return Ok(None);
     }
     let in_brackets = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    // An address of a link has a zone behind it.
+    // A link-local address may end with a zone.
     let is_v6 = |text: &str| {
         let address = text.split_once('%').map_or(text, |(address, _)| address);
         address.parse::<Ipv6Addr>().is_ok()
@@ -181,12 +186,12 @@ fn bind(resolved: &Resolved) -> Result<Option<String>> {
     let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     let is_right = match in_brackets {
         Some(address) => is_v6(address),
-        // Addresses of the fourth version look like names.
+        // IPv4 addresses are valid names.
         None => is_v6(text) || text.chars().all(is_plain),
     };
     match is_right {
         true => Ok(Some(text.to_string())),
-        false => Err(resolved.refuse(key, "it is no address and no name of a host")),
+        false => Err(resolved.refuse(key, "it is neither an address nor the name of a host")),
     }
 }
 
@@ -197,7 +202,7 @@ fn ports(resolved: &Resolved) -> Result<RangeInclusive<u16>> {
     let read = |port: &str| port.trim().parse::<u16>();
     match (read(first), read(last)) {
         (Ok(first), Ok(last)) if first <= last && (first > 0 || last == 0) => Ok(first..=last),
-        _ => Err(resolved.refuse(key, "it is no port and no range such as 7400-7499")),
+        _ => Err(resolved.refuse(key, "it is neither a port nor a range such as 7400-7499")),
     }
 }
 
@@ -272,7 +277,7 @@ mod tests {
         ] {
             let error = check(wrong).unwrap_err();
             assert!(error.message().contains("(from --set)"), "{error}");
-            let told = error.what_next().unwrap();
+            let told = error.hint_text().unwrap();
             assert!(told.contains(hint), "{told}");
         }
         let none = Resolved::defaults(&Schema::of(&[])).unwrap();

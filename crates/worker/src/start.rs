@@ -1,4 +1,4 @@
-//! What a worker is started with, read and checked.
+//! The start parameters of a worker.
 
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -7,11 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use ardea_coordination::control::{JobRef, WORKER_START_VARIABLE, WorkerStart};
 use ardea_core::{Error, ErrorCode, Result, Token};
 
-/// What this process was started with, if it was started as a container's worker: the JSON in the variable
-/// [`ARDEA_WORKER`](WORKER_START_VARIABLE).
+/// Returns the start parameters from the environment variable
+/// [`ARDEA_WORKER`](WORKER_START_VARIABLE) (JSON). Returns `None` if this process was not started
+/// as a container's worker.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the variable says something else.
+/// [`ErrorCode::InvalidConfig`] if the variable's value is invalid.
 pub fn start_from_environment() -> Result<Option<WorkerStart>> {
     let Some(text) = std::env::var_os(WORKER_START_VARIABLE) else {
         return Ok(None);
@@ -28,12 +29,12 @@ pub fn start_from_environment() -> Result<Option<WorkerStart>> {
     };
     let text = text
         .into_string()
-        .map_err(|_| wrong("it is no text".into()))?;
+        .map_err(|_| wrong("it is not valid UTF-8".into()))?;
     let start = serde_json::from_str(&text).map_err(|error| wrong(error.into()))?;
     Ok(Some(start))
 }
 
-/// The cluster's secret, from the file that the start names.
+/// Reads the cluster's secret from the file at `path`; `None` without a path.
 pub(crate) fn read_token(path: Option<&str>) -> Result<Option<Token>> {
     let Some(path) = path else {
         return Ok(None);
@@ -50,9 +51,9 @@ pub(crate) fn read_token(path: Option<&str>) -> Result<Option<Token>> {
     if mode & 0o077 != 0 {
         return Err(Error::new(
             ErrorCode::InvalidConfig,
-            format!("others may read the cluster's token in {path}"),
+            format!("the cluster's token in {path} is readable for other users"),
         )
-        .hint(format!("make it its user's own: chmod 600 {path}")));
+        .hint(format!("restrict it to its owner: chmod 600 {path}")));
     }
     let text = fs::read_to_string(path).map_err(unreadable)?;
     let secret = text.trim();
@@ -66,13 +67,13 @@ pub(crate) fn read_token(path: Option<&str>) -> Result<Option<Token>> {
     Ok(Some(Token::new(secret)))
 }
 
-/// The addresses that a worker may listen at: its host's, with this port.
+/// Returns the addresses at which a worker on `host` may listen, with this port.
 pub(crate) fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let found = (bare, port).to_socket_addrs().map_err(|error| {
         Error::new(
             ErrorCode::Network,
-            format!("the host's name {host:?} leads to no address"),
+            format!("the host's name {host:?} can't be resolved to an address"),
         )
         .because(error)
         .hint("give hosts names that all of them can resolve, or IP addresses")
@@ -82,7 +83,7 @@ pub(crate) fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// `host:port`, as others write it.
+/// Formats `host:port`.
 pub(crate) fn endpoint(host: &str, port: u16) -> String {
     match host.contains(':') && !host.starts_with('[') {
         true => format!("[{host}]:{port}"),
@@ -90,12 +91,13 @@ pub(crate) fn endpoint(host: &str, port: u16) -> String {
     }
 }
 
-/// What workers of one submission call their cluster to each other: nobody of another has any business with them.
+/// Returns the cluster name in the handshake between workers of one submission. With it they reject
+/// all other peers.
 pub(crate) fn exchange_cluster(job: &JobRef) -> String {
     format!("{}/{}", job.cluster, full_name(job))
 }
 
-/// A submission of a job, as its processes name it to each other.
+/// Returns the full name of a submission, as used between its processes.
 pub(crate) fn full_name(job: &JobRef) -> String {
     format!("{}#{:x}", job.name, job.submission)
 }

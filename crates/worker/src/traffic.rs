@@ -1,4 +1,4 @@
-//! How many bytes the instances of this container exchange with those of others.
+//! Byte counters of the traffic with other containers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Name = Arc<str>;
 
-/// Bytes of frames with records. Counters are asked for once, and counted up without a lock.
+/// The byte counters of frames with records. Counters are looked up once and incremented without a
+/// lock.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     received: Mutex<BTreeMap<(Name, u32), Arc<AtomicU64>>>,
     sent: Mutex<BTreeMap<(Name, Name), Arc<AtomicU64>>>,
 }
 
-/// What came for one instance.
+/// The bytes received for one instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Received {
     pub(crate) vertex: Name,
@@ -21,7 +22,8 @@ pub(crate) struct Received {
     pub(crate) bytes: u64,
 }
 
-/// What the instances of a vertex here have sent to those of another elsewhere.
+/// The bytes that the local instances of one vertex have sent to instances of another vertex in
+/// other containers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Sent {
     pub(crate) from: Name,
@@ -30,20 +32,20 @@ pub(crate) struct Sent {
 }
 
 impl Traffic {
-    /// Counts what comes for an instance.
+    /// Returns the counter of bytes received for an instance.
     fn receiving(&self, vertex: &Name, instance: u32) -> Arc<AtomicU64> {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(received.entry((Arc::clone(vertex), instance)).or_default())
     }
 
-    /// Counts what goes from one vertex to another.
+    /// Returns the counter of bytes sent from one vertex to another.
     pub(crate) fn sending(&self, from: &Name, to: &Name) -> Arc<AtomicU64> {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let edge = (Arc::clone(from), Arc::clone(to));
         Arc::clone(sent.entry(edge).or_default())
     }
 
-    /// What came so far, by instance.
+    /// Returns the received bytes by instance.
     pub(crate) fn received(&self) -> Vec<Received> {
         let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         let all = received.iter().map(|((vertex, instance), bytes)| Received {
@@ -54,7 +56,7 @@ impl Traffic {
         all.collect()
     }
 
-    /// What went so far, by the vertices at both ends.
+    /// Returns the sent bytes for each pair of sending and receiving vertex.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let all = sent.iter().map(|((from, to), bytes)| Sent {
@@ -66,17 +68,17 @@ impl Traffic {
     }
 }
 
-/// Counts what comes over one edge.
+/// The counters of bytes received over one edge.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     traffic: Arc<Traffic>,
     vertex: Name,
-    /// By instance.
+    /// The counters by instance.
     counters: Vec<Option<Arc<AtomicU64>>>,
 }
 
 impl Arrivals {
-    /// For the instances of this vertex.
+    /// Creates the counters for the receiving instances of this vertex.
     pub(crate) fn new(traffic: Arc<Traffic>, vertex: Name) -> Self {
         Arrivals {
             traffic,
@@ -85,7 +87,7 @@ impl Arrivals {
         }
     }
 
-    /// So many bytes have come for this instance, which lives here.
+    /// Counts bytes received for a local instance.
     pub(crate) fn count(&mut self, instance: usize, bytes: u64) {
         if self.counters.len() <= instance {
             self.counters.resize(instance + 1, None);

@@ -1,4 +1,4 @@
-//! Transports by name: `worker.transport` chooses how containers reach each other.
+//! A registry of the transports between containers. The setting `worker.transport` selects one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,24 +8,26 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_network::exchange::{TcpConfig, TcpTransport, Transport};
 use ardea_network::tls::Tls;
 
-/// What a transport may want to know when it is made.
+/// The parameters of a transport.
 #[derive(Clone, Debug)]
 pub struct TransportSetup {
-    /// Whether whoever connects has to prove that it is of the cluster: otherwise only this machine may be listened to.
+    /// True if peers are authenticated. If false, the transport must listen only at local
+    /// addresses.
     pub is_protected: bool,
     /// The certificates of the cluster, if its connections are encrypted.
     pub tls: Option<Tls>,
 }
 
-/// Makes a transport for a worker.
+/// A factory of transports.
 type Maker = dyn Fn(&TransportSetup) -> Result<Box<dyn Transport>> + Send + Sync;
 
-/// Transports by name, a site's own among them. All containers of a job use the same.
+/// The transports by name, including site-specific ones. All containers of a job use the same
+/// transport.
 #[derive(Clone)]
 pub struct Transports(BTreeMap<String, Arc<Maker>>);
 
 impl Transports {
-    /// Those that come with Ardea: `tcp`.
+    /// Returns the built-in transports: `tcp`.
     pub fn builtin() -> Self {
         Transports(BTreeMap::new()).with("tcp", |setup| {
             let config = TcpConfig {
@@ -37,8 +39,9 @@ impl Transports {
         })
     }
 
-    /// Adds a transport, or replaces the one of this name. It is given the address of the worker's host as text, with a port, and may
-    /// make of it what it likes.
+    /// Adds the transport that `make` creates, or replaces the transport of this name. The
+    /// transport's `listen` gets the address of the worker's host with a port as text, and may
+    /// interpret it freely.
     pub fn with(
         mut self,
         name: impl Into<String>,
@@ -48,18 +51,19 @@ impl Transports {
         self
     }
 
-    /// A transport of this name.
+    /// Creates the transport of this name.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if there is none, with the names that there are; what making it comes to.
+    /// [`ErrorCode::InvalidConfig`], with the known names, if the name is unknown; the errors of
+    /// the transport's factory.
     pub fn make(&self, name: &str, setup: &TransportSetup) -> Result<Box<dyn Transport>> {
         self.maker(name)?(setup)
     }
 
-    /// Whether there is a transport of this name; none is made.
+    /// Checks that there is a transport of this name.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if there is none, with the names that there are.
+    /// [`ErrorCode::InvalidConfig`], with the known names, if the name is unknown.
     pub fn check(&self, name: &str) -> Result<()> {
         self.maker(name).map(drop)
     }
@@ -94,6 +98,6 @@ mod tests {
         };
         assert!(Transports::builtin().make("tcp", &setup).is_ok());
         let error = Transports::builtin().make("udp", &setup).err().unwrap();
-        assert_eq!(error.what_next(), Some("choose one of: tcp"));
+        assert_eq!(error.hint_text(), Some("choose one of: tcp"));
     }
 }

@@ -1,4 +1,4 @@
-//! A container's process, from its start to its end.
+//! The process of a container, from its start to its end.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -12,79 +12,80 @@ use ardea_core::{Clock, DeadLetters, Error, ErrorCode, Result, Token, Waker};
 use ardea_engine::{Job, Node};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
 use ardea_network::exchange::{Identity, LinkConfig, WorkerNumber};
-use ardea_network::rpc::{Greeting, Security, THREADS_STAY};
+use ardea_network::rpc::{BLOCKING_THREAD_KEEP_ALIVE, HandshakeRequest, Security};
 use ardea_network::tls::Tls;
-use ardea_output::Role;
+use ardea_output::RotationRole;
 use tokio::sync::mpsc;
 
 use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
 use crate::failures::Failures;
-use crate::instance::{Death, InstanceProcesses, InstanceStart, Launch, run_instance};
+use crate::instance::{InstanceProcesses, InstanceStart, Launch, ProcessExit, run_instance};
+use crate::log_events::LogWriter;
 use crate::master_link::MasterLink;
-use crate::network::{NetworkEvent, NetworkThread, Tell};
-use crate::notes::Notes;
-use crate::peer_names::look_up_peers;
+use crate::network::{EventCallback, NetworkEvent, NetworkThread};
+use crate::peer_addresses::look_up_peers;
 use crate::settings::WorkerConfig;
 use crate::start::{addresses, endpoint, exchange_cluster, full_name, read_token};
 use crate::transports::{TransportSetup, Transports};
-use ardea_checkpoint::local::CutKeeper;
+use ardea_checkpoint::local::WorkerCheckpointBackend;
 
-/// How to come by a [`MasterFinder`]: by the state manager whose URL is in the worker's start.
+/// A factory that creates a [`MasterFinder`] from the metadata store URL in the worker's start
+/// parameters.
 pub type FinderFactory = dyn Fn(&WorkerStart) -> Pin<Box<dyn Future<Output = Result<Arc<dyn MasterFinder>>> + Send>>
     + Send
     + Sync;
 
-/// What a worker is given beside its start and its job.
-pub struct Surroundings {
-    /// How to find the job's master.
+/// The dependencies of a worker.
+pub struct WorkerDependencies {
+    /// The factory of the leader lookup.
     pub finder: Box<FinderFactory>,
-    /// Where metrics may go, by name, beside to the job's master.
+    /// The metrics sinks by name. The job's leader receives the metrics in addition.
     pub sinks: MetricsSinks,
-    /// How other containers may be reached, by name.
+    /// The transports by name.
     pub transports: Transports,
-    /// The certificates by which the processes of the cluster prove who they are, if its connections are encrypted.
+    /// The certificates of the cluster's processes, if connections are encrypted.
     pub tls: Option<Tls>,
-    /// How this program is started: its path, and the arguments with which it comes to [`run`]. By default as this process was. The
-    /// processes of instances are started so.
+    /// The command (path and arguments) that starts the processes of instances. The started program
+    /// must call [`run`]. By default the command of this process.
     pub command: Option<Vec<OsString>>,
-    /// Where the job's snapshots are kept, if it has a guarantee.
-    pub cuts: Option<Arc<dyn CutKeeper>>,
-    /// Where dead letters of this process go.
+    /// The checkpoint backend, if the job has a processing guarantee.
+    pub snapshots: Option<Arc<dyn WorkerCheckpointBackend>>,
+    /// The destination of the dead letters (rejected records) of this process.
     pub dead_letters: Arc<DeadLetters>,
 }
 
-/// Runs as the worker of a container until its master tells it to leave, or it is asked to end by SIGTERM or SIGINT. That the process
-/// which started it is gone changes nothing.
+/// Runs as the worker of a container until the job's leader, SIGTERM or SIGINT requests the end.
+/// The end of the parent process has no effect.
 ///
 /// # Errors
-/// What keeps it from starting: a wrong setting, an address that is taken, a token that can't be read; a refusal of its master; the first
-/// error of the job, if that fails as a whole.
-pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: Surroundings) -> Result<()> {
+/// Errors at the start: an invalid setting, an address in use, an unreadable token. A rejection by
+/// the job's leader. The first error of the job, if the job fails as a whole.
+pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: WorkerDependencies) -> Result<()> {
     if let Some(start) = InstanceStart::from_environment()? {
-        ardea_output::attend(Role::Follows)?;
+        ardea_output::start_rotation(RotationRole::Follows)?;
         return run_instance(&start, job, surroundings);
     }
-    ardea_output::attend(Role::Rotates)?;
+    ardea_output::start_rotation(RotationRole::Rotates)?;
     let clock = Clock::system();
-    let notes = Notes::new(
+    let notes = LogWriter::new(
         format!("{} container {}", start.job, start.worker),
         clock.clone(),
     );
     let outcome = Setup::new(start, &notes).and_then(|setup| setup.run(job, surroundings));
     match &outcome {
-        Ok(Ending::JobOver | Ending::Asked) => notes.say("ended"),
-        Err(error) => notes.say(format_args!("ended: {error}")),
+        Ok(Ending::JobOver | Ending::Asked) => notes.write("ended"),
+        Err(error) => notes.write(format_args!("ended: {error}")),
     }
     outcome.map(|_| ())
 }
 
-/// Where the control side runs.
+/// Creates the runtime of the control side.
 fn control_runtime() -> Result<tokio::runtime::Runtime> {
     let built = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("ardea-control")
-        .thread_keep_alive(THREADS_STAY)
+        .thread_keep_alive(BLOCKING_THREAD_KEEP_ALIVE)
         .build();
     built.map_err(|error| {
         Error::new(ErrorCode::LimitReached, "cannot start the control side")
@@ -93,16 +94,16 @@ fn control_runtime() -> Result<tokio::runtime::Runtime> {
     })
 }
 
-/// What is known before anything is started.
+/// The parameters known before anything is started.
 struct Setup<'a> {
     start: &'a WorkerStart,
     config: WorkerConfig,
     token: Option<Token>,
-    notes: &'a Notes,
+    notes: &'a LogWriter,
 }
 
 impl<'a> Setup<'a> {
-    fn new(start: &'a WorkerStart, notes: &'a Notes) -> Result<Self> {
+    fn new(start: &'a WorkerStart, notes: &'a LogWriter) -> Result<Self> {
         Ok(Setup {
             config: WorkerConfig::of(&start.settings, &start.resources)?,
             token: read_token(start.token_file.as_deref())?,
@@ -111,13 +112,13 @@ impl<'a> Setup<'a> {
         })
     }
 
-    fn run(self, job: &dyn Job, surroundings: Surroundings) -> Result<Ending> {
+    fn run(self, job: &dyn Job, surroundings: WorkerDependencies) -> Result<Ending> {
         let runtime = control_runtime()?;
         let node = Node::start(self.config.node.clone())?;
         let (events, happens) = mpsc::unbounded_channel();
         let network = self.listen(node.clock(), events.clone(), &surroundings)?;
         self.notes
-            .say(format_args!("listens at {}", network.address()));
+            .write(format_args!("listens at {}", network.address()));
         let container = self.start.worker.container.to_string();
         let process = Labels::of([
             ("job", &*self.start.job.name),
@@ -148,7 +149,7 @@ impl<'a> Setup<'a> {
             instance_restarts: self.config.instance_restarts,
             processes,
             failures,
-            cuts: surroundings.cuts.clone(),
+            snapshots: surroundings.snapshots.clone(),
             dead_letters: Arc::clone(&surroundings.dead_letters),
         };
         let outcome = std::thread::scope(|scope| {
@@ -175,7 +176,7 @@ impl<'a> Setup<'a> {
         });
         drop(node);
         drop(network);
-        // A look-up of a name or a master may still be under way: nobody waits for it.
+        // A lookup of a name or a leader may still be in progress and is abandoned.
         runtime.shutdown_background();
         outcome
     }
@@ -185,18 +186,18 @@ impl<'a> Setup<'a> {
         &self,
         clock: &Clock,
         events: mpsc::UnboundedSender<Event>,
-        surroundings: &Surroundings,
+        surroundings: &WorkerDependencies,
     ) -> Result<NetworkThread> {
         let WorkerStart {
             host, job, worker, ..
         } = self.start;
         let identity = identity(job, *worker, self.token.clone());
         let link = LinkConfig {
-            silence_limit: self.config.peer_silence,
-            heartbeat_every: self.config.peer_silence / 8,
+            silence_timeout: self.config.peer_silence,
+            heartbeat_interval: self.config.peer_silence / 8,
             ..LinkConfig::default()
         };
-        let tell: Arc<Tell> = Arc::new(move |event: NetworkEvent| {
+        let tell: Arc<EventCallback> = Arc::new(move |event: NetworkEvent| {
             let _ = events.send(Event::Network(event));
         });
         let at = self.config.bind.as_ref().unwrap_or(host);
@@ -232,7 +233,7 @@ impl<'a> Setup<'a> {
         }))
     }
 
-    /// The processes of instances, none of which runs yet.
+    /// Creates the set of instance processes, initially empty.
     fn processes(
         &self,
         network: &NetworkThread,
@@ -258,12 +259,12 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// The control side, until it ends.
+    /// Runs the control side until it ends.
     async fn control(
         &self,
         network: &NetworkThread,
         clock: &Clock,
-        surroundings: Surroundings,
+        surroundings: WorkerDependencies,
         commands: Arc<Commands>,
         events: mpsc::UnboundedSender<Event>,
         happens: mpsc::UnboundedReceiver<Event>,
@@ -273,7 +274,7 @@ impl<'a> Setup<'a> {
         } = self.start;
         let finder = (surroundings.finder)(self.start).await?;
         let (told, from_master) = mpsc::unbounded_channel();
-        let greeting = Greeting::new(format!("worker {worker}")).of_job(full_name(job));
+        let greeting = HandshakeRequest::new(format!("worker {worker}")).of_job(full_name(job));
         let security = Security::new(job.cluster.as_str())
             .token(self.token.clone())
             .tls(surroundings.tls.clone());
@@ -296,7 +297,7 @@ impl<'a> Setup<'a> {
             clock: clock.clone(),
             notes: self.notes.clone(),
             is_looking: false,
-            was_heard: false,
+            had_leader: false,
             unreachable: Default::default(),
         };
         let outcome = driver.run(happens, from_master).await;
@@ -305,10 +306,10 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// What the death of an instance's process is to the control side.
-fn after(failures: &Failures, instance: InstanceId, death: Death) -> Event {
+/// Counts the death of an instance's process, and returns the event for the death.
+fn after(failures: &Failures, instance: InstanceId, death: ProcessExit) -> Event {
     let vertex = instance.vertex.as_str();
-    // Whatever ended it without a word, it is gone with what was under way.
+    // A process without a reported error has lost its records in flight.
     let code = death.code.unwrap_or(ErrorCode::PeerLost);
     failures.fails(vertex, instance.index, code);
     let Some(times) = death.too_often else {
@@ -316,14 +317,14 @@ fn after(failures: &Failures, instance: InstanceId, death: Death) -> Event {
         return Event::Failed(instance, death.why);
     };
     let what = format!("its process failed {times} times in a row, and is not started again");
-    let error = Error::new(ErrorCode::FailsAgain, what)
+    let error = Error::new(ErrorCode::RestartLimitReached, what)
         .in_vertex(vertex, instance.index)
         .because(death.why)
-        .hint("mend what makes it fail; what it fails on comes again");
+        .hint("fix the cause of the failure; the same records are processed again");
     Event::Broken(Some(instance), error)
 }
 
-/// Makes the deployer look around. It doesn't keep the way to it open.
+/// Returns a waker of the deployer that holds its command channel weakly.
 fn look_by(commands: &Arc<Commands>) -> Waker {
     let commands = Arc::downgrade(commands);
     Waker::new(move || {
@@ -333,7 +334,7 @@ fn look_by(commands: &Arc<Commands>) -> Waker {
     })
 }
 
-/// An address that listens at all of the host's, as this host reaches it.
+/// Returns the local address of a process; an unspecified address is replaced by loopback.
 fn reachable(mut address: SocketAddr) -> String {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -343,7 +344,7 @@ fn reachable(mut address: SocketAddr) -> String {
     address.to_string()
 }
 
-/// By which workers of one submission know each other.
+/// Returns the identity for connections between the workers of one submission.
 fn identity(job: &JobRef, worker: WorkerId, token: Option<Token>) -> Identity {
     Identity {
         cluster: exchange_cluster(job),
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn whatever_ends_the_process_of_an_instance_is_counted_once_as_it_is_told() {
         let failures = Failures::default();
-        let death = |code| Death {
+        let death = |code| ProcessExit {
             why: "its process has ended: signal: 9".into(),
             code,
             too_often: None,

@@ -1,6 +1,6 @@
-//! Those who have no business with a worker change nothing; and nothing is left of it when it has ended.
+//! Invalid peers do not affect a worker, and a worker that has ended leaves no threads or files.
 //!
-//! In a program of its own, because it counts the threads and files of its process.
+//! A separate test program, because it counts the threads and files of its process.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -32,12 +32,12 @@ fn count(folder: &str) -> usize {
     std::fs::read_dir(folder).map_or(0, |entries| entries.count())
 }
 
-/// Threads and open files of this process.
+/// Returns the numbers of threads and open files of this process.
 fn held() -> (usize, usize) {
     (count("/proc/self/task"), count("/proc/self/fd"))
 }
 
-/// Says all kinds of things to whoever listens there.
+/// Sends several kinds of invalid data to the address.
 fn throw_garbage(address: &str) {
     let mut greeting = b"\x07\0\0\0ARDC".to_vec();
     greeting.extend(ardea_network::rpc::VERSION.to_le_bytes());
@@ -51,7 +51,7 @@ fn throw_garbage(address: &str) {
     ];
     for garbage in all {
         let mut socket = TcpStream::connect(address).unwrap();
-        // It may be closed already.
+        // The connection may be closed already.
         let _ = socket.write_all(garbage);
     }
 }
@@ -97,7 +97,7 @@ fn run_a_job() {
 
 #[test]
 fn strangers_change_nothing_and_nothing_is_left_at_the_end() {
-    // What is made once for all, such as the means to hear of signals, is made now.
+    // Process-wide resources, such as the signal handler, are created in the first run.
     run_a_job();
     let before = held();
     for _ in 0..3 {

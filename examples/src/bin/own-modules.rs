@@ -1,4 +1,5 @@
-//! Word count with modules of its own, which settings choose by name: `own-modules submit --set cluster.packing=by-rack …`.
+//! Word count with custom modules, which settings select by name:
+//! `own-modules submit --set cluster.packing=by-rack …`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! The views of a log's pages, by a program that may run twice: `page-views LOG RESULTS`.
+//! The views of each page in a log, as a program that can run as several replicas:
+//! `page-views LOG RESULTS`.
 
 use std::process::ExitCode;
 

@@ -1,14 +1,15 @@
-//! The heart of the demo: from the data to all results.
+//! The pipeline of the demo: from the data to all results.
 
 use std::cmp::Reverse;
 
 use ardea::prelude::*;
 
-use super::tables::{Analyses, Day, OnRoute};
+use super::tables::{Analyses, DailyDelays, RouteCount};
 use super::{Airline, Data, Departure, Flight, HOUR, Plane, Weather};
 
-/// Describes all of it; `speed` is how many seconds of 2013 pass in one, and flights that leave more than `lag` after later ones
-/// are late. Days begin at midnight of a New York winter, 05:00 UTC.
+/// Builds the pipeline. `speed` is the number of seconds of 2013 replayed per second. A flight's
+/// event is late if it comes more than `lag` of event time behind the newest one. Days begin at
+/// midnight of a New York winter, 05:00 UTC.
 pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses {
     let day = Window::tumbling(24 * HOUR).offset(5 * HOUR);
     let (departures, cancelled) = p
@@ -55,8 +56,8 @@ pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses
         |departure, plane| (Plane::maker(plane).to_string(), departure.delay),
     );
     let so_far = (
-        sum(|day: &Day| day.value.0),
-        sum(|day: &Day| day.value.1 as i64),
+        sum(|day: &DailyDelays| day.value.0),
+        sum(|day: &DailyDelays| day.value.1 as i64),
     );
     let circumstances = by_weather
         .merge(by_plane)
@@ -66,7 +67,7 @@ pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses
         .key_by(|day| day.key.clone())
         .rolling("delays so far", so_far);
 
-    let busiest = top_n(5, |w: &OnRoute| (w.value, Reverse(w.key.clone())));
+    let busiest = top_n(5, |w: &RouteCount| (w.value, Reverse(w.key.clone())));
     let routes = for_routes
         .key_by(Departure::route)
         .window(day)

@@ -1,4 +1,4 @@
-//! Where the demo's data comes from: the program itself, or a directory.
+//! The data of the demo: embedded in the program, or in a directory.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -13,7 +13,6 @@ use serde::de::DeserializeOwned;
 
 use super::recorded::RecordedP;
 
-/// The files that the program carries.
 const EMBEDDED: [(&str, &[u8]); 5] = [
     (
         "flights.csv.zst",
@@ -34,30 +33,30 @@ const EMBEDDED: [(&str, &[u8]); 5] = [
     ),
 ];
 
-/// The records of a file, one after the other.
+/// The records of a file in order.
 pub type Rows<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 
-/// The files of the flight data. The program's own are read from its memory: nothing is put on a disk.
+/// The files of the flight data. Embedded files are read from memory without a copy on disk.
 #[derive(Clone, Debug)]
 pub struct Data {
-    /// None for the program itself.
+    /// The directory; `None` for the embedded files.
     directory: Option<PathBuf>,
 }
 
 impl Data {
-    /// The data in a directory, under the names that it has in `examples/data`.
+    /// Uses the files in a directory, with the names of `examples/data`.
     pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
         Data {
             directory: Some(directory.into()),
         }
     }
 
-    /// The data in the program, 5.3 MB.
+    /// Uses the embedded files, 5.3 MB.
     pub fn embedded() -> Self {
         Data { directory: None }
     }
 
-    /// The records of one of the files, as fast as the job takes them.
+    /// Creates a source of the records of a file, as fast as the job reads them.
     pub fn csv<T: DeserializeOwned + Send + 'static>(
         &self,
         name: &'static str,
@@ -69,10 +68,11 @@ impl Data {
         self.source(name, move || RecordedP::new(data.clone(), name))
     }
 
-    /// The records of one of the files, to be read by somebody's own code.
+    /// Reads the records of a file without a job.
     ///
     /// # Errors
-    /// [`ErrorCode::ReadFailed`] if the file can't be opened; an item is an error if it can't be read, or is no such record.
+    /// [`ErrorCode::ReadFailed`] if the file cannot be opened. An item is an error if it cannot be
+    /// read or parsed.
     pub fn rows<T: DeserializeOwned + 'static>(&self, name: &'static str) -> Result<Rows<T>> {
         let (data, mut csv) = (self.clone(), Csv::new());
         let rows = self.open(name)?.lines().map(move |line| {
@@ -85,9 +85,10 @@ impl Data {
         Ok(Box::new(rows.filter_map(Result::transpose)))
     }
 
-    /// The records of one of the files in the order of `time`, each when its turn comes: `speed` seconds of recorded time pass in one.
+    /// Creates a source that replays the records of a file in the order of `time`, with `speed`
+    /// seconds of recorded time per second.
     ///
-    /// A job that drains gets no more of them, and so ends where the replay is.
+    /// A drained job gets no more records: the replay ends at its current position.
     pub fn replayed<T: DeserializeOwned + Send + 'static>(
         &self,
         name: &'static str,
@@ -110,7 +111,7 @@ impl Data {
         Source::new(format!("read {}", self.origin(name)), supplier).isolation(Isolation::Thread)
     }
 
-    /// What a file is called in messages.
+    /// Returns the name of a file for messages.
     pub(super) fn origin(&self, name: &str) -> String {
         match &self.directory {
             Some(directory) => directory.join(name).display().to_string(),
@@ -118,7 +119,7 @@ impl Data {
         }
     }
 
-    /// Opens one of the files, to be read uncompressed.
+    /// Opens a file for reading, uncompressed.
     pub(super) fn open(&self, name: &str) -> Result<Box<dyn BufRead + Send>> {
         let bytes: Box<dyn Read + Send> = match &self.directory {
             Some(directory) => {
@@ -140,7 +141,6 @@ impl Data {
         })
     }
 
-    /// The error of a file that can't be read.
     pub(super) fn cannot_read(&self, name: &str, error: std::io::Error) -> Error {
         Error::new(
             ErrorCode::ReadFailed,

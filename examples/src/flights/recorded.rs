@@ -1,4 +1,4 @@
-//! A source of what has been recorded: as fast as the job takes it, or each record when its turn comes.
+//! A source of recorded data: as fast as the job reads it, or as a replay in time.
 
 use std::collections::VecDeque;
 use std::io::BufRead;
@@ -12,20 +12,21 @@ use serde::de::DeserializeOwned;
 
 use super::Data;
 
-/// A turn that is further away is looked at again after this long.
-const LONGEST_REST: Duration = Duration::from_secs(3600);
-/// So many rows are read in a call, so that a job that is stopped need not wait for all of them.
+/// The longest time until the next check of a record's due time.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+/// The largest number of rows read in a call, so that a stopping job does not wait for the whole
+/// file.
 const ROWS: usize = 4_096;
 
-/// Reads all rows of a file, and then lets them out.
+/// A source that reads all rows of a file, and then emits them.
 ///
-/// The steps `.sort_by_key(…)` and `.replay(…)` do the same behind any source. They have read all of it when the first record is let
-/// out, so to a job that drains the rest is something that has come and has to be dealt with. What this source holds has not
-/// happened yet: it ends the replay where it is.
+/// The steps `.sort_by_key(…)` and `.replay(…)` do the same after any source, but a drained job
+/// still processes all records that these steps have read. A drain of this source ends the replay
+/// at its current position.
 pub(super) struct RecordedP<T> {
     data: Data,
     name: &'static str,
-    pace: Option<Pace<T>>,
+    pace: Option<ReplaySpeed<T>>,
     bad: BadRecords,
     clock: Clock,
     state: State,
@@ -35,28 +36,26 @@ pub(super) struct RecordedP<T> {
 enum State {
     NotBegun,
     Reading(Box<Reading>),
-    /// What there is has been read.
+    /// All rows have been read.
     Read,
 }
 
-/// A file that is being read.
 struct Reading {
     file: Box<dyn BufRead + Send>,
     csv: Csv,
-    /// How many lines have been read.
     line: u64,
 }
 
-/// How fast recorded time passes.
-struct Pace<T> {
+struct ReplaySpeed<T> {
     time: fn(&T) -> Timestamp,
     speed: f64,
-    /// Recorded time and the clock when the first record came.
+    /// The recorded time and the clock at the first record.
     origin: Option<(Timestamp, Duration)>,
 }
 
-impl<T> Pace<T> {
-    /// When a record's turn comes, on the clock; that of the first is `now`. At infinite speed it is at once.
+impl<T> ReplaySpeed<T> {
+    /// Returns the due time of a record on the clock. The first record is due at `now`; at infinite
+    /// speed all are.
     fn due(&mut self, record: &T, now: Duration) -> Duration {
         let recorded = (self.time)(record);
         let (first, started) = *self.origin.get_or_insert((recorded, now));
@@ -66,7 +65,7 @@ impl<T> Pace<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> RecordedP<T> {
-    /// All records, as they stand in the file.
+    /// Creates a source of all records in the order of the file.
     pub(super) fn new(data: Data, name: &'static str) -> Self {
         RecordedP {
             data,
@@ -79,7 +78,8 @@ impl<T: DeserializeOwned + Send + 'static> RecordedP<T> {
         }
     }
 
-    /// The records in the order of `time`, `speed` seconds of it in one second.
+    /// Creates a source that replays the records in the order of `time`, with `speed` seconds of
+    /// recorded time per second.
     pub(super) fn replayed(
         data: Data,
         name: &'static str,
@@ -87,7 +87,7 @@ impl<T: DeserializeOwned + Send + 'static> RecordedP<T> {
         speed: f64,
     ) -> Self {
         RecordedP {
-            pace: Some(Pace {
+            pace: Some(ReplaySpeed {
                 time,
                 speed,
                 origin: None,
@@ -96,7 +96,7 @@ impl<T: DeserializeOwned + Send + 'static> RecordedP<T> {
         }
     }
 
-    /// Reads some rows; at the end they are put into their order.
+    /// Reads some rows, and sorts all of them at the end of the file.
     fn read(&mut self) -> Result<()> {
         let State::Reading(reading) = &mut self.state else {
             self.state = State::Reading(Box::new(Reading {
@@ -113,7 +113,7 @@ impl<T: DeserializeOwned + Send + 'static> RecordedP<T> {
             let length = file.read_until(b'\n', &mut row);
             if length.map_err(|error| self.data.cannot_read(self.name, error))? == 0 {
                 self.state = State::Read;
-                if let Some(Pace { time, .. }) = self.pace {
+                if let Some(ReplaySpeed { time, .. }) = self.pace {
                     self.records.make_contiguous().sort_by_key(time);
                 }
                 return Ok(());
@@ -166,7 +166,7 @@ impl<T: DeserializeOwned + Send + 'static> Processor for RecordedP<T> {
             }
         }
         if let Some(due) = next {
-            outbox.wake_at(due.min(now + LONGEST_REST));
+            outbox.wake_at(due.min(now + MAX_WAIT));
         }
         Ok(match (self.records.is_empty(), made) {
             (true, _) => Progress::DONE,
@@ -196,7 +196,7 @@ mod tests {
         Timestamp::from_secs(*second)
     }
 
-    /// Data with one file, `rows.csv.gz`.
+    /// Creates data with one file, `rows.csv.gz`.
     fn data(rows: &str) -> (tempfile::TempDir, Data) {
         let directory = tempfile::tempdir().unwrap();
         let file = fs::File::create(directory.path().join("rows.csv.gz")).unwrap();

@@ -1,4 +1,4 @@
-//! The rows of the flight data, as far as the demo reads them.
+//! The rows of the flight data, limited to the columns of the demo.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,34 +7,34 @@ use ardea::prelude::{Either, Timestamp};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A flight as it was planned, and how late it left.
+/// A flight as scheduled, with its delay.
 #[derive(Clone, Deserialize, Debug)]
 pub struct Flight {
     /// The airline's code.
     pub carrier: String,
-    /// The plane; none if no plane was ever assigned.
+    /// The plane; `None` if no plane was ever assigned.
     #[serde(deserialize_with = "unless_na")]
     pub tailnum: Option<String>,
-    /// The airport it leaves from.
+    /// The airport of departure.
     pub origin: String,
-    /// The airport it goes to.
+    /// The destination airport.
     pub dest: String,
     /// The scheduled hour.
     #[serde(rename = "time_hour", deserialize_with = "rfc3339")]
     pub hour: Timestamp,
     /// The minute of the scheduled hour.
     pub minute: i64,
-    /// Minutes of delay, negative if early; none if it was cancelled.
+    /// Minutes of delay, negative if early; `None` if the flight was cancelled.
     #[serde(deserialize_with = "unless_na")]
     pub dep_delay: Option<i64>,
 }
 
-/// An airport, and where it lies in time.
+/// An airport and its time zone.
 #[derive(Clone, Deserialize, Debug)]
 pub struct Airport {
-    /// Its code.
+    /// The code of the airport.
     pub faa: String,
-    /// How many hours it is ahead of Greenwich in winter.
+    /// The offset from UTC in winter, in hours.
     pub tz: i64,
 }
 
@@ -45,9 +45,9 @@ pub struct Departure {
     pub carrier: String,
     /// The plane.
     pub tailnum: Option<String>,
-    /// The airport it left.
+    /// The airport of departure.
     pub origin: String,
-    /// The airport it goes to.
+    /// The destination airport.
     pub dest: String,
     /// The scheduled hour.
     pub hour: Timestamp,
@@ -56,18 +56,19 @@ pub struct Departure {
 }
 
 impl Flight {
-    /// When it was to leave.
+    /// Returns the scheduled time of departure.
     pub fn scheduled(&self) -> Timestamp {
         Timestamp::from_secs(self.hour.as_millis() / 1000 + self.minute * 60)
     }
 
-    /// When it left, or was to leave if it was cancelled: the event time of the demo.
+    /// Returns the actual time of departure, or the scheduled one if the flight was cancelled: the
+    /// event time of the demo.
     pub fn happened(&self) -> Timestamp {
         let delay_millis = self.dep_delay.unwrap_or(0).saturating_mul(60_000);
         Timestamp::from_millis(self.scheduled().as_millis().saturating_add(delay_millis))
     }
 
-    /// The departure, or why there was none.
+    /// Converts to a departure, or to the reason why there was none.
     pub fn departed_or_cancelled(self) -> Either<Departure, &'static str> {
         let Some(delay) = self.dep_delay else {
             return Either::Right(match self.tailnum {
@@ -95,12 +96,12 @@ impl Flight {
 }
 
 impl Departure {
-    /// Where and in which hour it was scheduled: finds the weather.
+    /// Returns the airport and the scheduled hour: the key of the weather.
     pub fn place_and_hour(&self) -> (String, i64) {
         (self.origin.clone(), self.hour.as_micros())
     }
 
-    /// The route.
+    /// Returns the route.
     pub fn route(&self) -> (String, String) {
         (self.origin.clone(), self.dest.clone())
     }
@@ -114,24 +115,24 @@ pub struct Weather {
     /// The hour.
     #[serde(rename = "time_hour", deserialize_with = "rfc3339")]
     pub hour: Timestamp,
-    /// Miles per hour.
+    /// The wind speed in miles per hour.
     #[serde(deserialize_with = "unless_na")]
     pub wind_speed: Option<f64>,
-    /// Inches of rain or snow.
+    /// The rain or snow in inches.
     #[serde(deserialize_with = "unless_na")]
     pub precip: Option<f64>,
-    /// How many miles one sees, at most 10.
+    /// The visibility in miles, at most 10.
     #[serde(deserialize_with = "unless_na")]
     pub visib: Option<f64>,
 }
 
 impl Weather {
-    /// Where and in which hour it was so.
+    /// Returns the airport and the hour.
     pub fn place_and_hour(&self) -> (String, i64) {
         (self.origin.clone(), self.hour.as_micros())
     }
 
-    /// The class that the demo counts it in, by what troubles a departure most.
+    /// Returns the weather class of the demo, by the condition that delays departures most.
     pub fn class(weather: Option<&Weather>) -> &'static str {
         let at_least = |value: Option<f64>, least: f64| value.is_some_and(|value| value >= least);
         match weather {
@@ -152,14 +153,15 @@ impl Weather {
 /// A plane.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Plane {
-    /// Its registration.
+    /// The registration.
     pub tailnum: String,
-    /// Who built it, in capitals.
+    /// The manufacturer, in capitals.
     pub manufacturer: String,
 }
 
 impl Plane {
-    /// The first word of the manufacturer's name, so that "AIRBUS" and "AIRBUS INDUSTRIE" count together.
+    /// Returns the first word of the manufacturer's name, so that "AIRBUS" and "AIRBUS INDUSTRIE"
+    /// count together.
     pub fn maker(plane: Option<&Plane>) -> &str {
         plane.map_or("plane unknown", |plane| {
             plane.manufacturer.split(' ').next().unwrap_or_default()
@@ -170,13 +172,14 @@ impl Plane {
 /// An airline.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Airline {
-    /// Its code.
+    /// The code of the airline.
     pub carrier: String,
-    /// Its name.
+    /// The name of the airline.
     pub name: String,
 }
 
-/// A value that is missing where the data says `NA`. Between the instances of a job, which is no format for people, it is itself.
+/// Reads a value; `NA` in the data is a missing value. In the binary format between the instances
+/// of a job the value is an option.
 fn unless_na<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err: Display> + Deserialize<'de>,
@@ -194,7 +197,7 @@ where
     }
 }
 
-/// A point in time such as `2013-01-01T10:00:00Z`.
+/// Reads a time such as `2013-01-01T10:00:00Z`.
 fn rfc3339<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
     if !from.is_human_readable() {
         return Timestamp::deserialize(from);

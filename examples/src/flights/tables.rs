@@ -1,4 +1,5 @@
-//! What the demo finds out, and how it looks: one table for each, side by side on the terminal; printed at the end in a pipe.
+//! The results of the demo and their display: one table each, side by side on a terminal, or
+//! printed at the end to a pipe.
 
 use ardea::connect::live_table::{self, Row, Table};
 use ardea::core::Bounded;
@@ -6,37 +7,37 @@ use ardea::prelude::*;
 
 use super::HOUR;
 
-/// Flights, their mean delay in minutes, and the worst.
+/// Flights, their mean delay in minutes, and the largest delay.
 pub type Delays = (u64, Option<f64>, Option<i64>);
-/// A carrier's name, and its flights of six hours.
-pub type OfCarrier = (String, WindowResult<String, Delays>);
-/// Late flights of an airport without a longer pause between them: how many, and the worst delay in minutes.
+/// A carrier's name and the delays of its flights in six hours.
+pub type CarrierDelays = (String, WindowResult<String, Delays>);
+/// Late flights of an airport without a longer gap between them: their number, and the largest
+/// delay in minutes.
 pub type Congestion = WindowResult<String, (u64, Option<i64>)>;
 /// The flights of a day from an origin to a destination.
-pub type OnRoute = WindowResult<(String, String), u64>;
-/// The flights of a day under some circumstance, and the sum of their delays.
-pub type Day = WindowResult<String, (u64, i128)>;
+pub type RouteCount = WindowResult<(String, String), u64>;
+/// The flights of a day in some circumstance, and the sum of their delays.
+pub type DailyDelays = WindowResult<String, (u64, i128)>;
 
-/// What is computed of the flights.
+/// The results computed from the flights.
 pub struct Analyses {
-    /// Each carrier's last six hours, every hour.
-    pub carriers: Stream<OfCarrier, Bounded, Timed>,
+    /// The latest six hours of each carrier, every hour.
+    pub carriers: Stream<CarrierDelays, Bounded, Timed>,
     /// Sessions of an airport in which flights were more than an hour late.
     pub congestion: Stream<Congestion, Bounded, Timed>,
-    /// The flights so far and the sum of their delays, by weather and by the maker of the plane.
+    /// The flights so far and the sum of their delays, by weather and by manufacturer of the plane.
     pub circumstances: Stream<(String, (i128, i128)), Bounded, Timed>,
     /// The five busiest routes of each day.
-    pub routes: Stream<WindowResult<(), Vec<OnRoute>>, Bounded, Timed>,
-    /// Flights that were cancelled, or left so late that their time was over, by reason: how many so far.
+    pub routes: Stream<WindowResult<(), Vec<RouteCount>>, Bounded, Timed>,
+    /// The number of flights so far that were cancelled or arrived after their window, by reason.
     pub set_aside: Stream<(&'static str, u64), Bounded, Timed>,
 }
 
-/// Writes each result to its table.
 pub(super) fn show(results: Analyses) {
     results.carriers.write_to(live_table::sink(
         "Departure delays, the latest six hours of each carrier",
         ["carrier", "flights", "mean min", "worst", "until (UTC)"],
-        |(carrier, hours): &OfCarrier| {
+        |(carrier, hours): &CarrierDelays| {
             let (flights, mean, worst) = hours.value;
             let mean = mean.unwrap_or_default();
             Row::new(carrier)
@@ -44,7 +45,7 @@ pub(super) fn show(results: Analyses) {
                 .number(format!("{mean:.1}"))
                 .number(worst.unwrap_or_default())
                 .text(time(hours.end))
-                // Carriers that fly now before those whose last flights are long ago.
+                // Carriers that fly now come before those whose last flights are long ago.
                 .weight(hours.end.as_millis() as f64 + mean)
         },
     ));
@@ -86,7 +87,7 @@ pub(super) fn show(results: Analyses) {
         .write_to(live_table::sink(
             "Busiest routes of the day",
             ["", "route", "flights", "day"],
-            |(place, day): &(usize, OnRoute)| {
+            |(place, day): &(usize, RouteCount)| {
                 let (from, to) = &day.key;
                 Row::new(place + 1)
                     .text(format!("{from} → {to}"))
@@ -101,12 +102,10 @@ pub(super) fn show(results: Analyses) {
     ));
 }
 
-/// Day and minute, UTC.
 fn time(at: Timestamp) -> String {
     utc(at, "%d %b %H:%M")
 }
 
-/// The day, UTC.
 fn date(at: Timestamp) -> String {
     utc(at, "%d %b")
 }

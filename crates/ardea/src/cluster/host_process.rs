@@ -1,4 +1,4 @@
-//! What a host's process does, from its start to its end.
+//! The host process, from its start to its end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,81 +9,83 @@ use ardea_config::{Resolver, Schema};
 use ardea_coordination::control::MasterConfig;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::layout::JobLayout;
-use ardea_metastore::{StateManager, StateOptions};
-use ardea_network::rpc::{Security, THREADS_STAY};
-use ardea_output::Role;
-use ardea_rest::{CLUSTER_SETTINGS, ClusterSettings, Fault};
+use ardea_metastore::{MetadataStore, StateOptions};
+use ardea_network::rpc::{BLOCKING_THREAD_KEEP_ALIVE, Security};
+use ardea_output::RotationRole;
+use ardea_rest::{ApiError, CLUSTER_SETTINGS, ClusterSettings};
 use ardea_scheduler::CachedPrograms;
 use ardea_scheduler::artifacts::Cache;
 use ardea_server::daemon::{Host, HostSetup};
-use ardea_server::leader::{Jobs, Standing};
+use ardea_server::leader::{Jobs, LeadershipState};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::packages::{cache_config, store_options};
 use super::run_files::RunFile;
-use super::{HostStart, Launcher, Modules, Started};
+use super::{HostStart, Launcher, Modules, RunningHost};
 use crate::job::open_state;
 
-/// How long a host that is for one job waits for that to be submitted once whoever started the host is gone.
-const JOB_WITHIN: Duration = Duration::from_secs(10);
+/// The time that a host for one job waits for the job's submission after the process that started
+/// the host has ended.
+const JOB_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a host stays behind its job, so that whoever watches it learns of its end.
-const LINGERS: Duration = Duration::from_secs(3);
+/// The time that a host stays up after its job has ended, so that clients can read the job's end.
+const LINGER_TIME: Duration = Duration::from_secs(3);
 
-/// How often a host sees whether something keeps it from leading, and one that is for one job whether there is another to stand by.
-const LOOKS_EVERY: Duration = Duration::from_secs(2);
+/// The interval of checks: for obstacles to leading, and, in a cluster for one job, for a standby
+/// host.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Is a host that was started in the background.
+/// Runs a host that was started in the background.
 pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
     host_process(start, modules, |host| {
         eprintln!("host {} is up: {}", host.name, host.api);
     })
 }
 
-/// Runs a host until it is told to end (SIGTERM, SIGINT), or the job that it is for is gone. `ready` is called with it when
-/// its interface can be asked.
+/// Runs a host until SIGTERM or SIGINT arrives, or until the job that it is for is gone. Calls
+/// `ready` when its interface accepts requests.
 ///
 /// # Errors
-/// What keeps it from starting; nothing runs then.
+/// Startup errors; nothing runs then.
 pub fn host_process(
     start: HostStart,
     modules: Modules,
-    ready: impl FnOnce(&Started) + Send,
+    ready: impl FnOnce(&RunningHost) + Send,
 ) -> Result<()> {
     let tells_failure = start.tells_failure;
     let mut is_up = false;
-    let ended = until_told_to_end(start, modules, |host| {
+    let ended = run_until_signal(start, modules, |host| {
         is_up = true;
         ready(host);
     });
     if let (Err(error), false, true) = (&ended, is_up, tells_failure) {
-        tell_failure(error);
+        report_failure(error);
     }
     ended
 }
 
-/// Tells whoever waits for the host why it does not come up.
-fn tell_failure(error: &Error) {
-    let told = serde_json::to_vec(&Fault::from(error)).unwrap_or_default();
-    // Where there is no room for it, that itself is why, and seen by whoever waits.
+/// Reports to the starter why the host does not come up.
+fn report_failure(error: &Error) {
+    let told = serde_json::to_vec(&ApiError::from(error)).unwrap_or_default();
+    // If the disk is full, the starter detects that itself.
     let _ = rustix::io::write(std::io::stdin(), &told);
 }
 
-fn until_told_to_end(
+fn run_until_signal(
     start: HostStart,
     modules: Modules,
-    ready: impl FnOnce(&Started) + Send,
+    ready: impl FnOnce(&RunningHost) + Send,
 ) -> Result<()> {
     let schema = Schema::of(CLUSTER_SETTINGS);
     let resolved = Resolver::new(&schema)
         .flags(start.settings.iter().map(String::as_str))
         .resolve()?;
     let cluster = ClusterSettings::from_settings(&resolved, None)?;
-    // What people ask and containers need must not keep leases from being renewed: those have threads of their own.
+    // Leases are renewed on threads of their own, so that requests can't delay the renewal.
     let masters = threads("ardea-master")?;
     let runtime = threads("ardea-host")?;
-    ardea_output::attend(Role::Rotates)?;
+    ardea_output::start_rotation(RotationRole::Rotates)?;
     let ended = runtime.block_on(run(
         start,
         cluster,
@@ -91,7 +93,7 @@ fn until_told_to_end(
         masters.handle().clone(),
         ready,
     ));
-    // What still waits for a disk is not waited for.
+    // Tasks that still wait for a disk are abandoned.
     for runtime in [runtime, masters] {
         runtime.shutdown_timeout(Duration::from_millis(200));
     }
@@ -102,11 +104,11 @@ fn threads(name: &str) -> Result<Runtime> {
     let built = Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name(name)
-        .thread_keep_alive(THREADS_STAY)
+        .thread_keep_alive(BLOCKING_THREAD_KEEP_ALIVE)
         .enable_all()
         .build();
     built.map_err(|error| {
-        let what = "the system gives no threads to a host";
+        let what = "cannot start the threads of a host";
         Error::new(ErrorCode::LimitReached, what).because(error)
     })
 }
@@ -116,12 +118,12 @@ async fn run(
     cluster: ClusterSettings,
     modules: Modules,
     masters: Handle,
-    ready: impl FnOnce(&Started),
+    ready: impl FnOnce(&RunningHost),
 ) -> Result<()> {
     let url = cluster.state.clone();
     let opening = masters.spawn(async move { open_state(&url, StateOptions::default()).await });
     let state = opening.await.map_err(|error| {
-        let what = "reaching the cluster's state was cut off";
+        let what = "connecting to the metadata store was interrupted";
         Error::new(ErrorCode::Internal, what).because(error)
     })??;
     let token = cluster.token()?;
@@ -159,19 +161,19 @@ async fn run(
     file.write(&directory)?;
     ready(&file.clone().into());
     let ended = tokio::select! {
-        told = told_to_end() => told,
+        told = termination_signal() => told,
         gone = job_is_gone(&start, &state) => gone,
-        never = keep_two(&start, &cluster, &host) => never,
-        never = tell_troubles(&host) => never,
-        never = keep_file(&file, &directory) => never,
+        never = maintain_standby(&start, &cluster, &host) => never,
+        never = log_troubles(&host) => never,
+        never = maintain_run_file(&file, &directory) => never,
     };
     file.remove(&directory);
     host.close().await;
     ended
 }
 
-/// Until somebody says so.
-async fn told_to_end() -> Result<()> {
+/// Waits for SIGTERM or SIGINT.
+async fn termination_signal() -> Result<()> {
     let listen = |kind| {
         signal(kind).map_err(|error| {
             Error::new(ErrorCode::LimitReached, "cannot listen for signals").because(error)
@@ -185,8 +187,8 @@ async fn told_to_end() -> Result<()> {
     }
 }
 
-/// Until the job that the host is for has been there and is gone, or was not submitted in time.
-async fn job_is_gone(start: &HostStart, state: &Arc<dyn StateManager>) -> Result<()> {
+/// Waits until the host's job has ended and is gone, or was not submitted in time.
+async fn job_is_gone(start: &HostStart, state: &Arc<dyn MetadataStore>) -> Result<()> {
     let Some(job) = &start.job else {
         return std::future::pending().await;
     };
@@ -195,15 +197,15 @@ async fn job_is_gone(start: &HostStart, state: &Arc<dyn StateManager>) -> Result
     let mut was_there = false;
     loop {
         let Ok(mut watcher) = state.watch_node(layout.definition()).await else {
-            tokio::time::sleep(LOOKS_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             continue;
         };
         loop {
             let next = match was_there {
                 true => watcher.next().await,
-                false => match tokio::time::timeout(JOB_WITHIN, watcher.next()).await {
+                false => match tokio::time::timeout(JOB_TIMEOUT, watcher.next()).await {
                     Ok(next) => next,
-                    // A submitter may take as long as it likes to pack and store the job.
+                    // A live submitter may take any time to pack and store the job.
                     Err(_) if rustix::process::getppid() == submitter => continue,
                     Err(_) => return Ok(()),
                 },
@@ -211,8 +213,8 @@ async fn job_is_gone(start: &HostStart, state: &Arc<dyn StateManager>) -> Result
             match next {
                 Ok(Some(_)) => was_there = true,
                 Ok(None) if was_there => {
-                    // Who submits a job of this name now finds this host, and counts on it.
-                    match tokio::time::timeout(LINGERS, watcher.next()).await {
+                    // A new submission of a job of this name would use this host.
+                    match tokio::time::timeout(LINGER_TIME, watcher.next()).await {
                         Err(_) | Ok(Ok(None)) => return Ok(()),
                         Ok(Ok(Some(_))) => {}
                         Ok(Err(_)) => break,
@@ -225,14 +227,14 @@ async fn job_is_gone(start: &HostStart, state: &Arc<dyn StateManager>) -> Result
     }
 }
 
-/// Writes into the host's log what keeps it from leading jobs, or others from finding it, once it has lasted for two looks, and when it is
-/// over.
-async fn tell_troubles(host: &Host) -> Result<()> {
+/// Logs obstacles that prevent this host from leading jobs or from being found by other hosts: once
+/// an obstacle has lasted for two checks, and again when it is over.
+async fn log_troubles(host: &Host) -> Result<()> {
     let mut told = BTreeMap::new();
     let mut before = BTreeMap::new();
     loop {
-        tokio::time::sleep(LOOKS_EVERY).await;
-        // By what can't be done, in the words before and after a verb.
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        // Keyed by subject and verb of the message.
         let jobs = host.troubles().into_iter();
         let jobs = jobs.map(|(job, trouble)| ((format!("job {job}"), "be led"), trouble));
         let own = ("this host".to_string(), "be found by others");
@@ -260,32 +262,32 @@ async fn tell_troubles(host: &Host) -> Result<()> {
     }
 }
 
-/// Sees to it that the host is known on this machine, whoever removes files.
-async fn keep_file(file: &RunFile, cluster: &Path) -> Result<()> {
+/// Restores the host's run file whenever it is removed.
+async fn maintain_run_file(file: &RunFile, cluster: &Path) -> Result<()> {
     loop {
-        tokio::time::sleep(LOOKS_EVERY / 2).await;
-        file.keep(cluster);
+        tokio::time::sleep(CHECK_INTERVAL / 2).await;
+        file.rewrite_if_missing(cluster);
     }
 }
 
-/// Sees to it that there is another host for the job, as long as this one leads it.
-async fn keep_two(start: &HostStart, cluster: &ClusterSettings, host: &Host) -> Result<()> {
+/// Starts another host for the job whenever there is none, as long as this host leads the job.
+async fn maintain_standby(start: &HostStart, cluster: &ClusterSettings, host: &Host) -> Result<()> {
     let Some(job) = &start.job else {
         return std::future::pending().await;
     };
     let launcher = Launcher::of(cluster.clone());
     let mut was_alone = false;
     loop {
-        tokio::time::sleep(LOOKS_EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let leads = host
             .master()
-            .desk(job)
-            .is_some_and(|desk| matches!(desk.standing(), Standing::Leads { .. }));
+            .handle(job)
+            .is_some_and(|desk| matches!(desk.state(), LeadershipState::Leading { .. }));
         let is_alone = leads && launcher.lacks_hosts(job);
-        // Twice in a row: one whose file was removed writes it again meanwhile.
+        // Two checks in a row: a host whose run file was removed writes it again meanwhile.
         if is_alone && was_alone {
-            // If none can be started now, one may be later.
-            let _ = launcher.stand_by(job);
+            // A failed start is tried again at the next check.
+            let _ = launcher.start_standby(job);
         }
         was_alone = is_alone;
     }

@@ -1,4 +1,4 @@
-//! What a host's process is told when it is started.
+//! The start parameters of a host process.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,28 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_rest::ClusterSettings;
 use serde::{Deserialize, Serialize};
 
-/// The environment variable in which a host's process finds its [`HostStart`], as JSON.
+/// The environment variable with a host process's [`HostStart`], as JSON.
 pub const HOST_START_VARIABLE: &str = "ARDEA_HOST";
 
-/// What a host's process is told when it is started.
+/// The start parameters of a host process.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct HostStart {
     /// The host's name, unique in its cluster.
     pub name: String,
-    /// The job that it is for; every job of the cluster, if it is for none.
+    /// The only job that the host serves; `None` for all jobs of the cluster.
     pub job: Option<String>,
     /// The cluster's settings, as `key=value`.
     pub settings: Vec<String>,
-    /// What schedulers may want to know of the host, such as its `rack`.
+    /// Attributes of the host for schedulers, such as its `rack`.
     pub attributes: BTreeMap<String, String>,
-    /// Whether its standard input is a file of whoever waits for the host: into it goes why it does not come up, as a
-    /// [`Fault`](ardea_rest::Fault) in JSON.
+    /// True if standard input is a file of the starter, into which the host writes a startup error
+    /// as an [`ApiError`](ardea_rest::ApiError) in JSON.
     pub tells_failure: bool,
 }
 
 impl HostStart {
-    /// A host of that cluster, whose interface gets any free port unless one is wanted.
+    /// Creates the parameters of a host of `cluster`. The host's interface gets any free port if
+    /// `port` is 0.
     pub fn of(name: impl Into<String>, cluster: &ClusterSettings, port: u16) -> Self {
         let (interface, time) = (&cluster.interface, format_duration);
         let mut settings = vec![
@@ -39,9 +40,9 @@ impl HostStart {
             format!("cluster.cache_size={}B", cluster.cache_bytes),
             format!("cluster.package_size={}B", cluster.package_bytes),
             format!("cluster.unpacked_size={}B", cluster.unpacked_bytes),
-            format!("cluster.snapshot_memory={}B", cluster.snapshot_bytes),
+            format!("cluster.checkpoint_memory={}B", cluster.checkpoint_bytes),
             format!("cluster.map_memory={}B", cluster.map_bytes),
-            format!("cluster.snapshot_backups={}", cluster.snapshot_backups),
+            format!("cluster.checkpoint_backups={}", cluster.checkpoint_backups),
             format!("cluster.scheduler={}", cluster.scheduler),
             format!("cluster.packing={}", cluster.packing),
             format!("cluster.host={}", cluster.host),
@@ -54,10 +55,10 @@ impl HostStart {
             format!("cluster.api_timeout={}", time(interface.client_timeout)),
             format!("cluster.log_size={}B", cluster.output.file_bytes),
             format!("cluster.log_files={}", cluster.output.files),
-            format!("cluster.log_kept_for={}", time(cluster.output_kept_for)),
-            format!("cluster.log_kept_size={}B", cluster.output_kept_bytes),
+            format!("cluster.log_kept_for={}", time(cluster.output_retention)),
+            format!("cluster.log_kept_size={}B", cluster.output_retained_bytes),
         ];
-        // One that nobody chose stays so: the host takes another if it is taken.
+        // The default port is left out, so that the host takes another one if it is in use.
         if port != cluster.port || cluster.is_port_chosen {
             settings.push(format!("cluster.port={port}"));
         }
@@ -78,17 +79,17 @@ impl HostStart {
         }
     }
 
-    /// For one job only.
+    /// Restricts the host to one job.
     pub fn for_job(mut self, job: impl Into<String>) -> Self {
         self.job = Some(job.into());
         self
     }
 }
 
-/// What this process was started with, if it was started as a host.
+/// Returns this process's start parameters if it was started as a host.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the variable that says so says something else.
+/// [`ErrorCode::InvalidConfig`] if [`HOST_START_VARIABLE`] can't be parsed.
 pub fn as_host() -> Result<Option<HostStart>> {
     let Some(text) = std::env::var_os(HOST_START_VARIABLE) else {
         return Ok(None);
@@ -97,8 +98,9 @@ pub fn as_host() -> Result<Option<HostStart>> {
     match read {
         Ok(Some(start)) => Ok(Some(start)),
         other => {
-            let what =
-                format!("the variable {HOST_START_VARIABLE} does not say how to start a host");
+            let what = format!(
+                "the variable {HOST_START_VARIABLE} has no valid start parameters of a host"
+            );
             let error = Error::new(ErrorCode::InvalidConfig, what)
                 .hint("it is set by `cluster start`; unset it to run the program by hand");
             Err(match other {
@@ -115,7 +117,7 @@ mod tests {
     use std::path::Path;
 
     use ardea_config::{Resolver, Schema};
-    use ardea_rest::{CLUSTER_SETTINGS, is_of_the_host};
+    use ardea_rest::{CLUSTER_SETTINGS, is_host_setting};
 
     use super::*;
 
@@ -137,9 +139,9 @@ mod tests {
             "cluster.package_size=3MiB",
             "cluster.unpacked_size=5GiB",
             "cluster.vertex_instances=7",
-            "cluster.snapshot_memory=3MiB",
+            "cluster.checkpoint_memory=3MiB",
             "cluster.map_memory=5MiB",
-            "cluster.snapshot_backups=2",
+            "cluster.checkpoint_backups=2",
             "cluster.api_connections=17",
             "cluster.api_head_size=9KiB",
             "cluster.api_body_size=3MiB",
@@ -166,10 +168,10 @@ mod tests {
             .iter()
             .filter_map(|told| Some(told.split_once('=')?.0))
             .collect();
-        // These two are shown, and used by no host.
+        // Hosts ignore these two settings; they are only displayed.
         let shown = ["cluster.scheduler", "cluster.packing"];
         for setting in CLUSTER_SETTINGS {
-            let is_own = is_of_the_host(setting.key);
+            let is_own = is_host_setting(setting.key);
             let is_told = told.contains(setting.key) && !shown.contains(&setting.key);
             assert_eq!(is_told, is_own, "{}", setting.key);
         }

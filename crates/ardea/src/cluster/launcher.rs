@@ -1,4 +1,4 @@
-//! Starts and stops hosts of this machine: processes that outlive whoever started them.
+//! Starts and stops hosts on this machine: processes that outlive their starter.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Seek, Write};
@@ -8,76 +8,78 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_output::{OUTPUT_VARIABLE, OutputFiles, OutputStart, Wanted};
-use ardea_rest::{ClusterSettings, Fault};
-use ardea_scheduler::{KEEPS_MEMORY, UNATTENDED};
+use ardea_output::{OUTPUT_VARIABLE, OutputFiles, OutputStart, ReadFrom};
+use ardea_rest::{ApiError, ClusterSettings};
+use ardea_scheduler::{IGNORE_TERMINAL_SIGNALS, TUNE_MALLOC};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::host_start::{HOST_START_VARIABLE, HostStart};
 use super::old_logs;
 use super::run_files::RunFile;
 
-/// How long a host may take to be there, and to be gone.
-const WITHIN: Duration = Duration::from_secs(20);
+/// The time limit for a host to come up, and to exit.
+const HOST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long somebody else may take who starts hosts as well.
-const OTHERS_WITHIN: Duration = Duration::from_secs(60);
+/// The longest wait for another process that is starting hosts.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether it is.
-const LOOK: Duration = Duration::from_millis(5);
+/// The poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How much of its job's name the name of a host has.
-const LETTERS_OF_A_JOB: usize = 40;
+/// The largest number of characters of a job's name that become part of its hosts' names.
+const JOB_NAME_CHARS: usize = 40;
 
-/// How many hosts a cluster for one job has.
-const HOSTS_OF_A_JOB: usize = 2;
+/// The number of hosts of a cluster for one job.
+const HOSTS_PER_JOB: usize = 2;
 
-/// Starts and stops the hosts of a cluster that are processes of this machine and this program.
+/// A launcher of a cluster's hosts, which run this program as processes on this machine.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     cluster: ClusterSettings,
 }
 
-/// A host that runs.
+/// A running host.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Started {
-    /// Its name.
+pub struct RunningHost {
+    /// The host's name.
     pub name: String,
-    /// Where its interface is: `http://HOST:PORT`.
+    /// The address of the host's REST interface: `http://HOST:PORT`.
     pub api: String,
-    /// The port that its interface was to have, if something else had it when the host started.
+    /// The configured port, if it was in use when the host started.
     pub taken_port: Option<u16>,
-    /// Its process.
+    /// The host's process number.
     pub pid: u32,
-    /// The job that it is for, if it is for one.
+    /// The only job that the host serves, if any.
     pub job: Option<String>,
 }
 
 impl Launcher {
-    /// Of that cluster.
+    /// Creates a launcher for `cluster`.
     pub fn of(cluster: ClusterSettings) -> Self {
         Launcher { cluster }
     }
 
-    /// The hosts that run on this machine, sorted by name.
-    pub fn running(&self) -> Vec<Started> {
-        self.files().into_iter().map(Started::from).collect()
+    /// Returns the hosts that run on this machine, sorted by name.
+    pub fn running(&self) -> Vec<RunningHost> {
+        self.files().into_iter().map(RunningHost::from).collect()
     }
 
-    /// The files of this cluster's hosts: another one may have been given the same folder.
+    /// Returns the run files of this cluster's hosts. Another cluster may use the same folder.
     fn files(&self) -> Vec<RunFile> {
         let mut files = RunFile::all(&self.cluster.directory);
         files.retain(|file| file.cluster.is_empty() || file.cluster == self.cluster.name);
         files
     }
 
-    /// Starts hosts until so many run that are for all jobs, and waits until they are there. Gives those that it started. If several do
-    /// this at once, one starts them and the others find them running.
+    /// Starts general hosts until `hosts` of them run, and waits until they are up. Returns the
+    /// hosts that it started. Of several concurrent callers, one starts the hosts and the others
+    /// find them running.
     ///
     /// # Errors
-    /// What a host said that did not come, with the code of its error, and [`ErrorCode::StartFailed`] if it had none; those that did come
-    /// stay. [`ErrorCode::WriteFailed`] if nothing can be written into the cluster's folder.
-    pub fn start(&self, hosts: usize) -> Result<Vec<Started>> {
+    /// The error reported by a host that did not come up, or [`ErrorCode::StartFailed`] if it
+    /// reported none; the hosts that came up stay. [`ErrorCode::WriteFailed`] if the cluster's
+    /// folder is not writable.
+    pub fn start(&self, hosts: usize) -> Result<Vec<RunningHost>> {
         let _lock = self.lock()?;
         let running = self.running();
         let taken = |name: &str| running.iter().any(|host| host.name == name);
@@ -89,7 +91,7 @@ impl Launcher {
             .collect();
         let mut children = Vec::new();
         for (number, name) in names.iter().enumerate() {
-            // The first gets the port that commands know.
+            // The first host gets the configured port.
             let port = if number == 0 && general == 0 {
                 self.cluster.port
             } else {
@@ -101,7 +103,7 @@ impl Launcher {
         for child in children {
             match self.await_host(child) {
                 Ok(host) => started.push(host),
-                // Hosts may have come whose files were not to be seen before.
+                // Hosts whose run files were not visible before may have come up.
                 Err(_) if self.general() >= hosts => {}
                 Err(error) => return Err(error),
             }
@@ -109,14 +111,15 @@ impl Launcher {
         Ok(started)
     }
 
-    /// How many hosts run that are for all jobs.
+    /// Returns the number of general hosts that run.
     fn general(&self) -> usize {
         let running = self.running().into_iter();
         running.filter(|host| host.job.is_none()).count()
     }
 
-    /// Waits until nobody else starts hosts of the cluster; ends when dropped, or with the process. Nobody is kept out where the file
-    /// system has no locks: hosts have names, which are given once.
+    /// Waits for the lock of starting hosts; it is released when dropped or when the process ends.
+    /// Returns `None` where the file system has no locks: unique host names then prevent
+    /// duplicates.
     fn lock(&self) -> Result<Option<File>> {
         let folder = &self.cluster.directory;
         let failed = |error: std::io::Error| {
@@ -128,33 +131,33 @@ impl Launcher {
         let path = folder.join("start.lock");
         let file = File::options().create(true).append(true).open(path);
         let file = file.map_err(failed)?;
-        let deadline = Instant::now() + OTHERS_WITHIN;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
                 Err(TryLockError::Error(_)) => return Ok(None),
                 Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
                     let what = format!(
-                        "somebody else has been starting hosts of cluster {} for {} s",
+                        "another command has been starting hosts of cluster {} for {} s",
                         self.cluster.name,
-                        OTHERS_WITHIN.as_secs()
+                        LOCK_TIMEOUT.as_secs()
                     );
                     return Err(Error::new(ErrorCode::StartFailed, what)
                         .hint("end that command, and try again"));
                 }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
 
-    /// Starts the hosts of a cluster that is for one job, and waits until they are there.
+    /// Starts the hosts of a cluster for one job, and waits until they are up.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_for(&self, job: &str) -> Result<Vec<Started>> {
+    pub fn start_for(&self, job: &str) -> Result<Vec<RunningHost>> {
         let running = self.for_job(job).len();
         let mut children = Vec::new();
-        for _ in running..HOSTS_OF_A_JOB {
+        for _ in running..HOSTS_PER_JOB {
             children.push(self.spawn(self.host_of(job))?);
         }
         children
@@ -163,39 +166,40 @@ impl Launcher {
             .collect()
     }
 
-    /// Whether a job's cluster has fewer hosts than it should.
+    /// Returns true if a job's cluster has fewer hosts than it should.
     pub(super) fn lacks_hosts(&self, job: &str) -> bool {
-        self.for_job(job).len() < HOSTS_OF_A_JOB
+        self.for_job(job).len() < HOSTS_PER_JOB
     }
 
-    /// Starts a host that stands by for a job; does not wait for it.
-    pub(super) fn stand_by(&self, job: &str) -> Result<()> {
-        let Launched { mut child, .. } = self.spawn(self.host_of(job))?;
-        // Its end is noticed, whenever that is, so that no zombie is left.
+    /// Starts a standby host for a job, without waiting until it is up.
+    pub(super) fn start_standby(&self, job: &str) -> Result<()> {
+        let StartingHost { mut child, .. } = self.spawn(self.host_of(job))?;
+        // Reaps the child whenever it ends, so that no zombie is left.
         std::thread::spawn(move || child.wait());
         Ok(())
     }
 
-    fn for_job(&self, job: &str) -> Vec<Started> {
+    fn for_job(&self, job: &str) -> Vec<RunningHost> {
         let mut hosts = self.running();
         hosts.retain(|host| host.job.as_deref() == Some(job));
         hosts
     }
 
-    /// Stops all hosts of this machine, and waits until they are gone. Containers go on. Gives those that it stopped.
+    /// Stops all hosts of this machine, and waits until they are gone. Containers keep running.
+    /// Returns the stopped hosts.
     ///
     /// # Errors
-    /// [`ErrorCode::LimitReached`] if one does not end in time.
-    pub fn stop(&self) -> Result<Vec<Started>> {
+    /// [`ErrorCode::LimitReached`] if a host does not end in time.
+    pub fn stop(&self) -> Result<Vec<RunningHost>> {
         let files = self.files();
         for file in &files {
             let pid = i32::try_from(file.pid).ok().and_then(Pid::from_raw);
             if let Some(pid) = pid.filter(|_| file.is_alive()) {
-                // One that has just ended is what is wanted.
+                // Fails only if it has just ended.
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
-        let deadline = Instant::now() + WITHIN;
+        let deadline = Instant::now() + HOST_TIMEOUT;
         while files.iter().any(RunFile::is_alive) {
             if Instant::now() >= deadline {
                 let left: Vec<String> = files
@@ -205,28 +209,29 @@ impl Launcher {
                     .collect();
                 let what = format!(
                     "hosts did not end within {} s: {}",
-                    WITHIN.as_secs(),
+                    HOST_TIMEOUT.as_secs(),
                     left.join(", ")
                 );
                 return Err(Error::new(ErrorCode::LimitReached, what).hint("kill these processes"));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        Ok(files.into_iter().map(Started::from).collect())
+        Ok(files.into_iter().map(RunningHost::from).collect())
     }
 
     fn host_of(&self, job: &str) -> HostStart {
-        // Jobs may have names that no folder can have. A host that died a moment ago may still be known by its name.
+        // Job names may hold characters that no folder name can. The random suffix distinguishes
+        // the host from one that just died.
         let plain = |letter: char| match letter {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => letter,
             _ => '-',
         };
-        let of: String = job.chars().take(LETTERS_OF_A_JOB).map(plain).collect();
+        let of: String = job.chars().take(JOB_NAME_CHARS).map(plain).collect();
         let name = format!("{of}-{:08x}", ardea_server::leader::new_submission() as u32);
         HostStart::of(name, &self.cluster, 0).for_job(job)
     }
 
-    fn spawn(&self, mut start: HostStart) -> Result<Launched> {
+    fn spawn(&self, mut start: HostStart) -> Result<StartingHost> {
         let folder = self.cluster.directory.join("logs");
         let name = start.name.clone();
         let cannot = |code: ErrorCode, error: std::io::Error| {
@@ -240,38 +245,47 @@ impl Launcher {
         let running = self.running();
         let is_running =
             |host: &str| host == start.name || running.iter().any(|other| other.name == host);
-        let (time, bytes) = (self.cluster.output_kept_for, self.cluster.output_kept_bytes);
+        let (time, bytes) = (
+            self.cluster.output_retention,
+            self.cluster.output_retained_bytes,
+        );
         old_logs::sweep(&folder, is_running, time, bytes);
         let log = OutputFiles::new(&folder, format!("{}.log", start.name));
         let out = log.open(&self.cluster.output).map_err(failed)?;
-        let (_, written) = log.kept().map_err(failed)?;
+        let (_, written) = log.stored_range().map_err(failed)?;
         let output = OutputStart {
             stdout: log.path(),
             stderr: log.path(),
             bounds: self.cluster.output,
         };
-        // Nothing is left of it, whoever dies.
+        // An unnamed file, so that nothing is left if a process dies.
         let failure = tempfile::tempfile_in(&folder).map_err(failed)?;
         start.tells_failure = true;
         let told = serde_json::to_string(&start).map_err(|error| {
-            let what = format!("cannot tell host {:?} how to start", start.name);
+            let what = format!(
+                "cannot serialize the start parameters of host {:?}",
+                start.name
+            );
             Error::new(ErrorCode::Internal, what).because(error)
         })?;
         let child = Command::new("sh")
             .arg("-c")
-            .arg(format!(r#"{UNATTENDED}; {KEEPS_MEMORY}; exec "$@""#))
+            .arg(format!(
+                r#"{IGNORE_TERMINAL_SIGNALS}; {TUNE_MALLOC}; exec "$@""#
+            ))
             .arg("ardea-host")
             .arg(own_program())
             .env(HOST_START_VARIABLE, told)
             .env(OUTPUT_VARIABLE, output.to_variable()?)
-            // A group of its own and no session, as containers have it (`scheduler/src/runner/gate.rs`).
+            // A new process group but no new session, as for containers
+            // (`scheduler/src/runner/gate.rs`).
             .process_group(0)
             .stdin(failure.try_clone().map_err(failed)?)
             .stdout(out.try_clone().map_err(failed)?)
             .stderr(out)
             .spawn()
             .map_err(|error| cannot(ErrorCode::StartFailed, error))?;
-        Ok(Launched {
+        Ok(StartingHost {
             child,
             start,
             log,
@@ -280,17 +294,17 @@ impl Launcher {
         })
     }
 
-    /// Why nothing can be written into the cluster's folder, if that is so.
-    fn wants_room(&self) -> Option<std::io::Error> {
+    /// Returns the error that prevents writing into the cluster's folder, if any.
+    fn folder_write_error(&self) -> Option<std::io::Error> {
         let mut file = tempfile::NamedTempFile::new_in(&self.cluster.directory).ok()?;
         // A block of most file systems.
         file.write_all(&[0; 4096]).err()
     }
 
-    /// Waits until a host is there.
-    fn await_host(&self, mut launched: Launched) -> Result<Started> {
+    /// Waits until a host is up.
+    fn await_host(&self, mut launched: StartingHost) -> Result<RunningHost> {
         let pid = launched.child.id();
-        let deadline = Instant::now() + WITHIN;
+        let deadline = Instant::now() + HOST_TIMEOUT;
         loop {
             let files = self.files();
             if let Some(file) = files.into_iter().find(|file| file.pid == pid) {
@@ -298,49 +312,49 @@ impl Launcher {
             }
             let ended = launched.child.try_wait().ok().flatten();
             if ended.is_some() || Instant::now() >= deadline {
-                let said = launched.said();
-                // It could not even say so.
-                let room = self.wants_room().filter(|_| said.is_empty());
+                let said = launched.last_output();
+                // An empty log may mean that the disk is full.
+                let room = self.folder_write_error().filter(|_| said.is_empty());
                 return Err(launched.failed(&said, room));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
 /// A host that was started.
-struct Launched {
+struct StartingHost {
     child: Child,
     start: HostStart,
     log: OutputFiles,
-    /// The position in its log at which it begins.
+    /// The length of the log file before this start.
     written: u64,
-    /// Its standard input, into which it writes why it does not come up.
+    /// Its standard input, into which it writes its startup error.
     failure: File,
 }
 
-impl Launched {
-    /// The last thing that it said.
-    fn said(&self) -> String {
-        let read = self.log.read(Wanted::From(self.written), 64 << 10);
+impl StartingHost {
+    /// Returns the last output of the host.
+    fn last_output(&self) -> String {
+        let read = self.log.read(ReadFrom::From(self.written), 64 << 10);
         let bytes = read.map(|piece| piece.bytes).unwrap_or_default();
         String::from_utf8_lossy(&bytes).trim().to_string()
     }
 
-    /// Why it does not come up, if it could tell.
-    fn told(&mut self) -> Option<Error> {
+    /// Reads the error that the host reported, if any.
+    fn reported_error(&mut self) -> Option<Error> {
         self.failure.rewind().ok()?;
-        let fault: Fault = serde_json::from_reader(&self.failure).ok()?;
+        let fault: ApiError = serde_json::from_reader(&self.failure).ok()?;
         Some(fault.into())
     }
 
-    /// Why it did not come up, with the code of the error that it ended with: who has to act is whoever had to there. `room` is what keeps
-    /// it from saying anything.
+    /// Returns the error of a host that did not come up, with the code that it reported. `room` is
+    /// the error that prevents writing into the cluster's folder, if any.
     fn failed(&mut self, said: &str, room: Option<std::io::Error>) -> Error {
         let log = format!("its log is {}", self.log.path().display());
         let what = format!("host {:?} did not come up", self.start.name);
-        if let Some(error) = self.told() {
-            let hint = error.what_next();
+        if let Some(error) = self.reported_error() {
+            let hint = error.hint_text();
             let hint = hint.map_or(log.clone(), |hint| format!("{hint}; {log}"));
             return Error::new(error.code(), what)
                 .because(error.message())
@@ -355,9 +369,9 @@ impl Launched {
     }
 }
 
-impl From<RunFile> for Started {
+impl From<RunFile> for RunningHost {
     fn from(file: RunFile) -> Self {
-        Started {
+        RunningHost {
             name: file.name,
             api: file.api,
             taken_port: file.taken_port,
@@ -367,7 +381,8 @@ impl From<RunFile> for Started {
     }
 }
 
-/// This program, also when its file has been replaced since. By the number of this process: `self` would be the shell that becomes it.
+/// Returns the path of this program in `/proc`, even if its file has been replaced. The path
+/// contains the process's number, since `self` would be the shell that executes the path.
 fn own_program() -> PathBuf {
     PathBuf::from(format!("/proc/{}/exe", std::process::id()))
 }

@@ -1,9 +1,9 @@
-//! The parts of a cluster that a site may want to choose, by name.
+//! The replaceable parts of a cluster, selected by name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ardea_coordination::packing::{ResourceManager, ResourceManagers};
+use ardea_coordination::packing::{PackingPolicies, PackingPolicy};
 use ardea_core::Result;
 use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
 use ardea_network::exchange::Transport;
@@ -14,16 +14,17 @@ use ardea_worker::{TransportSetup, Transports};
 
 use super::slurm::slurm;
 
-/// The name of the scheduler that needs a Slurm.
+/// The name of the scheduler for Slurm.
 const SLURM: &str = "slurm";
 
-/// Packing policies, schedulers, metrics sinks and transports by name, package stores by the schemes of their URLs: those that come with
-/// Ardea, and a program's own.
+/// The packing policies, schedulers, metrics sinks and transports by name, and package stores by
+/// URL scheme: built-in ones and a program's own.
 ///
-/// A program that has some passes them to [`main_with`](crate::main_with): its hosts and its containers know them then.
+/// A program with its own modules passes them to [`main_with`](crate::main_with), which makes them
+/// available to its hosts and containers.
 #[derive(Clone, Debug)]
 pub struct Modules {
-    pub(crate) managers: ResourceManagers,
+    pub(crate) managers: PackingPolicies,
     pub(crate) schedulers: Schedulers,
     pub(crate) sinks: MetricsSinks,
     pub(crate) transports: Transports,
@@ -37,10 +38,10 @@ impl Default for Modules {
 }
 
 impl Modules {
-    /// Those that come with Ardea.
+    /// Returns the built-in modules.
     pub fn builtin() -> Self {
         Modules {
-            managers: ResourceManagers::builtin(),
+            managers: PackingPolicies::builtin(),
             schedulers: Schedulers::none(),
             sinks: MetricsSinks::builtin(),
             transports: Transports::builtin(),
@@ -48,19 +49,22 @@ impl Modules {
         }
     }
 
-    /// Adds a packing policy, or replaces the one of this name: `cluster.packing`.
-    pub fn packing(mut self, name: &str, policy: impl ResourceManager + 'static) -> Self {
+    /// Adds the packing policy that `cluster.packing` selects by `name`; replaces one of the same
+    /// name.
+    pub fn packing(mut self, name: &str, policy: impl PackingPolicy + 'static) -> Self {
         self.managers = self.managers.with(name, policy);
         self
     }
 
-    /// Adds a scheduler, or replaces the one of this name: `cluster.scheduler`.
+    /// Adds the scheduler that `cluster.scheduler` selects by `name`; replaces one of the same
+    /// name.
     pub fn scheduler(mut self, name: &str, kind: impl SchedulerKind + 'static) -> Self {
         self.schedulers = self.schedulers.with(name, kind);
         self
     }
 
-    /// Adds a scheduler that leaves its work to `local` of the host that it is used on: `cluster.scheduler`.
+    /// Adds a scheduler that delegates its work to the `local` scheduler of its host.
+    /// `cluster.scheduler` selects it by `name`.
     pub fn scheduler_over_local<K: SchedulerKind + 'static>(
         mut self,
         name: &str,
@@ -70,7 +74,7 @@ impl Modules {
         self
     }
 
-    /// Whether hosts of this program have a scheduler of this name.
+    /// Checks whether hosts of this program have a scheduler of this name.
     pub(crate) fn check_scheduler(&self, name: &str) -> Result<()> {
         let own = self.schedulers.names_with_local();
         let names: BTreeSet<&str> = own.chain([HOSTS, LOCAL, SLURM]).collect();
@@ -80,7 +84,8 @@ impl Modules {
         }
     }
 
-    /// Its schedulers, and `slurm` as that cluster has it unless a program brings its own; `local` and `hosts` are a host's own matter.
+    /// Returns the program's schedulers, with the cluster's `slurm` unless the program has its own.
+    /// Hosts add `local` and `hosts` themselves.
     pub(super) fn schedulers_of(
         &self,
         cluster: &ClusterSettings,
@@ -94,8 +99,8 @@ impl Modules {
         }
     }
 
-    /// Adds a kind of package stores, or replaces the one of this scheme: `cluster.packages=SCHEME:…`. It is given the whole URL, and made
-    /// where a job is submitted and on each host.
+    /// Adds the kind of package stores for `cluster.packages=SCHEME:…`; replaces one of the same
+    /// scheme. `make` gets the whole URL. It is called where a job is submitted, and on each host.
     pub fn package_store(
         mut self,
         scheme: &str,
@@ -105,7 +110,8 @@ impl Modules {
         self
     }
 
-    /// Adds a metrics sink, or replaces the one of this name: `metrics.sinks`. It is made in each container.
+    /// Adds the metrics sink that `metrics.sinks` selects by `name`; replaces one of the same name.
+    /// `make` is called in each container.
     pub fn sink(
         mut self,
         name: &str,
@@ -115,7 +121,8 @@ impl Modules {
         self
     }
 
-    /// Adds a transport, or replaces the one of this name: `worker.transport`. It is made in each container.
+    /// Adds the transport that `worker.transport` selects by `name`; replaces one of the same name.
+    /// `make` is called in each container.
     pub fn transport(
         mut self,
         name: &str,

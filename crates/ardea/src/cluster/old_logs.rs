@@ -1,19 +1,19 @@
-//! The logs of hosts that are gone: kept for a time, and up to a size.
+//! Cleanup of the logs of hosts that are gone, by age and total size.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A file of a log.
+/// A log file.
 struct LogFile {
     path: PathBuf,
     modified: SystemTime,
     bytes: u64,
 }
 
-/// Removes the logs in a folder of hosts that do not run: those that nothing was written to for
-/// `time`, then the oldest until the rest has at most `bytes`. A file that can't be removed now is
-/// looked at again when the next host is started.
+/// Removes logs of hosts that do not run: first those unmodified for `time`, then the oldest until
+/// the remaining ones have at most `bytes`. A file that can't be removed is tried again when the
+/// next host starts.
 pub(super) fn sweep(folder: &Path, is_running: impl Fn(&str) -> bool, time: Duration, bytes: u64) {
     let now = SystemTime::now();
     let mut files: Vec<LogFile> = fs::read_dir(folder)

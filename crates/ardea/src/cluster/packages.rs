@@ -1,10 +1,10 @@
-//! Packages, as the settings of a cluster describe them: how large they may be, and how much of them a machine keeps.
+//! The size limits of packages and of their cache, from the settings of a cluster.
 
 use ardea_core::Token;
 use ardea_rest::ClusterSettings;
 use ardea_scheduler::artifacts::{CacheConfig, Limits, StoreOptions};
 
-/// How large packages may be.
+/// Returns the size limits of packages.
 pub(crate) fn limits(cluster: &ClusterSettings) -> Limits {
     Limits {
         packed_bytes: cluster.package_bytes,
@@ -13,7 +13,7 @@ pub(crate) fn limits(cluster: &ClusterSettings) -> Limits {
     }
 }
 
-/// How to speak with the cluster's store.
+/// Returns the options for the cluster's package store.
 pub(crate) fn store_options(cluster: &ClusterSettings, token: Option<Token>) -> StoreOptions {
     StoreOptions {
         token,
@@ -22,7 +22,7 @@ pub(crate) fn store_options(cluster: &ClusterSettings, token: Option<Token>) -> 
     }
 }
 
-/// How a cache of packages behaves.
+/// Returns the configuration of the package cache.
 pub(super) fn cache_config(cluster: &ClusterSettings) -> CacheConfig {
     CacheConfig {
         keep_bytes: cluster.cache_bytes,

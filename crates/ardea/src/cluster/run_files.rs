@@ -1,7 +1,7 @@
-//! Which processes of this machine are hosts of a cluster: a file each, in the cluster's folder.
+//! The run files of a cluster's hosts on this machine: one per process, in the cluster's folder.
 //!
-//! A process is known by its number and the moment at which the kernel started it, so that another one of the same number is
-//! never taken for it.
+//! A process is identified by its number and by the time at which the kernel started it, so that a
+//! later process with the same number is not mistaken for the host.
 
 use std::fs;
 use std::io;
@@ -10,33 +10,33 @@ use std::path::{Path, PathBuf};
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-/// The process of a host.
+/// The run file of a host's process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct RunFile {
-    /// The host.
+    /// The host's name.
     pub(super) name: String,
-    /// The cluster that it is of; hosts of earlier versions do not say.
+    /// The cluster's name; empty in files of earlier versions.
     #[serde(default)]
     pub(super) cluster: String,
-    /// The job that it is for, if it is for one.
+    /// The only job that the host serves, if any.
     pub(super) job: Option<String>,
-    /// Where its interface is: `http://HOST:PORT`.
+    /// The address of the host's REST interface: `http://HOST:PORT`.
     pub(super) api: String,
-    /// The port that its interface was to have, if something else had it.
+    /// The configured port, if it was in use when the host started.
     pub(super) taken_port: Option<u16>,
-    /// Its process.
+    /// The host's process number.
     pub(super) pid: u32,
-    /// When the kernel started it, in its own ticks.
+    /// The kernel's start time of the process, in clock ticks.
     pub(super) started: u64,
 }
 
-/// The folder with the files.
+/// Returns the folder of the run files.
 fn folder(cluster: &Path) -> PathBuf {
     cluster.join("run")
 }
 
 impl RunFile {
-    /// Of this process.
+    /// Creates the run file of this process.
     pub(super) fn of_this_process(
         cluster: &str,
         name: &str,
@@ -47,7 +47,7 @@ impl RunFile {
         let started = started(pid).ok_or_else(|| {
             Error::new(
                 ErrorCode::ReadFailed,
-                "cannot tell when this process was started",
+                "cannot read the start time of this process",
             )
             .hint("mount /proc")
         })?;
@@ -62,7 +62,7 @@ impl RunFile {
         })
     }
 
-    /// Writes it, in one step.
+    /// Writes the run file atomically.
     pub(super) fn write(&self, cluster: &Path) -> Result<()> {
         let folder = folder(cluster);
         let path = folder.join(format!("{}.json", self.pid));
@@ -82,23 +82,23 @@ impl RunFile {
         })
     }
 
-    /// Writes it again if somebody has removed or damaged it, while the cluster's folder is there.
-    pub(super) fn keep(&self, cluster: &Path) {
+    /// Writes the run file again if it was removed or damaged, unless the cluster's folder is gone.
+    pub(super) fn rewrite_if_missing(&self, cluster: &Path) {
         let path = folder(cluster).join(format!("{}.json", self.pid));
         if cluster.is_dir() && RunFile::read(&path).as_ref() != Some(self) {
-            // If it can't be written now, it may be the next time.
+            // A failed write is tried again the next time.
             let _ = self.write(cluster);
         }
     }
 
-    /// Whether its process runs.
+    /// Returns true if the host's process runs.
     pub(super) fn is_alive(&self) -> bool {
         started(self.pid) == Some(self.started)
     }
 
-    /// Removes it.
+    /// Removes the run file.
     pub(super) fn remove(&self, cluster: &Path) {
-        // What is not there is removed.
+        // An absent file counts as removed.
         let _ = fs::remove_file(folder(cluster).join(format!("{}.json", self.pid)));
     }
 
@@ -106,7 +106,8 @@ impl RunFile {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
-    /// Of all hosts that run; files of those that don't are removed, also halves that could not be written.
+    /// Returns the run files of all running hosts; removes the files of ended processes, including
+    /// partial files.
     pub(super) fn all(cluster: &Path) -> Vec<RunFile> {
         let mut alive = Vec::new();
         let entries = fs::read_dir(folder(cluster)).into_iter().flatten();
@@ -115,13 +116,13 @@ impl RunFile {
                 continue;
             };
             let file = RunFile::read(&path);
-            // One that can't be read may just be written, or is about to be written again.
+            // An unreadable file may be just being written.
             let is_alive = |pid| started(pid).is_some();
             if !file
                 .as_ref()
                 .map_or_else(|| is_alive(pid), RunFile::is_alive)
             {
-                // That it can't be removed hinders nobody.
+                // Failure to remove it is harmless.
                 let _ = fs::remove_file(&path);
             } else if is_whole(&path) {
                 alive.extend(file);
@@ -132,7 +133,8 @@ impl RunFile {
     }
 }
 
-/// The process that has written a file of this folder, by the file's name: `PID.json`, or `.PID.part` before it is whole.
+/// Returns the process that has written a file of this folder, from the file's name: `PID.json`, or
+/// `.PID.part` for a partial one.
 fn written_by(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?;
     let half = || name.strip_prefix('.')?.strip_suffix(".part");
@@ -144,10 +146,10 @@ fn is_whole(path: &Path) -> bool {
         .is_some_and(|extension| extension == "json")
 }
 
-/// When the kernel started a process, if it runs and is no zombie.
+/// Returns the kernel's start time of a process, if it runs and is no zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
+    // The name in parentheses may hold any characters.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     if state == "Z" || state == "X" {
@@ -213,14 +215,14 @@ mod tests {
         let file = RunFile::of_this_process("local", "a", None, "http://127.0.0.1:1").unwrap();
         file.write(&cluster).unwrap();
         fs::remove_dir_all(cluster.join("run")).unwrap();
-        file.keep(&cluster);
+        file.rewrite_if_missing(&cluster);
         assert_eq!(RunFile::all(&cluster).first(), Some(&file));
         fs::write(cluster.join(format!("run/{}.json", file.pid)), "").unwrap();
         assert!(RunFile::all(&cluster).is_empty());
-        file.keep(&cluster);
+        file.rewrite_if_missing(&cluster);
         assert_eq!(RunFile::all(&cluster).first(), Some(&file));
         fs::remove_dir_all(&cluster).unwrap();
-        file.keep(&cluster);
+        file.rewrite_if_missing(&cluster);
         assert!(!cluster.exists());
     }
 }

@@ -1,4 +1,4 @@
-//! The scheduler `slurm`, as the settings of a cluster describe it.
+//! The scheduler `slurm`, from the settings of a cluster.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,24 +8,25 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_rest::ClusterSettings;
 use ardea_scheduler::artifacts::{Cache, CacheConfig, PackageStores, StoreOptions};
 use ardea_scheduler::{
-    CachedPrograms, KeptBounds, Pending, Programs, Slurm, SlurmConfig, Unpacked,
+    CachedPrograms, Pending, Programs, RetentionLimits, Slurm, SlurmConfig, Unpacked,
 };
 use tokio::sync::OnceCell;
 
 use super::packages::cache_config;
 
-/// The scheduler; nothing is made or asked before it is used.
+/// Creates the scheduler, which opens nothing before its first use.
 pub(super) fn slurm(
     cluster: &ClusterSettings,
     stores: &PackageStores,
     options: &StoreOptions,
 ) -> Slurm {
     let folder = &cluster.slurm_folder;
-    // Nodes have other current folders; one that can't be made absolute is refused when it is used.
+    // Other nodes have other current folders, so the path is made absolute. An invalid path is
+    // refused when it is used.
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
     let programs = SharedPrograms {
         folder: folder.join("cache"),
-        // Who uses a package on a node is not seen here, so none is ever removed.
+        // Use of a package on other nodes can't be seen here, so no package is ever removed.
         config: CacheConfig {
             keep_bytes: u64::MAX,
             ..cache_config(cluster)
@@ -36,16 +37,16 @@ pub(super) fn slurm(
     };
     let config = SlurmConfig {
         output: cluster.output,
-        kept: KeptBounds {
-            time: cluster.output_kept_for,
-            bytes: cluster.output_kept_bytes,
+        kept: RetentionLimits {
+            time: cluster.output_retention,
+            bytes: cluster.output_retained_bytes,
         },
         ..SlurmConfig::new(folder)
     };
     Slurm::new(config, Arc::new(programs))
 }
 
-/// Programs in a folder that all nodes see, opened when the first is wanted: few clusters have a Slurm.
+/// The package cache in a folder that all nodes share, opened on first use.
 #[derive(Debug)]
 struct SharedPrograms {
     folder: PathBuf,
@@ -62,7 +63,7 @@ impl SharedPrograms {
         let cache = opening.await.map_err(|error| {
             Error::new(
                 ErrorCode::Internal,
-                "opening the programs of Slurm jobs was cut off",
+                "opening the package cache of Slurm jobs was interrupted",
             )
             .because(error)
         })??;

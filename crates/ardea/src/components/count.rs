@@ -25,30 +25,30 @@ fn a_second() -> String {
     "1s".into()
 }
 
-/// How often a word came, and whether that has been told.
+/// The count of a word, and whether it has changed since it was emitted.
 #[derive(Default)]
-struct Counted {
+struct WordCount {
     count: i64,
     has_changed: bool,
 }
 
-/// Counts words; tells the changes at regular times, and at the end.
+/// A bolt that counts words and emits changed counts at regular intervals and at the end.
 pub(super) struct Count {
     field: String,
     every: Duration,
-    counts: HashMap<String, Counted>,
+    counts: HashMap<String, WordCount>,
 }
 
 impl Count {
     pub(super) fn of(settings: &Settings) -> Result<Self> {
         let CountSettings { field, every } = settings.parse()?;
         let wrong = |why: String| {
-            let what = format!("bolt count tells counts every {every:?}");
+            let what = format!("the setting every={every:?} of bolt count is invalid");
             Error::new(ErrorCode::InvalidConfig, what).because(why)
         };
         let every_parsed = parse_duration(&every).map_err(|why| wrong(why.to_string()))?;
         if every_parsed.is_zero() {
-            return Err(wrong("that is no time".into()));
+            return Err(wrong("it is not a duration".into()));
         }
         Ok(Count {
             field,
@@ -57,7 +57,7 @@ impl Count {
         })
     }
 
-    fn tell(&mut self, out: &mut Collector<'_>) -> Outcome {
+    fn emit_changes(&mut self, out: &mut Collector<'_>) -> Outcome {
         for (word, counted) in &mut self.counts {
             if std::mem::take(&mut counted.has_changed) {
                 out.emit((word.as_str(), counted.count))?;
@@ -88,10 +88,10 @@ impl Bolt for Count {
     }
 
     fn tick(&mut self, out: &mut Collector<'_>) -> Outcome {
-        self.tell(out)
+        self.emit_changes(out)
     }
 
     fn finish(&mut self, out: &mut Collector<'_>) -> Outcome {
-        self.tell(out)
+        self.emit_changes(out)
     }
 }

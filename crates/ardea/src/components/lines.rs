@@ -21,23 +21,24 @@ struct LinesSettings {
     on_damage: OnDamage,
 }
 
-/// The longest line that is taken.
+/// The maximum length of a line in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Emits the lines of a file, or of the files of a directory. Of several instances each reads all of them and emits its share of each:
-/// every n-th line.
+/// A spout that emits the lines of a file, or of the files of a directory. Each of several
+/// instances reads all files and emits every n-th line.
 pub(super) struct Lines {
     path: PathBuf,
     repeats: bool,
     on_damage: OnDamage,
-    /// What is read, in this order, and the place of the next among them.
+    /// The files in reading order, and the index of the next one.
     files: Vec<PathBuf>,
     next_file: usize,
-    /// The file at hand.
+    /// The reader of the current file.
     reader: Option<BufReader<Box<dyn Read + Send>>>,
-    /// Which of how many instances this is.
+    /// The index of this instance, and the number of instances.
     share: (u64, u64),
-    /// How often all files have been read to their end: each time another instance begins.
+    /// The number of times that all files have been read. The shares of the instances rotate with
+    /// it.
     round: u64,
     /// The number of the next line in its file.
     next_in_file: u64,
@@ -70,14 +71,14 @@ impl Lines {
         })
     }
 
-    /// The file at hand.
-    fn at_hand(&self) -> &Path {
+    /// Returns the path of the current file.
+    fn current_path(&self) -> &Path {
         let at_hand = self.files.get(self.next_file.saturating_sub(1));
         at_hand.unwrap_or(&self.path)
     }
 
     fn unreadable(&self, error: std::io::Error) -> Error {
-        let (file, lines) = (self.at_hand().display(), self.next_in_file);
+        let (file, lines) = (self.current_path().display(), self.next_in_file);
         let what = format!("cannot read {file} to its end, {lines} lines had been read");
         Error::new(ErrorCode::ReadFailed, what)
             .because(error)
@@ -85,21 +86,21 @@ impl Lines {
     }
 
     fn too_long(&self) -> Error {
-        let (file, line) = (self.at_hand().display(), self.next_in_file + 1);
+        let (file, line) = (self.current_path().display(), self.next_in_file + 1);
         let what = format!("{file}:{line} is a line of more than {MAX_LINE} bytes");
         Error::new(ErrorCode::BadRecord, what).hint("check that it is a file of text")
     }
 
-    /// Says on standard error, which may be closed, that a file counts up to here only.
-    fn tell_damage(&self, error: &std::io::Error) {
-        let (file, lines) = (self.at_hand().display(), self.next_in_file);
+    /// Reports on standard error that the rest of a damaged file is skipped.
+    fn report_damage(&self, error: &std::io::Error) {
+        let (file, lines) = (self.current_path().display(), self.next_in_file);
         let _ = writeln!(
             std::io::stderr().lock(),
             "ardea: {file} can't be read to its end: {error}; {lines} lines had been read, and are kept"
         );
     }
 
-    /// Opens the next file, or the first one again; says whether there is one.
+    /// Opens the next file, or the first file again if `repeats`; returns false if no file is left.
     fn open_next(&mut self) -> Result<bool> {
         if self.next_file == self.files.len() && self.repeats {
             self.next_file = 0;
@@ -119,7 +120,7 @@ impl Lines {
         Ok(true)
     }
 
-    /// The next line of this instance; none at the end.
+    /// Returns the next line of this instance; `None` at the end.
     fn read(&mut self) -> Result<Option<String>> {
         loop {
             let Some(reader) = &mut self.reader else {
@@ -140,7 +141,7 @@ impl Lines {
                 }
                 Ok(_) => {}
                 Err(error) if self.on_damage == OnDamage::Keep => {
-                    self.tell_damage(&error);
+                    self.report_damage(&error);
                     self.reader = None;
                     continue;
                 }
@@ -157,7 +158,7 @@ impl Lines {
     }
 }
 
-/// With what to do about a file that isn't there.
+/// Adds a hint for a missing file.
 fn with_advice(error: Error) -> Error {
     error.hint("check the path and its permissions; on a cluster, submit it with --file")
 }

@@ -6,7 +6,8 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_topology::{Bolt, Collector, Failure, Outcome, Settings, Tuple, Tuples};
 use serde::Deserialize;
 
-/// Prints tuples on standard output, a line each. What can't be written fails the job: no tuple is to blame for it.
+/// A bolt that prints tuples on standard output, one per line. A write error fails the job and not
+/// the tuple.
 #[derive(Default)]
 pub(super) struct Print(String);
 
@@ -26,7 +27,7 @@ impl Print {
             if place > 0 {
                 self.0.push('\t');
             }
-            // A text takes what is written to it.
+            // Writing to a string can't fail.
             let _ = write!(self.0, "{value}");
         }
         self.0.push('\n');

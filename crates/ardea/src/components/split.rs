@@ -15,7 +15,7 @@ fn line() -> String {
     "line".into()
 }
 
-/// Emits the words of a field in small letters: letters and digits of any script.
+/// A bolt that emits the words of a field in lowercase: letters and digits of any script.
 pub(super) struct Split(String);
 
 impl Split {

@@ -1,16 +1,16 @@
-//! What the components are, and what can be set of them: a table, from which people are told; tests hold it against the components.
+//! A table of the components and their settings, for display. Tests compare it with the components.
 
-/// Which of the two a component is.
+/// The kind of a component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ComponentKind {
-    /// It emits tuples by itself.
+    /// A spout emits tuples by itself.
     Spout,
-    /// It takes tuples.
+    /// A bolt processes tuples.
     Bolt,
 }
 
 impl ComponentKind {
-    /// As it is written for people.
+    /// Returns the kind's name for display.
     pub const fn as_str(self) -> &'static str {
         match self {
             ComponentKind::Spout => "spout",
@@ -22,26 +22,26 @@ impl ComponentKind {
 /// A component that comes with Ardea.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ComponentInfo {
-    /// Its name in files.
+    /// The component's name in topology files.
     pub name: &'static str,
-    /// Which of the two it is.
+    /// The component's kind.
     pub kind: ComponentKind,
-    /// What it does.
+    /// A description of its behaviour.
     pub about: &'static str,
-    /// The fields of the tuples that it emits; none if it emits nothing.
+    /// The fields of the tuples that it emits; empty if it emits nothing.
     pub fields: &'static [&'static str],
-    /// What can be set of it.
+    /// The component's settings.
     pub settings: &'static [SettingInfo],
 }
 
-/// What can be set of a component.
+/// A setting of a component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SettingInfo {
-    /// Its name.
+    /// The setting's name.
     pub name: &'static str,
-    /// What it is if nobody says; none if somebody has to.
+    /// The setting's default; `None` if the setting is required.
     pub default: Option<&'static str>,
-    /// What it means.
+    /// A description of its meaning.
     pub about: &'static str,
 }
 
@@ -62,19 +62,23 @@ pub static COMPONENTS: &[ComponentInfo] = &[
     ComponentInfo {
         name: "lines",
         kind: ComponentKind::Spout,
-        about: "emits the lines of a file, or of the files of a directory; of several instances each emits its share",
+        about: "emits the lines of a file, or of the files of a directory; several instances divide the files",
         fields: &["line"],
         settings: &[
             setting(
                 "file",
                 None,
-                "the path of the file or directory, on the machine of the instance; one that was submitted along (`--file`) is found by its name",
+                "the path of the file or directory, on the machine of the instance; a file shipped with `--file` is found by its name",
             ),
-            setting("repeat", Some("false"), "whether to begin again at its end"),
+            setting(
+                "repeat",
+                Some("false"),
+                "whether to start again from the beginning after the end",
+            ),
             setting(
                 "on_damage",
                 Some("fail"),
-                "what becomes of a file that can't be read to its end: `fail`, or `keep` the lines before the damage",
+                "reaction to a file that can't be read to its end: `fail`, or `keep` the lines before the damage",
             ),
         ],
     },
@@ -86,12 +90,12 @@ pub static COMPONENTS: &[ComponentInfo] = &[
         settings: &[
             setting(
                 "rate",
-                Some("as fast as they are taken"),
-                "words a second of each instance, a number greater than zero",
+                Some("no limit"),
+                "words per second and instance, a number greater than zero",
             ),
             setting(
                 "total",
-                Some("without end"),
+                Some("no end"),
                 "how many words each instance emits before it ends",
             ),
             setting(
@@ -109,14 +113,14 @@ pub static COMPONENTS: &[ComponentInfo] = &[
     ComponentInfo {
         name: "count",
         kind: ComponentKind::Bolt,
-        about: "counts words; tells those counts that have changed at regular times, and at the end",
+        about: "counts words; emits the counts that have changed, at regular intervals and at the end",
         fields: &["word", "count"],
         settings: &[
             setting("field", Some("word"), "the field with the word"),
             setting(
                 "every",
                 Some("1s"),
-                "how often to tell counts, a duration greater than zero",
+                "interval at which changed counts are emitted, a duration greater than zero",
             ),
         ],
     },
@@ -130,7 +134,7 @@ pub static COMPONENTS: &[ComponentInfo] = &[
     ComponentInfo {
         name: "split",
         kind: ComponentKind::Bolt,
-        about: "emits the words of a text in small letters: letters and digits of any script",
+        about: "emits the words of a text in lower case: letters and digits of any script",
         fields: &["word"],
         settings: &[setting("field", Some("line"), "the field with the text")],
     },
@@ -141,7 +145,7 @@ mod tests {
     use super::*;
     use crate::components::builtin;
 
-    /// A topology of this component with these settings, and what is wrong with it.
+    /// Returns the error for a topology of `component` with `settings`, if any.
     fn fault(component: &ComponentInfo, settings: &str) -> Option<String> {
         let name = component.name;
         let yaml = match component.kind {
@@ -178,7 +182,7 @@ mod tests {
     fn the_table_has_all_settings_of_each_component() {
         for component in COMPONENTS {
             let told = fault(component, "{ no-such-setting: 1 }").unwrap();
-            // What is expected stands in backticks behind what is not known.
+            // The error lists the expected names in backticks after the unknown one.
             let expected = told.split('`').skip(3).step_by(2);
             let mut expected: Vec<&str> = expected.collect();
             let mut known: Vec<&str> = component.settings.iter().map(|it| it.name).collect();
@@ -240,7 +244,7 @@ mod tests {
                 let default = match setting.default {
                     Some(value) if value.contains(' ') => value.to_string(),
                     Some(value) => format!("`{value}`"),
-                    None => "has to be said".to_string(),
+                    None => "required".to_string(),
                 };
                 let row = format!(
                     "| `{}` | `{}` | {default} | {} |",

@@ -6,7 +6,7 @@ use ardea_core::{Clock, Error, ErrorCode, Result};
 use ardea_topology::{ComponentContext, Next, Outcome, Outputs, Settings, Spout, SpoutCollector};
 use serde::Deserialize;
 
-/// The syllables that words are made of.
+/// The syllables of words.
 const SYLLABLES: [&str; 16] = [
     "ka", "lo", "mi", "ne", "ru", "sa", "te", "vo", "ba", "di", "fu", "go", "he", "ji", "pa", "zu",
 ];
@@ -30,14 +30,14 @@ fn one() -> u64 {
     1
 }
 
-/// Emits words at random: the same seed and instance give the same ones.
+/// A spout of random words: the same seed and instance give the same words.
 pub(super) struct Words {
     rate: Option<f64>,
     left: Option<u64>,
     vocabulary: u32,
     random: u64,
     emitted: u64,
-    /// The clock, and when the first word was due.
+    /// The clock, and the time at which the first word was due.
     began: Option<(Clock, Duration)>,
     word: String,
 }
@@ -68,7 +68,7 @@ impl Words {
         })
     }
 
-    /// The next of a sequence of numbers without visible order (splitmix64).
+    /// Returns the next number of a pseudorandom sequence (splitmix64).
     fn next_random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -77,7 +77,7 @@ impl Words {
         z ^ (z >> 31)
     }
 
-    /// How long to wait for the next word; nothing if it is due.
+    /// Returns the time until the next word is due; `None` if it is due now.
     fn wait(&self) -> Option<Duration> {
         let (rate, (clock, began)) = (self.rate?, self.began.as_ref()?);
         let due = Duration::try_from_secs_f64(self.emitted as f64 / rate).ok()?;
@@ -107,7 +107,7 @@ impl Spout for Words {
         }
         let mut number = self.next_random() % u64::from(self.vocabulary);
         self.word.clear();
-        // Another number is another word: its digits, the lowest first, and at least two.
+        // Different numbers give different words: the number's digits, lowest first, at least two.
         for place in 0.. {
             if place >= 2 && number == 0 {
                 break;

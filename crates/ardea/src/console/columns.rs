@@ -1,20 +1,20 @@
-//! Tables of text: columns under headings, as wide as they have to be.
+//! Tables of text: columns under headings, of the necessary width.
 
-/// Which side the cells of a column stand at.
+/// The alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-use ardea_core::shown;
+use ardea_core::escape_invisible;
 
 use Side::{Left, Right};
 
-/// A table; a heading that begins with `>` is of numbers. Cells stay on their line, whatever others have written into
-/// them, and don't draw on the terminal.
+/// Formats a table; a heading that begins with `>` marks a column of numbers. Control characters in
+/// cells are escaped.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let sides: Vec<Side> = headings
         .iter()
@@ -31,10 +31,11 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
         .map(|heading| heading.trim_start_matches('>').to_string())
         .collect();
     let lines: Vec<Vec<String>> = std::iter::once(heading)
-        .chain(
-            rows.iter()
-                .map(|row| row.iter().map(|cell| shown(cell).into_owned()).collect()),
-        )
+        .chain(rows.iter().map(|row| {
+            row.iter()
+                .map(|cell| escape_invisible(cell).into_owned())
+                .collect()
+        }))
         .collect();
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
@@ -45,7 +46,7 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     for line in &lines {
         let mut told = String::new();
         for ((cell, width), side) in line.iter().zip(&widths).zip(&sides) {
-            // A format's width ends at 65,535.
+            // The width of a format is limited to 65,535.
             let padding = " ".repeat(width - cell.chars().count());
             match side {
                 Left => told.extend([cell, padding.as_str(), "  "]),

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked: for people, for programs, and as an exit code.
+//! The failure of a command: as text, as JSON, and as an exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,38 +6,37 @@ use std::process::ExitCode;
 use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 
-use crate::job::{exit_code, told_as_json, told_as_text};
+use crate::job::{error_json, error_text, exit_code};
 
 const DRAINED: u8 = 4;
 const NOTHING_GOOD: u8 = 5;
 const STOP_TIMED_OUT: u8 = 6;
 const INTERRUPTED: u8 = 130;
 
-/// Why a command ended early.
+/// The reason why a command ended early.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// Something went wrong, and a person has to know what.
+    /// An error that is shown to the user.
     Error(Error),
-    /// The job came to its own end, but no record was good.
+    /// The job reached its own end, but no record was good.
     NothingGood(Error),
-    /// The person asked for it, and the job has come to an orderly end.
+    /// The user interrupted the job, and it has ended in an orderly way.
     Drained,
-    /// The person asked for it, and the job has ended without the last snapshot that it should have
-    /// made.
+    /// The user interrupted the job, and it has ended without its last checkpoint.
     StopTimedOut,
-    /// The person asked for it.
+    /// The user interrupted the job.
     Interrupted,
-    /// Whoever reads standard output has seen enough: a normal end.
+    /// The reader of standard output has closed it: a normal end.
     ReaderGone,
 }
 
 impl Failure {
-    /// A mistake on the command line that only the command itself could find.
+    /// Creates a usage error that the argument parser can't detect.
     pub fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Failure::Error(Error::new(ErrorCode::InvalidConfig, what).hint(hint))
     }
 
-    /// Writing `what` failed.
+    /// Creates the failure of writing `what`.
     pub fn write(what: impl Into<String>, error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Failure::ReaderGone;
@@ -50,7 +49,7 @@ impl Failure {
         )
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Error(error) => exit_code(error),
@@ -62,13 +61,13 @@ impl Failure {
         }
     }
 
-    /// Tells standard error what has to be told, and returns the exit code.
+    /// Prints the error, if there is one, to standard error, and returns the exit code.
     pub fn report(&self, is_json: bool) -> ExitCode {
         if let Failure::Error(error) | Failure::NothingGood(error) = self {
             let text = if is_json {
-                format!("{}\n", told_as_json(error, self.exit_code()))
+                format!("{}\n", error_json(error, self.exit_code()))
             } else {
-                told_as_text(error)
+                error_text(error)
             };
             print_error(&text);
         }
@@ -77,7 +76,7 @@ impl Failure {
 }
 
 impl From<Error> for Failure {
-    /// A job that ended since its output was not wanted any more did not fail.
+    /// A job that ended because its output was closed did not fail.
     fn from(error: Error) -> Self {
         match error.code() {
             ErrorCode::OutputClosed => Failure::ReaderGone,
@@ -86,30 +85,30 @@ impl From<Error> for Failure {
     }
 }
 
-/// Tells standard error something that is no error: a line for people, an object for programs.
-pub fn print_notice(kind: Notice, text: &str, is_json: bool) {
+/// Prints a notice to standard error: a line of text, or a JSON object.
+pub fn print_notice(kind: MessageKind, text: &str, is_json: bool) {
     print_error(&notice(kind, text, is_json));
 }
 
-/// Messages beside results and errors.
+/// The kind of a message beside results and errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Notice {
-    /// Something about the results that has to be known.
+pub enum MessageKind {
+    /// A warning about the results.
     Warning,
     /// Progress.
     Progress,
 }
 
-fn notice(kind: Notice, text: &str, is_json: bool) -> String {
+fn notice(kind: MessageKind, text: &str, is_json: bool) -> String {
     match (kind, is_json) {
-        (Notice::Warning, true) => format!("{}\n", json!({ "warning": text })),
-        (Notice::Progress, true) => format!("{}\n", json!({ "notice": text })),
-        (Notice::Warning, false) => format!("warning: {text}\n"),
-        (Notice::Progress, false) => format!("{text}\n"),
+        (MessageKind::Warning, true) => format!("{}\n", json!({ "warning": text })),
+        (MessageKind::Progress, true) => format!("{}\n", json!({ "notice": text })),
+        (MessageKind::Warning, false) => format!("warning: {text}\n"),
+        (MessageKind::Progress, false) => format!("{text}\n"),
     }
 }
 
-/// Writes to standard error; if that is closed there is nobody left to tell.
+/// Writes to standard error; errors are ignored.
 pub fn print_error(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
@@ -121,14 +120,17 @@ mod tests {
     #[test]
     fn a_notice_is_a_line_for_people_and_an_object_for_programs() {
         assert_eq!(
-            notice(Notice::Warning, "a \"b\"", false),
+            notice(MessageKind::Warning, "a \"b\"", false),
             "warning: a \"b\"\n"
         );
         assert_eq!(
-            notice(Notice::Warning, "a \"b\"", true),
+            notice(MessageKind::Warning, "a \"b\"", true),
             "{\"warning\":\"a \\\"b\\\"\"}\n"
         );
-        assert_eq!(notice(Notice::Progress, "a", true), "{\"notice\":\"a\"}\n");
+        assert_eq!(
+            notice(MessageKind::Progress, "a", true),
+            "{\"notice\":\"a\"}\n"
+        );
     }
 
     #[test]

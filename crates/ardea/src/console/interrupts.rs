@@ -1,33 +1,32 @@
-//! Ctrl-C and SIGTERM: the first lets what runs come to its end, the second stops it at once.
+//! Ctrl-C and SIGTERM: the first lets the job end in an orderly way, the second stops it at once.
 //!
-//! One thread waits for the signals. It acts on the job itself, so that a first Ctrl-C drains at
-//! once whatever the main thread is at; the main thread sees from the count what there is to say. A
-//! third one ends the process there and then, for what can't be stopped. (A program without a
-//! console has `JobHandle::drain_on_ctrl_c`; this one also has files to tidy up, and things to
-//! say.)
+//! One thread waits for the signals and acts on the job itself, so that a first Ctrl-C drains the
+//! job at once, even if the main thread is blocked. The main thread reads the count for its
+//! messages. A third signal ends the process immediately, for jobs that can't be stopped. Programs
+//! without a console use `JobHandle::drain_on_ctrl_c`.
 
 use std::fmt;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_checkpoint::local::SurvivingHandle;
+use ardea_checkpoint::local::FaultTolerantJobHandle;
 use ardea_engine::{JobHandle, on_interrupt};
 
 use super::failure::Failure;
 use super::keyboard;
 
 const EXIT_INTERRUPTED: i32 = 130;
-/// From this one on the process ends at once.
-const UNBEARABLE: u32 = 3;
+/// The interrupt from which on the process ends at once.
+const FORCED_EXIT_COUNT: u32 = 3;
 
-/// Counts interrupts and passes them on to the job at work.
+/// A counter of interrupts that passes them on to the running job.
 #[derive(Clone)]
 pub struct Interrupts(Arc<Shared>);
 
 struct Shared {
     count: AtomicU32,
-    at_work: Mutex<AtWork>,
+    at_work: Mutex<InterruptReceiver>,
 }
 
 impl fmt::Debug for Interrupts {
@@ -36,29 +35,29 @@ impl fmt::Debug for Interrupts {
     }
 }
 
-/// Who has to be told.
-enum AtWork {
-    /// Nobody: the process ends at the first interrupt, nothing being half done.
-    Nobody,
-    /// Code that looks at the count and tidies up behind itself.
-    Watchful,
+/// The receiver of interrupts.
+enum InterruptReceiver {
+    /// No receiver: the process ends at the first interrupt, since nothing needs cleanup.
+    Unclaimed,
+    /// Code that reads the count and cleans up by itself.
+    Polling,
     /// A job.
     Job(JobHandle),
-    /// A job that survives.
-    Surviving(SurvivingHandle),
-    /// Nobody any more: what was to be done is done or has failed, and its outcome is not changed by a late interrupt.
+    /// A job with a guarantee.
+    FaultTolerant(FaultTolerantJobHandle),
+    /// No receiver any more: the outcome is fixed, and a late interrupt does not change it.
     Done,
 }
 
-/// While this lives, interrupts are passed on; afterwards they change nothing about the outcome.
-pub struct Passing<'a>(&'a Interrupts);
+/// A guard: interrupts are passed on while it lives; later interrupts don't change the outcome.
+pub struct InterruptGuard<'a>(&'a Interrupts);
 
 impl Interrupts {
-    /// Starts to listen.
+    /// Starts to listen for Ctrl-C and SIGTERM.
     pub fn listen() -> Result<Self, Failure> {
         let shared = Arc::new(Shared {
             count: AtomicU32::new(0),
-            at_work: Mutex::new(AtWork::Nobody),
+            at_work: Mutex::new(InterruptReceiver::Unclaimed),
         });
         let interrupts = Interrupts(shared);
         let listener = interrupts.clone();
@@ -69,54 +68,55 @@ impl Interrupts {
     fn interrupt(&self) {
         let count = self.0.count.fetch_add(1, Ordering::SeqCst) + 1;
         match &*self.at_work() {
-            AtWork::Job(job) if count == 1 => job.drain(),
-            AtWork::Job(job) if count < UNBEARABLE => job.cancel(),
-            AtWork::Surviving(job) if count == 1 => job.stop(),
-            AtWork::Surviving(job) if count < UNBEARABLE => job.cancel(),
-            AtWork::Watchful | AtWork::Done if count < UNBEARABLE => {}
+            InterruptReceiver::Job(job) if count == 1 => job.drain(),
+            InterruptReceiver::Job(job) if count < FORCED_EXIT_COUNT => job.cancel(),
+            InterruptReceiver::FaultTolerant(job) if count == 1 => job.stop(),
+            InterruptReceiver::FaultTolerant(job) if count < FORCED_EXIT_COUNT => job.cancel(),
+            InterruptReceiver::Polling | InterruptReceiver::Done if count < FORCED_EXIT_COUNT => {}
             _ => {
-                keyboard::give_back();
+                keyboard::restore_terminal();
                 process::exit(EXIT_INTERRUPTED)
             }
         }
     }
 
-    /// Nothing is at work any more, and the process has other things to do: a signal ends it again.
+    /// Removes the receiver: from then on a first signal ends the process again.
     pub fn release(&self) {
-        *self.at_work() = AtWork::Nobody;
+        *self.at_work() = InterruptReceiver::Unclaimed;
     }
 
-    /// Does what a first Ctrl-C does, unless there was one.
+    /// Acts like a first Ctrl-C, unless there was an interrupt already.
     pub fn quit(&self) {
         if self.count() == 0 {
             self.interrupt();
         }
     }
 
-    /// How many there have been.
+    /// Returns the number of interrupts.
     pub fn count(&self) -> u32 {
         self.0.count.load(Ordering::SeqCst)
     }
 
     /// Passes interrupts on to a job: the first drains it, the second cancels it.
-    pub fn drain(&self, job: &JobHandle) -> Passing<'_> {
-        *self.at_work() = AtWork::Job(job.clone());
-        Passing(self)
+    pub fn drain(&self, job: &JobHandle) -> InterruptGuard<'_> {
+        *self.at_work() = InterruptReceiver::Job(job.clone());
+        InterruptGuard(self)
     }
 
-    /// Passes interrupts on to a job that survives: the first stops it with a last snapshot, the second cancels it.
-    pub fn stop(&self, job: &SurvivingHandle) -> Passing<'_> {
-        *self.at_work() = AtWork::Surviving(job.clone());
-        Passing(self)
+    /// Passes interrupts on to a job with a guarantee: the first stops it with a last checkpoint,
+    /// the second cancels it.
+    pub fn stop(&self, job: &FaultTolerantJobHandle) -> InterruptGuard<'_> {
+        *self.at_work() = InterruptReceiver::FaultTolerant(job.clone());
+        InterruptGuard(self)
     }
 
-    /// Only counts interrupts, for code that looks at [`count`](Self::count) often enough.
-    pub fn watch(&self) -> Passing<'_> {
-        *self.at_work() = AtWork::Watchful;
-        Passing(self)
+    /// Only counts interrupts, for code that polls [`count`](Self::count).
+    pub fn watch(&self) -> InterruptGuard<'_> {
+        *self.at_work() = InterruptReceiver::Polling;
+        InterruptGuard(self)
     }
 
-    fn at_work(&self) -> MutexGuard<'_, AtWork> {
+    fn at_work(&self) -> MutexGuard<'_, InterruptReceiver> {
         self.0
             .at_work
             .lock()
@@ -124,8 +124,8 @@ impl Interrupts {
     }
 }
 
-impl Drop for Passing<'_> {
+impl Drop for InterruptGuard<'_> {
     fn drop(&mut self) {
-        *self.0.at_work() = AtWork::Done;
+        *self.0.at_work() = InterruptReceiver::Done;
     }
 }

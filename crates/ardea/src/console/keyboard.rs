@@ -1,7 +1,7 @@
-//! The keyboard while live tables show: what is typed is not echoed into them, and `q` ends what they show, as Ctrl-C does.
+//! The keyboard while live tables show: input is not echoed, and `q` acts like Ctrl-C.
 //!
-//! The terminal is as it was as soon as the tables are gone, however they go: by their end, by a panic that unwinds, or by a signal. For the
-//! time that the process is stopped (Ctrl-Z) the shell has it as it was as well.
+//! The terminal is restored as soon as the tables are gone: at their end, by a panic that unwinds,
+//! or by a signal. It is also restored while the process is stopped (Ctrl-Z).
 
 use std::io::{self, IsTerminal, Stdin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,34 +20,35 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::interrupts::Interrupts;
 
-/// How often is looked whether the tables are gone.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval at which the end of the tables is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How the terminal was, while it is another way.
+/// The terminal's original settings; `None` while the terminal is unchanged.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// While this lives, what is typed is neither shown nor kept for the shell.
+/// A guard: while it lives, input is neither echoed nor left for the shell.
 pub struct Keyboard {
     is_over: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Keyboard {
-    /// Takes the keyboard, so that `q` is a first interrupt; nothing if standard input is no terminal, or another's at the moment.
+    /// Takes the keyboard, so that `q` is a first interrupt; returns `None` if standard input is no
+    /// terminal or this process is in the background.
     pub fn taken(interrupts: &Interrupts) -> Option<Self> {
         let stdin = io::stdin();
         if !stdin.is_terminal() || !is_ours(&stdin) {
             return None;
         }
         *before() = Some(tcgetattr(&stdin).ok()?);
-        give_back_at_signals();
+        restore_at_signals();
         make_quiet(&stdin);
         let is_over = Arc::new(AtomicBool::new(false));
         let (told, interrupts) = (Arc::clone(&is_over), interrupts.clone());
         let reader = thread::Builder::new()
             .name("ardea-keyboard".into())
             .spawn(move || read(&stdin, &told, &interrupts));
-        // Without a reader nothing is echoed all the same.
+        // Without a reader, echo is off all the same.
         Some(Keyboard {
             is_over,
             reader: reader.ok(),
@@ -59,26 +60,26 @@ impl Drop for Keyboard {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         if let Some(reader) = self.reader.take() {
-            // A reader that panicked has said so itself.
+            // A panic has already been printed.
             let _ = reader.join();
         }
         let mut before = before();
-        give_back_as(&before);
+        restore_settings(&before);
         *before = None;
     }
 }
 
-/// Makes the terminal what it was, if it is another way.
-pub fn give_back() {
-    give_back_as(&before());
+/// Restores the terminal, if it is changed.
+pub fn restore_terminal() {
+    restore_settings(&before());
 }
 
-fn give_back_as(before: &Option<Termios>) {
+fn restore_settings(before: &Option<Termios>) {
     let stdin = io::stdin();
     if let Some(before) = before
         && is_ours(&stdin)
     {
-        // What was typed was for the tables. A terminal that can't be asked has gone.
+        // Discards input typed for the tables. Errors mean that the terminal is gone.
         let _ = tcflush(&stdin, QueueSelector::IFlush);
         let _ = tcsetattr(&stdin, OptionalActions::Now, before);
     }
@@ -88,14 +89,14 @@ fn before() -> MutexGuard<'static, Option<Termios>> {
     BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this process may read and change it: in the background that would stop the process. Of a terminal that is not the one of its
-/// session it is not asked.
+/// Returns true if this process may read and change the terminal without being stopped: it is in
+/// the foreground, or the terminal belongs to another session.
 fn is_ours(stdin: &Stdin) -> bool {
     tcgetpgrp(stdin).map_or(true, |group| group == rustix::process::getpgrp())
 }
 
-/// No echo, and each key at once; as long as the terminal is not given back for good. A shell that this process came back from has made it what
-/// it was, so this is done again and again.
+/// Turns off echo and line mode, unless the terminal has been restored for good. Called repeatedly,
+/// since a shell restores the settings while the process is stopped.
 fn make_quiet(stdin: &Stdin) {
     let loud = LocalModes::ECHO | LocalModes::ICANON;
     let before = before();
@@ -112,13 +113,13 @@ fn make_quiet(stdin: &Stdin) {
     }
 }
 
-/// Reads keys until it is over, or the terminal has gone.
+/// Reads keys until the tables are gone, or the terminal is.
 fn read(stdin: &Stdin, is_over: &AtomicBool, interrupts: &Interrupts) {
     let mut keys = [0; 64];
-    let patience = Timespec::try_from(LOOK).ok();
+    let patience = Timespec::try_from(POLL_INTERVAL).ok();
     while !is_over.load(Ordering::SeqCst) {
         if !is_ours(stdin) {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             continue;
         }
         make_quiet(stdin);
@@ -136,11 +137,12 @@ fn read(stdin: &Stdin, is_over: &AtomicBool, interrupts: &Interrupts) {
     }
 }
 
-/// From now on, signals that end or stop the process at once give the terminal back first. Ctrl-C and SIGTERM end what shows the tables.
-fn give_back_at_signals() {
+/// Installs handlers that restore the terminal before a signal ends or stops the process. Ctrl-C
+/// and SIGTERM end the tables instead.
+fn restore_at_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Where there is no thread for that, the shell has to help itself.
+        // Without a thread for that, the shell has to restore the terminal.
         let Ok(mut signals) = Signals::new([SIGHUP, SIGQUIT, SIGTSTP]) else {
             return;
         };
@@ -148,9 +150,10 @@ fn give_back_at_signals() {
             .name("ardea-give-back".into())
             .spawn(move || {
                 for signal in signals.forever() {
-                    // Held, so that it is not taken again before the process has stopped.
+                    // Holds the lock until the process has stopped, so that the terminal is not
+                    // changed again before.
                     let before = before();
-                    give_back_as(&before);
+                    restore_settings(&before);
                     let _ = emulate_default_handler(signal);
                 }
             });

@@ -1,4 +1,4 @@
-//! Metrics of a job that runs in this process, and the sinks that they go to.
+//! The metrics of a job that runs in this process, and their sinks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use std::time::Duration;
 use ardea_core::{Clock, Error, ErrorCode, LatencySnapshot, Result};
 use ardea_engine::JobHandle;
 use ardea_metrics::{
-    Batch, InstanceReading, Labels, LatencyReading, MetricsManager, ProcessReading,
+    Batch, InstanceCounters, Labels, LatencyCounters, MetricsManager, ProcessReading,
 };
 
-use super::failure::{Notice, print_notice};
+use super::failure::{MessageKind, print_notice};
 use super::run_settings::RunSettings;
 
-/// The number of the only process, where containers of a cluster have theirs.
+/// The container label of a run outside a cluster.
 const CONTAINER: &str = "0";
 
-/// When the first batch is told at the latest.
+/// The longest delay before the first batch of metrics.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
 
-/// Time limit of sinks at the end, for the values that they have been given.
+/// The time limit for sinks to write their last values.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The sinks of a job's metrics. They are there before the job runs, so that one that can't be is
-/// an error of the run.
+/// The sinks of a job's metrics. They are created before the job runs, so that a failure is an
+/// error of the run.
 pub(super) struct Sinks {
     manager: MetricsManager,
     process: Labels,
@@ -34,10 +34,10 @@ pub(super) struct Sinks {
 }
 
 impl Sinks {
-    /// Starts the sinks that the settings name; none if they name none.
+    /// Starts the configured sinks; returns `None` if there are none.
     ///
     /// # Errors
-    /// Whatever keeps one from being made, such as a port that is taken.
+    /// Errors that prevent creating a sink, such as a port in use.
     pub(super) fn start(settings: &RunSettings, job: &str, is_json: bool) -> Result<Option<Self>> {
         if settings.metrics.sinks.trim().is_empty() {
             return Ok(None);
@@ -51,16 +51,16 @@ impl Sinks {
         }))
     }
 
-    /// Tells the sinks what a job has counted, until this is dropped. `present` returns its present
-    /// attempt, and how often it was restarted.
+    /// Sends the job's metrics to the sinks until the returned guard is dropped. `present` returns
+    /// the current attempt and the number of restarts.
     ///
     /// # Errors
     /// `LimitReached` if the system refuses the thread.
-    pub(super) fn tell(
+    pub(super) fn start_reporting(
         self,
         clock: Clock,
         present: impl Fn() -> Option<(JobHandle, u64)> + Send + 'static,
-    ) -> Result<Measuring> {
+    ) -> Result<MetricsReporting> {
         let (stop, stopped) = channel();
         let thread = thread::Builder::new()
             .name("ardea-metrics".into())
@@ -70,24 +70,24 @@ impl Sinks {
                 .because(error)
                 .hint("raise the limit of threads (ulimit -u)")
         })?;
-        Ok(Measuring {
+        Ok(MetricsReporting {
             stop: Some(stop),
             thread: Some(thread),
         })
     }
 }
 
-/// While this lives, metrics are gathered. Dropping it tells them a last time.
-pub(super) struct Measuring {
+/// A guard: metrics are sent while it lives, and a last time when it is dropped.
+pub(super) struct MetricsReporting {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Measuring {
+impl Drop for MetricsReporting {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, that was printed.
+            // A panic has already been printed.
             let _ = thread.join();
         }
     }
@@ -110,20 +110,20 @@ fn measure(
         if let Some((job, restarts)) = present() {
             read(&job, restarts, &mut latencies, &mut batch);
         }
-        // If the system doesn't tell it, the rest is told all the same.
+        // If the process metrics can't be read, the others are sent all the same.
         if let Ok(process) = ProcessReading::read() {
             process.write(&mut batch);
         }
         sinks.manager.write(&mut batch);
-        sinks.manager.tell(&Arc::new(batch));
-        for trouble in sinks.manager.new_troubles() {
-            print_notice(Notice::Warning, &trouble.to_string(), sinks.is_json);
+        sinks.manager.send(&Arc::new(batch));
+        for trouble in sinks.manager.new_errors() {
+            print_notice(MessageKind::Warning, &trouble.to_string(), sinks.is_json);
         }
         if is_over {
             break;
         }
     }
-    // One that is stuck ends with the process.
+    // A sink that is stuck ends with the process.
     let _ = sinks.manager.close(CLOSE_TIMEOUT);
 }
 
@@ -132,21 +132,21 @@ type LatenciesBefore = BTreeMap<(Arc<str>, u32), LatencySnapshot>;
 fn read(job: &JobHandle, restarts: u64, before: &mut LatenciesBefore, batch: &mut Batch) {
     for report in job.metrics() {
         let of = (Arc::clone(&report.vertex), report.instance);
-        InstanceReading {
+        InstanceCounters {
             restarts,
             latency: (report.latency.count() > 0).then(|| {
                 let all = report.latency;
                 let earlier = before.insert(of.clone(), all.clone()).unwrap_or_default();
-                // An attempt counts anew.
+                // Each attempt counts from zero.
                 let is_newer = all.count() >= earlier.count();
                 let recent = all.since(&if is_newer {
                     earlier
                 } else {
                     LatencySnapshot::default()
                 });
-                LatencyReading { all, recent }
+                LatencyCounters { all, recent }
             }),
-            ..InstanceReading::new(&*of.0, of.1, report.metrics)
+            ..InstanceCounters::new(&*of.0, of.1, report.metrics)
         }
         .write(batch);
     }

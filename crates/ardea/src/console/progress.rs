@@ -1,44 +1,45 @@
-//! The line that says how a running job is doing.
+//! The progress line of a running job.
 //!
-//! Where live tables are shown it is their last line. Otherwise it is one line on standard error, redrawn in place on a terminal;
-//! in a pipe there is none unless asked for, and then a line a second.
+//! Below live tables it is their last line. Otherwise it is one line on standard error,
+//! redrawn in place on a terminal. In a pipe it is printed every second, if requested.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use ardea_checkpoint::local::JobCounts;
 use ardea_connectors::live_table::Screen;
-use ardea_core::{Timestamp, is_unseen};
+use ardea_core::{Timestamp, is_invisible};
 use ardea_engine::JobHandle;
 
 use super::Supervisor;
-use super::failure::{Notice, print_error, print_notice};
-use super::figures;
+use super::failure::{MessageKind, print_error, print_notice};
+use super::format_number;
+use super::graph_view::{GraphView, Totals};
 use super::rates::Rate;
-use super::shape::{Shape, Totals};
-use super::status_line::{GAP, Showing, StatusLine};
+use super::status_line::{GAP, LineDisplay, StatusLine};
 
-/// An event time further from now than this is not live: how far it is behind would say nothing.
+/// The maximum distance between the current time and an event time that counts as live. The line
+/// shows the lag of live event times only.
 const LIVE: Duration = Duration::from_secs(86_400);
 
-/// Shows how one job is doing.
+/// The progress of one job.
 pub struct Progress<'a> {
-    shape: &'a Shape,
+    shape: &'a GraphView,
     line: StatusLine,
-    /// Not even below tables.
+    /// True if nothing is shown, not even below tables.
     is_quiet: bool,
     is_json: bool,
-    /// Whether there are tables on a terminal, now or a moment ago.
+    /// True if tables are on a terminal, now or at the last update.
     has_tables: bool,
     rate_in: Rate,
     rate_out: Rate,
 }
 
 impl<'a> Progress<'a> {
-    /// For a job of this shape that starts now.
-    pub fn new(with: &Supervisor, shape: &'a Shape) -> Self {
+    /// Creates the progress of a job with the graph `shape` that starts now.
+    pub fn new(with: &Supervisor, shape: &'a GraphView) -> Self {
         Progress {
-            line: StatusLine::new(Showing::of(with, shares_its_terminal(shape))),
+            line: StatusLine::new(LineDisplay::of(with, shares_its_terminal(shape))),
             is_quiet: with.quiet,
             is_json: with.json,
             has_tables: false,
@@ -48,12 +49,12 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// How long the job has been running.
+    /// Returns the time since the job's start.
     pub fn elapsed(&self) -> Duration {
         self.line.elapsed()
     }
 
-    /// Shows the line if it is time to. `counts` returns those over all attempts, if the job has
+    /// Shows the line if it is due. `counts` returns the counts over all attempts, if the job has
     /// several; it is called only when the line is due.
     pub fn tick(
         &mut self,
@@ -92,31 +93,32 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Takes the line away, so that something else can be said.
+    /// Removes the line, before other output.
     pub fn clear(&mut self) {
         self.line.clear();
     }
 
-    /// Says something above the line. Where tables are shown they would be torn apart; there the line itself says it.
-    pub fn say(&mut self, text: &str) {
+    /// Prints a message above the line. Does nothing while tables are shown, since the line itself
+    /// shows the state.
+    pub fn print_above(&mut self, text: &str) {
         if Screen::of_process().has_tables() || self.has_tables {
             return;
         }
-        // Behind the ^C that the terminal has printed, unless that has just been cleared away with the line.
+        // Ends the line with the ^C that the terminal has printed, unless it has just been cleared.
         if !self.line.clear() && io::stderr().is_terminal() {
             print_error("\n");
         }
-        print_notice(Notice::Progress, text, self.is_json);
+        print_notice(MessageKind::Progress, text, self.is_json);
     }
 }
 
-/// Whether results scroll by on the terminal that the line is on.
-fn shares_its_terminal(shape: &Shape) -> bool {
+/// Returns true if results scroll by on the terminal of the line.
+fn shares_its_terminal(shape: &GraphView) -> bool {
     let mut sinks = shape.vertices.iter().filter(|vertex| vertex.is_sink);
     sinks.any(|sink| sink.name.starts_with("stdout")) && io::stdout().is_terminal()
 }
 
-/// All that the line tells.
+/// The values that the line shows.
 struct Reading<'a> {
     name: &'a str,
     elapsed: Duration,
@@ -129,40 +131,40 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// What there is to say, most important first.
+    /// Returns the parts of the line, most important first.
     fn parts(&self) -> Vec<String> {
         let name: String = self
             .name
             .chars()
-            .map(|c| if is_unseen(c) { ' ' } else { c })
+            .map(|c| if is_invisible(c) { ' ' } else { c })
             .collect();
-        let mut parts = vec![format!("{name} {}", figures::duration(self.elapsed))];
+        let mut parts = vec![format!("{name} {}", format_number::duration(self.elapsed))];
         if self.is_draining {
             parts.push("draining (Ctrl-C again stops at once)".into());
         }
         let flow = |word: &str, rate: f64, count: u64| {
             format!(
                 "{word} {}/s ({})",
-                figures::short(rate),
-                figures::short(count as f64)
+                format_number::short(rate),
+                format_number::short(count as f64)
             )
         };
         parts.push(flow("in", self.rate_in, self.totals.records_in));
         parts.push(flow("out", self.rate_out, self.totals.records_out));
         parts.extend(self.event_time());
         if self.totals.late > 0 {
-            parts.push(format!("late {}", figures::grouped(self.totals.late)));
+            parts.push(format!("late {}", format_number::grouped(self.totals.late)));
         }
         if self.dead_letters > 0 {
             parts.push(format!(
                 "dead letters {}",
-                figures::grouped(self.dead_letters)
+                format_number::grouped(self.dead_letters)
             ));
         }
         parts
     }
 
-    /// How far event time has come: behind the clock if it is live, by date if it is a replay.
+    /// Returns the progress of event time: the lag if it is live, the date if it is a replay.
     fn event_time(&self) -> Option<String> {
         let watermark = self.totals.watermark;
         if watermark == Timestamp::MIN || watermark == Timestamp::MAX {
@@ -171,7 +173,7 @@ impl Reading<'_> {
         if watermark.since(self.wall) < LIVE && self.wall.since(watermark) < LIVE {
             return Some(format!(
                 "behind {}",
-                figures::duration(self.wall.since(watermark))
+                format_number::duration(self.wall.since(watermark))
             ));
         }
         let time = jiff::Timestamp::from_microsecond(watermark.as_micros()).ok()?;

@@ -1,20 +1,20 @@
-//! Records a second, over the last moments.
+//! Records per second, over a sliding time span.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How far back a rate looks: long enough to stand still, short enough to follow.
+/// The time span of a rate: long enough to be steady, short enough to follow changes.
 const SPAN: Duration = Duration::from_secs(2);
 
 /// The rate of a counter that only grows.
 #[derive(Debug)]
 pub struct Rate {
-    /// Never empty.
+    /// The samples; never empty.
     samples: VecDeque<(Duration, u64)>,
 }
 
 impl Default for Rate {
-    /// Of a counter that stands at zero at the time zero.
+    /// Creates the rate of a counter that is zero at the time zero.
     fn default() -> Self {
         Rate {
             samples: VecDeque::from([(Duration::ZERO, 0)]),
@@ -23,9 +23,10 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// Notes that the counter stood at `count` at the time `now`; returns its growth a second over the last [`SPAN`].
+    /// Adds a sample of the counter at the time `now`; returns its growth per second over the last
+    /// [`SPAN`].
     pub fn sample(&mut self, now: Duration, count: u64) -> f64 {
-        // The youngest sample that is at least a span old stays, to measure from.
+        // The newest sample that is at least [`SPAN`] old stays as the base.
         while self
             .samples
             .get(1)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_checkpoint::local::Survival;
+use ardea_checkpoint::local::FaultTolerance;
 use ardea_config::Resolved;
 use ardea_connectors::dead_letters::DeadLetterConfig;
 use ardea_core::{DeadLetters, Result};
@@ -12,12 +12,12 @@ use ardea_metrics::{MetricsConfig, MetricsSinks};
 use crate::cluster::Modules;
 use crate::job::{check_here, open_dead_letters};
 
-/// The settings of a run in this process: its threads, its guarantee, and where its metrics and
-/// dead letters go.
+/// The settings of a run in this process: its threads, its guarantee, and the destinations of its
+/// metrics and dead letters.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     pub(super) node: NodeConfig,
-    pub(super) survival: Option<Survival>,
+    pub(super) survival: Option<FaultTolerance>,
     pub(super) metrics: MetricsConfig,
     pub(super) sinks: MetricsSinks,
     pub(super) warnings: Vec<String>,
@@ -25,18 +25,19 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Reads the settings of a run, on a node of this kind, with metrics sinks of these modules.
+    /// Reads the settings of a run with the configuration `node` and the metrics sinks of
+    /// `modules`.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for a value that can't be used, with
-    /// where it was written.
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for an invalid value, with the place
+    /// where it is set.
     pub fn of(resolved: &Resolved, node: NodeConfig, modules: &Modules) -> Result<Self> {
         check_here(resolved, modules)?;
-        let survival = Survival::from_settings(resolved)?;
+        let survival = FaultTolerance::from_settings(resolved)?;
         let mut warnings = Vec::new();
-        if survival.is_none() && resolved.written().contains_key("snapshots.folder") {
+        if survival.is_none() && resolved.non_defaults().contains_key("checkpoints.folder") {
             warnings.push(
-                "snapshots.folder means nothing without a guarantee: --set guarantee=exactly-once"
+                "checkpoints.folder means nothing without a guarantee: --set guarantee=exactly-once"
                     .to_string(),
             );
         }

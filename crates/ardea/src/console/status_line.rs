@@ -1,50 +1,50 @@
-//! A line on standard error that says how far something is: redrawn in place on a terminal; in a pipe printed anew each time, if
-//! that is asked for.
+//! A progress line on standard error: redrawn in place on a terminal, printed repeatedly in a pipe
+//! if requested.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::Supervisor;
-use super::failure::{Notice, print_error, print_notice};
+use super::failure::{MessageKind, print_error, print_notice};
 
-/// On a terminal: five times a second.
+/// The interval on a terminal.
 const REDRAW: Duration = Duration::from_millis(200);
-/// In a pipe.
+/// The interval in a pipe.
 const REPRINT: Duration = Duration::from_secs(1);
-/// Between the parts of the line.
+/// The gap between the parts of the line.
 pub const GAP: &str = "  ";
 
-/// How a line is shown.
+/// The way a line is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Showing {
+pub enum LineDisplay {
     /// Not at all.
     Hidden,
     /// Redrawn in place.
     Redrawn,
-    /// A line each time.
+    /// Printed as a new line each time.
     Printed,
-    /// A line each time that is a JSON object.
+    /// Printed as a JSON object each time.
     PrintedAsJson,
 }
 
-impl Showing {
-    /// As the command was asked for. On a terminal that results scroll by on as well (`is_shared`) there is none: they would tear it
-    /// apart.
+impl LineDisplay {
+    /// Chooses the way from the command's options. The line is hidden if results share its terminal
+    /// (`is_shared`).
     pub fn of(with: &Supervisor, is_shared: bool) -> Self {
         match (with.quiet, can_redraw(&io::stderr())) {
-            (true, _) => Showing::Hidden,
-            (false, true) if is_shared => Showing::Hidden,
-            (false, true) => Showing::Redrawn,
-            (false, false) if with.progress && with.json => Showing::PrintedAsJson,
-            (false, false) if with.progress => Showing::Printed,
-            (false, false) => Showing::Hidden,
+            (true, _) => LineDisplay::Hidden,
+            (false, true) if is_shared => LineDisplay::Hidden,
+            (false, true) => LineDisplay::Redrawn,
+            (false, false) if with.progress && with.json => LineDisplay::PrintedAsJson,
+            (false, false) if with.progress => LineDisplay::Printed,
+            (false, false) => LineDisplay::Hidden,
         }
     }
 
-    /// Whether it is a new line each time.
+    /// Returns true if each update is printed as a new line.
     pub fn is_printed(self) -> bool {
-        matches!(self, Showing::Printed | Showing::PrintedAsJson)
+        matches!(self, LineDisplay::Printed | LineDisplay::PrintedAsJson)
     }
 
     fn period(self) -> Duration {
@@ -55,19 +55,20 @@ impl Showing {
     }
 }
 
-/// The line, and when it is shown next.
+/// The line, and the time of its next update.
 pub struct StatusLine {
-    showing: Showing,
+    showing: LineDisplay,
     start: Instant,
     next: Duration,
-    /// Whether a redrawn line stands on the terminal.
+    /// True if a redrawn line is on the terminal.
     is_shown: bool,
 }
 
 impl StatusLine {
-    /// Of something that starts now.
-    pub fn new(showing: Showing) -> Self {
-        // What is soon over shows no line on a terminal; in a pipe the first one says that it has started.
+    /// Creates the line of an activity that starts now.
+    pub fn new(showing: LineDisplay) -> Self {
+        // A short activity shows no line on a terminal; in a pipe the first line is printed at
+        // once.
         let next = match showing.is_printed() {
             true => Duration::ZERO,
             false => REDRAW,
@@ -80,17 +81,17 @@ impl StatusLine {
         }
     }
 
-    /// How it is shown.
-    pub fn showing(&self) -> Showing {
+    /// Returns the way the line is shown.
+    pub fn showing(&self) -> LineDisplay {
         self.showing
     }
 
-    /// How long that of which it tells has been going on.
+    /// Returns the time since the start of the activity.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// If it is time to show the line again: how long it has been going on.
+    /// Returns the elapsed time if the line is due for an update, else `None`.
     pub fn due(&mut self) -> Option<Duration> {
         let now = self.elapsed();
         if now < self.next {
@@ -100,21 +101,23 @@ impl StatusLine {
         Some(now)
     }
 
-    /// Shows the line of these parts, most important first; on a terminal as many as fit.
+    /// Shows the line of `parts`, most important first; on a terminal as many parts as fit.
     pub fn show(&mut self, parts: &[String]) {
         match self.showing {
-            Showing::Hidden => {}
-            Showing::Redrawn => {
+            LineDisplay::Hidden => {}
+            LineDisplay::Redrawn => {
                 let line = fitting(parts, terminal_columns(&io::stderr()));
                 print_error(&format!("\r{line}\x1b[K"));
                 self.is_shown = true;
             }
-            Showing::Printed => print_notice(Notice::Progress, &parts.join(GAP), false),
-            Showing::PrintedAsJson => print_notice(Notice::Progress, &parts.join(GAP), true),
+            LineDisplay::Printed => print_notice(MessageKind::Progress, &parts.join(GAP), false),
+            LineDisplay::PrintedAsJson => {
+                print_notice(MessageKind::Progress, &parts.join(GAP), true)
+            }
         }
     }
 
-    /// Takes the line away, so that something else can be said; says whether there was one.
+    /// Removes the line, before other output; returns true if there was one.
     pub fn clear(&mut self) -> bool {
         let was_shown = std::mem::take(&mut self.is_shown);
         if was_shown {
@@ -124,13 +127,13 @@ impl StatusLine {
     }
 }
 
-/// Whether what stands there can be redrawn in place.
+/// Returns true if the stream is a terminal on which a line can be redrawn in place.
 pub fn can_redraw(stream: &impl IsTerminal) -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stream.is_terminal() && !is_dumb
 }
 
-/// How wide the terminal is that this leads to.
+/// Returns the width of the stream's terminal, 80 if unknown.
 pub fn terminal_columns(stream: &impl AsFd) -> usize {
     rustix::termios::tcgetwinsize(stream)
         .map(|size| usize::from(size.ws_col))
@@ -139,8 +142,8 @@ pub fn terminal_columns(stream: &impl AsFd) -> usize {
         .unwrap_or(80)
 }
 
-/// As many parts as fit, whole; of the first as much as fits. Parts are of narrow characters only, so that a character is a column,
-/// and one column stays free: a full line would wrap.
+/// Joins as many whole parts as fit; the first one is truncated. Parts have narrow characters only,
+/// one column each. One column stays free, since a full line would wrap.
 fn fitting(parts: &[String], columns: usize) -> String {
     let free = columns.saturating_sub(1);
     let mut line: String = parts
@@ -174,10 +177,10 @@ mod tests {
 
     #[test]
     fn in_a_pipe_the_first_line_is_due_at_once_and_the_next_one_later() {
-        let mut line = StatusLine::new(Showing::Printed);
+        let mut line = StatusLine::new(LineDisplay::Printed);
         assert!(line.due().is_some());
         let next = line.next;
         assert!(next >= REPRINT && next < line.elapsed() + REPRINT);
-        assert_eq!(StatusLine::new(Showing::Redrawn).next, REDRAW);
+        assert_eq!(StatusLine::new(LineDisplay::Redrawn).next, REDRAW);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 
-/// Prints a result as it is.
+/// Prints a result unchanged.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())

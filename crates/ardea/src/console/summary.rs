@@ -1,25 +1,25 @@
-//! What a job did, told when it is over.
+//! The summary of a job, printed when it is over.
 
-mod survived;
+mod checkpoints;
 mod vertices;
 
 use std::time::Duration;
 
-use ardea_checkpoint::local::SurvivalEnd;
+use ardea_checkpoint::local::JobEnd;
 use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode};
 use ardea_engine::{JobHandle, JobStatus};
 use serde_json::{Value, json};
 
-use super::figures::{duration, grouped, short};
-use super::shape::{Shape, Totals};
+use super::format_number::{duration, grouped, short};
+use super::graph_view::{GraphView, Totals};
 
-pub use survived::SurvivedSummary;
+pub use checkpoints::CheckpointSummary;
 use vertices::{VertexSummary, times};
 
-/// How many dead letters are shown.
+/// The maximum number of dead letters that are shown.
 const SAMPLES: usize = 3;
 
-/// What a job did.
+/// The summary of a job.
 pub struct Summary {
     job: String,
     status: JobStatus,
@@ -27,21 +27,21 @@ pub struct Summary {
     totals: Totals,
     /// Records that the sources have emitted in this process.
     read_here: u64,
-    /// Whether it shows live tables.
+    /// True if the job shows live tables.
     has_tables: bool,
     vertices: Vec<VertexSummary>,
     dead_letters: u64,
     dropped: u64,
-    /// Dead letters that their file had no room for.
+    /// Dead letters that did not fit into their file.
     unwritten: u64,
     samples: Vec<DeadLetter>,
-    /// What surviving took, if the job promised something.
-    survival: Option<SurvivedSummary>,
+    /// Fault-tolerance statistics of a job with a guarantee.
+    survival: Option<CheckpointSummary>,
 }
 
 impl Summary {
-    /// Of a job that ended, or was given up, after `took`.
-    pub fn of(job: &JobHandle, status: &JobStatus, shape: &Shape, took: Duration) -> Self {
+    /// Creates the summary of a job that ended, or was abandoned, after `took`.
+    pub fn of(job: &JobHandle, status: &JobStatus, shape: &GraphView, took: Duration) -> Self {
         let reports = job.metrics();
         let vertices = shape.vertices.iter().map(|vertex| {
             let mut sum = VertexSummary::new(vertex);
@@ -67,8 +67,9 @@ impl Summary {
         }
     }
 
-    /// The summary of a job with a guarantee: its records are those counted over all attempts.
-    pub fn of_survival(mut self, survival: SurvivedSummary) -> Self {
+    /// Turns this into the summary of a job with a guarantee, whose records are counted over all
+    /// attempts.
+    pub fn with_checkpoints(mut self, survival: CheckpointSummary) -> Self {
         let mut totals = Totals {
             records_in: 0,
             records_out: 0,
@@ -98,20 +99,20 @@ impl Summary {
         self
     }
 
-    /// Returns true if the job was to stop, and has ended without a last snapshot.
+    /// Returns true if the job was stopped but ended without a last checkpoint.
     pub fn has_timed_out(&self) -> bool {
         let survival = self.survival.as_ref();
         survival.is_some_and(|survival| survival.figures.is_interrupted)
     }
 
-    /// Whether the job did nothing at all.
+    /// Returns true if the job processed no record at all.
     pub fn is_blank(&self) -> bool {
         self.vertices
             .iter()
             .all(|vertex| vertex.records_in + vertex.records_out + vertex.bad == 0)
     }
 
-    /// What has to be known also by those who want no summary, a sentence each.
+    /// Returns the warnings that are shown even without a summary, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.was_drained() {
@@ -132,7 +133,8 @@ impl Summary {
         warnings
     }
 
-    /// The error of a job that ended well, but in which all records that a source or a step had were bad.
+    /// Returns the error of a job that ended well, but in which all records of a source or step
+    /// were bad.
     pub fn nothing_good(&self) -> Option<Error> {
         let vertex = self.vertices.iter().find(|vertex| vertex.is_all_bad())?;
         let first = self
@@ -158,23 +160,23 @@ impl Summary {
         )
     }
 
-    /// Whether it does nothing when it is run again.
+    /// Returns true if the job has completed, so that running it again does nothing.
     fn has_completed(&self) -> bool {
         let survival = self.survival.as_ref();
-        survival.is_some_and(|it| it.end == Some(SurvivalEnd::Completed))
+        survival.is_some_and(|it| it.end == Some(JobEnd::Completed))
     }
 
-    /// Whether it was stopped so that it goes on when it is run again.
+    /// Returns true if the job was stopped with a checkpoint from which the next run continues.
     fn was_stopped(&self) -> bool {
         let survival = self.survival.as_ref();
-        survival.is_some_and(SurvivedSummary::was_stopped)
+        survival.is_some_and(CheckpointSummary::was_stopped)
     }
 
     fn was_drained(&self) -> bool {
         matches!(self.status, JobStatus::Drained)
     }
 
-    /// What bad records came to that no dead letter tells of.
+    /// Describes the bad records that left no dead letter.
     fn drops(&self) -> String {
         match self.dropped {
             1 => "1 bad record was dropped".to_string(),
@@ -182,7 +184,7 @@ impl Summary {
         }
     }
 
-    /// The records that are missing in the file of dead letters.
+    /// Describes the records missing from the file of dead letters.
     fn gap_in_file(&self) -> Option<String> {
         (self.unwritten > 0).then(|| {
             format!(
@@ -192,7 +194,8 @@ impl Summary {
         })
     }
 
-    /// The job's state in a word. One that still runs when it is told of did not stop when it was told to.
+    /// Returns the job's state in a word. A job that still runs when it is summarized did not stop
+    /// when cancelled.
     fn status(&self) -> &'static str {
         if self.has_timed_out() {
             return "interrupted";
@@ -220,8 +223,8 @@ impl Summary {
         self.read_here as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
-    /// For people: all steps if `verbose`, else those that they know. Of a job with live tables, which ought to stay on the screen,
-    /// a line unless `verbose`, and what went wrong.
+    /// Returns text with all steps if `verbose`, else with the named ones. For a job with live
+    /// tables, the text has no steps unless `verbose`: the tables should stay on the screen.
     pub fn to_text(&self, verbose: bool) -> String {
         let is_short = self.has_tables && !verbose;
         let mut text = format!(
@@ -252,7 +255,7 @@ impl Summary {
         text + &self.bad_records()
     }
 
-    /// The steps in columns.
+    /// Returns the steps in columns.
     fn steps(&self, verbose: bool) -> String {
         let shown: Vec<&VertexSummary> = self
             .vertices
@@ -289,7 +292,7 @@ impl Summary {
         text
     }
 
-    /// What of the input is not in the results, though nothing was wrong with it.
+    /// Describes the good input that is missing from the results.
     fn gaps(&self) -> String {
         let mut text = String::new();
         if self.was_drained() {
@@ -307,7 +310,7 @@ impl Summary {
         text
     }
 
-    /// What was wrong with the input.
+    /// Describes the bad input.
     fn bad_records(&self) -> String {
         let mut text = String::new();
         if self.dropped > 0 {
@@ -334,7 +337,7 @@ impl Summary {
         text
     }
 
-    /// For programs: one object.
+    /// Returns the summary as one JSON object.
     pub fn to_json(&self) -> Value {
         let vertices: Vec<Value> = self.vertices.iter().map(VertexSummary::to_json).collect();
         let samples: Vec<Value> = self
@@ -362,13 +365,13 @@ impl Summary {
             "vertices": vertices,
         });
         if let (Some(survival), Some(fields)) = (&self.survival, summary.as_object_mut()) {
-            fields.insert("survival".into(), survival.to_json());
+            fields.insert("fault_tolerance".into(), survival.to_json());
         }
         summary
     }
 }
 
-/// The first dead letter, and the first of the others that are still there.
+/// Returns the first dead letter, and the first others that are still available.
 fn samples(letters: &DeadLetters) -> Vec<DeadLetter> {
     let first = letters.first().cloned();
     let others = letters.sample().into_iter();
@@ -377,7 +380,7 @@ fn samples(letters: &DeadLetters) -> Vec<DeadLetter> {
     first.into_iter().chain(others).collect()
 }
 
-/// So many records, in words that fit.
+/// Formats a number of records.
 fn records(count: u64) -> String {
     match count {
         1 => "1 record".to_string(),
@@ -387,16 +390,16 @@ fn records(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ardea_checkpoint::local::{JobCounts, SurvivalEnd};
+    use ardea_checkpoint::local::{JobCounts, JobEnd};
     use ardea_core::Timestamp;
-    use ardea_engine::Counted;
+    use ardea_engine::RecordCounts;
 
     use super::*;
-    use crate::console::shape::VertexShape;
+    use crate::console::graph_view::VertexRole;
 
     fn summary() -> Summary {
         let vertex = |name: &str, is_source, is_sink| {
-            VertexSummary::new(&VertexShape {
+            VertexSummary::new(&VertexRole {
                 name: name.into(),
                 is_source,
                 is_sink,
@@ -529,31 +532,31 @@ mod tests {
 
     #[test]
     fn a_job_that_was_stopped_to_go_on_later_is_told_as_stopped() {
-        let summary = summary().of_survival(SurvivedSummary {
-            end: Some(SurvivalEnd::Stopped),
-            ..SurvivedSummary::default()
+        let summary = summary().with_checkpoints(CheckpointSummary {
+            end: Some(JobEnd::Stopped),
+            ..CheckpointSummary::default()
         });
         let text = summary.to_text(false);
         assert!(text.starts_with("wordcount stopped after"), "{text}");
-        assert!(text.contains("  0 snapshots"), "{text}");
-        assert_eq!(summary.to_json()["survival"]["snapshots"], 0);
+        assert!(text.contains("  0 checkpoints"), "{text}");
+        assert_eq!(summary.to_json()["fault_tolerance"]["checkpoints"], 0);
     }
 
     #[test]
     fn the_counts_of_a_job_with_a_guarantee_are_those_over_all_attempts() {
-        let counted = |records_out, late| Counted {
+        let counted = |records_out, late| RecordCounts {
             records_out,
             late,
-            ..Counted::default()
+            ..RecordCounts::default()
         };
         let counts = |records_out, late| JobCounts {
             vertices: [("files".to_string(), counted(records_out, late))].into(),
             since: None,
         };
-        let summary = summary().of_survival(SurvivedSummary {
+        let summary = summary().with_checkpoints(CheckpointSummary {
             counts: counts(20_000, 7),
             counts_before: counts(8_000, 4),
-            ..SurvivedSummary::default()
+            ..CheckpointSummary::default()
         });
         let text = summary.to_text(false);
         assert!(text.contains("20,000 records in (6.00 k/s)"), "{text}");

@@ -1,4 +1,4 @@
-//! A job from its start to its summary: progress while it runs, Ctrl-C, and what it did.
+//! A job without a guarantee, from its start to its summary, with progress and Ctrl-C.
 
 use std::time::{Duration, Instant};
 
@@ -7,24 +7,24 @@ use ardea_connectors::stdin;
 use ardea_engine::{Job, JobConfig, JobHandle, JobStatus, Node};
 
 use super::Supervisor;
-use super::failure::{Failure, Notice, print_error, print_notice};
+use super::failure::{Failure, MessageKind, print_error, print_notice};
+use super::graph_view::GraphView;
 use super::keyboard::Keyboard;
 use super::measuring::Sinks;
 use super::progress::Progress;
 use super::run_settings::RunSettings;
-use super::shape::Shape;
 use super::stdout;
 use super::summary::Summary;
 
-/// Interval at which the supervisor looks for something to say. The job's end and interrupts don't
-/// wait for it.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
-/// Time limit of a cancelled job, after which the process ends without it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// The interval at which the supervisor updates its output. The job's end and interrupts don't wait
+/// for it.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The time limit for a cancelled job to stop, after which the process ends nonetheless.
+pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs a job without a guarantee until it ends; see [`Supervisor::run`].
 pub(super) fn run(job: &dyn Job, settings: RunSettings, with: &Supervisor) -> Result<(), Failure> {
-    let shape = Shape::of(&job.graph(settings.node.threads)?)?;
+    let shape = GraphView::of(&job.graph(settings.node.threads)?)?;
     let name = job.name();
     let config = JobConfig {
         dead_letters: settings.open_dead_letters(name)?,
@@ -36,7 +36,7 @@ pub(super) fn run(job: &dyn Job, settings: RunSettings, with: &Supervisor) -> Re
     let measured = job.clone();
     let measuring = sinks.map(|sinks| {
         let present = move || Some((measured.clone(), 0));
-        sinks.tell(node.clock().clone(), present)
+        sinks.start_reporting(node.clock().clone(), present)
     });
     let measuring = measuring.transpose().inspect_err(|_| job.cancel())?;
     let passing = with.interrupts.drain(&job);
@@ -49,44 +49,45 @@ pub(super) fn run(job: &dyn Job, settings: RunSettings, with: &Supervisor) -> Re
     if status.is_over() {
         drop(node);
     } else {
-        // Code that ignores its cancellation would hold up the end of the node for ever.
+        // Dropping the node would block for ever if code ignores its cancellation.
         std::mem::forget(node);
     }
     match status {
         JobStatus::Failed(error) => {
             let failure = Failure::from(error);
-            // Of a job that came to nothing there is nothing to tell but why.
+            // A failed job that did nothing gets no summary, only its error.
             let is_told = with.json || !summary.is_blank();
             if matches!(failure, Failure::ReaderGone) {
-                // Enough results on the terminal do not show those that are missing.
+                // Warns even without a summary: the visible results do not show that others are
+                // missing.
                 warn(&summary, with);
             } else if is_told {
-                tell(&summary, with)?;
+                print_summary(&summary, with)?;
             }
             Err(failure)
         }
         JobStatus::Completed => {
-            tell(&summary, with)?;
+            print_summary(&summary, with)?;
             match summary.nothing_good() {
                 Some(error) => Err(Failure::NothingGood(error)),
                 None => Ok(()),
             }
         }
         JobStatus::Drained => {
-            tell(&summary, with)?;
-            // That the records so far were bad says nothing of the rest.
+            print_summary(&summary, with)?;
+            // Bad records so far do not imply that the rest is bad.
             Err(Failure::Drained)
         }
         JobStatus::Cancelled | JobStatus::Running => {
-            tell(&summary, with)?;
+            print_summary(&summary, with)?;
             Err(Failure::Interrupted)
         }
     }
 }
 
-/// Shows progress until the job is over, or has been cancelled and does not end.
+/// Shows progress until the job is over, or until it has been cancelled and does not end in time.
 fn follow(job: &JobHandle, progress: &mut Progress<'_>, with: &Supervisor) -> JobStatus {
-    // Input at the keyboard is then for the job.
+    // If the job reads standard input, the supervisor must not read keys from it.
     let reads_keys = stdin::is_claimed();
     let mut said = 0;
     let mut cancelled: Option<Instant> = None;
@@ -96,7 +97,7 @@ fn follow(job: &JobHandle, progress: &mut Progress<'_>, with: &Supervisor) -> Jo
             keyboard = Keyboard::taken(&with.interrupts);
         }
         progress.tick(job, None, said > 0);
-        let status = job.wait(LOOK);
+        let status = job.wait(POLL_INTERVAL);
         let interrupts = with.interrupts.count();
         if status.is_over() {
             return status;
@@ -104,10 +105,11 @@ fn follow(job: &JobHandle, progress: &mut Progress<'_>, with: &Supervisor) -> Jo
         if interrupts > said {
             said = interrupts;
             if !with.quiet {
-                progress.say(explain(interrupts));
+                progress.print_above(explain(interrupts));
             }
         }
-        if interrupts >= 2 && cancelled.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        if interrupts >= 2 && cancelled.get_or_insert_with(Instant::now).elapsed() > CANCEL_TIMEOUT
+        {
             return status;
         }
     }
@@ -117,11 +119,11 @@ fn explain(interrupts: u32) -> &'static str {
     if interrupts >= 2 {
         "stopping at once"
     } else {
-        "draining: what has been read is finished (Ctrl-C again stops at once)"
+        "draining: records already read are processed (Ctrl-C again stops at once)"
     }
 }
 
-pub(crate) fn tell(summary: &Summary, with: &Supervisor) -> Result<(), Failure> {
+pub(crate) fn print_summary(summary: &Summary, with: &Supervisor) -> Result<(), Failure> {
     if with.json {
         return stdout::print_json(&summary.to_json());
     }
@@ -135,6 +137,6 @@ pub(crate) fn tell(summary: &Summary, with: &Supervisor) -> Result<(), Failure> 
 
 pub(crate) fn warn(summary: &Summary, with: &Supervisor) {
     for warning in summary.warnings() {
-        print_notice(Notice::Warning, &warning, with.json);
+        print_notice(MessageKind::Warning, &warning, with.json);
     }
 }

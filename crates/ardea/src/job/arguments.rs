@@ -1,48 +1,48 @@
-//! The command line of a program that is a job.
+//! The command line of a job program.
 
 use std::path::PathBuf;
 
 use ardea_config::{Flag, nearest};
 use ardea_core::{Error, ErrorCode, Result};
 
-/// What the program is asked for.
+/// The command of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Command {
-    /// Run the job here.
+    /// Run the job in this process.
     Run,
-    /// Show how it would run.
+    /// Show the job's plan.
     Plan,
-    /// Submit it.
+    /// Submit the job.
     Submit,
-    /// Have it follow the program of a job on a cluster.
+    /// Upgrade a job on a cluster to this program.
     Upgrade,
-    /// Show the snapshots in this folder.
-    Snapshots(PathBuf),
+    /// Show the checkpoints in this folder.
+    Checkpoints(PathBuf),
     /// Write a savepoint of the job in this folder.
     Savepoint(PathBuf),
     /// Show the savepoint in this folder.
     Inspect(PathBuf),
-    /// Tell what would become of what is kept in this folder.
+    /// Compare the job's state schema with the states in this folder.
     Diff(PathBuf),
-    /// Print what the job remembers.
+    /// Print the job's state schema.
     States,
-    /// Explain the program.
+    /// Print the help.
     Help,
 }
 
-/// The command line, read.
+/// The parsed command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Arguments {
     pub(super) command: Command,
     pub(super) options: Options,
-    /// What is the job's own.
-    pub(super) of_job: Vec<String>,
+    /// The job's own arguments.
+    pub(super) job_args: Vec<String>,
 }
 
-/// What stands before the job's own arguments.
+/// The options before the job's own arguments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Options {
-    /// Settings, as they were given; `--cluster` and `--threads` are short for two of them.
+    /// The settings from `--set`, `--cluster` and `--threads`, as given.
     pub(super) set: Vec<Flag>,
     pub(super) config: Option<PathBuf>,
     pub(super) name: Option<String>,
@@ -58,7 +58,7 @@ pub(super) struct Options {
     pub(super) check: bool,
 }
 
-/// The options with a value, and what that is.
+/// The options with a value, and the value's placeholder.
 const WITH_VALUE: [(&str, &str); 9] = [
     ("--set", "KEY=VALUE"),
     ("--config", "FILE"),
@@ -70,7 +70,7 @@ const WITH_VALUE: [(&str, &str); 9] = [
     ("--to", "FOLDER"),
     ("--within", "DURATION"),
 ];
-const WITHOUT: [&str; 7] = [
+const FLAGS: [&str; 7] = [
     "--detach",
     "--json",
     "--quiet",
@@ -81,17 +81,17 @@ const WITHOUT: [&str; 7] = [
 ];
 
 impl Arguments {
-    /// Of what follows the program's name. Without a command, all is the job's.
+    /// Parses the words after the program's name. Without a command, all of them are the job's.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] for an option that is none, or lacks its value.
+    /// [`ErrorCode::InvalidConfig`] for an unknown option or a missing value.
     pub(super) fn read(given: &[String]) -> Result<Self> {
         let command = match given.first().map(String::as_str) {
             Some("run") => Command::Run,
             Some("plan") => Command::Plan,
             Some("submit") => Command::Submit,
             Some("upgrade") => Command::Upgrade,
-            Some("snapshots") => Command::Snapshots(PathBuf::new()),
+            Some("checkpoints") => Command::Checkpoints(PathBuf::new()),
             Some("savepoint") => Command::Savepoint(PathBuf::new()),
             Some("diff") => Command::Diff(PathBuf::new()),
             Some("states") => Command::States,
@@ -100,19 +100,19 @@ impl Arguments {
                 return Ok(Arguments {
                     command: Command::Run,
                     options: Options::default(),
-                    of_job: given.to_vec(),
+                    job_args: given.to_vec(),
                 });
             }
         };
         let mut arguments = Arguments {
             command,
             options: Options::default(),
-            of_job: Vec::new(),
+            job_args: Vec::new(),
         };
         let mut rest = given[1..].iter();
         while let Some(word) = rest.next() {
             if word == "--" {
-                arguments.of_job.extend(rest.cloned());
+                arguments.job_args.extend(rest.cloned());
                 break;
             }
             if !word.starts_with('-') || word == "-" {
@@ -122,12 +122,12 @@ impl Arguments {
                     *old = PathBuf::from(word);
                     continue;
                 }
-                arguments.of_job.push(word.clone());
-                if let Command::Snapshots(_) | Command::Savepoint(_) = arguments.command {
+                arguments.job_args.push(word.clone());
+                if let Command::Checkpoints(_) | Command::Savepoint(_) = arguments.command {
                     continue;
                 }
-                // From the first that is no option on, all is the job's.
-                arguments.of_job.extend(rest.cloned());
+                // The job's own arguments begin at the first word that is not an option.
+                arguments.job_args.extend(rest.cloned());
                 break;
             }
             let (name, value) = match word.split_once('=') {
@@ -141,7 +141,7 @@ impl Arguments {
                     let value = value.ok_or_else(lacking)?;
                     arguments.options.take(name, value);
                 }
-                None if value.is_none() && WITHOUT.contains(&name) => arguments.flag(name),
+                None if value.is_none() && FLAGS.contains(&name) => arguments.flag(name),
                 None if word == "-q" => arguments.options.quiet = true,
                 None if word == "-v" => arguments.options.verbose = true,
                 None if word == "-h" => arguments.command = Command::Help,
@@ -152,21 +152,21 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// The folder that a command is about.
+    /// Takes the folder argument of the commands that need one.
     fn take_folder(&mut self) -> Result<()> {
         let lacking = |what: &str| Err(refuse(what.to_string(), None));
-        if let (Command::Savepoint(_), [word, folder]) = (&self.command, &self.of_job[..])
+        if let (Command::Savepoint(_), [word, folder]) = (&self.command, &self.job_args[..])
             && word == "inspect"
         {
             self.command = Command::Inspect(PathBuf::from(folder));
             return Ok(());
         }
         match &mut self.command {
-            Command::Snapshots(folder) => match &self.of_job[..] {
+            Command::Checkpoints(folder) => match &self.job_args[..] {
                 [one] => *folder = PathBuf::from(one),
-                _ => return lacking("snapshots needs the folder of a job"),
+                _ => return lacking("checkpoints needs the folder of a job"),
             },
-            Command::Savepoint(folder) => match &self.of_job[..] {
+            Command::Savepoint(folder) => match &self.job_args[..] {
                 [one] if one == "inspect" => {
                     return lacking("savepoint inspect needs the folder of a savepoint");
                 }
@@ -224,52 +224,52 @@ impl Options {
 
 fn unknown(word: &str) -> Error {
     let known = WITH_VALUE.iter().map(|(name, _)| *name);
-    let near = nearest(word, known.chain(WITHOUT));
+    let near = nearest(word, known.chain(FLAGS));
     refuse(format!("there is no option {word}"), near)
 }
 
 fn refuse(what: String, near: Option<&str>) -> Error {
     let hint = match near {
         Some(near) => format!("did you mean {near}?"),
-        None => "`help` lists the options; what is the job's own stands behind --".to_string(),
+        None => "`help` lists the options; arguments of the job follow --".to_string(),
     };
     Error::new(ErrorCode::InvalidConfig, what).hint(hint)
 }
 
-/// What `help` prints.
+/// Returns the text that `help` prints.
 pub(super) fn help(program: &str) -> String {
     format!(
         "\
-A job of Ardea. What stands behind the options is the job's own; so is all, if there is no command.
+A job of Ardea. Words after the options are the job's own arguments; without a command, all words are.
 
 Usage:
-  {program} [ARGS]                   run it in this process; Ctrl-C drains it (with a guarantee: stops it with a snapshot),
+  {program} [ARGS]                   run it in this process; Ctrl-C drains it (with a guarantee: stops it with a checkpoint),
                                      a second one stops it at once
   {program} run [OPTIONS] [ARGS]     the same, with options
   {program} plan [OPTIONS] [ARGS]    show its graph, and how it would be packed; runs nothing
   {program} submit [OPTIONS] [ARGS]  submit it to a cluster
   {program} upgrade --name JOB [OPTIONS] [ARGS]
-                                     have it follow the program of a job on a cluster, with its state; if it doesn't come up
-                                     the one before comes back
-  {program} snapshots FOLDER         show the snapshots of a job (snapshots.folder)
+                                     upgrade a running job to this program, keeping its state; rolls back if this program
+                                     fails to start
+  {program} checkpoints FOLDER       show the checkpoints of a job (checkpoints.folder)
   {program} savepoint FOLDER --to F  write a savepoint of the job in that folder, whether it runs or not
   {program} savepoint inspect FOLDER show a savepoint
-  {program} diff OLD [ARGS]          tell what would become of each state of a savepoint, or of the job in a folder
-  {program} states [ARGS]            print what the job remembers, as JSON
+  {program} diff OLD [ARGS]          check whether this program can restore the states of a savepoint or of a job's folder
+  {program} states [ARGS]            print the job's state schema, as JSON
   {program} help                     print this
 
 Options:
   --set KEY=VALUE   change a setting; `ardea config` explains them
-  --threads N       run: cooperative threads; all cores unless told
-  --config FILE     read settings from this file, and from no other
-  --cluster NAME    submit, plan: to which cluster; [clusters.NAME] in ardea.toml has its settings
-  --at URL          submit: ask the interface there
-  --name NAME       submit: under this name, and not the job's own
-  --within DURATION upgrade: how long it may take to commit an epoch; a minute unless told
-  --file PATH       submit: a file or folder that goes along; may be given several times
+  --threads N       run: number of cooperative threads [default: all cores]
+  --config FILE     read settings from this file only
+  --cluster NAME    submit, plan: the cluster; its settings are in [clusters.NAME] of ardea.toml
+  --at URL          submit: the address of the cluster's REST interface
+  --name NAME       submit: name of the job on the cluster [default: the job's own]
+  --within DURATION upgrade: time limit for the new program's first checkpoint [default: 1 min]
+  --file PATH       submit: a file or folder to ship with the job; may be repeated
   --detach          submit, upgrade: don't wait until it runs
-  --check           snapshots, savepoint inspect: read all, and verify it
-  --to FOLDER       savepoint: where it is to be; a folder that is empty or isn't there
+  --check           checkpoints, savepoint inspect: read and verify all data
+  --to FOLDER       savepoint: destination folder; must be empty or not exist
   --json            print results, and the summary of a run, as JSON on standard output; errors and notices as
                     JSON on standard error
   -q, --quiet       print neither progress nor a summary
@@ -277,7 +277,7 @@ Options:
   --progress        run: print progress every second where standard error is no terminal
 
 Examples:
-  {program} run --set guarantee=exactly-once --set snapshots.folder=state/{program}
+  {program} run --set guarantee=exactly-once --set checkpoints.folder=state/{program}
   {program} submit --cluster prod --name nightly
   {program} submit --file model.bin --set job.containers=4 -- --from yesterday
   {program} plan --set job.containers=2
@@ -299,7 +299,7 @@ mod tests {
         for line in ["", "book.txt --top 3", "--json", "running"] {
             let arguments = read(line).unwrap();
             assert_eq!(arguments.command, Command::Run);
-            assert_eq!(arguments.of_job.join(" "), line);
+            assert_eq!(arguments.job_args.join(" "), line);
         }
     }
 
@@ -316,9 +316,12 @@ mod tests {
         assert_eq!(options.files, [PathBuf::from("x"), PathBuf::from("y")]);
         assert_eq!(options.name.as_deref(), Some("n"));
         assert!(options.detach && !options.json);
-        assert_eq!(arguments.of_job, ["in.txt", "--json"]);
-        assert_eq!(read("run --json -- --detach").unwrap().of_job, ["--detach"]);
-        assert_eq!(read("plan -").unwrap().of_job, ["-"]);
+        assert_eq!(arguments.job_args, ["in.txt", "--json"]);
+        assert_eq!(
+            read("run --json -- --detach").unwrap().job_args,
+            ["--detach"]
+        );
+        assert_eq!(read("plan -").unwrap().job_args, ["-"]);
         let options = read("run -v --progress").unwrap().options;
         assert!(options.verbose && options.progress && !options.quiet);
     }
@@ -326,7 +329,7 @@ mod tests {
     #[test]
     fn a_wrong_option_is_refused_with_the_one_that_was_meant() {
         let error = read("submit --clutser prod").unwrap_err();
-        assert_eq!(error.what_next(), Some("did you mean --cluster?"));
+        assert_eq!(error.hint_text(), Some("did you mean --cluster?"));
         for line in ["submit --name", "plan --detach=yes", "run -x"] {
             assert_eq!(read(line).unwrap_err().code(), ErrorCode::InvalidConfig);
         }
@@ -342,9 +345,9 @@ mod tests {
         assert!(read("savepoint state/words").is_err() && read("savepoint --to x").is_err());
         let arguments = read("diff --json saved book.txt --top 3").unwrap();
         assert_eq!(arguments.command, Command::Diff("saved".into()));
-        assert_eq!(arguments.of_job, ["book.txt", "--top", "3"]);
+        assert_eq!(arguments.job_args, ["book.txt", "--top", "3"]);
         assert!(arguments.options.json && read("diff").is_err());
-        assert_eq!(read("states -- a").unwrap().of_job, ["a"]);
+        assert_eq!(read("states -- a").unwrap().job_args, ["a"]);
         let arguments = read("savepoint inspect saved --check").unwrap();
         assert_eq!(arguments.command, Command::Inspect("saved".into()));
         assert!(arguments.options.check);
@@ -357,16 +360,16 @@ mod tests {
         let arguments = read("upgrade --name words --within 5s book.txt").unwrap();
         assert_eq!(arguments.command, Command::Upgrade);
         assert_eq!(arguments.options.within.as_deref(), Some("5s"));
-        assert_eq!(arguments.of_job, ["book.txt"]);
+        assert_eq!(arguments.job_args, ["book.txt"]);
         assert!(read("upgrade book.txt").is_err());
     }
 
     #[test]
-    fn snapshots_are_those_of_one_folder() {
-        let arguments = read("snapshots state/words --check").unwrap();
+    fn checkpoints_are_those_of_one_folder() {
+        let arguments = read("checkpoints state/words --check").unwrap();
         let folder = PathBuf::from("state/words");
-        assert_eq!(arguments.command, Command::Snapshots(folder));
+        assert_eq!(arguments.command, Command::Checkpoints(folder));
         assert!(arguments.options.check);
-        assert!(read("snapshots").is_err() && read("snapshots a b").is_err());
+        assert!(read("checkpoints").is_err() && read("checkpoints a b").is_err());
     }
 }

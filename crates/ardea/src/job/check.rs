@@ -1,8 +1,9 @@
-//! Whether settings can be meant, as far as that shows here: what is a name has to name something, what has a form has to be of it.
+//! Validation of text settings before anything is stored or started: names must exist, values must
+//! parse.
 //!
-//! Kinds of settings are checked where they are read. What is left are texts, of which the rooms know what they may be; asked before
-//! anything is stored or started, they tell where a wrong one was written. Whether an address is there, a port free, a file to be
-//! read is known only to the machine that uses it.
+//! The types of settings are checked where they are read. This module checks text settings whose
+//! valid values other modules define, and reports where an invalid one is set. Addresses, ports and
+//! files are not checked: only the machine that uses them can.
 
 use ardea_config::Resolved;
 use ardea_core::{Error, Result};
@@ -18,11 +19,12 @@ const SCHEDULER: &str = "cluster.scheduler";
 const SINKS: &str = "metrics.sinks";
 const TRANSPORT: &str = "worker.transport";
 
-/// Checks all settings that a job is submitted with: how its cluster is reached, how it is packed, and what its processes are told. The
-/// scheduler is the hosts' to know.
+/// Checks all settings of a submission: access to the cluster, packing, and worker processes. The
+/// scheduler's name is not checked: only hosts know it.
 ///
 /// # Errors
-/// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for the first that is wrong, with where it was written and what to write instead.
+/// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for the first invalid setting, with the
+/// place where it is set and the valid values.
 pub fn check_settings(
     resolved: &Resolved,
     cluster: &ClusterSettings,
@@ -35,7 +37,8 @@ pub fn check_settings(
     }
 }
 
-/// Checks all settings but for whether there is what they name: each text is of its form, whether it is used or not.
+/// Checks the syntax of all text settings, even unused ones, but not whether the named modules
+/// exist.
 ///
 /// # Errors
 /// As [`check_settings`].
@@ -56,7 +59,7 @@ pub fn check_forms(
     }
     slurm_options(resolved.text(SLURM_OPTIONS)?)
         .map_err(|why| resolved.refuse(SLURM_OPTIONS, why))?;
-    // What an argument has to be is known to sinks that there are.
+    // Only known sinks can check their arguments.
     checked(resolved, SINKS, |list| {
         match modules.sinks.check_names(list) {
             Ok(()) => modules.sinks.check(list),
@@ -67,7 +70,7 @@ pub fn check_forms(
     ardea_worker::check_settings(resolved)
 }
 
-/// Checks the settings of a run in this process that are texts: metrics sinks and the place of dead
+/// Checks the text settings of a run in this process: the metrics sinks and the destination of dead
 /// letters.
 ///
 /// # Errors
@@ -80,8 +83,9 @@ pub(crate) fn check_here(resolved: &Resolved, modules: &Modules) -> Result<()> {
     dead_letters::check(resolved)
 }
 
-/// The settings that name what these modules have not, each with the error that says so: a packing policy, a transport or metrics sinks,
-/// which containers get from this same program, or a scheduler, which hosts that are started with these modules have.
+/// Returns the settings that name something unknown to `modules`, each with its error. Checks the
+/// packing policy, transport and metrics sinks, which containers take from this program, and the
+/// scheduler, which hosts with `modules` have.
 pub fn unknown_names(resolved: &Resolved, modules: &Modules) -> Vec<(&'static str, Error)> {
     type Check<'a> = &'a dyn Fn(&str) -> Result<()>;
     let checks: [(&'static str, Check<'_>); 4] = [
@@ -97,7 +101,8 @@ pub fn unknown_names(resolved: &Resolved, modules: &Modules) -> Vec<(&'static st
     unknown.collect()
 }
 
-/// What `check` says of a setting. A schema without it, as of a benchmark, gives the job its default.
+/// Applies `check` to the setting `key`. Returns `Ok` if the schema has no such setting, as in
+/// benchmarks.
 fn checked(resolved: &Resolved, key: &str, check: impl FnOnce(&str) -> Result<()>) -> Result<()> {
     if resolved.value(key).is_none() {
         return Ok(());
@@ -105,10 +110,11 @@ fn checked(resolved: &Resolved, key: &str, check: impl FnOnce(&str) -> Result<()
     check(resolved.text(key)?).map_err(|error| refused(resolved, key, &error))
 }
 
-/// What a room says of a setting, with the setting and where it was written.
+/// Turns an error about a setting's value into one that names the setting and the place where it is
+/// set.
 fn refused(resolved: &Resolved, key: &str, why: &Error) -> Error {
     let error = resolved.refuse(key, why.message());
-    match why.what_next() {
+    match why.hint_text() {
         Some(hint) => error.hint(hint),
         None => error,
     }
@@ -159,7 +165,7 @@ mod tests {
             let (key, value) = wrong.split_once('=').unwrap();
             let begins = format!("{key} cannot be {value:?} (from --set)");
             assert!(error.message().starts_with(&begins), "{error}");
-            assert!(error.what_next().unwrap().contains(hint), "{error}");
+            assert!(error.hint_text().unwrap().contains(hint), "{error}");
         }
         for right in [
             "cluster.state=etcd://10.0.0.7:2379/prod",

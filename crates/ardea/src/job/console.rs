@@ -1,4 +1,4 @@
-//! What a program says while it submits.
+//! The messages of a program that submits a job.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,15 +6,15 @@ use ardea_config::readable_bytes;
 
 use super::submit::{Step, Submitted};
 
-/// Tells how far submitting is: on a terminal in one line that is redrawn, else in none.
+/// The progress line of a submission: redrawn in place on a terminal, absent elsewhere.
 pub struct Console {
     is_shown: bool,
-    /// Whether a line stands there.
+    /// True if a line is on the terminal now.
     stands: bool,
 }
 
 impl Console {
-    /// Of this process; a quiet one says nothing.
+    /// Creates the console of this process, which prints nothing if `is_quiet`.
     pub fn of_process(is_quiet: bool) -> Self {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Console {
@@ -23,16 +23,16 @@ impl Console {
         }
     }
 
-    /// Tells of a step.
-    pub fn tell(&mut self, step: &Step) {
+    /// Shows a step.
+    pub fn show_step(&mut self, step: &Step) {
         if self.is_shown {
             self.stands = true;
-            // If standard error is closed there is nobody to tell.
+            // Ignored if standard error is closed.
             let _ = write!(io::stderr(), "\r{}\x1b[K", in_words(step));
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.stands) {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -58,8 +58,8 @@ fn in_words(step: &Step) -> String {
     }
 }
 
-/// What there is to say when it is done.
-pub fn told(submitted: &Submitted) -> String {
+/// Returns the text printed after a submission.
+pub fn submission_text(submitted: &Submitted) -> String {
     let plural = |count: usize, of: &str| {
         let s = if count == 1 { "" } else { "s" };
         format!("{count} {of}{s}")
@@ -95,7 +95,7 @@ mod tests {
             instances: 2,
             notices: vec!["and this".into()],
         };
-        let told = told(&submitted);
+        let told = submission_text(&submitted);
         let expected = "words is running on cluster local: 2 instances in 1 container\nand this\n";
         assert_eq!(told, expected);
     }

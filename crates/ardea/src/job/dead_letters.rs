@@ -1,7 +1,7 @@
-//! The place of a job's dead letters, as settings name it.
+//! The destination of a job's dead letters, from its settings.
 
 use ardea_config::{Resolved, Resolver, Schema};
-use ardea_connectors::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
+use ardea_connectors::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterTarget};
 use ardea_coordination::control::WorkerStart;
 use ardea_core::{DeadLetters, Result};
 #[cfg(not(feature = "kafka"))]
@@ -10,14 +10,14 @@ use ardea_core::{Error, ErrorCode};
 const PLACE: &str = "dead_letters";
 const WITHOUT_KAFKA: &str = "this program is built without the feature kafka of ardea";
 
-/// Refuses a place that this program cannot write to, without opening it.
+/// Refuses a destination of dead letters that this program cannot write to, without opening it.
 ///
 /// # Errors
-/// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig), with where it was written.
+/// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig), with the place of the setting.
 pub(crate) fn check(resolved: &Resolved) -> Result<()> {
     let config = DeadLetterConfig::from_settings(resolved)?;
     match config.map(|config| config.place) {
-        Some(DeadLetterPlace::Kafka { .. }) if !cfg!(feature = "kafka") => {
+        Some(DeadLetterTarget::Kafka { .. }) if !cfg!(feature = "kafka") => {
             Err(resolved.refuse(PLACE, WITHOUT_KAFKA))
         }
         _ => Ok(()),
@@ -35,7 +35,7 @@ pub(crate) fn of_process(config: Option<&DeadLetterConfig>, job: &str) -> Result
     )
 }
 
-/// Opens the dead letters of a container, or of an instance's process in it.
+/// Opens the dead letters of a container, or of an instance's own process in it.
 ///
 /// # Errors
 /// As [`of_process`].
@@ -53,8 +53,8 @@ pub(crate) fn of_container(start: &WorkerStart) -> Result<DeadLetters> {
 
 fn open(config: &DeadLetterConfig, job: &str, container: Option<u32>) -> Result<DeadLetters> {
     match &config.place {
-        DeadLetterPlace::File(_) => config.open_file(job, container),
-        DeadLetterPlace::Kafka { brokers, topic } => to_topic(brokers, topic, job),
+        DeadLetterTarget::File(_) => config.open_file(job, container),
+        DeadLetterTarget::Kafka { brokers, topic } => to_topic(brokers, topic, job),
     }
 }
 

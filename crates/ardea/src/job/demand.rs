@@ -1,27 +1,29 @@
-//! What a job asks for, as its graph says.
+//! The resource demand of a job, from its graph.
 
 use std::num::NonZeroU32;
 
 use ardea_coordination::packing::{
-    AS_MANY_ATTRIBUTE, FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, MilliCores,
-    Resources, VertexDemand,
+    EQUAL_PARALLELISM_ATTRIBUTE, FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE,
+    MilliCores, Resources, VertexDemand,
 };
 use ardea_core::{Dag, Error, ErrorCode, Isolation, Result, VertexId};
-use ardea_engine::{as_many, together};
+use ardea_engine::{colocation_groups, equal_parallelism_groups};
 use ardea_rest::{LogicalEdge, LogicalPlan, LogicalVertex};
 use ardea_worker::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
 
-/// Where nobody has said how many instances a vertex has, it has one on a cluster.
-const ONE: NonZeroU32 = NonZeroU32::MIN;
+/// The default parallelism of a vertex on a cluster.
+const DEFAULT_INSTANCES: NonZeroU32 = NonZeroU32::MIN;
 
-/// What the job of this graph asks for. An instance takes what its vertex says, and for what that doesn't say, what `unsaid` has of it.
+/// Returns the resource demand of the job with the graph `dag`. `unsaid` has the values of those
+/// resources of an instance that its vertex does not set.
 ///
-/// The graph itself goes along in the attributes of the vertices, for packing policies and for people: see [`LogicalPlan`].
+/// The graph itself is stored in the attributes of the vertices, for packing policies and for
+/// display: see [`LogicalPlan`].
 ///
 /// # Errors
 /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run.
 pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
-    let (placed, counted) = (together(dag)?, as_many(dag)?);
+    let (placed, counted) = (colocation_groups(dag)?, equal_parallelism_groups(dag)?);
     let first_of = |groups: &[Vec<VertexId>], id: VertexId| {
         let mut groups = groups.iter();
         let group = groups.find(|group| group.len() > 1 && group.contains(&id))?;
@@ -32,7 +34,7 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
     let mut logical = LogicalPlan::default();
     for id in dag.topological_order()? {
         let vertex = dag.get(id);
-        let parallelism = vertex.wanted_parallelism().resolve(ONE);
+        let parallelism = vertex.wanted_parallelism().resolve(DEFAULT_INSTANCES);
         let said = vertex.wanted_demand();
         let each = Resources {
             cpu: said.cpu_millicores.map_or(unsaid.cpu, MilliCores),
@@ -49,11 +51,11 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
         if let Some(most) = limits.into_iter().flatten().min() {
             wanted = wanted.attribute(MOST_INSTANCES_ATTRIBUTE, most.to_string());
         }
-        if vertex.has_fixed_instances() {
+        if vertex.has_fixed_parallelism() {
             wanted = wanted.attribute(FIXED_INSTANCES_ATTRIBUTE, "true");
         }
         if let Some(first) = first_of(&counted, id) {
-            wanted = wanted.attribute(AS_MANY_ATTRIBUTE, first);
+            wanted = wanted.attribute(EQUAL_PARALLELISM_ATTRIBUTE, first);
         }
         demand = demand.vertex(wanted);
         logical.vertices.push(LogicalVertex {
@@ -95,7 +97,7 @@ fn too_many_vertices(name: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use ardea_coordination::packing::{ResourceManager, RoundRobin};
+    use ardea_coordination::packing::{PackingPolicy, RoundRobin};
     use ardea_core::{Demand, Edge, Parallelism, Processor, Routing, Vertex, supplier};
 
     use super::*;
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(asked, expected);
         let logical = LogicalPlan::of(&demand);
         assert_eq!(logical.edges.len(), 4);
-        // One instance of each does not keep vertices together: there may be more of one later.
+        // Vertices with one instance each are not grouped: a rescale may add instances.
         let groups = [
             vec!["lines", "words"],
             vec!["counts"],
@@ -168,7 +170,7 @@ mod tests {
             let parallelism = Parallelism::Exactly(NonZeroU32::new(count).unwrap());
             let mut vertex = Vertex::new("counts", supplier(|| Nothing)).parallelism(parallelism);
             if let Some(most) = most {
-                vertex = vertex.most_instances(NonZeroU32::new(most).unwrap());
+                vertex = vertex.max_instances(NonZeroU32::new(most).unwrap());
             }
             dag.vertex(vertex.isolation(isolation));
             demand("job", &dag, Resources::ZERO).unwrap()

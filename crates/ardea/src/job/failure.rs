@@ -1,14 +1,15 @@
-//! Errors as a person or a program reads them, and as an exit code.
+//! Errors as text, as JSON, and as an exit code.
 
 use std::error::Error as _;
 
 use ardea_core::{Error, ErrorCode};
 use serde_json::{Map, Value, json};
 
-/// The exit code for an error: 1 the job failed, 2 the command line, a setting or the job's description is wrong or asks for more than can
-/// be had, 3 a file or the network, 130 cancelled. Of a job that has failed again and again it is that of what it fails of.
+/// Returns the exit code for an error: 1 the job failed; 2 the command line, a setting or the job's
+/// description is wrong or requires too much; 3 a file or the network; 130 cancelled. A job that
+/// failed repeatedly has the code of its cause.
 pub fn exit_code(error: &Error) -> u8 {
-    match to_act_on(error) {
+    match root_code(error) {
         ErrorCode::InvalidJob
         | ErrorCode::InvalidConfig
         | ErrorCode::LimitReached
@@ -19,7 +20,7 @@ pub fn exit_code(error: &Error) -> u8 {
         | ErrorCode::NoSuchContainer
         | ErrorCode::NoSuchHost
         | ErrorCode::NoSuchEntry
-        | ErrorCode::NoSuchSnapshot
+        | ErrorCode::NoSuchCheckpoint
         | ErrorCode::WrongCluster
         | ErrorCode::WrongState
         | ErrorCode::Unauthorized
@@ -27,10 +28,10 @@ pub fn exit_code(error: &Error) -> u8 {
         ErrorCode::ReadFailed
         | ErrorCode::WriteFailed
         | ErrorCode::Network
-        | ErrorCode::BadAnswer
+        | ErrorCode::BadResponse
         | ErrorCode::StateUnavailable
-        | ErrorCode::StateUnknown
-        | ErrorCode::StateCorrupt
+        | ErrorCode::OutcomeUnknown
+        | ErrorCode::MetastoreCorrupt
         | ErrorCode::SessionEnded
         | ErrorCode::Superseded
         | ErrorCode::NoRoom
@@ -41,25 +42,26 @@ pub fn exit_code(error: &Error) -> u8 {
     }
 }
 
-/// What somebody has to act on: of what fails again and again that is what it fails of.
-fn to_act_on(error: &Error) -> ErrorCode {
+/// Returns the code of the error that the user has to fix: for [`ErrorCode::RestartLimitReached`],
+/// the code of its cause.
+fn root_code(error: &Error) -> ErrorCode {
     let cause = error.source().and_then(|cause| cause.downcast_ref());
     match (error.code(), cause) {
-        (ErrorCode::FailsAgain, Some(cause)) => to_act_on(cause),
+        (ErrorCode::RestartLimitReached, Some(cause)) => root_code(cause),
         (code, _) => code,
     }
 }
 
-/// What failed, and on a line of its own what to do next.
-pub fn told_as_text(error: &Error) -> String {
-    let hint = error.what_next().map_or(String::new(), |hint| {
+/// Returns an error as text, with its hint on a separate line.
+pub fn error_text(error: &Error) -> String {
+    let hint = error.hint_text().map_or(String::new(), |hint| {
         format!("  hint: {}\n", hint.trim_end().replace('\n', "\n  "))
     });
     format!("error: {}\n{hint}", error.without_hint())
 }
 
-/// The parts of an error, as one object.
-pub fn told_as_json(error: &Error, exit_code: u8) -> Value {
+/// Returns the parts of an error as one JSON object.
+pub fn error_json(error: &Error, exit_code: u8) -> Value {
     let what = error.without_hint().to_string();
     let code = error.code();
     let message = what
@@ -68,7 +70,7 @@ pub fn told_as_json(error: &Error, exit_code: u8) -> Value {
     let mut fields = Map::new();
     fields.insert("code".into(), json!(code.as_str()));
     fields.insert("message".into(), json!(message.unwrap_or(&what)));
-    fields.insert("hint".into(), json!(error.what_next()));
+    fields.insert("hint".into(), json!(error.hint_text()));
     if let Some((vertex, instance)) = error.vertex() {
         fields.insert("vertex".into(), json!(vertex));
         fields.insert("instance".into(), json!(instance));
@@ -95,15 +97,15 @@ mod tests {
     #[test]
     fn a_hint_stands_on_its_own_line_whatever_the_error_says() {
         assert_eq!(
-            told_as_text(&error().hint("check; the path")),
+            error_text(&error().hint("check; the path")),
             "error: ARD-301: cannot read a; b.csv: no; such file (vertex \"files\", instance 2, record 7 of input 0)\n  hint: check; the path\n"
         );
-        assert!(!told_as_text(&error()).contains("hint"));
+        assert!(!error_text(&error()).contains("hint"));
     }
 
     #[test]
     fn as_json_an_error_has_its_parts() {
-        let value = told_as_json(&error().hint("check"), 3);
+        let value = error_json(&error().hint("check"), 3);
         assert_eq!(value["error"]["code"], "ARD-301");
         assert_eq!(value["error"]["hint"], "check");
         assert_eq!(value["error"]["vertex"], "files");
@@ -122,9 +124,13 @@ mod tests {
             (ErrorCode::Cancelled, 130),
         ] {
             assert_eq!(exit_code(&of(code)), exits);
-            let again = of(ErrorCode::FailsAgain).because(of(code).hint("y").without_hint());
+            let again =
+                of(ErrorCode::RestartLimitReached).because(of(code).hint("y").without_hint());
             assert_eq!(exit_code(&again), exits);
         }
-        assert_eq!(exit_code(&of(ErrorCode::FailsAgain).because("z")), 1);
+        assert_eq!(
+            exit_code(&of(ErrorCode::RestartLimitReached).because("z")),
+            1
+        );
     }
 }

@@ -1,11 +1,11 @@
-//! Files that go along with a job.
+//! Files that are shipped with a job.
 
 use std::path::{Path, PathBuf};
 
-/// Where a file is that the job was submitted with (`--file model.bin`): beside the program that runs, and where the job runs embedded, the
-/// path as it is.
+/// Returns the path of a file that the job was submitted with (`--file model.bin`): beside the
+/// running program, or the path as given if the job runs embedded.
 ///
-/// A path that isn't there in either place is given back as it is: whoever opens it says what is wrong.
+/// A path that exists in neither place is returned unchanged, so that opening it reports the error.
 pub fn packaged(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     if path.exists() {

@@ -1,4 +1,4 @@
-//! Where a cluster's interface is.
+//! The location of a cluster's REST interface.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,22 +11,24 @@ use ardea_rest::{Client, ClusterInfo, ClusterSettings};
 
 #[cfg(feature = "zookeeper")]
 use ardea_metastore::zookeeper::ZooKeeperState;
-use ardea_metastore::{FileState, StateManager, StateOptions, StateUrl, StoreKind, layout};
+use ardea_metastore::{FileState, MetadataStore, StateOptions, StateUrl, StoreKind, layout};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How long one host may take to say that it is there.
-const GREETING: Duration = Duration::from_secs(3);
+/// The time limit of one host to answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// After how long the next host is asked as well: one that hangs keeps nobody waiting.
-const NEXT_AFTER: Duration = Duration::from_millis(100);
+/// The delay after which the next host is requested as well, so that a hanging one does not delay
+/// the search.
+const NEXT_HOST_DELAY: Duration = Duration::from_millis(100);
 
-/// Opens the state manager at a URL.
+/// Opens the metadata store at a URL.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] for a text that is no such URL, [`ErrorCode::StateUnavailable`] if it can't be reached.
-pub async fn open_state(url: &str, options: StateOptions) -> Result<Arc<dyn StateManager>> {
+/// [`ErrorCode::InvalidConfig`] if `url` is no URL of a metadata store,
+/// [`ErrorCode::StateUnavailable`] if the store can't be reached.
+pub async fn open_state(url: &str, options: StateOptions) -> Result<Arc<dyn MetadataStore>> {
     Ok(match url.parse()? {
         StateUrl::File(directory) => Arc::new(FileState::open(&directory, options).await?),
         StateUrl::Servers {
@@ -60,11 +62,12 @@ fn left_out(kind: StoreKind, servers: &[String], root: &ardea_metastore::StatePa
     ))
 }
 
-/// A client of the cluster, and what that says of itself: of the interface that is named, or else of a host that has registered in the cluster's state and answers.
+/// Returns a client of the cluster, and the cluster's description. Connects to the interface from
+/// the settings, or else to the first registered host that answers.
 ///
 /// # Errors
-/// [`ErrorCode::Network`] if there is none, [`ErrorCode::WrongCluster`] if what answers is another cluster's; what a host says, above
-/// all that the token is wrong.
+/// [`ErrorCode::Network`] if no host answers, [`ErrorCode::WrongCluster`] if another cluster
+/// answers, and errors from a host, such as a wrong token.
 pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo)> {
     let (token, tls) = (cluster.token()?, cluster.tls()?);
     let bases = match &cluster.api {
@@ -81,22 +84,28 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
         let next = clients.next();
         let is_last = next.is_none();
         asked.extend(next.map(|client| async move {
-            let answer = client.clone().patience(GREETING).about().await;
+            let answer = client.clone().timeout(RESPONSE_TIMEOUT).about().await;
             (client, answer)
         }));
-        let wait = if is_last { GREETING * 2 } else { NEXT_AFTER };
+        let wait = if is_last {
+            RESPONSE_TIMEOUT * 2
+        } else {
+            NEXT_HOST_DELAY
+        };
         let answered = match timeout(wait, asked.join_next()).await {
             Ok(Some(Ok(answered))) => answered,
-            Ok(None) if is_last => return Err(last.unwrap_or_else(|| nobody(cluster))),
-            // Only a panic ends such a task, and it has been told.
+            Ok(None) if is_last => return Err(last.unwrap_or_else(|| no_host_error(cluster))),
+            // Only a panic ends such a task, and it has been printed.
             Ok(_) | Err(_) => continue,
         };
         let (client, answer) = answered;
         match answer {
-            Ok(about) if is_meant(&about, cluster) => return Ok((finding(client, cluster), about)),
+            Ok(about) if is_wanted_cluster(&about, cluster) => {
+                return Ok((failover_client(client, cluster), about));
+            }
             Ok(about) => {
                 let what = format!(
-                    "{} is of cluster {:?}, and not of {:?}",
+                    "{} belongs to cluster {:?}, not to {:?}",
                     client.base(),
                     about.name,
                     cluster.name
@@ -105,7 +114,7 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
                 last =
                     Some(error.hint("name the cluster with --cluster, or its interface with --at"));
             }
-            // Another host may be there.
+            // Another host may answer.
             Err(error) if error.code() == ErrorCode::Network => {
                 last.get_or_insert(error);
             }
@@ -114,30 +123,35 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
     }
 }
 
-/// A client that asks another host of the cluster where one fails, and one that can't answer yet as long as patience lasts.
-fn finding(client: Client, cluster: &ClusterSettings) -> Client {
+/// Returns a client that fails over to another host, and that retries a request that can't be
+/// answered yet until `cluster.patience` is over.
+fn failover_client(client: Client, cluster: &ClusterSettings) -> Client {
     let cluster = cluster.clone();
-    client.asks_again_for(cluster.patience).finds(move || {
-        let cluster = cluster.clone();
-        async move {
-            match &cluster.api {
-                Some(base) => Ok(vec![base.clone()]),
-                None => registered(&cluster).await,
+    client
+        .retry_timeout(cluster.patience)
+        .discover_hosts(move || {
+            let cluster = cluster.clone();
+            async move {
+                match &cluster.api {
+                    Some(base) => Ok(vec![base.clone()]),
+                    None => registered(&cluster).await,
+                }
             }
-        }
-    })
+        })
 }
 
-/// Whoever names an interface and no cluster means the cluster that answers there.
-fn is_meant(about: &ClusterInfo, cluster: &ClusterSettings) -> bool {
+/// Returns true if the answering cluster is the wanted one: it has the configured name, or only an
+/// interface was given.
+fn is_wanted_cluster(about: &ClusterInfo, cluster: &ClusterSettings) -> bool {
     about.name == cluster.name || (cluster.api.is_some() && !cluster.is_named)
 }
 
-/// What a cluster has to remember, to be looked at; `None` if there is nothing yet: looking makes no state where there is none.
+/// Opens the cluster's metadata store for reading. Returns `None` if the store does not exist yet,
+/// so that no empty one is created.
 ///
 /// # Errors
 /// As [`open_state`].
-pub async fn state_of(cluster: &ClusterSettings) -> Result<Option<Arc<dyn StateManager>>> {
+pub async fn state_of(cluster: &ClusterSettings) -> Result<Option<Arc<dyn MetadataStore>>> {
     if has_no_state(cluster) {
         return Ok(None);
     }
@@ -146,7 +160,7 @@ pub async fn state_of(cluster: &ClusterSettings) -> Result<Option<Arc<dyn StateM
         .map(Some)
 }
 
-/// The interfaces of the hosts that have registered in the cluster's state.
+/// Returns the interfaces of the hosts that are registered in the cluster's metadata store.
 async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
     let Some(state) = state_of(cluster).await? else {
         return Ok(Vec::new());
@@ -156,7 +170,7 @@ async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
     for name in state.children(&above).await? {
         let node = match state.get(&above.child(&name)?).await {
             // Another host may be up.
-            Err(error) if error.code() == ErrorCode::StateCorrupt => continue,
+            Err(error) if error.code() == ErrorCode::MetastoreCorrupt => continue,
             node => node?,
         };
         let Some(node) = node else {
@@ -168,7 +182,7 @@ async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
     Ok(bases)
 }
 
-fn nobody(cluster: &ClusterSettings) -> Error {
+fn no_host_error(cluster: &ClusterSettings) -> Error {
     let what = format!("no host of cluster {:?} is up", cluster.name);
     let state = match has_no_state(cluster) {
         true => format!("it has no state either: there is no {}", cluster.state),
@@ -180,7 +194,7 @@ fn nobody(cluster: &ClusterSettings) -> Error {
     ))
 }
 
-/// Whether its state would be in a directory that isn't there.
+/// Returns true if the metadata store is in a directory that does not exist.
 fn has_no_state(cluster: &ClusterSettings) -> bool {
     matches!(cluster.state.parse(), Ok(StateUrl::File(directory)) if !Path::new(&directory).exists())
 }
@@ -221,11 +235,11 @@ mod tests {
     #[tokio::test]
     async fn a_host_is_found_in_the_state_and_the_wrong_cluster_is_refused() {
         use ardea_metastore::Expected;
-        use ardea_rest::testing::PretendedCluster;
+        use ardea_rest::testing::FakeCluster;
         use ardea_rest::{Server, ServerConfig};
 
         let address = ([127, 0, 0, 1], 0).into();
-        let cluster = Arc::new(PretendedCluster::new());
+        let cluster = Arc::new(FakeCluster::new());
         let server = Server::bind(cluster, ServerConfig::at(address))
             .await
             .unwrap();
@@ -234,7 +248,7 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let named = settings(folder.path(), &["cluster.name=pretended"]);
-        // It takes connections, as a process does that was stopped, and never answers.
+        // Accepts connections like a stopped process, and never answers.
         let hangs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = hangs.local_addr().unwrap();
         let state = open_state(&named.state, StateOptions::default())
@@ -272,9 +286,9 @@ mod tests {
         let error = client_of(&other).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::WrongCluster);
 
-        // The host dies, and one that came later is asked in its place.
+        // The host dies, and the client uses one that came later.
         serving.abort();
-        let server = Server::bind(Arc::new(PretendedCluster::new()), ServerConfig::at(address))
+        let server = Server::bind(Arc::new(FakeCluster::new()), ServerConfig::at(address))
             .await
             .unwrap();
         let later = format!("http://{}", server.address().unwrap());

@@ -1,35 +1,37 @@
-//! The program.
+//! The `main` function of job programs.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ardea_checkpoint::local::{KeptStates, SAVING, savepoint};
-use ardea_checkpoint::savepoint::Dropping;
+use ardea_checkpoint::local::{SAVEPOINT_TIMEOUT, SavedStateSchema, savepoint};
+use ardea_checkpoint::savepoint::AllowedDrops;
 use ardea_config::parse_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
 use ardea_rest::ClusterSettings;
 
 use super::arguments::{Arguments, Command, Options, help};
-use super::console::{Console, told};
-use super::kept::KeptJob;
-use super::kept_settings::KeptSettings;
-use super::prepare::{Prepared, Wanted};
-use super::profile::{read_settings, read_settings_over, schema};
-use super::saved::{Comparison, SavedJob, remembered};
+use super::checkpoint_report::CheckpointListing;
+use super::config_sources::{read_settings, read_settings_over, schema};
+use super::console::{Console, submission_text};
+use super::prepare::{Prepared, SubmissionSpec};
+use super::retained_settings::RetainedSettings;
+use super::savepoint_report::{Comparison, SavepointReport, program_states};
 use super::submit::submit;
 use super::target::connect;
-use super::upgrade::{UPGRADES_WITHIN, told_of_upgrade, upgrade};
+use super::upgrade::{UPGRADE_TIMEOUT, upgrade, upgrade_text};
 use super::words::words;
 use super::worker::{as_worker, work};
 use crate::cluster::{Modules, as_host, be_host};
 use crate::console::{Failure, RunSettings, Supervisor, print, print_json};
 
-/// The whole program: reads the command line, and runs, shows or submits the job that `describe` makes of the arguments which are the
-/// job's own. In a container of a cluster it is the worker of that job. See [`ardea::job`](crate::job) for the commands.
+/// Runs the whole program: parses the command line, and runs, shows or submits the job that
+/// `describe` builds from the job's own arguments. In a container of a cluster it is the worker of
+/// that job. See [`ardea::job`](crate::job) for the commands.
 ///
-/// `describe` is called in every process of the job, with the same arguments, and has to describe the same job.
+/// `describe` is called in every process of the job, with the same arguments, and must return the
+/// same job.
 pub fn main<J, F>(describe: F) -> ExitCode
 where
     J: Job + 'static,
@@ -38,9 +40,8 @@ where
     main_with(Modules::builtin(), describe)
 }
 
-/// As [`main`], with parts of one's own beside those that come with Ardea: packing policies, schedulers, metrics sinks, transports, package
-/// stores.
-/// Settings choose them by name, as in `--set cluster.packing=by-rack`.
+/// Like [`main`], with additional modules: packing policies, schedulers, metrics sinks, transports,
+/// package stores. Settings select them by name, as in `--set cluster.packing=by-rack`.
 pub fn main_with<J, F>(modules: Modules, describe: F) -> ExitCode
 where
     J: Job + 'static,
@@ -69,7 +70,7 @@ fn run<J: Job + 'static>(
     let Arguments {
         command,
         options,
-        of_job,
+        job_args: of_job,
     } = Arguments::read(given)?;
     *is_json = options.json;
     if command == Command::Help {
@@ -77,18 +78,18 @@ fn run<J: Job + 'static>(
     }
     let (mut resolved, node, mut cluster) = read_settings(options.config.as_deref(), &options.set)?;
     match &command {
-        Command::Snapshots(folder) => return snapshots(folder, &options),
+        Command::Checkpoints(folder) => return checkpoints(folder, &options),
         Command::Savepoint(folder) => return save(folder, &options),
         Command::Inspect(folder) => {
-            return tell_savepoint(&SavedJob::look(folder, options.check)?, &options);
+            return print_savepoint(&SavepointReport::read(folder, options.check)?, &options);
         }
         _ => {}
     }
     let job = describe(&of_job)?;
     match &command {
-        Command::States => return print_as_json(&remembered(&job)?),
+        Command::States => return print_as_json(&program_states(&job)?),
         Command::Diff(old) => {
-            let dropping = Dropping::listed(resolved.text("recovery.drop")?);
+            let dropping = AllowedDrops::listed(resolved.text("recovery.drop")?);
             return compare(old, &job, &dropping, &options);
         }
         Command::Run => {
@@ -102,13 +103,13 @@ fn run<J: Job + 'static>(
     if command == Command::Upgrade {
         let name = options.name.as_deref().unwrap_or(job.name());
         let target = connect(&cluster, name, &modules)?;
-        let of_job = KeptSettings::of(&*target, name, &schema())?;
+        let of_job = RetainedSettings::of(&*target, name, &schema())?;
         let config = options.config.as_deref();
         (resolved, _, cluster) = read_settings_over(Some(of_job.file()), config, &options.set)?;
         cluster.api = options.at.clone().or(cluster.api);
-        kept = of_job.counting(&resolved);
+        kept = of_job.effective(&resolved);
     }
-    let wanted = Wanted {
+    let wanted = SubmissionSpec {
         job: &job,
         name: options.name.clone(),
         executable: own_program()?,
@@ -119,12 +120,12 @@ fn run<J: Job + 'static>(
     let prepared = Prepared::of(&wanted, &cluster, &resolved, &modules)?;
     match command {
         Command::Plan => plan(&prepared, &options),
-        Command::Upgrade => follow(&prepared, kept, &cluster, &options, &modules),
-        _ => bring(&prepared, &cluster, &options, &modules),
+        Command::Upgrade => upgrade_job(&prepared, kept, &cluster, &options, &modules),
+        _ => submit_job(&prepared, &cluster, &options, &modules),
     }
 }
 
-/// Runs the job in this process. Interrupts are its own until it has ended.
+/// Runs the job in this process, which handles interrupts until the job has ended.
 fn run_here<J: Job + 'static>(
     job: J,
     settings: RunSettings,
@@ -142,8 +143,8 @@ fn run_here<J: Job + 'static>(
     outcome
 }
 
-fn snapshots(folder: &Path, options: &Options) -> Result<(), Failure> {
-    let kept = KeptJob::look(folder, options.check)?;
+fn checkpoints(folder: &Path, options: &Options) -> Result<(), Failure> {
+    let kept = CheckpointListing::look(folder, options.check)?;
     match options.json {
         true => print_json(&kept.to_json())?,
         false => print(&kept.to_string())?,
@@ -153,14 +154,14 @@ fn snapshots(folder: &Path, options: &Options) -> Result<(), Failure> {
 
 fn save(folder: &Path, options: &Options) -> Result<(), Failure> {
     let to = options.to.clone().unwrap_or_default();
-    let saved = SavedJob::written(&to, savepoint(folder, &to, SAVING)?);
+    let saved = SavepointReport::written(&to, savepoint(folder, &to, SAVEPOINT_TIMEOUT)?);
     match options.json {
         false if options.quiet => Ok(()),
-        _ => tell_savepoint(&saved, options),
+        _ => print_savepoint(&saved, options),
     }
 }
 
-fn tell_savepoint(saved: &SavedJob, options: &Options) -> Result<(), Failure> {
+fn print_savepoint(saved: &SavepointReport, options: &Options) -> Result<(), Failure> {
     match options.json {
         true => print_json(&saved.to_json()),
         false => print(&saved.to_string()),
@@ -170,10 +171,10 @@ fn tell_savepoint(saved: &SavedJob, options: &Options) -> Result<(), Failure> {
 fn compare(
     old: &Path,
     job: &dyn Job,
-    dropping: &Dropping,
+    dropping: &AllowedDrops,
     options: &Options,
 ) -> Result<(), Failure> {
-    let (kept, own) = (KeptStates::look(old)?, remembered(job)?);
+    let (kept, own) = (SavedStateSchema::look(old)?, program_states(job)?);
     let place = old.display().to_string();
     let found = Comparison::of((&place, &kept), (job.name(), &own), dropping);
     match options.json {
@@ -191,7 +192,7 @@ fn plan(prepared: &Prepared, options: &Options) -> Result<(), Failure> {
     }
 }
 
-fn bring(
+fn submit_job(
     prepared: &Prepared,
     cluster: &ClusterSettings,
     options: &Options,
@@ -201,17 +202,17 @@ fn bring(
     let target = connect(cluster, &prepared.job().name, modules)?;
     let patience = (!options.detach).then_some(cluster.patience);
     let submitted = submit(prepared, &*target, patience, &mut |step| {
-        console.tell(&step)
+        console.show_step(&step)
     })?;
     console.clear();
     match options.json {
         true => print_as_json(&submitted),
         false if options.quiet => Ok(()),
-        false => print(&told(&submitted)),
+        false => print(&submission_text(&submitted)),
     }
 }
 
-fn follow(
+fn upgrade_job(
     prepared: &Prepared,
     kept: Vec<String>,
     cluster: &ClusterSettings,
@@ -220,37 +221,37 @@ fn follow(
 ) -> Result<(), Failure> {
     let patience = match &options.within {
         Some(text) => parse_duration(text).map_err(|why| {
-            let what = format!("--within {text} is no time");
+            let what = format!("--within {text} is not a duration");
             Error::new(ErrorCode::InvalidConfig, what).because(why.to_string())
         })?,
-        None => UPGRADES_WITHIN,
+        None => UPGRADE_TIMEOUT,
     };
     let mut console = Console::of_process(options.quiet || options.json);
     let target = connect(cluster, &prepared.job().name, modules)?;
     let waits = !options.detach;
     let mut upgraded = upgrade(prepared, &*target, patience, waits, &mut |step| {
-        console.tell(&step)
+        console.show_step(&step)
     })?;
     upgraded.kept_settings = kept;
     console.clear();
     match options.json {
         true => print_as_json(&upgraded),
         false if options.quiet => Ok(()),
-        false => print(&told_of_upgrade(&upgraded)),
+        false => print(&upgrade_text(&upgraded)),
     }
 }
 
-/// What the program is called.
+/// Returns the file name of this program.
 fn own_name() -> String {
     let program = std::env::current_exe().ok();
     let name = program.as_ref().and_then(|program| program.file_name());
     let name = name.map(|name| name.to_string_lossy().into_owned());
-    // What is replaced by a newer build while it runs is called so by Linux.
+    // Linux adds this suffix if the file was replaced while the program runs.
     let name = name.map(|name| name.trim_end_matches(" (deleted)").to_string());
     name.unwrap_or_else(|| "job".into())
 }
 
-/// Where the program itself is, also when its file has been replaced since.
+/// Returns the path of this program, even if its file has been replaced.
 fn own_program() -> Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() {

@@ -1,4 +1,4 @@
-//! A job that is to be submitted, and is known to fit.
+//! A job that is packed and ready to be submitted.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -6,58 +6,60 @@ use std::path::{Component, Path, PathBuf};
 
 use ardea_config::Resolved;
 use ardea_coordination::control::{JobDefinition, JobRef, ProgramRef};
-use ardea_coordination::packing::{JobDemand, PackingPlan, ResourceManagers};
+use ardea_coordination::packing::{JobDemand, PackingPlan, PackingPolicies};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, Parallelisms};
-use ardea_rest::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_of_the_cluster};
+use ardea_rest::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_cluster_setting};
 use ardea_scheduler::SLURM_OPTIONS;
 
 use crate::cluster::Modules;
 
 use super::check::check_settings;
 use super::demand::demand;
-use super::keeps::{check_keeps, name_folders, tell_states};
-use super::stays::check_stays;
+use super::guarantee_check::{add_states, check_guarantee, make_folders_absolute};
+use super::locality_check::check_locality;
 
-/// What is to be submitted.
-pub struct Wanted<'a> {
+/// A job to submit, with its program, files and arguments.
+pub struct SubmissionSpec<'a> {
     /// The job.
     pub job: &'a dyn Job,
-    /// Its name on the cluster, if that is another one.
+    /// Its name on the cluster, if it differs from the job's own.
     pub name: Option<String>,
-    /// The program that is to run in its containers.
+    /// The program to run in its containers.
     pub executable: PathBuf,
-    /// What it is called there.
+    /// The program's file name in a container.
     pub executable_name: String,
-    /// Files and folders that go along; they come to lie beside the program.
+    /// Files and folders to ship; they are placed beside the program.
     pub files: Vec<PathBuf>,
     /// The arguments of the program.
     pub arguments: Vec<String>,
 }
 
-/// A job that is to be submitted to a cluster, and is known to fit.
+/// A job that is packed and ready to be submitted to a cluster.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What it asks for.
+    /// Its resource demand.
     pub demand: JobDemand,
-    /// How it was packed here; the cluster packs it again.
+    /// The packing plan computed here; the cluster packs it again.
     pub plan: PackingPlan,
-    /// The files of its package: where they are, and what they are called within it.
+    /// The files of its package: local paths, and names within the package.
     pub files: Vec<(PathBuf, String)>,
-    /// What is submitted; the package is not known yet.
+    /// The request, without the package's hash.
     request: SubmitRequest,
-    /// What is to be said of arguments that name a file here, and nothing in a container.
+    /// Notices about arguments that name a file here, but no file in a container.
     strays: Vec<String>,
 }
 
 impl Prepared {
-    /// Describes the job, packs it, and looks whether its files are there.
+    /// Builds the job's graph, packs it, and checks that its files exist.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if its graph can't run, or not so spread; [`ErrorCode::ResourcesImpossible`] if it doesn't fit, with the numbers;
-    /// [`ErrorCode::InvalidConfig`] for a wrong name, policy or setting; [`ErrorCode::ReadFailed`] if a file isn't there.
+    /// [`ErrorCode::InvalidJob`] if its graph can't run, or not on several containers;
+    /// [`ErrorCode::ResourcesImpossible`] if the job doesn't fit into containers, with the numbers;
+    /// [`ErrorCode::InvalidConfig`] for a wrong name, policy or setting; [`ErrorCode::ReadFailed`]
+    /// if a file can't be read.
     pub fn of(
-        wanted: &Wanted<'_>,
+        wanted: &SubmissionSpec<'_>,
         cluster: &ClusterSettings,
         settings: &Resolved,
         modules: &Modules,
@@ -69,7 +71,7 @@ impl Prepared {
         let program = wanted.job.program(&Parallelisms::new())?;
         let mut demand = demand(name, &program.dag, cluster.instance)?;
         let of_the_job = of_the_job(settings)?;
-        tell_states(&program.dag, &of_the_job, &mut demand)?;
+        add_states(&program.dag, &of_the_job, &mut demand)?;
         let request = SubmitRequest {
             definition: JobDefinition {
                 job: JobRef {
@@ -88,13 +90,13 @@ impl Prepared {
                 version: env!("CARGO_PKG_VERSION").into(),
             },
             demand: demand.clone(),
-            packing: cluster.packed_within.clone(),
+            packing: cluster.packing_config.clone(),
         };
         cluster.instances.check(&demand, None)?;
         let plan = pack(&request, &modules.managers)?;
-        check_stays(&program.dag, &plan)?;
+        check_locality(&program.dag, &plan)?;
         let definition = &request.definition;
-        check_keeps(&program.dag, &definition.settings, &definition.job)?;
+        check_guarantee(&program.dag, &definition.settings, &definition.job)?;
         Ok(Prepared {
             demand,
             plan,
@@ -104,33 +106,36 @@ impl Prepared {
         })
     }
 
-    /// The job, as one submission of it.
+    /// The job's cluster, its name, and the number of this submission.
     pub fn job(&self) -> &JobRef {
         &self.request.definition.job
     }
 
-    /// That it gets fewer containers than were asked for, if it does: none is without an instance.
+    /// Returns a notice if the job gets fewer containers than requested, because each needs an
+    /// instance.
     pub fn notice(&self) -> Option<String> {
         let asked = self.request.packing.containers?.get() as usize;
         let (packed, instances) = (self.plan.containers().len(), self.plan.instance_count());
         (packed < asked).then(|| {
             format!(
-                "job.containers={asked} asks for more than there is to run: {instances} instances are in {packed} containers"
+                "job.containers={asked} is more than needed: {instances} instances are in {packed} containers"
             )
         })
     }
 
-    /// That arguments name files here which its containers don't have, or not by that name: each runs in a folder of its own.
+    /// Returns a notice if arguments name files here that containers don't have under that name:
+    /// each container runs in a folder of its own.
     pub fn notice_of_strays(&self) -> Option<String> {
         (!self.strays.is_empty()).then(|| self.strays.join("; "))
     }
 
-    /// Its plans, as they would be.
+    /// Returns the plans that the job would have.
     pub fn plans(&self) -> Plans {
         Plans::of(&self.demand, Some((1, self.plan.clone())), &[])
     }
 
-    /// What is submitted to the cluster of this name, once its package has this SHA-256.
+    /// Returns the request to the cluster named `cluster`, for the package with the SHA-256
+    /// `package`.
     pub fn request(&self, cluster: &str, package: String) -> SubmitRequest {
         let mut request = self.request.clone();
         request.definition.job.cluster = cluster.to_string();
@@ -139,51 +144,56 @@ impl Prepared {
     }
 }
 
-/// Packs it as the cluster will.
-fn pack(request: &SubmitRequest, managers: &ResourceManagers) -> Result<PackingPlan> {
+/// Packs the job as the cluster will.
+fn pack(request: &SubmitRequest, managers: &PackingPolicies) -> Result<PackingPlan> {
     managers
         .get(&request.definition.packing)?
         .pack(&request.demand, &request.packing)
 }
 
-/// What its processes have to know of the settings, and its scheduler.
+/// Returns the settings for the job's processes and its scheduler.
 fn of_the_job(settings: &Resolved) -> Result<BTreeMap<String, String>> {
-    let mut written = settings.written();
-    written.retain(|key, _| key == SLURM_OPTIONS || !is_of_the_cluster(key));
-    name_folders(&mut written)?;
+    let mut written = settings.non_defaults();
+    written.retain(|key, _| key == SLURM_OPTIONS || !is_cluster_setting(key));
+    make_folders_absolute(&mut written)?;
     Ok(written)
 }
 
-/// The files of the package, each under its own name.
-fn files(wanted: &Wanted<'_>) -> Result<Vec<(PathBuf, String)>> {
+/// Returns the files of the package with their names in it, which must differ.
+fn files(wanted: &SubmissionSpec<'_>) -> Result<Vec<(PathBuf, String)>> {
     let mut files = vec![(wanted.executable.clone(), wanted.executable_name.clone())];
     for path in &wanted.files {
         let name = path
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
         let Some(name) = name else {
-            let what = format!("{} is the name of no file", path.display());
-            return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("name a file or a folder that is to go along"));
+            let what = format!("{} does not name a file", path.display());
+            return Err(
+                Error::new(ErrorCode::InvalidConfig, what).hint("name a file or a folder to ship")
+            );
         };
         std::fs::metadata(path).map_err(|error| {
-            let what = format!("cannot read {}, which is to go along", path.display());
+            let what = format!(
+                "cannot read {}, which is to be shipped with the job",
+                path.display()
+            );
             Error::new(ErrorCode::ReadFailed, what)
                 .because(error)
                 .hint("check the path and its permissions")
         })?;
         if files.iter().any(|(_, other)| *other == name) {
-            let what = format!("two files that are to go along are called {name:?}");
+            let what = format!("two shipped files have the same name {name:?}");
             return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("they come to lie in one folder: rename one, or put them into folders"));
+                .hint("all are placed in one folder: rename one, or put them into folders"));
         }
         files.push((path.clone(), name));
     }
     Ok(files)
 }
 
-/// Of arguments, and of what stands behind a `=` in them, that are relative paths of files here: what they should be in a container. Each runs in
-/// a folder of its own, in which is what goes along.
+/// Returns notices for arguments (or their part after `=`) that are relative paths of files here,
+/// with the path to use in a container. Each container runs in a folder that holds the shipped
+/// files.
 fn strays(arguments: &[String], files: &[(PathBuf, String)]) -> Vec<String> {
     let mut told = Vec::new();
     for argument in arguments {
@@ -202,10 +212,10 @@ fn strays(arguments: &[String], files: &[(PathBuf, String)]) -> Vec<String> {
         let what = match goes_along {
             true => format!("{value} is called {name} where containers run"),
             false if name == value => format!(
-                "{value} is not where containers run: name it from the root on, or take it along (--file {value})"
+                "{value} does not exist where containers run: use an absolute path, or ship it (--file {value})"
             ),
             false => format!(
-                "{value} is not where containers run: name it from the root on, or take it along (--file {value}) and name it {name}"
+                "{value} does not exist where containers run: use an absolute path, or ship it (--file {value}) and name it {name}"
             ),
         };
         if !told.contains(&what) {
@@ -215,7 +225,7 @@ fn strays(arguments: &[String], files: &[(PathBuf, String)]) -> Vec<String> {
     told
 }
 
-/// A number that no other submission has; std's seeds are random.
+/// Returns a random number for a submission, from std's random hasher seeds.
 fn random() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u128(

@@ -1,4 +1,4 @@
-//! A cluster whose interface is asked to take a job.
+//! A submission target that uses a cluster's REST interface.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::submit::Target;
 
-/// Puts files into a package store; gives the SHA-256 of the package. See [`Target::store`].
+/// A function that puts files into a package store and returns the SHA-256 of the package. See
+/// [`Target::store`].
 pub type Store = Arc<dyn Fn(&[(PathBuf, String)]) -> Result<String> + Send + Sync>;
 
-/// A cluster that is asked over its interface. Its package store is another place, which has to be reached from here as well.
+/// A cluster reached through its REST interface. Its package store is separate, and must be
+/// reachable from this machine as well.
 pub struct RestTarget {
     client: Client,
     cluster: String,
@@ -21,10 +23,11 @@ pub struct RestTarget {
 }
 
 impl RestTarget {
-    /// Of the cluster of this name that this client asks, with this package store.
+    /// Creates a target for the cluster named `cluster`, reached by `client`, with its package
+    /// store `store`.
     ///
     /// # Errors
-    /// [`ErrorCode::LimitReached`] if the system refuses what it takes to wait for answers.
+    /// [`ErrorCode::LimitReached`] if the system refuses an async runtime.
     pub fn new(client: Client, cluster: String, store: Store) -> Result<Self> {
         Ok(RestTarget {
             client,
@@ -49,7 +52,7 @@ impl Target for RestTarget {
         submitted.map(|_| ())
     }
 
-    fn look(&self, job: &str) -> Result<JobSummary> {
+    fn job_summary(&self, job: &str) -> Result<JobSummary> {
         let described = self.runtime.block_on(self.client.describe(job));
         described.map(|described| described.summary)
     }
@@ -71,17 +74,14 @@ impl Target for RestTarget {
     }
 }
 
-/// What waits for answers, on this thread.
+/// Creates a runtime that waits for responses on this thread.
 pub(super) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| {
-            Error::new(
-                ErrorCode::LimitReached,
-                "the system gives nothing to wait with",
-            )
-            .because(error)
-            .hint("raise the limit of open files (ulimit -n)")
+            Error::new(ErrorCode::LimitReached, "cannot start an async runtime")
+                .because(error)
+                .hint("raise the limit of open files (ulimit -n)")
         })
 }

@@ -1,4 +1,4 @@
-//! How a job gets to a cluster.
+//! The submission of a job to a cluster.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -10,130 +10,133 @@ use ardea_rest::{JobDescription, JobEnding, JobSummary, Phase, SubmitRequest, Up
 use serde::Serialize;
 
 use super::prepare::Prepared;
-use super::settled::{Settling, failing};
+use super::startup_watch::{StartupWatch, failing};
 
-/// How often the cluster is asked how the job is doing.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval at which the job's state is requested.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A cluster, as far as submitting needs it. Each call waits until it is done.
+/// A cluster that jobs are submitted to. All calls block.
 pub trait Target {
-    /// Its name.
+    /// Returns the cluster's name.
     fn cluster(&self) -> &str;
 
-    /// Puts a package of these files into the cluster's store, each under its name; gives the SHA-256 of it in hexadecimal digits. The same
-    /// files give the same package, which is stored once.
+    /// Puts a package of `files` (path and name in the package) into the cluster's store. Returns
+    /// the package's SHA-256 in hexadecimal digits. Equal files give an equal package, which is
+    /// stored once.
     ///
     /// # Errors
-    /// If a file can't be read or the store does not take it; nothing that could be mistaken for a package is left then.
+    /// If a file can't be read or the store refuses the package. No partial package is left then.
     fn store(&self, files: &[(PathBuf, String)]) -> Result<String>;
 
-    /// Has the cluster take the job: by one write, so that there is a whole job or none.
+    /// Submits the job to the cluster atomically: on failure the cluster has no part of it.
     ///
     /// # Errors
     /// [`ErrorCode::NameTaken`] if another job has the name.
     fn submit(&self, request: SubmitRequest) -> Result<()>;
 
-    /// Sees to it that somebody leads the job, which the cluster has taken: in a cluster that is made for this job, starts its hosts. Where
-    /// hosts are up already there is nothing to do, and nothing is done unless an implementation says so.
+    /// Starts the hosts of a job that has been submitted, in a cluster made for this job. By
+    /// default does nothing, for clusters whose hosts are up.
     ///
     /// # Errors
-    /// If no host can be started; the job is there, and waits for one.
-    fn see_to_hosts(&self, job: &JobRef) -> Result<()> {
+    /// If no host can be started; the job is submitted nonetheless, and waits for a host.
+    fn start_hosts(&self, job: &JobRef) -> Result<()> {
         let _ = job;
         Ok(())
     }
 
-    /// What a person should know of where the job has come to, when it has been taken. Nothing, unless an implementation says so.
+    /// Returns a notice for the user about the job's hosts, after the job has been submitted.
+    /// `None` by default.
     fn notice(&self) -> Option<String> {
         None
     }
 
-    /// How the job is doing.
+    /// Returns the job's summary.
     ///
     /// # Errors
-    /// [`ErrorCode::NoSuchJob`] if it is gone, or was never there.
-    fn look(&self, job: &str) -> Result<JobSummary>;
+    /// [`ErrorCode::NoSuchJob`] if the job has ended or was never there.
+    fn job_summary(&self, job: &str) -> Result<JobSummary>;
 
-    /// Has a job followed by another program. Who doesn't say so can't.
+    /// Upgrades a job to another program. By default unsupported.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if it can't go on from the job's state.
+    /// [`ErrorCode::InvalidJob`] if the program can't restore the job's state.
     fn upgrade(&self, request: UpgradeRequest) -> Result<()> {
         let job = &request.definition.job;
-        let what = format!("{job} can't be followed by another program here");
+        let what = format!("{job} can't be upgraded here");
         Err(Error::new(ErrorCode::WrongState, what))
     }
 
-    /// All that is known of a job. Who doesn't say so knows nothing.
+    /// Returns the full description of a job. By default unsupported.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As [`job_summary`](Self::job_summary).
     fn describe(&self, job: &str) -> Result<JobDescription> {
-        let what = format!("nothing is known of {job:?} here");
+        let what = format!("{job:?} can't be described here");
         Err(Error::new(ErrorCode::WrongState, what))
     }
 
-    /// How this submission, in hexadecimal digits, of a job came to its end, if the cluster remembers that. Who doesn't say so remembers
-    /// nothing.
+    /// Returns the end of a submission (in hexadecimal digits) of a job, if the cluster has a
+    /// record of it. `None` by default.
     ///
     /// # Errors
-    /// If the cluster can't be asked.
+    /// If the cluster can't be reached.
     fn ended(&self, job: &str, submission: &str) -> Result<Option<JobEnding>> {
         let _ = (job, submission);
         Ok(None)
     }
 }
 
-/// How far submitting has come.
+/// A step of a submission.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Its program and files are being packed and stored.
+    /// The program and files are being packed and stored.
     Storing {
-        /// How many bytes they have.
+        /// The size of the program and files in bytes.
         bytes: u64,
     },
-    /// The cluster is being asked to take it.
+    /// The job is being sent to the cluster.
     Submitting,
-    /// One program follows another.
+    /// The job is being upgraded.
     Upgrading {
-        /// How far it is, in a word.
+        /// The stage of the upgrade, in a word.
         stage: String,
     },
-    /// The cluster has it, and starts it.
+    /// The cluster has the job and starts it.
     Starting {
-        /// How many of its containers have a worker.
+        /// The number of containers that have a worker.
         workers: u32,
-        /// How many containers it has.
+        /// The number of containers.
         containers: u32,
     },
 }
 
-/// What came of it.
+/// The result of a submission.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Submitted {
     /// The job's name.
     pub job: String,
-    /// The cluster's.
+    /// The cluster's name.
     pub cluster: String,
-    /// Which submission of that name, in hexadecimal digits.
+    /// The submission, in hexadecimal digits.
     pub submission: String,
     /// The SHA-256 of its package.
     pub package: String,
-    /// What it was doing when it was last looked at.
+    /// The job's phase when it was last requested.
     pub phase: Phase,
-    /// How many containers it has.
+    /// The number of containers.
     pub containers: usize,
-    /// How many instances it has.
+    /// The number of instances.
     pub instances: usize,
-    /// What else a person should know: that it got fewer containers than were asked for, or hosts of its own.
+    /// Notices for the user, such as fewer containers than requested, or hosts started for the job.
     pub notices: Vec<String>,
 }
 
-/// Submits a job, and unless `patience` is none waits until it has run for a moment, so long at most.
+/// Submits a job. With `patience`, waits at most that long until the job has run for a moment.
 ///
 /// # Errors
-/// What the target says. If instances or containers fail again and again, what they fail of, with its code; [`ErrorCode::StateUnavailable`]
-/// if it doesn't run in time: the cluster has it all the same, and goes on trying.
+/// Errors of the target. The error of an instance or container that fails repeatedly;
+/// [`ErrorCode::StateUnavailable`] if the job doesn't run in time: the cluster has it nonetheless,
+/// and goes on starting it.
 pub fn submit(
     prepared: &Prepared,
     target: &dyn Target,
@@ -148,7 +151,7 @@ pub fn submit(
     let request = prepared.request(target.cluster(), package.clone());
     let job = request.definition.job.clone();
     target.submit(request)?;
-    target.see_to_hosts(&job)?;
+    target.start_hosts(&job)?;
     let mut submitted = Submitted {
         submission: format!("{:x}", job.submission),
         job: job.name,
@@ -173,7 +176,7 @@ pub fn submit(
     Ok(submitted)
 }
 
-/// Waits until the job has run for a moment, or has even come to its end.
+/// Waits until the job has run for a moment, or has ended.
 fn wait(
     submitted: &Submitted,
     target: &dyn Target,
@@ -183,19 +186,19 @@ fn wait(
 ) -> Result<Phase> {
     let deadline = Instant::now() + patience;
     let job = &submitted.job;
-    let mut settling = Settling::default();
+    let mut settling = StartupWatch::default();
     let mut told = None;
     loop {
-        let seen = match target.look(job) {
+        let seen = match target.job_summary(job) {
             Ok(seen) if seen.submission != submitted.submission => {
                 return ending(submitted, target);
             }
             Ok(seen) => Some(seen),
-            // A short job may be over before it is looked at.
+            // A short job may have ended before the next request.
             Err(error) if error.code() == ErrorCode::NoSuchJob && settling.was_seen() => {
                 return ending(submitted, target);
             }
-            Err(error) if is_passing(error.code()) => {
+            Err(error) if is_transient(error.code()) => {
                 if error.code() == ErrorCode::NoSuchJob
                     && let Ok(Some(ending)) = target.ended(job, &submitted.submission)
                 {
@@ -204,13 +207,13 @@ fn wait(
                 if Instant::now() >= deadline {
                     return Err(error);
                 }
-                // Its master may not have begun yet.
+                // The job's leader may not have started yet.
                 None
             }
             Err(error) => return Err(error),
         };
         if let Some(seen) = seen {
-            if let Some(settled) = settling.sees(&seen, Instant::now()) {
+            if let Some(settled) = settling.update(&seen, Instant::now()) {
                 let is_failure = settled.is_failure();
                 return settled.outcome(&seen).map_err(|error| match is_failure {
                     true => with_strays(error, strays),
@@ -228,17 +231,17 @@ fn wait(
             if Instant::now() >= deadline {
                 return Err(match seen.last_problem {
                     Some(problem) => with_strays(failing(job, &problem), strays),
-                    None => late(job, patience),
+                    None => timeout_error(job, patience),
                 });
             }
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// How a job that is gone came to its end.
+/// Returns the final phase of a job that is gone.
 fn ending(submitted: &Submitted, target: &dyn Target) -> Result<Phase> {
-    // It is gone, whether or not that is remembered.
+    // The job is gone, even if the cluster has no record of its end.
     let ended = target.ended(&submitted.job, &submitted.submission);
     Ok(ended.ok().flatten().map_or(Phase::Gone, phase_of))
 }
@@ -250,7 +253,7 @@ fn phase_of(ending: JobEnding) -> Phase {
     }
 }
 
-pub(super) fn is_passing(code: ErrorCode) -> bool {
+pub(super) fn is_transient(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::NoSuchJob
@@ -260,9 +263,9 @@ pub(super) fn is_passing(code: ErrorCode) -> bool {
     )
 }
 
-/// Arguments that name nothing in a container are what a job fails of, as a rule.
+/// Adds the notice about stray arguments to the hint of an error: they are its likely cause.
 pub(super) fn with_strays(error: Error, strays: Option<&str>) -> Error {
-    let next = error.what_next().unwrap_or_default();
+    let next = error.hint_text().unwrap_or_default();
     match strays {
         Some(strays) if next.is_empty() => error.hint(strays),
         Some(strays) => {
@@ -273,17 +276,17 @@ pub(super) fn with_strays(error: Error, strays: Option<&str>) -> Error {
     }
 }
 
-fn late(job: &str, patience: Duration) -> Error {
+fn timeout_error(job: &str, patience: Duration) -> Error {
     let what = format!(
         "job {job:?} does not run after {} s",
         patience.as_secs_f64()
     );
     Error::new(ErrorCode::StateUnavailable, what).hint(format!(
-        "the cluster goes on trying; `ardea describe {job}` says what it waits for, `ardea kill {job}` gives it up"
+        "the cluster goes on trying; `ardea describe {job}` shows what it waits for, `ardea kill {job}` stops it"
     ))
 }
 
-/// The bytes of a file, or of all in a folder; for people, so what can't be read counts nothing.
+/// Returns the size in bytes of a file or folder, for display; unreadable parts count as zero.
 pub(super) fn size(path: &Path) -> u64 {
     let mut bytes = 0;
     let mut rest = vec![path.to_path_buf()];

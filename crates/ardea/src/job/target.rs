@@ -1,4 +1,4 @@
-//! The cluster that settings name, as it is submitted to.
+//! The cluster that settings name, as a submission target.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -14,17 +14,18 @@ use ardea_metastore::StateUrl;
 
 use super::locate::client_of;
 use super::rest::{RestTarget, Store, runtime};
-use super::scratch;
 use super::submit::Target;
+use super::temp_dir;
 use crate::cluster::{Launcher, Modules, store_options};
 
-/// The cluster that these settings name, for this job; its package store is of those that the modules know.
+/// Connects to the cluster that the settings `cluster` name, for the job `job`. The package store
+/// is of a kind in `modules`.
 ///
-/// Where no host is up that is for all jobs, and the cluster's state is a folder of this machine, the job gets hosts of its own when it is
-/// submitted.
+/// If no general host is up, and the metadata store is a folder of this machine, the job gets hosts
+/// of its own when it is submitted.
 ///
 /// # Errors
-/// As [`client_of`](super::client_of): it can't be reached, or is another.
+/// As [`client_of`](super::client_of): the cluster can't be reached, or is another one.
 pub fn connect(cluster: &ClusterSettings, job: &str, modules: &Modules) -> Result<Box<dyn Target>> {
     let found = runtime()?.block_on(client_of(cluster));
     let is_up = match &found {
@@ -44,13 +45,13 @@ pub fn connect(cluster: &ClusterSettings, job: &str, modules: &Modules) -> Resul
     Ok(Box::new(RestTarget::new(client, about.name, store)?))
 }
 
-/// Whether this machine is all that there is of the cluster.
+/// Returns true if the cluster is confined to this machine.
 fn is_of_this_machine(cluster: &ClusterSettings) -> Result<bool> {
     let in_folder = matches!(cluster.state.parse()?, StateUrl::File(_));
     Ok(cluster.api.is_none() && in_folder)
 }
 
-/// Whether nobody would lead another job: no host is up, or each is for one job only.
+/// Returns true if no host would lead another job: none is up, or each is for one job only.
 fn needs_own_hosts(cluster: &ClusterSettings, is_up: bool) -> bool {
     let running = Launcher::of(cluster.clone()).running();
     match running.is_empty() {
@@ -59,8 +60,8 @@ fn needs_own_hosts(cluster: &ClusterSettings, is_up: bool) -> bool {
     }
 }
 
-/// A cluster of this machine whose hosts for the job are started when that is submitted: not before its program is stored, which may
-/// take longer than hosts wait for a job.
+/// A cluster of this machine whose hosts for the job are started on submission. The hosts start
+/// only after the program is stored, because storing may take longer than hosts wait for their job.
 struct OwnHosts {
     settings: ClusterSettings,
     job: String,
@@ -104,8 +105,8 @@ impl Target for OwnHosts {
         ))
     }
 
-    fn look(&self, job: &str) -> Result<JobSummary> {
-        self.hosts()?.look(job)
+    fn job_summary(&self, job: &str) -> Result<JobSummary> {
+        self.hosts()?.job_summary(job)
     }
 
     fn upgrade(&self, request: UpgradeRequest) -> Result<()> {
@@ -121,7 +122,7 @@ impl Target for OwnHosts {
     }
 }
 
-/// The package store of a cluster.
+/// Opens the package store of a cluster.
 fn store_of(cluster: &ClusterSettings, modules: &Modules) -> Result<Store> {
     let options = store_options(cluster, cluster.token()?);
     let store = modules.stores.open(&cluster.packages, &options)?;
@@ -133,7 +134,7 @@ fn store_of(cluster: &ClusterSettings, modules: &Modules) -> Result<Store> {
                 false => contents.file(name, path)?,
             };
         }
-        let folder = scratch::folder()?;
+        let folder = temp_dir::folder()?;
         let packed = contents.pack_within(folder.path(), &options.limits)?;
         runtime()?.block_on(store.put(&packed))?;
         Ok(packed.digest().to_string())

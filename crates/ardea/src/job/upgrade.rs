@@ -1,4 +1,4 @@
-//! How the program of a job on a cluster is followed by another.
+//! The upgrade of a job on a cluster to another program.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,41 +8,42 @@ use ardea_rest::{JobDescription, JobEnding, UpgradeRequest};
 use serde::Serialize;
 
 use super::prepare::Prepared;
-use super::submit::{Step, Target, is_passing, size, with_strays};
+use super::submit::{Step, Target, is_transient, size, with_strays};
 
-/// How long a new program may take to commit its first epoch, unless told.
-pub const UPGRADES_WITHIN: Duration = Duration::from_secs(60);
+/// The default time limit for a new program's first committed epoch.
+pub const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often the cluster is asked how far it is.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which the upgrade's stage is requested.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long nobody may answer before who waits is told that nobody does.
+/// The time without any response from the cluster after which waiting fails.
 const UNANSWERED: Duration = Duration::from_secs(60);
 
-/// What came of it.
+/// The result of an upgrade.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Upgraded {
     /// The job's name.
     pub job: String,
-    /// The cluster's.
+    /// The cluster's name.
     pub cluster: String,
     /// The submission of the new program, in hexadecimal digits.
     pub submission: String,
     /// The SHA-256 of its package.
     pub package: String,
-    /// How far it is: `upgraded`, or `stopping` for who did not wait.
+    /// The stage: `upgraded`, or `stopping` if the caller did not wait.
     pub stage: String,
-    /// The settings that were kept of the job as it was submitted, as `key=value`.
+    /// The settings retained from the running job, as `key=value`.
     pub kept_settings: Vec<String>,
 }
 
-/// Has the program of the job of that name followed by this one, with its state; unless `waits` is false waits until that is done. The
-/// cluster does it by itself: whoever asked for it may end at any time. `patience` is how long the new program may take to commit an
-/// epoch.
+/// Upgrades the job named in `prepared` to the prepared program, keeping its state. Waits until the
+/// upgrade is over if `waits`. The cluster performs the upgrade by itself: the caller may exit at
+/// any time. `patience` is the time limit for the new program's first committed epoch.
 ///
 /// # Errors
-/// What the target says: [`ErrorCode::InvalidJob`] if the program can't go on from the state, before anything stops;
-/// [`ErrorCode::StartFailed`] if it did not come up, and the old one runs again.
+/// Errors of the target: [`ErrorCode::InvalidJob`] if the program can't restore the state, before
+/// anything stops; [`ErrorCode::StartFailed`] if the new program did not start, and the old one
+/// runs again.
 pub fn upgrade(
     prepared: &Prepared,
     target: &dyn Target,
@@ -82,7 +83,7 @@ pub fn upgrade(
     Ok(upgraded)
 }
 
-/// Waits until it is over.
+/// Waits until the upgrade is over.
 fn wait(upgraded: &Upgraded, target: &dyn Target, tell: &mut dyn FnMut(Step)) -> Result<String> {
     let mut answered = Instant::now();
     let mut told = String::new();
@@ -99,27 +100,27 @@ fn wait(upgraded: &Upgraded, target: &dyn Target, tell: &mut dyn FnMut(Step)) ->
                     tell(Step::Upgrading { stage });
                 }
             }
-            // A new program that has come to its end at once may be gone before it is looked at.
+            // A new program that ends at once may be gone before the next request.
             Err(error) if error.code() == ErrorCode::NoSuchJob => {
                 return match target.ended(&upgraded.job, &upgraded.submission) {
                     Ok(Some(JobEnding::Finished)) => Ok("upgraded".into()),
                     _ => Err(gone(upgraded)),
                 };
             }
-            Err(error) if is_passing(error.code()) => {
+            Err(error) if is_transient(error.code()) => {
                 if answered.elapsed() >= UNANSWERED {
                     return Err(error.hint(
-                        "it goes on by itself: `ardea describe` tells how far it is when a host is up",
+                        "the upgrade goes on by itself: `ardea describe` shows its stage once a host is up",
                     ));
                 }
             }
             Err(error) => return Err(error),
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// What came of it, if it is over.
+/// Returns the outcome, if the upgrade is over.
 fn outcome(upgraded: &Upgraded, seen: &JobDescription) -> Option<Result<String>> {
     let upgrade = seen.upgrade.as_ref()?;
     let is_new = seen.summary.submission == upgraded.submission;
@@ -128,7 +129,7 @@ fn outcome(upgraded: &Upgraded, seen: &JobDescription) -> Option<Result<String>>
         "rolled_back" if upgrade.other.as_ref() == Some(&upgraded.submission) => {
             let job = &upgraded.job;
             let what =
-                format!("the new program of {job:?} did not come up, and the old one runs again");
+                format!("the new program of {job:?} did not start, and the old one runs again");
             let why = upgrade.why.clone().unwrap_or_default();
             Some(Err(Error::new(ErrorCode::StartFailed, what)
                 .because(why)
@@ -143,12 +144,13 @@ fn outcome(upgraded: &Upgraded, seen: &JobDescription) -> Option<Result<String>>
 
 fn gone(upgraded: &Upgraded) -> Error {
     let what = format!("the job {:?} is gone", upgraded.job);
-    Error::new(ErrorCode::NoSuchJob, what)
-        .hint("it was killed, or came to its end, before another program had followed: `ardea list --all` tells")
+    Error::new(ErrorCode::NoSuchJob, what).hint(
+        "it was killed, or ended, before the upgrade was done: `ardea list --all` shows which",
+    )
 }
 
-/// What there is to say when it is done.
-pub fn told_of_upgrade(upgraded: &Upgraded) -> String {
+/// Returns the text printed after an upgrade.
+pub fn upgrade_text(upgraded: &Upgraded) -> String {
     let Upgraded {
         job,
         cluster,
@@ -162,13 +164,13 @@ pub fn told_of_upgrade(upgraded: &Upgraded) -> String {
             format!("{job} runs its new program on cluster {cluster} (submission {submission})\n")
         }
         _ => format!(
-            "{job} on cluster {cluster} is being followed by its new program: `ardea describe {job}` tells how far it is\n"
+            "{job} on cluster {cluster} is being upgraded to its new program: `ardea describe {job}` shows the stage\n"
         ),
     };
     match kept_settings.is_empty() {
         true => told,
         false => format!(
-            "{told}settings kept of the job as it was submitted: {}\n",
+            "{told}settings retained from the running job: {}\n",
             kept_settings.join(", ")
         ),
     }

@@ -1,4 +1,4 @@
-//! The words of a command line as texts.
+//! Command-line words as UTF-8 texts.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,10 +7,10 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_filesystem::Shown;
 
 /// Returns the words of a command line as texts, as a job takes them and a cluster stores them.
-/// Errors count them from one.
+/// Errors number them from one.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] for one that is not UTF-8: it would name another file.
+/// [`ErrorCode::InvalidConfig`] for a word that is not UTF-8.
 pub fn words(given: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     let text = |(number, word): (usize, OsString)| {
         word.into_string().map_err(|word| {
@@ -19,9 +19,8 @@ pub fn words(given: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
                 number + 1,
                 Path::new(&word).shown()
             );
-            Error::new(ErrorCode::InvalidConfig, what).hint(
-                "name its folder, if the job reads folders, or give it a link of another name",
-            )
+            Error::new(ErrorCode::InvalidConfig, what)
+                .hint("rename the file, or pass its folder if the job reads folders")
         })
     };
     given.into_iter().enumerate().map(text).collect()

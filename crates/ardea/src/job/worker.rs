@@ -5,63 +5,64 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ardea_checkpoint::cluster::FolderKeeper;
+use ardea_checkpoint::cluster::WorkerCheckpointStore;
 use ardea_coordination::control::{Lookup, WorkerStart};
 use ardea_core::Result;
 use ardea_engine::Job;
-use ardea_grid::cluster::{RemoteShelter, Shelter};
-use ardea_metastore::{StateManager, StateOptions};
+use ardea_grid::cluster::{GridStoreClient, RemoteGridStore};
+use ardea_metastore::{MetadataStore, StateOptions};
 use ardea_network::rpc::Security;
 use ardea_rest::{load_tls, read_token};
 use ardea_server::leader::LeaseFinder;
-use ardea_worker::{FinderFactory, MasterFinder, Surroundings};
+use ardea_worker::{FinderFactory, MasterFinder, WorkerDependencies};
 
 use super::dead_letters;
 use super::locate::open_state;
 use crate::cluster::Modules;
 
-/// What this process was started with, if it was started as the worker of a container.
+/// Returns this process's start parameters if it was started as the worker of a container.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the variable that says so says something else.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the environment variable
+/// with the parameters can't be parsed.
 pub fn as_worker() -> Result<Option<WorkerStart>> {
     ardea_worker::start_from_environment()
 }
 
-/// Is the worker of a container, until its master tells it to leave.
+/// Runs the worker of a container until its leader dismisses it.
 ///
 /// # Errors
-/// What keeps it from starting, its master's refusal, or the failure of the job.
+/// Startup errors, the leader's refusal, or the failure of the job.
 pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> {
     let tls = start.certificates.as_ref().map(load_tls).transpose()?;
     let token = start.token_file.as_deref().map(Path::new);
     let security = Security::new(start.job.cluster.as_str())
         .token(token.map(read_token).transpose()?)
         .tls(tls.clone());
-    let shelter = shelter(&start, security);
-    ardea_grid::cluster::reach_maps_by(Arc::clone(&shelter));
-    let surroundings = Surroundings {
+    let shelter = grid_store_client(&start, security);
+    ardea_grid::cluster::set_map_client(Arc::clone(&shelter));
+    let surroundings = WorkerDependencies {
         finder: by_lease(),
         sinks: modules.sinks.clone(),
         transports: modules.transports.clone(),
         tls,
         command: None,
-        cuts: FolderKeeper::of(&start, Some(shelter))?,
+        snapshots: WorkerCheckpointStore::of(&start, Some(shelter))?,
         dead_letters: Arc::new(dead_letters::of_container(&start)?),
     };
     ardea_worker::run(&start, job, surroundings)
 }
 
-/// The way to what the cluster's hosts keep in memory.
-fn shelter(start: &WorkerStart, security: Security) -> Arc<dyn Shelter> {
+/// Creates the client of the grid store in the memory of the cluster's hosts.
+fn grid_store_client(start: &WorkerStart, security: Security) -> Arc<dyn GridStoreClient> {
     let url = start.state_url.clone();
     let open = move || {
         let url = url.clone();
         let opening = async move { open_state(&url, StateOptions::default()).await };
-        Box::pin(opening) as Pin<Box<dyn Future<Output = Result<Arc<dyn StateManager>>> + Send>>
+        Box::pin(opening) as Pin<Box<dyn Future<Output = Result<Arc<dyn MetadataStore>>> + Send>>
     };
     let who = format!("worker {}", start.worker);
-    Arc::new(RemoteShelter::new(
+    Arc::new(RemoteGridStore::new(
         Box::new(open),
         security,
         start.host.as_str(),
@@ -69,7 +70,7 @@ fn shelter(start: &WorkerStart, security: Security) -> Arc<dyn Shelter> {
     ))
 }
 
-/// Finds the master by its lease in the cluster's state.
+/// Returns a factory of finders that locate the leader by its lease in the metadata store.
 fn by_lease() -> Box<FinderFactory> {
     Box::new(|start| {
         let (url, job) = (start.state_url.clone(), start.job.clone());

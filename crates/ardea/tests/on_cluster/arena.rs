@@ -1,4 +1,5 @@
-//! A folder with the job's input, the job as a program of its own, and what it started there; all is gone in the end.
+//! A folder with the job's input, the job's program, and the processes it started; all are removed
+//! at the end.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,23 +10,24 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Long enough for any machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A time limit that is long enough for any machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Waits for what must come; fails with what is told otherwise.
+/// Waits until a condition holds; fails with the text of `told` otherwise.
 pub fn until(what: &str, told: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what} did not come: {}", told());
         thread::park_timeout(Duration::from_millis(20));
     }
 }
 
-/// A folder of its own.
+/// A temporary folder.
 pub struct Arena(TempDir);
 
 impl Arena {
-    /// With orders and visits in six files each, in the order of their times, and a line that is none.
+    /// Creates the folder, with orders and visits in six files each, in the order of their times,
+    /// and an invalid line.
     pub fn new() -> Self {
         let arena = Arena(
             tempfile::Builder::new()
@@ -55,12 +57,12 @@ impl Arena {
         self.0.path()
     }
 
-    /// The folder of the cluster.
+    /// Returns the folder of the cluster.
     pub fn cluster(&self) -> PathBuf {
         self.path().join("cluster")
     }
 
-    /// This program with these words, not as a test: `{}` stands for the folder.
+    /// Runs this program as the job with these arguments; `{}` stands for the folder.
     pub fn run(&self, line: &str) -> Output {
         let folder = self.path().display().to_string();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -90,7 +92,8 @@ impl Arena {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The lines of the whole files of a result, sorted; none before all of them are whole.
+    /// Returns the lines of a result's complete files, sorted; none before all of them are
+    /// complete.
     pub fn result(&self, out: &str, name: &str, files: usize) -> Vec<String> {
         let mut lines = Vec::new();
         let whole = (0..files).map(|at| self.path().join(out).join(format!("{name}-{at}.txt")));
@@ -104,21 +107,21 @@ impl Arena {
         lines
     }
 
-    /// The processes that run in this folder, or were started for it.
+    /// Returns the processes that run in this folder, or were started for it.
     pub fn processes(&self) -> BTreeSet<u32> {
         let own = std::process::id();
         let folder = self.path().display().to_string();
         let entries = fs::read_dir("/proc").unwrap().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter(|pid| {
-            // One that has ended by now has no environment.
+            // A process that has just ended has no environment.
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             *pid != own && String::from_utf8_lossy(&environment).contains(&folder)
         })
         .collect()
     }
 
-    /// What hosts and containers have written.
+    /// Returns the output of hosts and containers.
     pub fn told(&self) -> String {
         let mut told = String::new();
         let mut rest = vec![self.cluster()];

@@ -1,11 +1,11 @@
-//! The job: orders and visits with event times, summed up in sliding windows and joined, into files.
+//! The job: orders and visits with event times, summed in sliding windows and joined, into files.
 
 use std::path::Path;
 
 use ardea::core::Parallelism;
 use ardea::prelude::*;
 
-/// What a line tells: whose it is, when it happened in milliseconds, and how much.
+/// A parsed line: the user, the time in milliseconds, and the amount.
 type Event = (u32, i64, u64);
 
 fn event(line: &str) -> Option<Event> {
@@ -28,8 +28,8 @@ fn many(number: u32) -> Parallelism {
         .map_or(Parallelism::ONE, Parallelism::Exactly)
 }
 
-/// `IN OUT [linger]`: reads `IN/orders` and `IN/visits`, writes `OUT/sums-….txt` and `OUT/met-….txt`. With `linger`, the job goes on after
-/// that: it follows the file `IN/news`.
+/// Builds the job `IN OUT [linger]`: reads `IN/orders` and `IN/visits`, writes `OUT/sums-….txt` and
+/// `OUT/met-….txt`. With `linger`, the job then keeps running, and tails the file `IN/news`.
 pub fn describe(args: &[String]) -> Result<Pipeline> {
     let [from, to] = [0, 1].map(|at| Path::new(args.get(at).map_or(".", String::as_str)));
     let p = Pipeline::new("orders");

@@ -1,8 +1,9 @@
-//! A pipeline over several containers, with real processes. This program is the job as well: embedded, submitted, host and worker.
+//! A pipeline over several containers, with real processes. This program is also the job: embedded,
+//! submitted, host and worker.
 
 mod arena;
 mod job;
-mod strangers;
+mod tls_clients;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     if first == "--list" {
         return ExitCode::SUCCESS;
     }
-    // The options of the ordinary test programs mean nothing here.
+    // The options of the standard test harness are ignored.
     let first = if first.starts_with('-') {
         String::new()
     } else {
@@ -68,7 +69,7 @@ fn main() -> ExitCode {
 const CLUSTER: &str =
     "--set cluster.directory={}/cluster --set cluster.port=0 --set cluster.patience=100s";
 
-/// What it gives embedded.
+/// Returns the results of an embedded run.
 fn embedded(arena: &Arena) -> [Vec<String>; 2] {
     arena.succeed("run --threads 2 -- {} {}/embedded");
     let results = ["sums", "met"].map(|name| arena.result("embedded", name, 2));
@@ -79,7 +80,7 @@ fn embedded(arena: &Arena) -> [Vec<String>; 2] {
     results
 }
 
-/// Waits until it has given that on the cluster as well.
+/// Waits until the cluster gives the same results.
 fn check_results(arena: &Arena, expected: &[Vec<String>; 2]) {
     for (name, expected) in ["sums", "met"].iter().zip(expected) {
         let result = || arena.result("spread", name, 2);
@@ -88,7 +89,7 @@ fn check_results(arena: &Arena, expected: &[Vec<String>; 2]) {
     }
 }
 
-/// Nothing runs any more; that the cluster is made for this job, its hosts end as well.
+/// Checks that no process runs any more: the hosts of a cluster for one job end with the job.
 fn check_end(arena: &Arena) {
     let told = || format!("{:?} {}", arena.processes(), arena.told());
     until("the end of all processes", told, || {
@@ -149,19 +150,20 @@ fn a_program_comes_from_a_store_of_its_own_within_the_limits_of_its_cluster() {
 fn with_certificates_it_runs_and_strangers_are_turned_away_on_every_port() {
     let arena = Arena::new();
     let expected = embedded(&arena);
-    let certificates = strangers::certify(arena.path());
+    let certificates = tls_clients::certify(arena.path());
     let submit = format!("submit {CLUSTER} {certificates} --set job.containers=2");
     arena.succeed(&format!("{submit} -- {{}} {{}}/spread linger"));
     check_results(&arena, &expected);
 
-    let listeners = strangers::listeners(&arena.processes());
-    // Two hosts, for users, masters' workers and schedulers; two containers, for each other.
+    let listeners = tls_clients::listeners(&arena.processes());
+    // Two hosts, for users, for the leader's workers and for schedulers; two containers, for each
+    // other.
     assert!(listeners.len() >= 6, "{listeners:?}");
     let authority = arena.path().join("authority.pem");
     for at in &listeners {
         for answer in [
-            strangers::asked_plainly(*at),
-            strangers::asked_without_certificate(*at, &authority),
+            tls_clients::asked_plainly(*at),
+            tls_clients::asked_without_certificate(*at, &authority),
         ] {
             let text = String::from_utf8_lossy(&answer).into_owned();
             assert!(

@@ -3,16 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use ardea::core::{
-    Cut, CutWriter, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState,
+    Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, SnapshotRequest,
+    SnapshotWriter,
 };
 use ardea::prelude::*;
 
-/// * `parse IN OUT`: numbers, one a line; a line that is none is a dead letter.
-/// * `windows OUT MARK`: counts generated records in windows, some of which are late; panics once, if there is no file `MARK`.
+/// Builds one of these jobs:
+///
+/// * `parse IN OUT`: numbers, one per line; any other line is a dead letter.
+/// * `windows OUT MARK`: counts generated records in windows, some of which are late; panics once,
+///   if there is no file `MARK`.
 /// * `forever`: counts generated records for ever.
 /// * `stuck`: as `forever`, with a step whose state is never saved.
 /// * `to-kafka BROKERS TOPIC`, `to-postgres URL TABLE`: numbers from 0 on, for ever.
-/// * `hung MARK`: as `forever`, with a step that panics once, and cannot be made a second time.
+/// * `hung MARK`: as `forever`, with a step that panics once, and cannot be created a second time.
 ///   It writes the file `MARK` when it panics, and `MARK.hung` when its second attempt hangs.
 pub fn describe(args: &[String]) -> Result<Pipeline> {
     let path = |at: usize| PathBuf::from(args.get(at).map_or("", String::as_str));
@@ -40,10 +44,10 @@ fn parse(input: &Path, output: &Path) -> Pipeline {
     p
 }
 
-/// Records of `windows`.
+/// The number of records of `windows`.
 pub const RECORDS: u64 = 20_000;
 
-/// The records of `windows` that are late.
+/// The number of late records of `windows`.
 pub const LATE: u64 = (RECORDS - 10_000) / 100;
 
 fn windows(output: &Path, mark: PathBuf) -> Pipeline {
@@ -136,7 +140,7 @@ fn hung(mark: PathBuf) -> Pipeline {
     p
 }
 
-/// Lets records pass. Its cuts are never written to their end.
+/// A step that passes records through, and whose snapshots never complete.
 struct Stuck;
 
 impl Processor for Stuck {
@@ -153,11 +157,11 @@ impl Processor for Stuck {
         Ok(())
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         Ok(())
     }
 
-    fn write_cut(&mut self, _: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, _: &mut SnapshotWriter<'_>) -> Result<Progress> {
         Ok(Progress::NONE)
     }
 

@@ -1,4 +1,4 @@
-//! A program of one's own that runs its job in its own process: this program is the job as well.
+//! Tests of a program that runs its job in its own process; this test program is also the job.
 
 mod job;
 mod program;
@@ -9,7 +9,7 @@ mod stops;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
-/// Set where this program is the job.
+/// The environment variable that makes this program the job.
 const IS_JOB: &str = "OWN_PROGRAM_IS_JOB";
 
 type Test = (&'static str, fn());
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     if first == "--list" {
         return ExitCode::SUCCESS;
     }
-    // The options of the ordinary test programs mean nothing here.
+    // The options of the standard test harness are ignored.
     let wanted = if first.starts_with('-') { "" } else { &first };
     let mut failed = Vec::new();
     let all = runs::ALL.iter().chain(stops::ALL).chain(servers::ALL);

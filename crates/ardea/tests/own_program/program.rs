@@ -1,4 +1,4 @@
-//! Starts the program as the job, and waits for it, never for ever.
+//! Starts the program as the job, and waits for it with a time limit.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::IS_JOB;
 
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time limit of a condition.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The program with these words, in a folder, in an environment without settings.
+/// Starts the program with these arguments, in a folder, in an environment without settings.
 pub fn start(folder: &Path, words: &[&str]) -> Child {
     let own = std::env::current_exe().expect("there is /proc");
     let mut command = Command::new(own);
@@ -54,7 +54,7 @@ pub fn terminate(child: &Child) {
 
 /// Polls `condition` until it holds.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::park_timeout(Duration::from_millis(5));
@@ -65,7 +65,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The only object on standard output.
+/// Parses the only object on standard output.
 pub fn summary(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }

@@ -1,4 +1,4 @@
-//! Runs that come to their own end: what they print, and where metrics, dead letters and savepoints go.
+//! Runs that reach their own end: output, metrics, dead letters and savepoints.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -53,7 +53,7 @@ fn the_summary_is_an_object_with_json_and_a_text_without() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert_eq!(told.contains("parse completed after"), is_told, "{told}");
         assert_eq!(told.contains("\n  map"), shows_steps, "{told}");
-        // Nothing disappears in silence.
+        // No record disappears silently.
         assert!(
             told.contains("three") || told.contains("invalid digit"),
             "{told}"
@@ -76,7 +76,7 @@ fn dead_letters_go_to_the_file_that_a_setting_names() {
     // With a guarantee, beyond the limit.
     let many = "three and more of this kind\n".repeat(1_000);
     fs::write(at.join("in"), format!("1\n{many}")).unwrap();
-    let guarantee = "--set guarantee=exactly-once --set snapshots.folder=state";
+    let guarantee = "--set guarantee=exactly-once --set checkpoints.folder=state";
     let limit = "--set dead_letters=few.jsonl --set dead_letters_limit=4KiB";
     let output = run(at, &format!("run --json {guarantee} {limit} parse in out2"));
     let told = summary(&output);
@@ -100,14 +100,17 @@ fn dead_letters_go_to_the_file_that_a_setting_names() {
 fn late_records_are_counted_over_all_attempts() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let setting = "--set guarantee=exactly-once --set snapshots.folder=state --set snapshots.every=20ms --set snapshots.pause=0s";
+    let setting = "--set guarantee=exactly-once --set checkpoints.folder=state --set checkpoints.every=20ms --set checkpoints.pause=0s";
     let output = run(at, &format!("run --json {setting} windows out mark"));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let told = summary(&output);
-    assert_eq!(told["survival"]["recoveries"], 1, "{told}");
-    assert!(told["survival"]["snapshots"].as_u64() > Some(2), "{told}");
+    assert_eq!(told["fault_tolerance"]["recoveries"], 1, "{told}");
+    assert!(
+        told["fault_tolerance"]["checkpoints"].as_u64() > Some(2),
+        "{told}"
+    );
     assert_eq!(
-        told["survival"]["counts_since_epoch"],
+        told["fault_tolerance"]["counts_since_epoch"],
         serde_json::Value::Null
     );
     assert_eq!(told["records_in"], RECORDS, "{told}");
@@ -132,7 +135,7 @@ fn metrics_of_a_run_are_served() {
             "metrics.every=100ms",
             "forever",
         ];
-        // A sink that can't be is an error of the run.
+        // A sink that can't be created is an error of the run.
         let refused = finish(start(at, &words));
         assert_eq!(refused.status.code(), Some(3), "{refused:?}");
         drop(taken);
@@ -162,7 +165,7 @@ fn metrics_of_a_run_are_served() {
 fn a_savepoint_is_written_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let setting = "--set guarantee=exactly-once --set snapshots.folder=state";
+    let setting = "--set guarantee=exactly-once --set checkpoints.folder=state";
     fs::write(at.join("mark"), "").unwrap();
     let output = run(at, &format!("run {setting} windows out mark"));
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -1,4 +1,4 @@
-//! Runs that talk to real servers, which are killed.
+//! Runs against real servers, which are killed.
 
 use crate::Test;
 
@@ -49,14 +49,14 @@ mod real {
         }
     }
 
-    /// Returns the output of a program that is a client of a server.
+    /// Returns the output of a server's client program.
     fn client(program: &str, words: &[&str]) -> String {
         let output = Command::new(program).args(words).output().unwrap();
         assert!(output.status.success(), "{program} {words:?}: {output:?}");
         text(&output.stdout)
     }
 
-    /// A server, the job that writes to it, and a look at what it has.
+    /// A server, the job that writes to it, and a function that reads its contents.
     struct Store {
         server: Server,
         job: [String; 3],
@@ -87,7 +87,7 @@ mod real {
             Some(Store { server, job, look })
         }
 
-        /// The numbers that it has, which are those from 0 on, each once.
+        /// Returns the number of stored numbers, which have to be those from 0 on, each once.
         fn count(&self) -> u64 {
             let mut numbers: Vec<u64> = (self.look)(self)
                 .lines()
@@ -100,7 +100,7 @@ mod real {
         }
     }
 
-    /// The committed messages of a topic, each in a form that kcat knows.
+    /// Returns the committed messages of a topic, each in a format of kcat.
     fn messages(brokers: &str, topic: &str, form: &str) -> String {
         let committed = "isolation.level=read_committed";
         let words = [
@@ -109,14 +109,14 @@ mod real {
         client("kcat", &words)
     }
 
-    /// Runs a job until another snapshot is there, does something to it, and stops it.
+    /// Runs a job until it has made another checkpoint, calls `act`, and stops the job.
     fn stopped_after(folder: &Path, store: &Store, within: &str, act: impl FnOnce()) -> Output {
         let job = store.job.each_ref().map(String::as_str);
         let within = format!("recovery.stop_within={within}");
-        let settings = ["snapshots.every=100ms", "--set", &within, "--"];
+        let settings = ["checkpoints.every=100ms", "--set", &within, "--"];
         let earlier = committed(folder);
         let child = start(folder, &[&FORM[..], &settings, &job].concat());
-        until("a snapshot is made", || committed(folder) > earlier);
+        until("a checkpoint is made", || committed(folder) > earlier);
         act();
         terminate(&child);
         finish(child)
@@ -136,7 +136,7 @@ mod real {
             let told = text(&output.stderr);
             for part in [
                 "could not be made within 2s",
-                "run again, it goes on from the snapshot",
+                "run again, it goes on from the checkpoint",
             ] {
                 assert!(told.contains(part), "{part}: {told}");
             }
@@ -219,14 +219,18 @@ mod real {
         };
         let folder = tempfile::tempdir().unwrap();
         let brokers = server.address().to_string();
-        let words = ["snapshots.every=100ms", "to-kafka", &brokers, "nowhere"];
+        let words = ["checkpoints.every=100ms", "to-kafka", &brokers, "nowhere"];
         let output = finish(start(folder.path(), &[&FORM[..], &words].concat()));
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         let told = text(&output.stderr);
         assert!(
-            told.contains("nowhere") && told.contains("make the topic"),
+            told.contains("nowhere") && told.contains("create the topic"),
             "{told}"
         );
-        assert_eq!(summary(&output)["survival"]["recoveries"], 0, "{output:?}");
+        assert_eq!(
+            summary(&output)["fault_tolerance"]["recoveries"],
+            0,
+            "{output:?}"
+        );
     }
 }

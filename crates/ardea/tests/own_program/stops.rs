@@ -8,8 +8,8 @@ use crate::program::{finish, run, start, summary, terminate, text, until};
 
 pub const ALL: &[Test] = &[
     (
-        "a_job_whose_last_snapshot_is_not_made_in_time_is_interrupted_and_says_what_it_goes_on_from",
-        a_job_whose_last_snapshot_is_not_made_in_time_is_interrupted_and_says_what_it_goes_on_from,
+        "a_job_whose_last_checkpoint_is_not_made_in_time_is_interrupted_and_says_what_it_goes_on_from",
+        a_job_whose_last_checkpoint_is_not_made_in_time_is_interrupted_and_says_what_it_goes_on_from,
     ),
     (
         "a_job_whose_driver_hangs_in_a_call_is_interrupted_in_time_all_the_same",
@@ -27,18 +27,18 @@ pub const FORM: [&str; 7] = [
     "--set",
     "guarantee=exactly-once",
     "--set",
-    "snapshots.folder=state",
+    "checkpoints.folder=state",
     "--set",
 ];
 
-/// The newest committed epoch in the job's folder.
+/// Returns the newest committed epoch in the job's folder.
 pub fn committed(folder: &Path) -> Option<u64> {
-    let looked = run(folder, "snapshots --json state");
+    let looked = run(folder, "checkpoints --json state");
     let is_there = looked.status.success();
     is_there.then(|| summary(&looked)["committed"].as_u64())?
 }
 
-fn a_job_whose_last_snapshot_is_not_made_in_time_is_interrupted_and_says_what_it_goes_on_from() {
+fn a_job_whose_last_checkpoint_is_not_made_in_time_is_interrupted_and_says_what_it_goes_on_from() {
     let folder = tempfile::tempdir().unwrap();
     let settings = [
         "recovery.stop_within=300ms",
@@ -52,7 +52,7 @@ fn a_job_whose_last_snapshot_is_not_made_in_time_is_interrupted_and_says_what_it
     let child = start(folder.path(), &words);
     until("an epoch ends", || {
         let told = fs::read_to_string(folder.path().join("metrics.jsonl"));
-        told.is_ok_and(|told| told.contains("ardea_cuts_total"))
+        told.is_ok_and(|told| told.contains("ardea_snapshots_total"))
     });
     terminate(&child);
     let output = finish(child);
@@ -81,12 +81,14 @@ fn a_job_whose_driver_hangs_in_a_call_is_interrupted_in_time_all_the_same() {
 
 fn a_job_with_a_guarantee_is_stopped_and_goes_on_with_its_counts() {
     let folder = tempfile::tempdir().unwrap();
-    let words = [&FORM[..], &["snapshots.every=50ms", "forever"]].concat();
+    let words = [&FORM[..], &["checkpoints.every=50ms", "forever"]].concat();
     let mut before = 0;
     for _ in 0..2 {
         let earlier = committed(folder.path());
         let child = start(folder.path(), &words);
-        until("a snapshot is made", || committed(folder.path()) > earlier);
+        until("a checkpoint is made", || {
+            committed(folder.path()) > earlier
+        });
         terminate(&child);
         let output = finish(child);
         assert_eq!(output.status.code(), Some(4), "{output:?}");

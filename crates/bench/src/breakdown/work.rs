@@ -1,4 +1,4 @@
-//! What the job does: events, and the functions that a user would write.
+//! The job's events, and its user-defined functions.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::usage::thread_cpu_time;
 
-/// How long a window of the aggregation is.
+/// The length of an aggregation window.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
-/// How many events there are in a second of event time.
+/// The number of events in a second of event time.
 const EVENTS_A_SECOND: u64 = 100_000;
 const CAMPAIGNS: u64 = 1_000;
 
-/// What somebody did about an advertisement.
+/// A user's interaction with an advertisement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Purchase,
 }
 
-/// A record of the topic, which holds it as JSON.
+/// A record of the topic, encoded as JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Event {
     campaign: u32,
@@ -31,7 +31,7 @@ pub(super) struct Event {
     amount: u32,
 }
 
-/// The event `i`.
+/// Returns the event `i`.
 pub(super) fn event(i: u64) -> Event {
     let scattered = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
     Event {
@@ -41,28 +41,28 @@ pub(super) fn event(i: u64) -> Event {
     }
 }
 
-/// When the event `i` happened.
+/// Returns the event time of event `i`.
 pub(super) fn time(i: u64) -> Timestamp {
     Timestamp::from_secs(1_700_000_000) + Duration::from_micros(i * (1_000_000 / EVENTS_A_SECOND))
 }
 
-/// The filter: a third of the events.
+/// Returns true if the filter accepts the event, as it does for a third of the events.
 pub(super) fn is_wanted(event: &Event) -> bool {
     event.kind == Kind::View
 }
 
-/// What is aggregated by.
+/// Returns the key of the aggregation.
 pub(super) fn campaign(event: &Event) -> u32 {
     event.campaign
 }
 
-/// What is added up.
+/// Returns the value to sum.
 pub(super) fn amount(event: &Event) -> u64 {
     event.amount.into()
 }
 
-/// The cpu time that the user's functions take for so many events, in a plain loop over such events: within the job they are too short to be
-/// timed one by one.
+/// Returns the CPU time of the user's functions for `records` events, measured in a plain loop.
+/// Within the job the calls are too short to be timed one by one.
 pub(super) fn replayed(records: u64) -> Duration {
     const SAMPLE: u64 = 100_000;
     let events: Vec<Event> = (0..SAMPLE).map(event).collect();

@@ -1,4 +1,5 @@
-//! A run over several containers: a job of a cluster on this machine, whose processes are asked what they did.
+//! A run over several containers: a job on a cluster of this machine, whose workers report to the
+//! bench.
 
 use std::path::PathBuf;
 use std::thread;
@@ -7,36 +8,36 @@ use std::time::{Duration, Instant};
 use ardea_core::{Clock, Result};
 use hdrhistogram::Histogram;
 
-use super::steady::Steady;
-use super::{Gathering, Ground, Load, Order, Sample};
-use crate::lasting::commits::{Commits, Epochs};
-use crate::lasting::span::Plan;
+use super::fixed_workers::FixedWorkers;
+use super::{Load, Order, Sample, TestCluster, WorkerConnections};
+use crate::long_running::commits::{Commits, Epochs};
+use crate::long_running::span::Plan;
 use crate::usage::{Spent, monotonic_nanos};
-use crate::{PATIENCE, nanoseconds};
+use crate::{LATE_RESULTS_TIMEOUT, nanoseconds};
 
-/// Time for the word to begin to have reached all containers.
+/// Delay for the start signal to reach all containers.
 const LEAD: Duration = Duration::from_millis(200);
 
-/// How long containers may take to come up.
+/// Timeout for the containers to start.
 const COME_WITHIN: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether all tuples have arrived.
-const LOOK: Duration = Duration::from_millis(20);
+/// Poll interval of the wait for all tuples to arrive.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often it is looked what has been committed: more often than epochs end.
-const EPOCHS_LOOK: Duration = Duration::from_millis(100);
+/// Poll interval of committed epochs; shorter than an epoch.
+const EPOCHS_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long nothing may come before nothing is expected any more.
-const SETTLE_LOOK: Duration = Duration::from_secs(1);
+/// Poll interval of the wait for latencies; it ends when no more were recorded.
+const SETTLE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What all containers and hosts had done at a moment.
-pub(crate) struct Seen {
+/// The counts of all containers, and the CPU time of the hosts, at a moment.
+pub(crate) struct ClusterSample {
     pub(crate) at: Instant,
     pub(crate) samples: Vec<Sample>,
     pub(crate) hosts_cpu: Duration,
 }
 
-impl Seen {
+impl ClusterSample {
     pub(crate) fn count(&self, name: &str) -> u64 {
         self.samples.iter().map(|sample| sample.count(name)).sum()
     }
@@ -47,10 +48,10 @@ impl Seen {
     }
 }
 
-/// What happened between two moments.
+/// The difference between two moments.
 pub(crate) struct Measured {
-    before: Seen,
-    after: Seen,
+    before: ClusterSample,
+    after: ClusterSample,
 }
 
 impl Measured {
@@ -59,7 +60,7 @@ impl Measured {
         self.after.count(name).saturating_sub(before)
     }
 
-    /// What the containers spent.
+    /// Returns the wall and CPU time of the containers.
     pub(crate) fn spent(&self) -> Spent {
         Spent {
             wall: self.after.at - self.before.at,
@@ -67,44 +68,46 @@ impl Measured {
         }
     }
 
-    /// What the hosts spent on the cpu.
     pub(crate) fn hosts_cpu(&self) -> Duration {
         let before = self.before.hosts_cpu;
         self.after.hosts_cpu.saturating_sub(before)
     }
 }
 
-/// A job in several containers that is up; its spouts wait for the word. Its containers count what is `emitted` and `counted`.
-pub(crate) struct Spread {
-    workers: Steady,
+/// A running job in several containers, whose spouts wait for the start signal. Its containers
+/// count the tuples `emitted` and `counted`.
+pub(crate) struct DistributedRun {
+    workers: FixedWorkers,
     job: String,
-    // The cluster's folder goes last.
-    ground: Ground,
+    // Dropped last, since it removes the cluster's folder.
+    test_cluster: TestCluster,
 }
 
-impl Spread {
-    /// Starts a cluster of so many hosts, and brings a job of that name and these settings to it, in so many containers; it does what
-    /// `load` says, which is told where the bench listens.
+impl DistributedRun {
+    /// Starts a cluster of `hosts` hosts, and submits a job with that name and these settings in
+    /// `containers` containers. `load` receives the path of the bench's socket and returns the
+    /// job's load.
     pub(crate) fn start(
         name: &str,
         (hosts, containers): (usize, u32),
         settings: &[String],
         load: impl FnOnce(PathBuf) -> Load,
     ) -> Result<Self> {
-        let ground = Ground::new(hosts, settings)?;
-        let gathering = Gathering::in_folder(ground.folder())?;
+        let ground = TestCluster::new(hosts, settings)?;
+        let gathering = WorkerConnections::in_folder(ground.folder())?;
         let load = load(gathering.path().to_path_buf());
         let submission = ground.submit(name, &load)?;
         ground.wait_until_running(&submission.job, COME_WITHIN)?;
         gathering.wait_for(containers as usize, COME_WITHIN)?;
-        Ok(Spread {
-            workers: Steady::from_now_on(gathering, containers)?,
+        Ok(DistributedRun {
+            workers: FixedWorkers::from_connected(gathering, containers)?,
             job: submission.job,
-            ground,
+            test_cluster: ground,
         })
     }
 
-    /// Gives the word, and warms up; what is due in the time behind that counts.
+    /// Sends the start signal, and waits until the warm-up is over. Records due in the `duration`
+    /// after it are measured.
     pub(crate) fn warm_up(
         &self,
         warmup: Duration,
@@ -120,30 +123,24 @@ impl Spread {
         progress("measuring");
     }
 
-    /// What has been done until now.
-    ///
-    /// # Errors
-    /// Those of [`Steady::samples`].
-    pub(crate) fn seen(&self) -> Result<Seen> {
-        Ok(Seen {
+    /// Returns the counts until now.
+    pub(crate) fn take_sample(&self) -> Result<ClusterSample> {
+        Ok(ClusterSample {
             at: Instant::now(),
             samples: self.workers.samples(false)?,
-            hosts_cpu: self.ground.host_cpu_time(),
+            hosts_cpu: self.test_cluster.host_cpu_time(),
         })
     }
 
-    /// What happens in a time that begins now.
-    ///
-    /// # Errors
-    /// Those of [`Steady::samples`].
+    /// Measures for `duration`, from now on.
     pub(crate) fn measure(&self, duration: Duration) -> Result<Measured> {
-        let before = self.seen()?;
+        let before = self.take_sample()?;
         thread::sleep(duration);
-        let after = self.seen()?;
+        let after = self.take_sample()?;
         Ok(Measured { before, after })
     }
 
-    /// Gives the word by the time of day, and warms up.
+    /// Sends the start signal by the time of day, and waits until the warm-up is over.
     pub(crate) fn begin(
         &self,
         warmup: Duration,
@@ -159,71 +156,59 @@ impl Spread {
         plan
     }
 
-    /// What happens from now until the measured time is over, and what epochs are committed meanwhile.
-    ///
-    /// # Errors
-    /// Those of [`Steady::samples`]; what the cluster says.
+    /// Measures until the end of the plan, and collects the epochs committed meanwhile.
     pub(crate) fn measure_with_epochs(&self, plan: &Plan) -> Result<(Measured, Commits)> {
         let clock = Clock::system();
         let mut commits = Commits::since(Epochs::default());
-        // What is there already was committed before.
-        let described = self.ground.describe(&self.job)?;
-        commits.look_at(described.epochs.as_ref());
+        // Excludes epochs committed before.
+        let described = self.test_cluster.describe(&self.job)?;
+        commits.update_from_view(described.epochs.as_ref());
         let mut commits = Commits::since(commits.newest());
-        let before = self.seen()?;
+        let before = self.take_sample()?;
         while clock.wall() < plan.until {
-            thread::sleep(EPOCHS_LOOK.min(plan.until.since(clock.wall())));
-            let described = self.ground.describe(&self.job)?;
-            commits.look_at(described.epochs.as_ref());
+            thread::sleep(EPOCHS_POLL_INTERVAL.min(plan.until.since(clock.wall())));
+            let described = self.test_cluster.describe(&self.job)?;
+            commits.update_from_view(described.epochs.as_ref());
         }
-        let after = self.seen()?;
+        let after = self.take_sample()?;
         Ok((Measured { before, after }, commits))
     }
 
-    /// Waits until so many latencies have been seen, or no more come, and tells what all have seen.
-    ///
-    /// # Errors
-    /// Those of [`Steady::samples`].
+    /// Waits until `latencies` latencies have been recorded, or no more come. Returns the samples
+    /// of all workers.
     pub(crate) fn settle(&self, latencies: u64) -> Result<Vec<Sample>> {
-        let (deadline, mut before) = (Instant::now() + PATIENCE, None);
+        let (deadline, mut before) = (Instant::now() + LATE_RESULTS_TIMEOUT, None);
         loop {
             let samples = self.workers.samples(false)?;
             let measured: u64 = samples.iter().map(|it| it.count("measured")).sum();
             let is_all = measured >= latencies || before.replace(measured) == Some(measured);
             if is_all || Instant::now() >= deadline {
-                // The job goes on: one that has come to its end tells nothing.
+                // Sampled while the job runs: workers that have ended do not answer.
                 return self.workers.samples(true);
             }
-            thread::sleep(SETTLE_LOOK);
+            thread::sleep(SETTLE_POLL_INTERVAL);
         }
     }
 
-    /// Ends the job, and takes all down.
-    ///
-    /// # Errors
-    /// What the cluster says.
-    pub(crate) fn take_down(self) -> Result<()> {
-        self.ground.kill(&self.job)
+    /// Ends the job.
+    pub(crate) fn end_job(self) -> Result<()> {
+        self.test_cluster.kill(&self.job)
     }
 
-    /// The processes that are the cluster's hosts.
     pub(crate) fn host_pids(&self) -> Vec<u32> {
-        self.ground.host_pids()
+        self.test_cluster.host_pids()
     }
 
-    /// Has the spouts fall silent, waits until what they have emitted has arrived, and takes all down.
-    ///
-    /// # Errors
-    /// Those of [`Steady::samples`].
+    /// Stops the spouts, waits until all emitted tuples have arrived, and ends the job.
     pub(crate) fn end(self) -> Result<Vec<Sample>> {
         let last = self.last_samples()?;
-        self.ground.kill(&self.job)?;
+        self.test_cluster.kill(&self.job)?;
         Ok(last)
     }
 
     fn last_samples(&self) -> Result<Vec<Sample>> {
         self.workers.order(Order::Over);
-        let deadline = Instant::now() + 2 * PATIENCE;
+        let deadline = Instant::now() + 2 * LATE_RESULTS_TIMEOUT;
         let mut emitted_before = None;
         loop {
             let samples = self.workers.samples(true)?;
@@ -233,12 +218,12 @@ impl Spread {
             if (is_silent && count("counted") == emitted) || Instant::now() >= deadline {
                 return Ok(samples);
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-/// The latencies of all containers.
+/// Returns the latencies of all containers in one histogram.
 pub(crate) fn merged(samples: &[Sample]) -> Result<Histogram<u64>> {
     let mut all = nanoseconds()?;
     for (nanos, count) in samples.iter().flat_map(|sample| &sample.latencies) {

@@ -1,15 +1,15 @@
-//! When a run over several processes begins, and what of it counts.
+//! The start and the measured interval of a run over several processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// In nanoseconds of the machine's monotonic clock.
+/// Times in nanoseconds of the machine's monotonic clock; `u64::MAX` until they are set.
 #[derive(Debug)]
 pub(crate) struct Times {
-    /// When the first tuple is due; never, as long as nobody has said so.
+    /// The time at which the first tuple is due.
     start: AtomicU64,
-    /// Latencies count of what is due from then…
+    /// The start of the measured interval.
     from: AtomicU64,
-    /// … until then.
+    /// The end of the measured interval.
     until: AtomicU64,
 }
 
@@ -28,7 +28,7 @@ impl Times {
         self.start.store(start, Ordering::Release);
     }
 
-    /// When the first tuple is due, if that is known.
+    /// Returns the time at which the first tuple is due, if it is set.
     pub(crate) fn start(&self) -> Option<u64> {
         let start = self.start.load(Ordering::Acquire);
         (start != u64::MAX).then_some(start)

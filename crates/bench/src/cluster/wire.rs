@@ -1,4 +1,5 @@
-//! How a bench asks the workers of its job: a line of JSON each way, over a socket in the bench's folder.
+//! The protocol between a bench and the workers of its job: a line of JSON each way, over a socket
+//! in the bench's folder.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,117 +16,126 @@ use serde::{Deserialize, Serialize};
 
 use crate::usage::{cpu_time, monotonic_nanos, peak_resident_mb};
 
-/// How often it is looked whether all workers are there.
-const LOOK: Duration = Duration::from_millis(2);
+/// Poll interval of the wait for workers.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What the files of workers end with that are gone.
-const LEFT: &str = "left";
+/// The file extension of final reports of workers.
+const FINAL_REPORT_EXTENSION: &str = "left";
 
-/// How long a worker may take to answer; longer than a machine stands still.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+/// Timeout for a worker's answer; longer than pauses of the machine.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a bench wants of the workers.
+/// A request from the bench to the workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Begin; times are nanoseconds of the machine's monotonic clock.
+    /// Start; times are nanoseconds of the machine's monotonic clock.
     Begin {
-        /// When the first record is due.
+        /// The time at which the first record is due.
         start: u64,
-        /// Latencies count of what is due from then on…
+        /// The start of the measured interval.
         from: u64,
-        /// … until then.
+        /// The end of the measured interval.
         until: u64,
     },
-    /// The same by the time of day, in microseconds since 1970, where all processes have to take the same time for the beginning.
+    /// Start by the time of day, in microseconds since 1970. It suits loads in which all processes,
+    /// restarted ones too, need the same start.
     BeginAt { start: i64, from: i64, until: i64 },
-    /// Emit nothing any more but what is owed.
+    /// Stop emitting; lost tuples are still replayed.
     Over,
-    /// Forget the moments that were noted.
-    Forget,
-    /// Answer with a sample, and with the latencies if wanted.
-    Tell { latencies: bool },
+    /// Reset the recorded moments.
+    ResetMoments,
+    /// Answer with a sample, including latencies if requested.
+    ReportSample { latencies: bool },
 }
 
-/// What a worker tells of itself.
+/// The report of a worker.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// Its container.
     pub(crate) container: u32,
-    /// Which life of it.
+    /// The incarnation of the container.
     pub(crate) incarnation: u64,
     pub(crate) pid: u32,
     /// User and system time of the process so far, in nanoseconds.
     pub(crate) cpu_nanos: u64,
     pub(crate) rss_mb: Option<f64>,
-    /// What it counted, and the moments that it noted, by name.
+    /// Counters and moments by name.
     pub(crate) numbers: BTreeMap<String, u64>,
-    /// Nanoseconds, and how often.
+    /// Pairs of nanoseconds and the number of such latencies.
     pub(crate) latencies: Vec<(u64, u64)>,
 }
 
 impl Sample {
-    /// The count of this name; zero if it has none.
+    /// Returns the count of this name; zero if there is none.
     pub(crate) fn count(&self, name: &str) -> u64 {
         self.numbers.get(name).copied().unwrap_or(0)
     }
 
-    /// The moment of this name, if it has come.
+    /// Returns the moment of this name, if it has occurred.
     pub(crate) fn moment(&self, name: &str) -> Option<u64> {
         self.numbers.get(name).copied().filter(|at| *at > 0)
     }
 }
 
-/// What runs in a worker, as the bench sees it.
-pub(crate) trait Attended: Send + Sync + 'static {
-    /// Does what is wanted.
-    fn obey(&self, order: Order);
-    /// Its numbers.
+/// A load in a worker, as controlled by the bench.
+pub(crate) trait ControlledLoad: Send + Sync + 'static {
+    /// Handles an order of the bench.
+    fn handle_order(&self, order: Order);
+    /// Returns the counters and moments by name.
     fn numbers(&self) -> BTreeMap<String, u64>;
-    /// Its latencies.
+    /// Returns the latencies and their counts.
     fn latencies(&self) -> Vec<(u64, u64)>;
-    /// What its worker is made of.
+    /// Returns the modules of the worker.
     fn modules(&self) -> Modules {
         Modules::builtin()
     }
 }
 
-/// Which worker it is.
+/// The identity of a worker.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Who {
+pub(crate) struct WorkerIdentity {
     pub(crate) container: u32,
     pub(crate) incarnation: u64,
 }
 
-/// In a worker: tells the bench that it is there, and does what that wants, on a thread of its own.
+/// Connects a worker to the bench, and answers its requests on a separate thread.
 ///
 /// # Errors
-/// [`ErrorCode::Network`] if the bench is gone.
-pub(crate) fn attend(socket: &Path, who: Who, attended: Arc<dyn Attended>) -> Result<()> {
+/// [`ErrorCode::Network`] if the bench has ended.
+pub(crate) fn serve_orders(
+    socket: &Path,
+    who: WorkerIdentity,
+    attended: Arc<dyn ControlledLoad>,
+) -> Result<()> {
     let gone = |error: std::io::Error| {
-        Error::new(ErrorCode::Network, "the bench that this job is of is gone").because(error)
+        Error::new(ErrorCode::Network, "the bench of this job has ended").because(error)
     };
     let mut stream = UnixStream::connect(socket).map_err(gone)?;
     send(&mut stream, &sample(who, &*attended, false)).map_err(gone)?;
     let asked = thread::Builder::new().name("bench".into());
     asked
         .spawn(move || {
-            // When the bench is gone nobody asks any more.
+            // An error means that the bench has ended.
             let _ = answer(stream, who, &*attended);
         })
         .map_err(gone)?;
     Ok(())
 }
 
-/// In a worker that ends: leaves all that it has to tell beside the socket, for a bench that asks when it is gone.
+/// Writes the final report of an ending worker to a file beside the socket. The bench reads it
+/// after the worker has ended.
 ///
 /// # Errors
-/// [`ErrorCode::WriteFailed`] if it can't.
-pub(crate) fn farewell(socket: &Path, who: Who, attended: &dyn Attended) -> Result<()> {
+/// [`ErrorCode::WriteFailed`] if the file cannot be written.
+pub(crate) fn write_final_report(
+    socket: &Path,
+    who: WorkerIdentity,
+    attended: &dyn ControlledLoad,
+) -> Result<()> {
     let failed = |error: std::io::Error| {
-        let what = "a bench's worker can't leave what it has counted";
+        let what = "a worker of the bench cannot write its final report";
         Error::new(ErrorCode::WriteFailed, what).because(error)
     };
-    // A bench that is over has taken its folder along.
+    // The folder is gone if the bench has ended.
     let Some(folder) = socket.parent().filter(|folder| folder.is_dir()) else {
         return Ok(());
     };
@@ -134,21 +144,28 @@ pub(crate) fn farewell(socket: &Path, who: Who, attended: &dyn Attended) -> Resu
     let name = format!("{}-{}", who.container, who.incarnation);
     let written = folder.join(format!("{name}.leaving"));
     std::fs::write(&written, told).map_err(failed)?;
-    std::fs::rename(&written, folder.join(format!("{name}.{LEFT}"))).map_err(failed)
+    std::fs::rename(
+        &written,
+        folder.join(format!("{name}.{FINAL_REPORT_EXTENSION}")),
+    )
+    .map_err(failed)
 }
 
-/// What workers have left that are gone, sorted by container.
-pub(crate) fn left_in(folder: &Path) -> Vec<Sample> {
+/// Returns the final reports of ended workers, sorted by container.
+pub(crate) fn read_final_reports(folder: &Path) -> Vec<Sample> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
-    let left = paths.filter(|path| path.extension().is_some_and(|end| end == LEFT));
+    let left = paths.filter(|path| {
+        path.extension()
+            .is_some_and(|end| end == FINAL_REPORT_EXTENSION)
+    });
     let read = left.filter_map(|path| serde_json::from_slice(&std::fs::read(path).ok()?).ok());
     let mut samples: Vec<Sample> = read.collect();
     samples.sort_by_key(|sample| (sample.container, sample.incarnation));
     samples
 }
 
-/// How often each latency was recorded, as samples tell it.
+/// Returns the latencies of a histogram and their counts, as in a sample.
 pub(crate) fn latencies_in(nanos: &Mutex<Histogram<u64>>) -> Vec<(u64, u64)> {
     let nanos = nanos.lock().unwrap_or_else(PoisonError::into_inner);
     let recorded = nanos.iter_recorded();
@@ -157,18 +174,22 @@ pub(crate) fn latencies_in(nanos: &Mutex<Histogram<u64>>) -> Vec<(u64, u64)> {
         .collect()
 }
 
-fn answer(stream: UnixStream, who: Who, attended: &dyn Attended) -> std::io::Result<()> {
+fn answer(
+    stream: UnixStream,
+    who: WorkerIdentity,
+    attended: &dyn ControlledLoad,
+) -> std::io::Result<()> {
     let mut out = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
         match serde_json::from_str(&line?)? {
-            Order::Tell { latencies } => send(&mut out, &sample(who, attended, latencies))?,
-            order => attended.obey(order),
+            Order::ReportSample { latencies } => send(&mut out, &sample(who, attended, latencies))?,
+            order => attended.handle_order(order),
         }
     }
     Ok(())
 }
 
-fn sample(who: Who, attended: &dyn Attended, latencies: bool) -> Sample {
+fn sample(who: WorkerIdentity, attended: &dyn ControlledLoad, latencies: bool) -> Sample {
     Sample {
         container: who.container,
         incarnation: who.incarnation,
@@ -189,8 +210,8 @@ fn send(stream: &mut UnixStream, what: &impl Serialize) -> std::io::Result<()> {
     stream.write_all(&line)
 }
 
-/// The workers that have come, as the bench sees them. One that is gone is forgotten when it is asked.
-pub(crate) struct Gathering {
+/// The connections of a bench to its workers. A closed one is removed at the next request.
+pub(crate) struct WorkerConnections {
     path: PathBuf,
     members: Arc<Mutex<Members>>,
 }
@@ -198,7 +219,7 @@ pub(crate) struct Gathering {
 #[derive(Default)]
 struct Members {
     here: Vec<Member>,
-    /// What whoever comes is told.
+    /// The orders sent to workers that connect later.
     first: Vec<Order>,
 }
 
@@ -209,11 +230,11 @@ struct Member {
     lines: BufReader<UnixStream>,
 }
 
-impl Gathering {
-    /// At a socket in this folder.
+impl WorkerConnections {
+    /// Listens on a socket in this folder.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`] if none can be made.
+    /// [`ErrorCode::WriteFailed`] if the socket cannot be created.
     pub(crate) fn in_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("bench.socket");
         let refused = |error: std::io::Error| {
@@ -232,38 +253,33 @@ impl Gathering {
                     let Some(members) = weak.upgrade() else {
                         return;
                     };
-                    // One that says nothing sensible has died, or is none of ours.
-                    let _ = welcome(stream, &members);
+                    // A connection without a valid first sample is dropped.
+                    let _ = register_worker(stream, &members);
                 }
             })
             .map_err(refused)?;
-        Ok(Gathering { path, members })
+        Ok(WorkerConnections { path, members })
     }
 
-    /// Where workers find it.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits until workers of so many containers are there.
-    ///
-    /// # Errors
-    /// [`ErrorCode::LimitReached`] if they don't come in time.
+    /// Waits until `containers` workers have connected.
     pub(crate) fn wait_for(&self, containers: usize, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         while lock(&self.members).here.len() < containers {
             if Instant::now() >= deadline {
-                let what = format!("{containers} containers did not come up");
-                return Err(Error::new(ErrorCode::LimitReached, what).hint(
-                    "name a folder for temporary files that stays (TMPDIR), and look at the logs in it",
-                ));
+                let what = format!("{containers} containers did not start in time");
+                return Err(Error::new(ErrorCode::LimitReached, what)
+                    .hint("set TMPDIR to a folder that is not deleted, and read the logs in it"));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// Has all do this, and whoever comes later too, if it is to begin.
+    /// Sends an order to all workers. A start order is also sent to workers that connect later.
     pub(crate) fn order(&self, order: Order) {
         let mut members = lock(&self.members);
         if matches!(order, Order::Begin { .. } | Order::BeginAt { .. }) {
@@ -274,16 +290,16 @@ impl Gathering {
             .retain_mut(|member| send(&mut member.stream, &order).is_ok());
     }
 
-    /// What those who are there tell, sorted by container.
+    /// Returns the samples of the connected workers, sorted by container.
     pub(crate) fn samples(&self, latencies: bool) -> Vec<Sample> {
         let mut members = lock(&self.members);
-        let asked = Order::Tell { latencies };
+        let asked = Order::ReportSample { latencies };
         members
             .here
             .retain_mut(|member| send(&mut member.stream, &asked).is_ok());
         let mut samples = Vec::new();
         members.here.retain_mut(|member| {
-            let told = hear(&mut member.lines);
+            let told = read_sample(&mut member.lines);
             let is_here = told.is_ok();
             samples.extend(told);
             is_here
@@ -293,9 +309,9 @@ impl Gathering {
     }
 }
 
-impl Drop for Gathering {
+impl Drop for WorkerConnections {
     fn drop(&mut self) {
-        // The thread that listens looks whether anybody still wants it when somebody comes.
+        // The listening thread checks for the end at its next connection.
         self.members = Arc::default();
         let _ = UnixStream::connect(&self.path);
     }
@@ -305,11 +321,11 @@ fn lock(members: &Mutex<Members>) -> MutexGuard<'_, Members> {
     members.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn welcome(stream: UnixStream, members: &Mutex<Members>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
-    stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
+fn register_worker(stream: UnixStream, members: &Mutex<Members>) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
     let mut lines = BufReader::new(stream.try_clone()?);
-    let hello = hear(&mut lines)?;
+    let hello = read_sample(&mut lines)?;
     let mut member = Member {
         container: hello.container,
         incarnation: hello.incarnation,
@@ -320,7 +336,7 @@ fn welcome(stream: UnixStream, members: &Mutex<Members>) -> std::io::Result<()> 
     for order in &members.first {
         send(&mut member.stream, order)?;
     }
-    // Its earlier life is gone.
+    // Replaces the connection of an earlier incarnation.
     members.here.retain(|other| {
         other.container != member.container || other.incarnation > member.incarnation
     });
@@ -328,17 +344,17 @@ fn welcome(stream: UnixStream, members: &Mutex<Members>) -> std::io::Result<()> 
     Ok(())
 }
 
-fn hear(lines: &mut BufReader<UnixStream>) -> std::io::Result<Sample> {
+fn read_sample(lines: &mut BufReader<UnixStream>) -> std::io::Result<Sample> {
     let mut line = String::new();
     lines.read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
 }
 
-/// The moment, unless it was noted already.
+/// Stores the current time, unless a moment was noted already.
 pub(crate) fn note_first(moment: &std::sync::atomic::AtomicU64) {
     use std::sync::atomic::Ordering::Relaxed;
     if moment.load(Relaxed) == 0 {
-        // Whoever comes second was later.
+        // A concurrent thread was earlier.
         let _ = moment.compare_exchange(0, monotonic_nanos(), Relaxed, Relaxed);
     }
 }
@@ -352,8 +368,8 @@ mod tests {
     #[derive(Default)]
     struct Counts(AtomicU64);
 
-    impl Attended for Counts {
-        fn obey(&self, order: Order) {
+    impl ControlledLoad for Counts {
+        fn handle_order(&self, order: Order) {
             if let Order::Begin { start, .. } = order {
                 self.0.store(start, Ordering::Release);
             }
@@ -371,13 +387,13 @@ mod tests {
     #[test]
     fn orders_reach_all_and_whoever_comes_later_and_a_new_life_takes_the_place_of_the_old() {
         let folder = tempfile::tempdir().unwrap();
-        let gathering = Gathering::in_folder(folder.path()).unwrap();
+        let gathering = WorkerConnections::in_folder(folder.path()).unwrap();
         let come = |container, incarnation| {
-            let who = Who {
+            let who = WorkerIdentity {
                 container,
                 incarnation,
             };
-            attend(gathering.path(), who, Arc::new(Counts::default())).unwrap();
+            serve_orders(gathering.path(), who, Arc::new(Counts::default())).unwrap();
         };
         let patience = Duration::from_secs(20);
         come(2, 1);

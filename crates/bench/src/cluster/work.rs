@@ -1,4 +1,4 @@
-//! What a container of a bench's job does: the bench's own program, told its work in JSON.
+//! The work of a container of a bench's job: the bench's own program, with its load in JSON.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,28 +8,26 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
 use serde::{Deserialize, Serialize};
 
-use super::wire::{Attended, Who, attend, farewell};
+use super::wire::{ControlledLoad, WorkerIdentity, serve_orders, write_final_report};
 use super::{BENCH_ARGUMENT, Order};
 use crate::failover::AccountsLoad;
 use crate::latency::{self, ChainLoad};
 use crate::nexmark::QueryLoad;
-use crate::pulse::{self, PulseLoad};
+use crate::replayed_numbers::{self, PulseLoad};
 use crate::rescale::{self, RescaleLoad};
 use crate::wordcount::spread::{self, WordcountLoad};
 use crate::ysb::AdsLoad;
 
-/// A job of a bench, and what the bench may ask of it in a worker.
-pub(crate) type BenchJob = (Box<dyn Job>, Arc<dyn Attended>);
+/// A job of a bench, and the handle by which the bench controls it in a worker.
+pub(crate) type BenchJob = (Box<dyn Job>, Arc<dyn ControlledLoad>);
 
-/// The work of a job's containers, the same in each of them.
+/// The load of a job's containers, the same in each of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// Where the bench listens.
     pub(crate) socket: PathBuf,
     pub(crate) kind: Kind,
 }
 
-/// Which work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Wordcount(WordcountLoad),
@@ -74,11 +72,11 @@ impl Load {
         }
     }
 
-    /// The job, and what the bench may ask of it.
+    /// Returns the job and its handle.
     pub(crate) fn job(&self) -> Result<BenchJob> {
         let (topology, attended) = match &self.kind {
             Kind::Wordcount(load) => spread::topology(load)?,
-            Kind::Pulse(load) => pulse::topology(load)?,
+            Kind::Pulse(load) => replayed_numbers::topology(load)?,
             Kind::Chain(load) => latency::topology(load)?,
             Kind::Query(load) => return load.job(),
             Kind::Accounts(load) => return load.job(),
@@ -88,36 +86,39 @@ impl Load {
         Ok((Box::new(topology), attended))
     }
 
-    /// The arguments of the program that does it.
+    /// Returns the command-line arguments of a worker with this load.
     pub(crate) fn arguments(&self) -> Result<Vec<String>> {
         let told = serde_json::to_string(self).map_err(|error| {
-            Error::new(ErrorCode::Internal, "a bench's work is no JSON").because(error)
+            Error::new(ErrorCode::Internal, "cannot encode a bench's load as JSON").because(error)
         })?;
         Ok(vec![BENCH_ARGUMENT.to_string(), told])
     }
 }
 
-/// Is the worker of a container of a bench's job; `told` is what follows [`BENCH_ARGUMENT`].
+/// Runs a worker of a bench's job; `told` is the argument after [`BENCH_ARGUMENT`].
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if this is no bench's work, [`ErrorCode::Network`] if the bench is gone; those of
-/// [`ardea::job::work`].
+/// [`ErrorCode::InvalidConfig`] if the argument is not a load, [`ErrorCode::Network`] if the bench
+/// has ended; those of [`ardea::job::work`].
 pub fn work(start: WorkerStart, told: &str) -> Result<()> {
     let load: Load = serde_json::from_str(told).map_err(|error| {
-        Error::new(ErrorCode::InvalidConfig, "this is the work of no bench")
-            .because(error)
-            .hint("workers of benches are started by `ardea bench`")
+        Error::new(
+            ErrorCode::InvalidConfig,
+            "the load of a bench's worker is invalid",
+        )
+        .because(error)
+        .hint("workers of benches are started by `ardea bench`")
     })?;
     let (job, attended) = load.job()?;
-    let who = Who {
+    let who = WorkerIdentity {
         container: start.worker.container.0,
         incarnation: start.worker.incarnation,
     };
-    // A container that comes when the bench is over has nothing to do.
-    attend(&load.socket, who, Arc::clone(&attended))?;
+    // Fails for a container that starts after the end of the bench.
+    serve_orders(&load.socket, who, Arc::clone(&attended))?;
     let outcome = ardea::job::work(start, &*job, &attended.modules());
-    attended.obey(Order::Over);
-    // One that is given back before the bench is over is asked for nothing more.
-    farewell(&load.socket, who, &*attended)?;
+    attended.handle_order(Order::Over);
+    // A container released before the end of the bench still has to report its counts.
+    write_final_report(&load.socket, who, &*attended)?;
     outcome
 }

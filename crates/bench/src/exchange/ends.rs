@@ -1,4 +1,4 @@
-//! The two ends of the edge that is measured, each in a worker of its own.
+//! The two ends of the measured edge, each in its own worker.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use hdrhistogram::Histogram;
 
 use super::params::ExchangeParams;
 use crate::usage::thread_cpu_time;
-use crate::{PATIENCE, nanoseconds};
+use crate::{LATE_RESULTS_TIMEOUT, nanoseconds};
 
-/// How long a thread with nothing to do waits before it looks whether the time is over.
-const LOOK: Duration = Duration::from_millis(20);
+/// The longest wait of an idle thread before it checks whether the run is over.
+const IDLE_WAIT: Duration = Duration::from_millis(20);
 
 /// Records of a chunk.
 const CHUNK: u64 = 1_000;
@@ -45,7 +45,7 @@ impl BenchRecord for String {
     }
 }
 
-/// What the threads tell each other.
+/// State shared by the threads of a run.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) received: AtomicU64,
@@ -74,7 +74,7 @@ impl Worker {
             incarnation: 1,
             token: None,
         };
-        let (bell, config) = (transport.doorbell(), LinkConfig::default());
+        let (bell, config) = (transport.waker(), LinkConfig::default());
         Worker {
             link: Link::new(connection, side, identity, bell, config, clock.now()),
             transport,
@@ -82,14 +82,15 @@ impl Worker {
         }
     }
 
-    /// Lets the link do what there is to do; whether there was something.
+    /// Polls the link; returns true if it made progress.
     fn step(&mut self, wait: Duration) -> Result<bool> {
         self.transport.wait(wait)?;
         Ok(self.link.poll(self.clock.now())?.made)
     }
 }
 
-/// Sends records until the time is over, of a paced run all that were due by then, unless that takes too long.
+/// Sends records until the run is over. A paced run sends all that were due by then, unless that
+/// takes too long.
 pub(super) fn send<T: BenchRecord>(
     mut worker: Worker,
     params: &ExchangeParams,
@@ -105,7 +106,7 @@ pub(super) fn send<T: BenchRecord>(
         (0, start)
     } else {
         let until = start + params.warmup + params.duration;
-        (params.count(), until + PATIENCE)
+        (params.count(), until + LATE_RESULTS_TIMEOUT)
     };
     let mut is_done = false;
     while !is_done {
@@ -125,12 +126,12 @@ pub(super) fn send<T: BenchRecord>(
         sender.flush()?;
         let made = worker.step(Duration::ZERO)?;
         if !all_sent && !made {
-            worker.step(LOOK)?;
+            worker.step(IDLE_WAIT)?;
         }
     }
-    // Until the other side has had all of it, and closes.
+    // Waits until the other side has received everything and closes.
     while !sender.flush()? || worker.link.peer().is_some() {
-        match worker.step(LOOK) {
+        match worker.step(IDLE_WAIT) {
             Ok(_) => {}
             Err(_) => break,
         }
@@ -138,7 +139,8 @@ pub(super) fn send<T: BenchRecord>(
     Ok(())
 }
 
-/// Puts the records that are due into the chunk, up to a chunk's worth; the number of the next record.
+/// Adds the records that are due to the chunk, at most a chunk's worth. Returns the number of the
+/// next record.
 fn make<T: BenchRecord>(
     chunk: &mut Chunk,
     next: u64,
@@ -163,7 +165,8 @@ fn make<T: BenchRecord>(
     Ok(end)
 }
 
-/// Receives records until the last; how late those were, in nanoseconds, that were due in the measured time.
+/// Receives records until the last. Returns the latencies of those due in the measured time, in
+/// nanoseconds.
 pub(super) fn receive<T: BenchRecord>(
     mut worker: Worker,
     measured: &Option<Range<Timestamp>>,
@@ -195,7 +198,7 @@ pub(super) fn receive<T: BenchRecord>(
         shared.received.store(received, Ordering::Relaxed);
         made |= worker.step(Duration::ZERO)?;
         if !made {
-            worker.step(LOOK)?;
+            worker.step(IDLE_WAIT)?;
         }
     }
     Ok(latency)

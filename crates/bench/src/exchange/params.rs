@@ -1,4 +1,4 @@
-//! What `ardea bench exchange` can be asked for.
+//! The parameters of `ardea bench exchange`.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 use crate::bounds::{check_duration, check_rate, check_times};
 use crate::report::Field;
 
-/// What the records are.
+/// The type of the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
     /// Five numbers, 40 bytes.
     Rows,
-    /// Words of 3 to 16 letters, each a string of its own.
+    /// Words of 3 to 16 letters, each its own string.
     Words,
 }
 
-/// What `ardea bench exchange` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench exchange`, named as its flags.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangeParams {
-    /// What the records are.
+    /// The type of the records.
     pub records: RecordKind,
     /// Records a second.
     pub rate: u64,
-    /// As fast as possible instead of at `rate`.
+    /// True to send as fast as possible instead of at `rate`.
     pub max: bool,
-    /// How long is measured.
+    /// The measured time.
     pub duration: Duration,
-    /// How long runs before that.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
 }
 
@@ -72,7 +72,7 @@ impl ExchangeParams {
         ]
     }
 
-    /// Of a paced run, the records from the first one to the last measured one.
+    /// Returns the number of records of a paced run, from the first to the last measured one.
     pub(super) fn count(&self) -> u64 {
         let span = self.warmup + self.duration;
         let count = u128::from(self.rate) * span.as_micros() / 1_000_000;

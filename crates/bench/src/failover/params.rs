@@ -1,4 +1,4 @@
-//! What `ardea bench failover` can be asked for.
+//! The parameters of `ardea bench failover`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,34 +8,34 @@ use ardea_core::{Guarantee, Result};
 use serde_json::json;
 
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::{hosts_for, promises};
-use crate::lasting::accounts::MOST_ACCOUNTS;
+use crate::cluster::{guarantee_settings, hosts_for};
+use crate::long_running::accounts::MOST_ACCOUNTS;
 use crate::nexmark::MOST_WORKERS;
 use crate::report::Field;
 
-/// What `ardea bench failover` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench failover`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct FailoverParams {
-    /// How many keys the state has, of about a hundred bytes each.
+    /// The number of keys, with a state of about a hundred bytes each.
     pub keys: u64,
     /// Records a second.
     pub rate: u64,
-    /// Processes, each a container of the job.
+    /// The number of processes, each a container of the job.
     pub workers: u32,
-    /// Cooperative threads of each.
+    /// Cooperative threads of each process.
     pub threads: u32,
-    /// When one is killed, after the measured time has begun.
+    /// The time from the start of the measured time until a worker is killed.
     pub at: Duration,
-    /// How long is measured.
+    /// The measured time.
     pub duration: Duration,
-    /// How long records flow before that, behind the first snapshot.
+    /// The time for which records flow after the first checkpoint and before the measured time.
     pub warmup: Duration,
-    /// What the job promises.
+    /// The processing guarantee of the job.
     pub guarantee: Guarantee,
-    /// How often an epoch ends.
-    pub snapshot_interval: Duration,
-    /// The folder for the snapshots; in the memory of the cluster's hosts without one.
-    pub snapshot_folder: Option<PathBuf>,
+    /// The checkpoint interval.
+    pub checkpoint_interval: Duration,
+    /// The folder for checkpoints; in the memory of the cluster's hosts if `None`.
+    pub checkpoint_folder: Option<PathBuf>,
 }
 
 impl Default for FailoverParams {
@@ -49,17 +49,17 @@ impl Default for FailoverParams {
             duration: Duration::from_secs(30),
             warmup: Duration::from_secs(5),
             guarantee: Guarantee::ExactlyOnce,
-            snapshot_interval: Duration::from_secs(1),
-            snapshot_folder: None,
+            checkpoint_interval: Duration::from_secs(1),
+            checkpoint_folder: None,
         }
     }
 }
 
 impl FailoverParams {
-    /// Checks what can be checked without running.
+    /// Validates the parameters.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the value at fault.
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the invalid value.
     pub fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(refused(what));
         if self.keys == 0 || self.keys > MOST_ACCOUNTS {
@@ -68,7 +68,7 @@ impl FailoverParams {
         }
         if self.workers < 2 || self.workers > MOST_WORKERS {
             return wrong(format!(
-                "{} workers are not between 2 and {MOST_WORKERS}: of one none is left when it is killed",
+                "{} workers are not between 2 and {MOST_WORKERS}: one worker must survive the kill",
                 self.workers
             ));
         }
@@ -81,13 +81,13 @@ impl FailoverParams {
         }
         if self.at >= self.duration {
             return wrong(format!(
-                "at {} the measured time of {} is over",
+                "--at {} is not within the measured time of {}",
                 format_duration(self.at),
                 format_duration(self.duration)
             ));
         }
-        if self.snapshot_interval.is_zero() {
-            return wrong("an interval of zero between snapshots has no end".to_string());
+        if self.checkpoint_interval.is_zero() {
+            return wrong("the checkpoint interval is zero; give a longer one".to_string());
         }
         check_threads(self.threads)?;
         check_duration(self.duration)?;
@@ -95,30 +95,32 @@ impl FailoverParams {
             ("--duration", self.duration),
             ("--warmup", self.warmup),
             ("--at", self.at),
-            ("--snapshot-interval", self.snapshot_interval),
+            ("--checkpoint-interval", self.checkpoint_interval),
         ])
     }
 
-    /// How many hosts the cluster has.
+    /// Returns the number of hosts of the cluster.
     pub(crate) fn hosts(&self) -> usize {
-        hosts_for(self.guarantee, self.snapshot_folder.as_deref())
+        hosts_for(self.guarantee, self.checkpoint_folder.as_deref())
     }
 
-    /// The settings of the cluster that the job runs on.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings = vec![
             format!("job.containers={}", self.workers),
             format!("threads={}", self.threads),
         ];
-        let folder = self.snapshot_folder.as_deref();
-        settings.extend(promises(self.guarantee, self.snapshot_interval, folder));
+        let folder = self.checkpoint_folder.as_deref();
+        settings.extend(guarantee_settings(
+            self.guarantee,
+            self.checkpoint_interval,
+            folder,
+        ));
         settings
     }
 
-    /// Each parameter under its own name.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let keeps = self.guarantee.keeps_state();
-        let folder = self.snapshot_folder.as_ref().filter(|_| keeps);
+        let folder = self.checkpoint_folder.as_ref().filter(|_| keeps);
         vec![
             ("keys", json!(self.keys)),
             ("rate", json!(self.rate)),
@@ -129,11 +131,11 @@ impl FailoverParams {
             ("warmup", json!(format_duration(self.warmup))),
             ("guarantee", json!(self.guarantee.as_str())),
             (
-                "snapshot_interval",
-                json!(format_duration(self.snapshot_interval)),
+                "checkpoint_interval",
+                json!(format_duration(self.checkpoint_interval)),
             ),
             (
-                "snapshot_folder",
+                "checkpoint_folder",
                 json!(folder.map(|folder| folder.display().to_string())),
             ),
         ]
@@ -161,7 +163,7 @@ mod tests {
             |params| params.duration = Duration::ZERO,
             |params| params.duration = Duration::MAX,
             |params| params.warmup = Duration::MAX,
-            |params| params.snapshot_interval = Duration::ZERO,
+            |params| params.checkpoint_interval = Duration::ZERO,
         ];
         for set in wrong {
             let mut params = FailoverParams::default();

@@ -1,4 +1,5 @@
-//! A run: the state is filled and in a snapshot, records flow, a worker is killed, and all that was published is read in the end.
+//! A run: the state is filled and stored in a checkpoint, records flow, a worker is killed, and
+//! finally all published results are read.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,21 +13,21 @@ use serde_json::{Value, json};
 
 use super::FailoverParams;
 use crate::cluster::{BenchJob, Kind, Load, Sample, merged};
-use crate::lasting::accounts::{Accounts, Receipt};
-use crate::lasting::commits;
-use crate::lasting::published::{self, Verdict};
-use crate::lasting::stand::{Killed, Stand, Victim, published_in, rss_mb, spent};
-use crate::lasting::watch::Watch;
+use crate::long_running::accounts::{Accounts, Receipt};
+use crate::long_running::commits;
+use crate::long_running::fixture::{Fixture, Kill, Victim, published_in, rss_mb, spent};
+use crate::long_running::published::{self, Verdict};
+use crate::long_running::watch::ResultObserver;
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
 
-/// After so long without any more results all have come…
-const STILL: Duration = Duration::from_secs(2);
+/// The results are complete after this time without new ones, if the job has recovered.
+const QUIET_TIME: Duration = Duration::from_secs(2);
 
-/// … or after so long, where nobody has seen the job recover.
-const STILL_DOWN: Duration = Duration::from_secs(30);
+/// The same, if no recovery was observed.
+const QUIET_TIME_WITHOUT_RECOVERY: Duration = Duration::from_secs(30);
 
-/// What a container needs to know of a run.
+/// The parameters of a run, sent to each container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AccountsLoad {
     accounts: Accounts,
@@ -34,9 +35,9 @@ pub(crate) struct AccountsLoad {
 }
 
 impl AccountsLoad {
-    /// The job of a container, and what the bench may ask of it.
+    /// Returns the job of a container, and the handle by which the bench controls it.
     pub(crate) fn job(&self) -> Result<BenchJob> {
-        let watch = Watch::new(false)?;
+        let watch = ResultObserver::new(false)?;
         let (sees, clock) = (Arc::clone(&watch), Clock::system());
         let p = Pipeline::new("accounts");
         let receipts = self.accounts.receipts(&p, &watch);
@@ -45,7 +46,7 @@ impl AccountsLoad {
                 .rebalance()
                 .parallelism(Parallelism::ONE)
                 .map(move |receipt: Receipt| {
-                    sees.saw(clock.wall(), [receipt.due()].into_iter());
+                    sees.record_results(clock.wall(), [receipt.due()].into_iter());
                     format!("{} {}", receipt.account, receipt.number)
                 });
         let sink = files::write_lines(self.out.join("receipts.txt")).rotate_with_epochs();
@@ -54,15 +55,15 @@ impl AccountsLoad {
     }
 }
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what keeps the cluster or the job
-/// from running.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are
+/// invalid; errors of the cluster or the job.
 pub fn run(params: &FailoverParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(params.workers * params.threads, params.duration)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(params.workers * params.threads, params.duration)?;
     progress("starting a cluster");
     let accounts = Accounts {
         accounts: params.keys,
@@ -71,31 +72,31 @@ pub fn run(params: &FailoverParams, progress: &mut dyn FnMut(&str)) -> Result<Re
         instances: params.workers,
     };
     let size = (params.hosts(), params.workers);
-    let mut stand = Stand::start("accounts", size, &params.settings(), |socket| {
+    let mut stand = Fixture::start("accounts", size, &params.settings(), |socket| {
         let out = published_in(&socket);
         Load::new(socket, Kind::Accounts(AccountsLoad { accounts, out }))
     })?;
     progress("filling the state");
     stand.wait_until_filled(params.keys)?;
     if params.guarantee.keeps_state() {
-        progress("waiting for a snapshot of everything");
-        stand.wait_for_snapshot()?;
+        progress("waiting for a full checkpoint");
+        stand.wait_for_checkpoint()?;
     }
     progress("warming up");
     let plan = stand.begin(params.warmup, params.duration);
     progress("measuring");
-    stand.look_on(plan.from + params.at);
+    stand.poll_until(plan.from + params.at);
     progress("killing a worker");
     let killed = stand.kill(Victim::Worker)?;
-    let recovered = stand.recovered(&killed, Victim::Worker);
-    stand.look_on(plan.until);
-    let mut figures = told(&stand, &killed, recovered);
+    let recovered = stand.wait_until_recovered(&killed, Victim::Worker);
+    stand.poll_until(plan.until);
+    let mut figures = cluster_figures(&stand, &killed, recovered);
     let hosts_cpu = stand.host_cpu_time();
     progress("waiting for all results");
     let paid = accounts.paid();
     let (last, is_over) = stand.end(match recovered {
-        Some(_) => STILL,
-        None => STILL_DOWN,
+        Some(_) => QUIET_TIME,
+        None => QUIET_TIME_WITHOUT_RECOVERY,
     });
     figures.extend(measured(&last, params.duration)?);
     figures.push(("host_cpu_seconds", json!(seconds(hosts_cpu))));
@@ -118,8 +119,8 @@ pub fn run(params: &FailoverParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     })
 }
 
-/// What was seen of the cluster.
-fn told(stand: &Stand, killed: &Killed, recovered: Option<Duration>) -> Vec<Field> {
+/// Returns the figures of the cluster.
+fn cluster_figures(stand: &Fixture, killed: &Kill, recovered: Option<Duration>) -> Vec<Field> {
     let millis = |time: Duration| rounded(time.as_secs_f64() * 1e3, 1e3);
     vec![
         ("recovery_ms", json!(recovered.map(millis))),
@@ -128,7 +129,7 @@ fn told(stand: &Stand, killed: &Killed, recovered: Option<Duration>) -> Vec<Fiel
     ]
 }
 
-/// What was seen of results, by the process that they come to.
+/// Returns the figures of results, from the process of the sink.
 fn measured(last: &[Sample], duration: Duration) -> Result<Vec<Field>> {
     let sink = last.iter().max_by_key(|sample| sample.count("results"));
     let of = |name: &str| -> Value {
@@ -146,7 +147,7 @@ fn measured(last: &[Sample], duration: Duration) -> Result<Vec<Field>> {
     Ok(figures)
 }
 
-fn verdict(stand: &Stand, paid: Vec<u64>) -> Result<Verdict> {
+fn verdict(stand: &Fixture, paid: Vec<u64>) -> Result<Verdict> {
     let receipts: Vec<(u64, u64)> = published::lines(&stand.published(), |line| {
         let (account, number) = line.split_once(' ')?;
         Some((account.parse().ok()?, number.parse().ok()?))

@@ -1,7 +1,7 @@
-//! What each saving of the forwarder gains: all of them on, each off alone, all off.
+//! The gain of each optimization of the forwarder: all on, each off alone, all off.
 //!
-//! "Twitter Heron: Towards Extensible Streaming Engines", sections V and VI-B: what its stream manager saves by pools, by updating
-//! messages in place, and by leaving tuples encoded.
+//! After "Twitter Heron: Towards Extensible Streaming Engines", sections V and VI-B: its stream
+//! manager uses memory pools, updates messages in place, and leaves tuples encoded.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::params::ForwardParams;
 use super::run;
 use crate::report::{Field, Report, rounded};
 
-/// The savings that are on, under the names that the figures of each begin with.
+/// The optimizations that are on, and the figure of each variant.
 const VARIANTS: [Variant; 5] = [
     Variant::new("all_on_tuples_per_cpu_s", true, true, true),
     Variant::new("no_in_place_tuples_per_cpu_s", false, true, true),
@@ -39,7 +39,8 @@ impl Variant {
     }
 }
 
-/// Runs the benchmark five times; which savings `params` says are on makes no difference. `progress` is told what is going on.
+/// Runs the benchmark once for each variant; the optimizations set in `params` are ignored.
+/// `progress` receives status texts.
 ///
 /// # Errors
 /// As [`run`](super::run).
@@ -85,7 +86,7 @@ pub fn ablation(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Resul
     })
 }
 
-/// What was asked for, and that it is of no single setting of the savings.
+/// Returns the parameters, without the optimizations, and with `ablation` set.
 fn parameters(params: &ForwardParams) -> Vec<Field> {
     let mut fields = params.fields();
     fields.retain(|(name, _)| !["in_place", "pools", "lazy"].contains(name));
@@ -93,9 +94,11 @@ fn parameters(params: &ForwardParams) -> Vec<Field> {
     fields
 }
 
-/// How much of what all savings gain together is each one's own, in cpu time a tuple, and what all of them gain.
+/// Returns the share of each optimization in the total gain of CPU time a tuple, and the total
+/// gain.
 ///
-/// The shares need not add up: what remains is `interplay_share`, the gain of which two savings each would do alone, or only together.
+/// The shares need not add up. The remainder is `interplay_share`: gains that two optimizations
+/// each yield alone, or only together.
 fn compared(per_cpu: &[Option<f64>], per_second: &[Option<f64>]) -> Vec<Field> {
     let nothing = ("", Value::Null);
     let ratio = |of: &[Option<f64>]| {
@@ -120,7 +123,8 @@ fn compared(per_cpu: &[Option<f64>], per_second: &[Option<f64>]) -> Vec<Field> {
     fields
 }
 
-/// Of savings in the order of [`VARIANTS`], and what is left; `None` if all of them together gained nothing, or nothing was seen.
+/// Returns the shares of the optimizations in the order of [`VARIANTS`], and the remainder. `None`
+/// if all of them together gained nothing, or a figure is missing.
 fn shares(per_cpu: &[Option<f64>]) -> Option<[f64; 4]> {
     let cost = |at: usize| {
         let per_cpu = (*per_cpu.get(at)?)?;

@@ -1,7 +1,7 @@
-//! What a worker would do to each frame if it did not leave it alone.
+//! The work of a worker without the forwarder's optimizations.
 //!
-//! The work is that of the edges between workers: the same codec takes the tuples out of a frame, each into a value that owns its
-//! memory, and puts them into a frame again. So a saving is measured against a fast way to do without it.
+//! The codec of the edges between workers decodes the tuples of a frame into owned values, and
+//! encodes them again. So an optimization is compared with a fast alternative.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use ardea_network::exchange::{Frame, Payload, RowsCodec};
 
 use super::params::ForwardParams;
 
-/// Letters that words are cut from.
+/// Letters from which words are cut.
 const LETTERS: &str = "overcommunicatio";
 
 /// The tuples of a frame: words, as in word count.
 #[derive(Clone)]
 pub(super) struct Load {
     codec: Arc<dyn ChunkCodec>,
-    /// Of each frame.
+    /// The number of tuples in each frame.
     pub(super) tuples: usize,
     pub(super) payload: Payload,
 }
 
 impl Load {
-    /// As many words as take at most so many bytes; one, if none fits.
+    /// Returns as many words as fit into `bytes`; at least one.
     pub(super) fn of(bytes: usize) -> Result<Self> {
         let codec: Arc<dyn ChunkCodec> = Arc::new(RowsCodec::<String>::wire());
         let mut encoded = Vec::new();
         let (mut fits, mut too_many) = (1, bytes / 3 + 2);
-        // The most that fit, by halving: a word has at least three letters.
+        // Binary search: a word has at least three letters.
         while fits + 1 < too_many {
             let middle = usize::midpoint(fits, too_many);
             encode_words(&*codec, middle, &mut encoded)?;
@@ -47,7 +47,7 @@ impl Load {
     }
 }
 
-/// So many words, encoded.
+/// Encodes `words` words.
 fn encode_words(codec: &dyn ChunkCodec, words: usize, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     let mut chunk = Chunk::default();
@@ -55,7 +55,7 @@ fn encode_words(codec: &dyn ChunkCodec, words: usize, out: &mut Vec<u8>) -> Resu
         values.extend((0..words as u64).map(word));
         times.extend((0..words).map(|_| Timestamp::MIN));
     });
-    // One call ends at its limit, and leaves the rest.
+    // A call may stop at its limit before the chunk is empty.
     while codec.encode(&mut chunk, usize::MAX, out)? > 0 && !chunk.is_empty() {}
     Ok(())
 }
@@ -65,7 +65,7 @@ fn word(number: u64) -> String {
     LETTERS[..3 + (number >> 60) as usize % 14].to_string()
 }
 
-/// Does without the savings that are switched off.
+/// A handler of frames that does the work of optimizations that are switched off.
 pub(super) struct Naive {
     load: Load,
     in_place: bool,
@@ -87,7 +87,7 @@ impl Naive {
         }
     }
 
-    /// A frame on its way.
+    /// Processes a frame.
     #[inline]
     pub(super) fn handle(&mut self, frame: &mut Frame) -> Result<()> {
         if !self.lazy {
@@ -100,8 +100,9 @@ impl Naive {
         }
     }
 
-    /// Each tuple becomes a value of its own, and is written again; with pools in memory that was used before, otherwise in memory of
-    /// the frame's own. A frame that was written again lies in memory of its own, so it is copied with that.
+    /// Decodes each tuple into an owned value, and encodes it again. With pools it reuses memory,
+    /// otherwise it allocates for each frame. The new payload is a copy in any case, which includes
+    /// the copying of `in_place`.
     fn decode_and_encode(&mut self, frame: &mut Frame) -> Result<()> {
         if !self.pools {
             self.decoded = Chunk::default();

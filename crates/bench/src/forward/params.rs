@@ -1,29 +1,29 @@
-//! What `ardea bench forward` can be asked for.
+//! The parameters of `ardea bench forward`.
 
 use std::time::Duration;
 
 use ardea_config::duration::format_duration;
 use ardea_core::Result;
-use ardea_network::exchange::MOST_PAYLOAD_BYTES;
+use ardea_network::exchange::MAX_PAYLOAD_BYTES;
 use serde_json::json;
 
 use crate::bounds::{check_duration, check_times, refused};
 use crate::report::Field;
 
-/// What `ardea bench forward` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench forward`, named as its flags.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardParams {
-    /// Bytes of each payload at most: it has as many tuples as fit, and at least one.
+    /// The maximum bytes of a payload; it has as many tuples as fit, and at least one.
     pub bytes: usize,
-    /// How long is measured.
+    /// The measured time.
     pub duration: Duration,
-    /// How long runs before that.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
-    /// Whether payloads stay where they are; off to measure what that gains.
+    /// True if payloads are not copied; off to measure the gain.
     pub in_place: bool,
-    /// Whether memory is used again; off to measure what that gains.
+    /// True if memory is reused; off to measure the gain.
     pub pools: bool,
-    /// Whether each record of the payload is left alone; off to measure what that gains.
+    /// True if records stay encoded; off to measure the gain.
     pub lazy: bool,
 }
 
@@ -42,9 +42,9 @@ impl Default for ForwardParams {
 
 impl ForwardParams {
     pub(super) fn check(&self) -> Result<()> {
-        if self.bytes > MOST_PAYLOAD_BYTES {
+        if self.bytes > MAX_PAYLOAD_BYTES {
             return Err(refused(format!(
-                "--bytes {}: a payload has at most {MOST_PAYLOAD_BYTES}",
+                "--bytes {}: a payload has at most {MAX_PAYLOAD_BYTES}",
                 self.bytes
             )));
         }
@@ -75,7 +75,7 @@ mod tests {
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut ForwardParams);
         let wrong: [Set; 4] = [
-            |params| params.bytes = MOST_PAYLOAD_BYTES + 1,
+            |params| params.bytes = MAX_PAYLOAD_BYTES + 1,
             |params| params.duration = Duration::ZERO,
             |params| params.duration = Duration::MAX,
             |params| params.warmup = Duration::MAX,

@@ -1,4 +1,4 @@
-//! What `ardea bench grid` can be asked for.
+//! The parameters of `ardea bench grid`.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use serde_json::json;
 use crate::bounds::{check_duration, check_times, refused};
 use crate::report::Field;
 
-/// The longest value: what a grid takes, without its key.
+/// The maximum bytes of a value that a grid accepts, without its key.
 const MOST_BYTES: usize = 15 << 20;
 
-/// What `ardea bench grid` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench grid`, named as its flags.
 #[derive(Clone, Copy, Debug)]
 pub struct GridParams {
-    /// How many members the grid has, all in this process.
+    /// The number of members of the grid, all in this process.
     pub members: usize,
-    /// How many synchronous backups each entry has.
+    /// The number of synchronous backups of each entry.
     pub backups: usize,
     /// Bytes of each value.
     pub bytes: usize,
-    /// How many keys there are.
+    /// The number of keys.
     pub keys: u64,
-    /// How long each kind of operation is measured.
+    /// The measured time of each kind of operation.
     pub duration: Duration,
-    /// How long each kind runs before that.
+    /// The warm-up of each kind of operation.
     pub warmup: Duration,
 }
 

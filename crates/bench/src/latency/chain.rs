@@ -1,4 +1,5 @@
-//! The job: a spout, and steps that are busy for a moment with each tuple and hand it on, and what they note on the way.
+//! The job: a spout, and steps that work on each tuple for a fixed time and emit it, with the times
+//! that they record.
 
 use std::collections::BTreeMap;
 use std::hint::spin_loop;
@@ -17,21 +18,21 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::LatencyParams;
-use super::flows::{Flows, Watched};
-use crate::cluster::{Attended, Order, Times, latencies_in};
+use super::flows::{Flows, RecordingTransport};
+use crate::cluster::{ControlledLoad, Order, Times, latencies_in};
 use crate::usage::monotonic_nanos;
-use crate::{PATIENCE, nanoseconds};
+use crate::{LATE_RESULTS_TIMEOUT, nanoseconds};
 
-/// The least that the spout waits for the next tuple to be due.
+/// The minimum time for which the spout waits for the next tuple to be due.
 const LEAST_WAIT: Duration = Duration::from_micros(50);
 
-/// How long the spout waits for the word to begin.
+/// Poll interval of the spout while it waits for the start signal.
 const BEGIN_WAIT: Duration = Duration::from_millis(1);
 
-/// How long a spout that has fallen silent sleeps at a time.
+/// Sleep of a spout that has stopped emitting.
 const SILENT_WAIT: Duration = Duration::from_millis(100);
 
-/// What a container needs to know of a run.
+/// The parameters of a run, sent to each container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ChainLoad {
     steps: u32,
@@ -49,14 +50,15 @@ impl ChainLoad {
     }
 }
 
-/// What the instances of a container share; each counter is written by one of them.
+/// State shared by the instances of a container; each counter has one writer.
 struct Chain {
     load: ChainLoad,
     times: Times,
     is_over: AtomicBool,
     emitted: AtomicU64,
     counted: AtomicU64,
-    /// Of those that count, in nanoseconds: from when they were due until they were emitted, and until the last step was done.
+    /// Sums over the measured tuples in nanoseconds: from the due time until emission, and until
+    /// the end of the last step.
     source: AtomicU64,
     whole: AtomicU64,
     tuples: AtomicU64,
@@ -65,7 +67,8 @@ struct Chain {
     flows: Arc<Flows>,
 }
 
-/// The time of a step, in nanoseconds: from when the one before let go of a tuple until this one took it, and from then until it let go.
+/// The times of a step in nanoseconds: from the emission of the step before until the receipt by
+/// this step, and from then until its own emission.
 #[derive(Default)]
 struct Step {
     between: AtomicU64,
@@ -77,12 +80,12 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 impl Chain {
-    /// Whether what was due then is measured.
+    /// Returns true if a tuple due at `due` is measured.
     fn counts(&self, due: u64) -> bool {
         (self.times.from()..self.times.until()).contains(&due)
     }
 
-    /// A tuple has passed the last step.
+    /// Records a tuple that has passed the last step.
     fn is_through(&self, due: u64, now: u64) {
         add(&self.counted, 1);
         if self.counts(due) {
@@ -96,8 +99,8 @@ impl Chain {
     }
 }
 
-/// The topology of a container, and what the bench may ask of it.
-pub(crate) fn topology(load: &ChainLoad) -> Result<(Topology, Arc<dyn Attended>)> {
+/// Returns the topology of a container, and the handle by which the bench controls it.
+pub(crate) fn topology(load: &ChainLoad) -> Result<(Topology, Arc<dyn ControlledLoad>)> {
     let chain = Arc::new(Chain {
         load: load.clone(),
         times: Times::unknown(),
@@ -132,15 +135,15 @@ pub(crate) fn topology(load: &ChainLoad) -> Result<(Topology, Arc<dyn Attended>)
     Ok((builder.build()?, chain))
 }
 
-impl Attended for Chain {
-    fn obey(&self, order: Order) {
+impl ControlledLoad for Chain {
+    fn handle_order(&self, order: Order) {
         match order {
             Order::Begin { start, from, until } => {
                 self.flows.count(from, until);
                 self.times.set(start, from, until);
             }
             Order::Over => self.is_over.store(true, Ordering::Relaxed),
-            Order::BeginAt { .. } | Order::Forget | Order::Tell { .. } => {}
+            Order::BeginAt { .. } | Order::ResetMoments | Order::ReportSample { .. } => {}
         }
     }
 
@@ -169,28 +172,28 @@ impl Attended for Chain {
         let flows = Arc::clone(&self.flows);
         Modules::builtin().transport("tcp", move |setup| {
             let tcp = Transports::builtin().make("tcp", setup)?;
-            Ok(Box::new(Watched::new(tcp, Arc::clone(&flows))))
+            Ok(Box::new(RecordingTransport::new(tcp, Arc::clone(&flows))))
         })
     }
 }
 
-/// Emits each tuple when it is due.
+/// A spout that emits each tuple when it is due.
 struct Source {
     chain: Arc<Chain>,
     emitted: u64,
 }
 
 impl Source {
-    /// When the next tuple is due.
+    /// Returns the time at which the next tuple is due.
     fn due(&self, start: u64) -> u64 {
         let after = u128::from(self.emitted) * 1_000_000_000 / u128::from(self.chain.load.rate);
         start + after as u64
     }
 
-    /// Whether nothing more is owed of the measured time, or it takes too long.
+    /// Returns true if all measured tuples were emitted, or emitting them takes too long.
     fn is_done(&self, due: u64, now: u64) -> bool {
         let until = self.chain.times.until();
-        let is_late = now > until.saturating_add(PATIENCE.as_nanos() as u64);
+        let is_late = now > until.saturating_add(LATE_RESULTS_TIMEOUT.as_nanos() as u64);
         self.chain.is_over.load(Ordering::Relaxed) && (due >= until || is_late)
     }
 }
@@ -222,7 +225,7 @@ impl Spout for Source {
     }
 }
 
-/// Is busy with a tuple, and hands it on.
+/// A bolt that works on a tuple for a fixed time, and emits it.
 struct StepBolt {
     chain: Arc<Chain>,
     index: usize,

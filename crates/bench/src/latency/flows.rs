@@ -1,7 +1,7 @@
-//! How long frames are on their way, by counting what goes into a transport at one end and what comes out of it at the other.
+//! The mean transit time of frames, from byte counts at both ends of a transport.
 //!
-//! Nobody has to know which frame is which: the mean time that something spends on a way is how much of it is on the way, on the average,
-//! divided by how much comes out in a second (Little, "A proof for the queuing formula L = λW", 1961).
+//! Frames need not be identified: the mean time in transit is the mean number of bytes in transit,
+//! divided by the bytes received a second (Little, "A proof for the queuing formula L = λW", 1961).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use ardea_core::Result;
 use ardea_network::exchange::{
-    Connection, Doorbell, Frame, HEADER_BYTES, Header, Kind, Listener, MOST_PAYLOAD_BYTES, Parcel,
-    PeerGone, Transport,
+    Connection, Disconnected, Frame, HEADER_BYTES, Header, Kind, Listener, MAX_PAYLOAD_BYTES,
+    NetworkWaker, SendBuffer, Transport,
 };
 
 use crate::cluster::Sample;
 use crate::usage::monotonic_nanos;
 
-/// Bytes of records by the edge that they are of, at one end of it.
+/// Bytes of records at one end of an edge, by edge.
 type Ends = Mutex<BTreeMap<u32, Flow>>;
 
-/// What a container has sent and received; shared by its transport and whoever asks.
+/// The bytes that a container has sent and received, shared by its transport and the bench's
+/// handle.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     from: AtomicU64,
@@ -29,13 +30,13 @@ pub(super) struct Flows {
     received: Ends,
 }
 
-/// What has passed an end of an edge.
+/// The traffic at one end of an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Flow {
     /// Bytes before the measured time, and within it.
     before: u64,
     within: u64,
-    /// The sum of what was then left of that time, for each byte, in nanoseconds.
+    /// The sum over all bytes of the measured time that was left when each passed, in nanoseconds.
     left: u128,
 }
 
@@ -55,7 +56,7 @@ fn lock(ends: &Ends) -> MutexGuard<'_, BTreeMap<u32, Flow>> {
 }
 
 impl Flows {
-    /// What passes from then until then is measured.
+    /// Sets the measured time.
     pub(super) fn count(&self, from: u64, until: u64) {
         self.until.store(until, Ordering::Relaxed);
         self.from.store(from, Ordering::Relaxed);
@@ -72,7 +73,7 @@ impl Flows {
         flow.note(bytes as u64, monotonic_nanos(), from, until);
     }
 
-    /// What was counted, for [`transit`].
+    /// Returns the counters that [`transit`] uses.
     pub(super) fn numbers(&self) -> BTreeMap<String, u64> {
         let mut numbers = BTreeMap::new();
         for (end, flows) in [("sent", &self.sent), ("received", &self.received)] {
@@ -88,7 +89,8 @@ impl Flows {
     }
 }
 
-/// How many nanoseconds what was sent over an edge was on its way, on the average; zero if the edge leads nowhere else.
+/// Returns the mean nanoseconds in transit over an edge; zero if the edge does not leave the
+/// container.
 pub(super) fn transit(samples: &[Sample], edge: u32, measured: Duration) -> f64 {
     // Each end is in one container.
     let sum = |name: String| {
@@ -111,19 +113,19 @@ pub(super) fn transit(samples: &[Sample], edge: u32, measured: Duration) -> f64 
     }
 }
 
-/// A transport that notes what goes in and out.
-pub(super) struct Watched {
+/// A transport that records the traffic of each edge.
+pub(super) struct RecordingTransport {
     inner: Box<dyn Transport>,
     flows: Arc<Flows>,
 }
 
-impl Watched {
+impl RecordingTransport {
     pub(super) fn new(inner: Box<dyn Transport>, flows: Arc<Flows>) -> Self {
-        Watched { inner, flows }
+        RecordingTransport { inner, flows }
     }
 }
 
-impl Transport for Watched {
+impl Transport for RecordingTransport {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
@@ -138,8 +140,8 @@ impl Transport for Watched {
         Ok(Box::new(WatchedListener(listener, Arc::clone(&self.flows))))
     }
 
-    fn doorbell(&self) -> Doorbell {
-        self.inner.doorbell()
+    fn waker(&self) -> NetworkWaker {
+        self.inner.waker()
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<()> {
@@ -175,21 +177,21 @@ struct WatchedConnection {
     found: Vec<(u32, usize)>,
 }
 
-/// Notes a frame of records.
+/// Adds a frame of records to `found`.
 fn find(header: &Header, payload: usize, found: &mut Vec<(u32, usize)>) {
     if header.kind == Kind::Records {
         found.push((header.stream.edge.0, payload));
     }
 }
 
-/// Notes the frames of records in a parcel.
-fn find_all(parcel: &Parcel, found: &mut Vec<(u32, usize)>) {
+/// Adds the frames of records in a parcel to `found`.
+fn find_all(parcel: &SendBuffer, found: &mut Vec<(u32, usize)>) {
     match parcel {
-        Parcel::Frame(frame) => find(&frame.header, frame.payload.len(), found),
-        Parcel::Bundle(bytes) => {
+        SendBuffer::Frame(frame) => find(&frame.header, frame.payload.len(), found),
+        SendBuffer::Bundle(bytes) => {
             let mut rest = &bytes[..];
             while let Some((head, behind)) = rest.split_first_chunk::<HEADER_BYTES>()
-                && let Ok((header, payload)) = Header::decode(head, MOST_PAYLOAD_BYTES)
+                && let Ok((header, payload)) = Header::decode(head, MAX_PAYLOAD_BYTES)
             {
                 find(&header, payload, found);
                 rest = behind.get(payload..).unwrap_or_default();
@@ -203,7 +205,7 @@ impl Connection for WatchedConnection {
         self.inner.peer()
     }
 
-    fn send(&mut self, parcel: Parcel) -> std::result::Result<(), Parcel> {
+    fn send(&mut self, parcel: SendBuffer) -> std::result::Result<(), SendBuffer> {
         self.found.clear();
         find_all(&parcel, &mut self.found);
         self.inner.send(parcel)?;
@@ -213,11 +215,11 @@ impl Connection for WatchedConnection {
         Ok(())
     }
 
-    fn flush(&mut self) -> std::result::Result<usize, PeerGone> {
+    fn flush(&mut self) -> std::result::Result<usize, Disconnected> {
         self.inner.flush()
     }
 
-    fn receive(&mut self) -> std::result::Result<Option<Frame>, PeerGone> {
+    fn receive(&mut self) -> std::result::Result<Option<Frame>, Disconnected> {
         let frame = self.inner.receive()?;
         if let Some(frame) = frame.as_ref().filter(|it| it.header.kind == Kind::Records) {
             let edge = frame.header.stream.edge.0;
@@ -246,7 +248,7 @@ mod tests {
     fn what_is_on_its_way_at_either_end_of_the_measured_time_counts_for_what_of_it_is_within() {
         let (from, until) = (1_000, 2_000);
         let (mut sent, mut received) = (Flow::default(), Flow::default());
-        // Ten bytes every 100 ns, each for 150 ns on its way.
+        // Ten bytes every 100 ns, each in transit for 150 ns.
         for at in (0..3_000).step_by(100) {
             sent.note(10, at, from, until);
             received.note(10, at + 150, from, until);
@@ -289,12 +291,12 @@ mod tests {
             bytes.extend(vec![0; payload]);
         }
         let mut found = Vec::new();
-        find_all(&Parcel::Frame(records), &mut found);
+        find_all(&SendBuffer::Frame(records), &mut found);
         find_all(
-            &Parcel::Frame(Frame::bare(header(Kind::Idle, 5))),
+            &SendBuffer::Frame(Frame::bare(header(Kind::Idle, 5))),
             &mut found,
         );
-        find_all(&Parcel::Bundle(Payload::copy_of(&bytes)), &mut found);
+        find_all(&SendBuffer::Bundle(Payload::copy_of(&bytes)), &mut found);
         assert_eq!(found, [(5, 70), (2, 9), (3, 4)]);
     }
 }

@@ -1,4 +1,4 @@
-//! What `ardea bench latency` can be asked for.
+//! The parameters of `ardea bench latency`.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use serde_json::json;
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
 use crate::report::Field;
 
-/// The most steps: each is told by itself.
+/// The maximum number of steps, since each has its own figures.
 const MOST_STEPS: u32 = 64;
-/// The most containers: all of them are processes of this machine.
+/// The maximum number of containers, since all of them are processes of this machine.
 const MOST_CONTAINERS: u32 = 64;
 
-/// What `ardea bench latency` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench latency`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct LatencyParams {
-    /// How many steps a tuple passes.
+    /// The number of steps.
     pub steps: u32,
     /// Tuples a second.
     pub rate: u64,
-    /// For how long each step is busy with a tuple.
+    /// The time for which each step works on a tuple.
     pub work: Duration,
-    /// Processes; steps that follow each other are in different ones, if there are several.
+    /// The number of processes; if there are several, consecutive steps are in different ones.
     pub containers: u32,
-    /// How long is measured.
+    /// The measured time.
     pub duration: Duration,
-    /// How long runs before that.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
     /// Cooperative threads of each container.
     pub threads: u32,
-    /// How long an idle thread looks for work before it sleeps.
+    /// The time for which an idle thread polls for work before it sleeps.
     pub spin: Duration,
 }
 
@@ -65,7 +65,7 @@ impl LatencyParams {
         }
         if self.containers > self.steps + 1 {
             let what = format!(
-                "{} containers are more than there are steps and sources: {}",
+                "{} containers are more than the steps and the source: {}",
                 self.containers,
                 self.steps + 1
             );

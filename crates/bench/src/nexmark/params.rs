@@ -1,9 +1,9 @@
-//! What `ardea bench nexmark` can be asked for.
+//! The parameters of `ardea bench nexmark`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea::recovery::Survival;
+use ardea::recovery::FaultTolerance;
 use ardea_config::duration::format_duration;
 use ardea_core::{Guarantee, Result};
 use ardea_engine::NodeConfig;
@@ -11,50 +11,52 @@ use ardea_nexmark::queries::Query;
 use serde_json::{Value, json};
 
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::{hosts_for, promises};
+use crate::cluster::{guarantee_settings, hosts_for};
 use crate::report::Field;
 
-/// More processes than this are no benchmark of one machine.
+/// The maximum number of processes on one machine.
 pub(crate) const MOST_WORKERS: u32 = 64;
 
-/// What `ardea bench nexmark` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench nexmark`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct NexmarkParams {
-    /// Which query: 0, 1, 2, 5, 7, 8 or 13.
+    /// The query: 0, 1, 2, 5, 7, 8 or 13.
     pub query: Query,
-    /// Events a second, over all jobs; with `max` the pace of event time only.
+    /// Events a second over all jobs; with `max` only the pace of event time.
     pub rate: u64,
-    /// As fast as possible instead of at `rate`.
+    /// True to emit as fast as possible instead of at `rate`.
     pub max: bool,
-    /// How long is measured.
+    /// The measured time.
     pub duration: Duration,
-    /// How long runs before that.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
     /// The length of windows.
     pub window: Duration,
-    /// Their slide.
+    /// The slide of windows.
     pub slide: Duration,
-    /// How many auctions there are.
+    /// The number of auctions.
     pub keys: u64,
-    /// Cooperative threads, of each process.
+    /// Cooperative threads of each process.
     pub threads: u32,
-    /// How many processes; several are the containers of a cluster on this machine, which is made for the bench.
+    /// The number of processes; if there are several, they are the containers of a cluster on this
+    /// machine.
     pub workers: u32,
-    /// How many jobs run at once, each with its share of the rate.
+    /// The number of concurrent jobs, each with its share of the rate.
     pub jobs: u32,
-    /// How long a thread with nothing to do looks for work before it sleeps: more is steadier and burns more.
+    /// The time for which an idle thread polls for work before it sleeps. Longer times give
+    /// steadier latencies and use more CPU.
     pub spin: Duration,
-    /// Whether stages share tasklets and the generator takes the query's first step into its loop; off to measure what that
-    /// gains.
+    /// True to fuse stages into shared tasklets, and the query's first step into the generator; off
+    /// to measure the gain.
     pub fuse: bool,
-    /// Whether the plain loop is measured as well.
+    /// True to measure the plain loop as well.
     pub baseline: bool,
-    /// What the jobs promise.
+    /// The processing guarantee of the jobs.
     pub guarantee: Guarantee,
-    /// How often an epoch ends then, with a snapshot.
-    pub snapshot_interval: Duration,
-    /// The folder for the snapshots, each job's in one of its own; in memory without one.
-    pub snapshot_folder: Option<PathBuf>,
+    /// The checkpoint interval, if the guarantee requires checkpoints.
+    pub checkpoint_interval: Duration,
+    /// The folder for checkpoints, with a subfolder for each job; in memory if `None`.
+    pub checkpoint_folder: Option<PathBuf>,
 }
 
 impl Default for NexmarkParams {
@@ -75,17 +77,17 @@ impl Default for NexmarkParams {
             fuse: true,
             baseline: true,
             guarantee: Guarantee::None,
-            snapshot_interval: Duration::from_secs(1),
-            snapshot_folder: None,
+            checkpoint_interval: Duration::from_secs(1),
+            checkpoint_folder: None,
         }
     }
 }
 
 impl NexmarkParams {
-    /// Checks what can be checked without running.
+    /// Validates the parameters.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the value at fault.
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the invalid value.
     pub fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(refused(what));
         check_rate(self.rate, "events")?;
@@ -110,12 +112,12 @@ impl NexmarkParams {
         }
         if self.workers > 1 && (self.jobs > 1 || u64::from(self.workers) > self.rate) {
             return wrong(format!(
-                "{} jobs with {} events a second can't be spread over {} workers: one job can, with an event a second for each",
+                "{} jobs with {} events a second can't run on {} workers: give one job, and at least one event a second for each worker",
                 self.jobs, self.rate, self.workers
             ));
         }
-        if self.snapshot_interval.is_zero() {
-            return wrong("an interval of zero between snapshots has no end".to_string());
+        if self.checkpoint_interval.is_zero() {
+            return wrong("the checkpoint interval is zero; give a longer one".to_string());
         }
         check_threads(self.threads)?;
         check_duration(self.duration)?;
@@ -125,11 +127,11 @@ impl NexmarkParams {
             ("--window", self.window),
             ("--slide", self.slide),
             ("--spin", self.spin),
-            ("--snapshot-interval", self.snapshot_interval),
+            ("--checkpoint-interval", self.checkpoint_interval),
         ])
     }
 
-    /// Event time between watermarks: windows close at multiples of their slide, and nothing becomes final in between.
+    /// Returns the event time between watermarks: windows close only at multiples of their slide.
     pub(crate) fn stride(&self) -> Duration {
         match self.query {
             Query::Q7 => self.window,
@@ -137,37 +139,43 @@ impl NexmarkParams {
         }
     }
 
-    /// How many hosts the cluster has.
+    /// Returns the number of hosts of the cluster.
     pub(crate) fn hosts(&self) -> usize {
-        hosts_for(self.guarantee, self.snapshot_folder.as_deref())
+        hosts_for(self.guarantee, self.checkpoint_folder.as_deref())
     }
 
-    /// The settings of a cluster that the job runs on.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings = vec![
             format!("job.containers={}", self.workers),
             format!("threads={}", self.threads),
             format!("spin={}", format_duration(self.spin)),
         ];
-        let folder = self.snapshot_folder.as_deref();
-        settings.extend(promises(self.guarantee, self.snapshot_interval, folder));
+        let folder = self.checkpoint_folder.as_deref();
+        settings.extend(guarantee_settings(
+            self.guarantee,
+            self.checkpoint_interval,
+            folder,
+        ));
         settings
     }
 
-    /// How the job of this name survives, if the jobs promise anything.
-    pub(crate) fn survival(&self, job: &str) -> Option<Survival> {
-        let survival = match &self.snapshot_folder {
-            Some(folder) => Survival::in_folder(folder.join(job)).start_over(true),
-            None => Survival::in_memory(),
+    /// Returns the fault-tolerance settings of a job, if the guarantee requires state.
+    pub(crate) fn survival(&self, job: &str) -> Option<FaultTolerance> {
+        let survival = match &self.checkpoint_folder {
+            Some(folder) => FaultTolerance::in_folder(folder.join(job)).start_over(true),
+            None => FaultTolerance::in_memory(),
         };
         self.guarantee.keeps_state().then(|| {
-            // A job that fails is not to be measured.
+            // A job that fails must not be measured.
             let survival = survival.guarantee(self.guarantee).attempts(0);
-            survival.every(self.snapshot_interval).pause(Duration::ZERO)
+            survival
+                .every(self.checkpoint_interval)
+                .pause(Duration::ZERO)
         })
     }
 
-    /// Each parameter under its own name; also those of the benchmark contract that have one value in this version.
+    /// Returns each parameter under its own name, including those of the benchmark contract that
+    /// are fixed here.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let rate = if self.max {
             Value::Null
@@ -175,8 +183,8 @@ impl NexmarkParams {
             json!(self.rate)
         };
         let keeps = self.guarantee.keeps_state();
-        let interval = keeps.then(|| format_duration(self.snapshot_interval));
-        let folder = self.snapshot_folder.as_ref().filter(|_| keeps);
+        let interval = keeps.then(|| format_duration(self.checkpoint_interval));
+        let folder = self.checkpoint_folder.as_ref().filter(|_| keeps);
         let folder = folder.map(|folder| folder.display().to_string());
         vec![
             ("query", json!(self.query.name())),
@@ -190,8 +198,8 @@ impl NexmarkParams {
             ("threads", json!(self.threads)),
             ("workers", json!(self.workers)),
             ("guarantee", json!(self.guarantee.as_str())),
-            ("snapshot_interval", json!(interval)),
-            ("snapshot_folder", json!(folder)),
+            ("checkpoint_interval", json!(interval)),
+            ("checkpoint_folder", json!(folder)),
             ("mode", json!("continuous")),
             ("epoch", Value::Null),
             ("jobs", json!(self.jobs)),
@@ -226,7 +234,7 @@ mod tests {
             |params| params.window = Duration::MAX,
             |params| params.slide = Duration::MAX,
             |params| params.spin = Duration::MAX,
-            |params| params.snapshot_interval = Duration::ZERO,
+            |params| params.checkpoint_interval = Duration::ZERO,
         ];
         for set in wrong {
             let mut params = NexmarkParams::default();

@@ -1,8 +1,8 @@
 //! The queries as pipelines over the bench events.
 //!
-//! Where the first step looks at single events the generator takes it into its own loop, as the library's generators do
-//! (`generate::at_rate(..).filter(..)`): an event that is not kept, or a field that nobody reads, is never stored. Without
-//! fusion it is a step of its own.
+//! A first step that works on single events is fused into the generator, as with the library's
+//! generators (`generate::at_rate(..).filter(..)`). So events that are filtered out and unused
+//! fields are never stored. Without fusion it is a separate step.
 
 use std::sync::Arc;
 
@@ -14,33 +14,35 @@ use ardea_nexmark::baseline::{self, Baseline, Workload};
 use ardea_nexmark::queries::Query;
 use ardea_nexmark::{BidRow, DOLLAR_TO_EURO, SIDE_KEYS, Schedule, checksum, side_value};
 use ardea_operators::WindowResult;
-use ardea_pipeline::{Exchange, Pipeline, Stream, Timed, Window};
+use ardea_pipeline::{ExchangeData, Pipeline, Stream, Timed, Window};
 use serde::{Deserialize, Serialize};
 
 use super::params::NexmarkParams;
 use super::rows::{Bids, Opening, Openings};
 use super::spread::SpreadJob;
-use crate::load::{LoadP, LoadShared, Pace};
+use crate::load::{LoadP, LoadRate, LoadShared};
 use crate::meter::{Meter, MeterP, Timing};
 use crate::rows::{EventRows, Events};
 
-/// Adds a query to a job's pipeline.
+/// A function that adds a query to a job's pipeline.
 type Build = fn(&JobSpec, &Pipeline);
 
-/// Computes a query without the engine.
+/// A function that computes a query without the engine.
 type Plain = fn(&Workload) -> Baseline;
 
-/// How a query is measured.
+/// The pipeline of a query, and its baseline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     build: Build,
     /// The plain loop that computes the same.
     pub(crate) plain: Plain,
-    /// Whether its results are those of windows, so that their latency starts at the window's end.
+    /// True if its results are those of windows, so that their latency starts at the window's end.
     pub(crate) is_windowed: bool,
 }
 
 impl Measured {
+    /// Returns the benchmark of a query.
+    ///
     /// # Errors
     /// [`ErrorCode::InvalidConfig`] for a query that has no benchmark.
     pub(crate) fn of(query: Query) -> Result<Self> {
@@ -87,18 +89,18 @@ struct InEuros {
     date_time: i64,
 }
 
-/// What one job of a run is made of.
+/// The parameters of one job of a run.
 #[derive(Clone)]
 pub(crate) struct JobSpec {
     pub(crate) params: NexmarkParams,
-    /// Which job; its events differ from the others'.
+    /// The number of the job; its events differ from those of other jobs.
     pub(crate) number: u32,
-    pub(crate) pace: Pace,
+    pub(crate) pace: LoadRate,
     pub(crate) schedule: Schedule,
     pub(crate) timing: Timing,
     pub(crate) load: Arc<LoadShared>,
     pub(crate) meter: Meter,
-    /// If it runs in several containers: what is different then.
+    /// The differences of a job in several containers; `None` for one process.
     pub(crate) spread: Option<SpreadJob>,
 }
 
@@ -110,7 +112,6 @@ impl JobSpec {
         Self::SEED + u64::from(self.number)
     }
 
-    /// The pipeline of this job.
     pub(crate) fn pipeline(&self, query: Measured) -> Pipeline {
         let name = format!("{}-{}", self.params.query.name(), self.number);
         let p = Pipeline::new(name);
@@ -249,7 +250,7 @@ impl JobSpec {
         }
     }
 
-    /// In several containers the step before has an instance in each.
+    /// Gives the step before an instance in each container.
     fn everywhere<T: Send + 'static>(
         &self,
         stream: Stream<T, Unbounded, Timed>,
@@ -281,7 +282,7 @@ impl JobSpec {
 
     fn measure<T, D>(&self, results: Stream<T, Unbounded, Timed>, digest: D)
     where
-        T: Exchange,
+        T: ExchangeData,
         D: Fn(&T) -> (u64, u64) + Clone + Send + Sync + 'static,
     {
         if let Some(spread) = &self.spread {
@@ -289,12 +290,12 @@ impl JobSpec {
         }
         let (timing, meter) = (self.timing, self.meter.clone());
         let make = supplier(move || MeterP::<T, D>::new(digest.clone(), timing, meter.clone()));
-        let sink = Sink::new("meter", make).delivering(Delivery::Nothing);
+        let sink = Sink::new("meter", make).with_delivery(Delivery::Nothing);
         results.write_to(sink.parallelism(Parallelism::ONE));
     }
 }
 
-/// How many there are, and the sum of their digests.
+/// Returns the number of items, and the sum of their digests.
 fn sum<T>(items: &[T], digest: impl Fn(&T) -> u64) -> (u64, u64) {
     (
         items.len() as u64,

@@ -1,4 +1,4 @@
-//! The events of the auction site, as numbers.
+//! The events of the auction site, as rows of numbers.
 
 use ardea_core::Instance;
 use ardea_nexmark::{AuctionRow, BidRow, PersonRow, auction_at, bid_at, is_person_at, person_at};
@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::rows::Events;
 
-/// The first generator has the seed of a run with one; there are fewer jobs than would make others meet.
+/// Returns the seed of an instance. That of the first instance is the seed of a run with one. The
+/// seeds of jobs are too small to collide.
 fn seed_of(seed: u64, instance: Instance) -> u64 {
     seed + (u64::from(instance.index) << 32)
 }
 
-/// Bids, and nothing else.
+/// Bids only.
 #[derive(Clone, Copy)]
 pub(crate) struct Bids {
     pub(crate) seed: u64,
@@ -32,7 +33,7 @@ impl Events for Bids {
     }
 }
 
-/// A person or an auction: what query 8 reads.
+/// A person or an auction: the input of query 8.
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 pub(crate) enum Opening {
     Person(PersonRow),
@@ -40,7 +41,7 @@ pub(crate) enum Opening {
 }
 
 impl Opening {
-    /// The person, or the auction's seller.
+    /// Returns the person, or the auction's seller.
     #[inline]
     pub(crate) fn person(&self) -> u64 {
         match self {

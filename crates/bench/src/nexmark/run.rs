@@ -14,29 +14,29 @@ use serde_json::{Value, json};
 use super::params::NexmarkParams;
 use super::queries::{JobSpec, Measured};
 use super::spread;
-use crate::load::{LoadShared, Pace};
+use crate::load::{LoadRate, LoadShared};
 use crate::meter::{Meter, Timing, Totals};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, throughput};
-use crate::running::{Running, snapshots};
-use crate::usage::{Meanwhile, Spent, forget_peak, thread_cpu_time};
+use crate::running::{Running, checkpoints};
+use crate::usage::{Spent, Stopwatch, reset_peak, thread_cpu_time};
 
-/// Time for all jobs to be up before the first event is due.
+/// Delay from starting the jobs until the first event is due.
 const LEAD: Duration = Duration::from_millis(300);
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; the job's own failure.
+/// [`ErrorCode::InvalidConfig`] if the parameters are invalid; the job's own failure.
 pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     let query = Measured::of(params.query)?;
     if params.workers > 1 {
         return spread::run(params, query, progress);
     }
-    forget_peak();
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(params.threads, params.duration)?;
+    reset_peak();
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(params.threads, params.duration)?;
     let node = Arc::new(Node::start(NodeConfig {
         fuse: params.fuse,
         spin: params.spin,
@@ -53,7 +53,7 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let machine = machine(spent, noise);
     let plain = if params.baseline {
         progress("running the plain loop over the same events");
-        // All of them, warm-up included, so that the results can be compared.
+        // Includes the events of the warm-up, so that the results can be compared.
         plain_loop(params, query, start, load.emitted.load(Ordering::Relaxed))?
     } else {
         None
@@ -63,7 +63,7 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     figures.push(("results", json!(totals.results)));
     figures.extend(latency(&totals.latency, Unit::Millis));
     figures.extend(machine);
-    figures.extend(snapshots(&survived));
+    figures.extend(checkpoints(&survived));
     figures.extend(comparison(
         params,
         &totals,
@@ -77,7 +77,7 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     })
 }
 
-/// Event time starts here: on the wall clock in a paced run, at a fixed point in one as fast as possible.
+/// Returns the start of event time: on the wall clock in a paced run, at a fixed point otherwise.
 fn start_time(clock: &Clock, params: &NexmarkParams) -> Timestamp {
     if params.max {
         Timestamp::UNIX_EPOCH
@@ -99,9 +99,9 @@ fn start_jobs(
     let count =
         (u128::from(rate) * (params.warmup + params.duration).as_micros() / 1_000_000) as u64;
     let pace = if params.max {
-        Pace::Max
+        LoadRate::Max
     } else {
-        Pace::AtRate { start, rate, count }
+        LoadRate::AtRate { start, rate, count }
     };
     let from = start + params.warmup;
     let timing = match (params.max, query.is_windowed) {
@@ -129,7 +129,7 @@ fn start_jobs(
         .collect()
 }
 
-/// The events emitted between the warm-up and the end, and what was spent meanwhile.
+/// Returns the number of events emitted between the warm-up and the end, and the time used.
 fn measure(
     clock: &Clock,
     params: &NexmarkParams,
@@ -144,14 +144,14 @@ fn measure(
         start.since(clock.wall())
     };
     thread::sleep(lead + params.warmup);
-    let (meanwhile, before) = (Meanwhile::begin(), load.emitted.load(Ordering::Relaxed));
+    let (meanwhile, before) = (Stopwatch::begin(), load.emitted.load(Ordering::Relaxed));
     progress("measuring");
     thread::sleep(params.duration);
     let after = load.emitted.load(Ordering::Relaxed);
     (after - before, meanwhile.spent())
 }
 
-/// The same result by a plain loop: what it computed, and its events per cpu second.
+/// Computes the same result by a plain loop. Returns it with the events per CPU second.
 fn plain_loop(
     params: &NexmarkParams,
     query: Measured,
@@ -174,7 +174,7 @@ fn plain_loop(
     Ok((seconds > 0.0).then(|| (done, done.events as f64 / seconds)))
 }
 
-/// What the engine costs beside the plain loop, and whether both computed the same.
+/// Returns the cost of the engine relative to the plain loop, and the comparison of their results.
 fn comparison(
     params: &NexmarkParams,
     totals: &Totals,
@@ -185,7 +185,7 @@ fn comparison(
         .zip(ours)
         .map(|((_, rate), ours)| rounded(ours / rate, 1e3));
     let agrees = match plain {
-        // Several jobs read events of their own each.
+        // Several jobs have different events, so there is no single result to compare.
         Some((plain, _)) if params.jobs == 1 => {
             json!(plain.results == totals.results && plain.checksum == totals.checksum)
         }

@@ -5,41 +5,43 @@ use std::time::Duration;
 
 use ardea_core::{Delivery, Parallelism, Result, Sink, Source, Timestamp, Unbounded, supplier};
 use ardea_nexmark::Schedule;
-use ardea_pipeline::{Exchange, Pipeline, Stream, Timed};
+use ardea_pipeline::{ExchangeData, Pipeline, Stream, Timed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::params::NexmarkParams;
 use super::queries::{JobSpec, Measured};
-use crate::cluster::{BenchJob, Kind, Load, Spread, merged};
-use crate::lasting::accounts::as_many;
-use crate::lasting::source::{Task, WaitingP};
-use crate::lasting::watch::{self, Watch, WatchP};
-use crate::load::{LoadShared, Pace};
+use crate::cluster::{BenchJob, DistributedRun, Kind, Load, merged};
+use crate::load::{LoadRate, LoadShared};
+use crate::long_running::accounts::as_many;
+use crate::long_running::source::{SignalledSourceP, Task};
+use crate::long_running::watch::{self, ObserverP, ResultObserver};
 use crate::meter::{Meter, Timing};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds, throughput};
 use crate::rows::EventRows;
 
-/// How long events go on behind the measured time, so that the last window of it closes.
+/// The time for which events follow the measured time, so that its last window closes.
 const TAIL: Duration = Duration::from_secs(1);
 
-/// What is different of a job that runs in several containers: its beginning is told, and it is watched while it runs.
+/// The differences of a job in several containers: it starts on a signal and is observed while it
+/// runs.
 #[derive(Clone, Debug)]
 pub(crate) struct SpreadJob {
-    watch: Arc<Watch>,
+    watch: Arc<ResultObserver>,
     task: Task,
     workers: u32,
     is_windowed: bool,
 }
 
 impl SpreadJob {
-    /// One in each container.
+    /// Returns a parallelism of one instance in each container.
     pub(crate) fn instances(&self) -> Parallelism {
         as_many(self.workers)
     }
 
-    /// The source of the events: in each container one with its share of the rate, and events of its own.
+    /// Adds the source of events: an instance in each container, with its share of the rate and its
+    /// own events.
     pub(crate) fn source<R: EventRows>(
         &self,
         p: &Pipeline,
@@ -53,26 +55,27 @@ impl SpreadJob {
                 ..self.task
             },
         );
-        let make = supplier(move || WaitingP::new(events.clone(), task, Arc::clone(&watch)));
+        let make =
+            supplier(move || SignalledSourceP::new(events.clone(), task, Arc::clone(&watch)));
         let source = Source::<R::Row, Unbounded>::new("events", make);
         p.read_from(source.parallelism(self.instances()))
             .with_source_time()
     }
 
-    /// The end of the job.
-    pub(crate) fn measure<T: Exchange>(&self, results: Stream<T, Unbounded, Timed>) {
+    /// Adds the sink that measures.
+    pub(crate) fn measure<T: ExchangeData>(&self, results: Stream<T, Unbounded, Timed>) {
         let timed = match self.is_windowed {
             true => watch::Timed::Windows,
             false => watch::Timed::Records,
         };
         let watch = Arc::clone(&self.watch);
-        let make = supplier(move || WatchP::<T>::new(Arc::clone(&watch), timed));
-        let sink = Sink::new("meter", make).delivering(Delivery::Nothing);
+        let make = supplier(move || ObserverP::<T>::new(Arc::clone(&watch), timed));
+        let sink = Sink::new("meter", make).with_delivery(Delivery::Nothing);
         results.write_to(sink.parallelism(Parallelism::ONE));
     }
 }
 
-/// What a container needs to know of a run.
+/// The parameters of a run, sent to each container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct QueryLoad {
     query: String,
@@ -101,7 +104,7 @@ impl QueryLoad {
         }
     }
 
-    /// The job of a container, and what the bench may ask of it.
+    /// Returns the job of a container, and the handle by which the bench controls it.
     pub(crate) fn job(&self) -> Result<BenchJob> {
         let params = NexmarkParams {
             query: self.query.parse()?,
@@ -115,7 +118,7 @@ impl QueryLoad {
             ..NexmarkParams::default()
         };
         let query = Measured::of(params.query)?;
-        let watch = Watch::new(false)?;
+        let watch = ResultObserver::new(false)?;
         let task = Task::at_rate(self.rate, self.long, params.stride());
         let spread = SpreadJob {
             watch: Arc::clone(&watch),
@@ -130,7 +133,7 @@ impl QueryLoad {
         let spec = JobSpec {
             params,
             number: 0,
-            pace: Pace::Max,
+            pace: LoadRate::Max,
             schedule: schedule.map_err(super::run::invalid)?,
             timing: Timing::Off,
             load: Arc::new(LoadShared::default()),
@@ -141,25 +144,24 @@ impl QueryLoad {
     }
 }
 
-/// Runs it; the parameters are known to make sense.
 pub(super) fn run(
     params: &NexmarkParams,
     query: Measured,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(params.workers * params.threads, params.duration)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(params.workers * params.threads, params.duration)?;
     progress("starting a cluster");
     let load = QueryLoad::of(params);
     let size = (params.hosts(), params.workers);
-    let spread = Spread::start("nexmark", size, &params.settings(), |socket| {
+    let spread = DistributedRun::start("nexmark", size, &params.settings(), |socket| {
         Load::new(socket, Kind::Query(load))
     })?;
     let plan = spread.begin(params.warmup, params.duration, progress);
     let (measured, commits) = spread.measure_with_epochs(&plan)?;
     let expected = expected(params, query);
     let last = spread.settle(expected)?;
-    spread.take_down()?;
+    spread.end_job()?;
     let (events, spent) = (measured.count("emitted"), measured.spent());
     let mut figures = throughput(events, spent);
     let results: u64 = last.iter().map(|sample| sample.count("results")).sum();
@@ -171,7 +173,7 @@ pub(super) fn run(
     figures.extend(machine_of(spent, rss_mb, noise));
     figures.extend(match params.guarantee.keeps_state() {
         true => commits.figures(),
-        false => crate::lasting::commits::none(),
+        false => crate::long_running::commits::none(),
     });
     figures.extend(without_baseline());
     Ok(Report {
@@ -181,7 +183,7 @@ pub(super) fn run(
     })
 }
 
-/// How many latencies there are to come, at the most.
+/// Returns the maximum number of latencies to wait for.
 fn expected(params: &NexmarkParams, query: Measured) -> u64 {
     let windows = params.duration.as_nanos() / params.stride().as_nanos().max(1);
     match (params.max, query.is_windowed) {
@@ -192,7 +194,7 @@ fn expected(params: &NexmarkParams, query: Measured) -> u64 {
     }
 }
 
-/// The plain loop computes what one source emits.
+/// Returns empty baseline figures: the plain loop computes the events of one source only.
 fn without_baseline() -> Vec<Field> {
     let names = [
         "baseline_events_per_cpu_s",

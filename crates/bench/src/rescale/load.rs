@@ -1,4 +1,4 @@
-//! The job: numbers at a rate, counted by key, and followed until they are seen.
+//! The job: numbers at a rate, counted by key and checked for gaps.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -16,36 +16,33 @@ use ardea_pipeline::Pipeline;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Attended, Order, Times, latencies_in};
+use crate::cluster::{ControlledLoad, Order, Times, latencies_in};
 use crate::nanoseconds;
 use crate::usage::monotonic_nanos;
 
-/// What a container needs to know of it.
+/// The parameters of a run, sent to each container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RescaleLoad {
-    /// Instances of the source.
     pub(crate) sources: u32,
-    /// Instances of what counts, and of what sees the counts.
+    /// Instances of the counting step, and of the sink.
     pub(crate) counters: u32,
     /// Numbers a second over all sources.
     pub(crate) rate: u64,
-    /// How many numbers there are.
     pub(crate) records: u64,
-    /// How many keys.
     pub(crate) keys: u64,
 }
 
-/// What was seen in a container.
-struct Seen {
+/// The results seen in a container.
+struct Sample {
     records: AtomicU64,
-    /// Counts that did not come right behind the last one of their key, in one life of the job.
+    /// Counts that did not follow the previous count of their key, within one attempt of the job.
     out_of_step: AtomicU64,
     times: Times,
     nanos: Mutex<Histogram<u64>>,
 }
 
-impl Attended for Seen {
-    fn obey(&self, order: Order) {
+impl ControlledLoad for Sample {
+    fn handle_order(&self, order: Order) {
         if let Order::Begin { start, from, until } = order {
             self.times.set(start, from, until);
         }
@@ -63,9 +60,9 @@ impl Attended for Seen {
     }
 }
 
-/// The job, and what the bench may ask of a container of it.
-pub(crate) fn job(load: &RescaleLoad) -> Result<(Box<dyn Job>, Arc<dyn Attended>)> {
-    let seen = Arc::new(Seen {
+/// Returns the job, and the handle by which the bench controls a container of it.
+pub(crate) fn job(load: &RescaleLoad) -> Result<(Box<dyn Job>, Arc<dyn ControlledLoad>)> {
+    let seen = Arc::new(Sample {
         records: AtomicU64::new(0),
         out_of_step: AtomicU64::new(0),
         times: Times::unknown(),
@@ -79,7 +76,7 @@ pub(crate) fn job(load: &RescaleLoad) -> Result<(Box<dyn Job>, Arc<dyn Attended>
         .parallelism(instances(load.sources))
         .build();
     let sees = Arc::clone(&seen);
-    let sink = Sink::new("seen", supplier(move || SeeP::new(&sees, keys)));
+    let sink = Sink::new("seen", supplier(move || CheckingSinkP::new(&sees, keys)));
     p.read_from(numbers)
         .with_source_time()
         .key_by(move |number: &u64| number % keys)
@@ -87,29 +84,29 @@ pub(crate) fn job(load: &RescaleLoad) -> Result<(Box<dyn Job>, Arc<dyn Attended>
         .parallelism(instances(load.counters))
         .write_to(
             sink.parallelism(instances(load.counters))
-                .delivering(Delivery::Nothing),
+                .with_delivery(Delivery::Nothing),
         );
     Ok((Box::new(p), seen))
 }
 
-/// Sees counts, how late they are, and whether one is missing.
-struct SeeP {
-    seen: Arc<Seen>,
+/// A sink that records the latency of counts, and gaps between them.
+struct CheckingSinkP {
+    seen: Arc<Sample>,
     clock: Clock,
-    /// By key, the last count; zero before the first.
+    /// The last count of each key; zero before the first.
     last: Vec<u64>,
 }
 
-impl SeeP {
-    fn new(seen: &Arc<Seen>, keys: u64) -> Self {
-        SeeP {
+impl CheckingSinkP {
+    fn new(seen: &Arc<Sample>, keys: u64) -> Self {
+        CheckingSinkP {
             seen: Arc::clone(seen),
             clock: Clock::system(),
             last: vec![0; keys as usize],
         }
     }
 
-    /// How late these are of which that counts.
+    /// Records the latencies of records in the measured time.
     fn time(&self, times: &[Timestamp]) {
         let (wall, now) = (self.clock.wall(), monotonic_nanos());
         let from = self.seen.times.from();
@@ -124,7 +121,7 @@ impl SeeP {
     }
 }
 
-impl Processor for SeeP {
+impl Processor for CheckingSinkP {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
         Ok(())

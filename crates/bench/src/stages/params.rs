@@ -1,4 +1,4 @@
-//! What `ardea bench stages` can be asked for.
+//! The parameters of `ardea bench stages`.
 
 use std::time::Duration;
 
@@ -10,27 +10,28 @@ use serde_json::json;
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
 use crate::report::Field;
 
-/// The most stages that one pipeline may have.
+/// The maximum number of stages of a pipeline.
 const MOST_STAGES: u32 = 10_000;
-/// For how long payments follow the measured ones, so that those end as they began: in a running job.
+/// The time for which payments follow the measured ones, so that the job still runs when those
+/// arrive.
 const TAIL: Duration = Duration::from_millis(100);
 
-/// What `ardea bench stages` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench stages`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct StagesParams {
-    /// How many stages a payment passes.
+    /// The number of stages.
     pub stages: u32,
     /// Payments a second.
     pub rate: u64,
-    /// How long is measured.
+    /// The measured time.
     pub duration: Duration,
-    /// How long runs before that.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
     /// Cooperative threads.
     pub threads: u32,
-    /// How long a thread with nothing to do looks for work before it sleeps.
+    /// The time for which an idle thread polls for work before it sleeps.
     pub spin: Duration,
-    /// Whether stages share tasklets; off to measure what that gains.
+    /// True to fuse stages into shared tasklets; off to measure the gain.
     pub fuse: bool,
 }
 
@@ -78,7 +79,7 @@ impl StagesParams {
         ]
     }
 
-    /// Payments from the first one on until some time after the last measured one.
+    /// Returns the number of payments, including some after the last measured one.
     pub(crate) fn count(&self) -> u64 {
         let span = self.warmup + self.duration + TAIL;
         let count = u128::from(self.rate) * span.as_micros() / 1_000_000;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ardea_core::{InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Waker};
 
-/// Where records are pushed, each the time at which it was.
+/// The queue of pushed records; each is the time of its push.
 #[derive(Debug, Default)]
-pub(crate) struct Door {
+pub(crate) struct PushQueue {
     waiting: Mutex<Waiting>,
     source: OnceLock<Waker>,
 }
@@ -19,21 +19,21 @@ struct Waiting {
     is_closed: bool,
 }
 
-impl Door {
-    /// Hands a record to the source and wakes it.
+impl PushQueue {
+    /// Adds a record to the queue, and wakes the source.
     pub(crate) fn push(&self, at: Duration) {
         self.waiting().records.push_back(at);
         self.wake();
     }
 
-    /// Nothing more will be pushed: the source ends when it has emitted what was.
+    /// Closes the queue: the source ends when it has emitted all records.
     pub(crate) fn close(&self) {
         self.waiting().is_closed = true;
         self.wake();
     }
 
     fn wake(&self) {
-        // Before the source has started it needs no waking: it looks by itself first.
+        // A source that has not started needs no waking: it reads the queue first.
         if let Some(source) = self.source.get() {
             source.wake();
         }
@@ -44,20 +44,20 @@ impl Door {
     }
 }
 
-/// Emits what is pushed through its door.
+/// A source that emits the records pushed to its queue.
 pub(crate) struct PushP {
-    door: Arc<Door>,
+    door: Arc<PushQueue>,
 }
 
 impl PushP {
-    pub(crate) fn new(door: Arc<Door>) -> Self {
+    pub(crate) fn new(door: Arc<PushQueue>) -> Self {
         PushP { door }
     }
 }
 
 impl Processor for PushP {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        // A job's only source is started once.
+        // The only instance of the source is started once.
         let _ = self.door.source.set(context.waker.clone());
         Ok(())
     }
@@ -89,7 +89,7 @@ mod tests {
         let records: Vec<Duration> = (0..50).map(Duration::from_millis).collect();
         let pushed = records.clone();
         let make = move || {
-            let door = Arc::new(Door::default());
+            let door = Arc::new(PushQueue::default());
             pushed.iter().for_each(|record| door.push(*record));
             door.close();
             PushP::new(door)

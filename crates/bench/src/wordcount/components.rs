@@ -15,39 +15,40 @@ use super::table::WordCounts;
 use super::words::{Draws, Words};
 use crate::cluster::Times;
 use crate::usage::monotonic_nanos;
-use crate::{PATIENCE, nanoseconds};
+use crate::{LATE_RESULTS_TIMEOUT, nanoseconds};
 
-/// The least that a spout waits for the next words to be due: each wait costs a wake-up.
+/// The minimum time for which a spout waits for the next words to be due, since each wait costs a
+/// wake-up.
 const LEAST_WAIT: Duration = Duration::from_micros(50);
 
-/// How long a spout that has fallen silent sleeps at a time.
+/// Sleep of a spout that has stopped emitting.
 const SILENT_WAIT: Duration = Duration::from_millis(100);
 
-/// How long a spout waits for the word to begin.
+/// Poll interval of a spout while it waits for the start signal.
 const BEGIN_WAIT: Duration = Duration::from_millis(1);
 
-/// What the instances of a run share in one process. Counters are written by one instance each.
+/// State shared by the instances of a run in one process. Each counter has one writer.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) words: Words,
-    /// Tuples a second over all spouts, which take turns; as fast as possible without.
+    /// Tuples a second over all spouts, which take turns; as fast as possible if `None`.
     pub(super) rate: Option<u64>,
     pub(super) acks: bool,
-    /// Whether the job ends when it is over; else the spouts only fall silent.
+    /// True if the job ends when the run is over; otherwise the spouts only stop emitting.
     pub(super) ends: bool,
     pub(super) times: Times,
     pub(super) is_over: AtomicBool,
-    /// Tuples dealt with: acked, or counted where there are no acks.
+    /// Tuples acked, or counted where there are no acks.
     pub(super) done: Vec<Counter>,
     pub(super) emitted: Vec<Counter>,
     pub(super) failed: Vec<Counter>,
-    /// Words, and distinct ones, that the bolts counted.
+    /// Words, and distinct words, counted by the bolts.
     pub(super) counted: Vec<Counter>,
     pub(super) distinct: Vec<Counter>,
     pub(super) latencies: Mutex<Histogram<u64>>,
 }
 
-/// In cache lines of its own.
+/// A counter on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counter(AtomicU64);
@@ -67,7 +68,8 @@ impl Counter {
 }
 
 impl Shared {
-    /// Those of a run with so many instances of each component in all processes.
+    /// Returns the shared state of a run with `instances` instances of each component over all
+    /// processes.
     pub(super) fn new(
         words: Words,
         instances: u32,
@@ -92,7 +94,7 @@ impl Shared {
         })
     }
 
-    /// Counts how long after they were due these were dealt with.
+    /// Records the latencies of tuples with these due times, in nanoseconds.
     fn record(&self, due_nanos: impl Iterator<Item = u64>) {
         let now = monotonic_nanos();
         let counts = self.times.from()..self.times.until();
@@ -106,12 +108,11 @@ impl Shared {
     }
 }
 
-/// The sum of counters.
 pub(super) fn sum(counters: &[Counter]) -> u64 {
     counters.iter().map(Counter::get).sum()
 }
 
-/// Emits random words: as fast as possible, or each when it is due.
+/// A spout that emits random words: as fast as possible, or each when it is due.
 pub(super) struct WordSpout {
     shared: Arc<Shared>,
     draws: Draws,
@@ -129,7 +130,7 @@ impl WordSpout {
         }
     }
 
-    /// When the next tuple is due, in nanoseconds.
+    /// Returns the time at which the next tuple is due, in nanoseconds.
     #[inline]
     fn due(&self, start: u64, rate: u64) -> u64 {
         let turn = u128::from(self.emitted) * u128::from(self.instance.parallelism);
@@ -138,16 +139,17 @@ impl WordSpout {
         start + after as u64
     }
 
-    /// Whether all has been emitted that was due in the measured time, or that takes too long.
+    /// Returns true if all tuples due in the measured time were emitted, or emitting them takes too
+    /// long.
     fn is_done(&self, start: u64, now: u64) -> bool {
         let until = self.shared.times.until();
         let owes = |rate| self.due(start, rate) < until;
-        let may_go_on = now < until.saturating_add(PATIENCE.as_nanos() as u64);
+        let may_go_on = now < until.saturating_add(LATE_RESULTS_TIMEOUT.as_nanos() as u64);
         self.shared.is_over.load(Ordering::Relaxed)
             && !(may_go_on && self.shared.rate.is_some_and(owes))
     }
 
-    /// Emits what is due, as far as there is room.
+    /// Emits the tuples that are due, as far as there is room.
     #[inline]
     fn emit_due(&mut self, out: &mut SpoutCollector<'_>, start: u64, now: u64) -> Outcome<Next> {
         loop {
@@ -177,7 +179,7 @@ impl WordSpout {
 
 impl Spout for WordSpout {
     fn outputs(&self) -> Outputs {
-        // Without acks the bolt measures how long a word took, so the time goes with it.
+        // Without acks the bolt measures the latency, so the due time is sent along.
         if self.shared.acks || self.shared.rate.is_none() {
             Outputs::fields(["word"])
         } else {
@@ -227,7 +229,7 @@ impl Spout for WordSpout {
     }
 }
 
-/// Counts words, a chunk at a time.
+/// A bolt that counts words, a chunk at a time.
 pub(super) struct CountBolt {
     shared: Arc<Shared>,
     instance: Instance,

@@ -1,4 +1,4 @@
-//! What `ardea bench wordcount` can be asked for.
+//! The parameters of `ardea bench wordcount`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,39 +12,39 @@ use serde_json::json;
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
 use crate::report::Field;
 
-/// The most distinct words that are generated.
+/// The maximum number of distinct generated words.
 const MOST_WORDS: usize = 10_000_000;
-/// The most spouts.
+/// The maximum number of spouts.
 const MOST_PARALLELISM: u32 = 1_024;
-/// The most containers: all of them are processes of this machine.
+/// The maximum number of containers, since all of them are processes of this machine.
 const MOST_CONTAINERS: u32 = 64;
 
-/// What `ardea bench wordcount` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench wordcount`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct WordcountParams {
-    /// How many distinct words there are.
+    /// The number of distinct words.
     pub words: usize,
-    /// A file with a word a line, instead of generated ones.
+    /// A file with a word a line, instead of generated words.
     pub words_file: Option<PathBuf>,
-    /// Spouts, and as many bolts; one for each container unless told.
+    /// The number of spouts, and of bolts; by default one for each container.
     pub parallelism: Option<u32>,
-    /// Processes: with one, this one; with more, a cluster on this machine runs them.
+    /// The number of processes: one runs in this process, several are a cluster on this machine.
     pub containers: u32,
     /// Cooperative threads of each container.
     pub threads: u32,
-    /// Whether every tuple is followed until it has been counted.
+    /// True to track every tuple until it has been counted.
     pub acks: bool,
-    /// Tuples a second over all spouts; as fast as possible without.
+    /// Tuples a second over all spouts; as fast as possible if `None`.
     pub rate: Option<u64>,
-    /// How many tuples each spout may have pending, with acks.
+    /// The maximum number of pending tuples of each spout, with acks.
     pub max_pending: Option<NonZeroUsize>,
-    /// How long is measured.
+    /// The measured time.
     pub duration: Duration,
-    /// How long runs before that.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
-    /// How long an idle thread looks for work before it sleeps.
+    /// The time for which an idle thread polls for work before it sleeps.
     pub spin: Duration,
-    /// Whether the plain loop runs too.
+    /// True to run the plain loop as well.
     pub baseline: bool,
 }
 
@@ -89,7 +89,7 @@ impl WordcountParams {
         }
         if !instances.is_multiple_of(self.containers) {
             return Err(refused(format!(
-                "{instances} spouts can't be shared out evenly to {} containers",
+                "{instances} spouts can't be distributed evenly over {} containers",
                 self.containers
             ))
             .hint("give --parallelism a multiple of --containers"));
@@ -113,12 +113,12 @@ impl WordcountParams {
         ])
     }
 
-    /// How many spouts there are, and as many bolts.
+    /// Returns the number of spouts, and of bolts.
     pub(super) fn instances(&self) -> u32 {
         self.parallelism.unwrap_or(self.containers)
     }
 
-    /// `words` is how many there were.
+    /// Returns each parameter under its own name; `words` is the actual number of words.
     pub(super) fn fields(&self, words: usize) -> Vec<Field> {
         let file = self.words_file.as_ref();
         vec![

@@ -20,36 +20,38 @@ use super::table::WordCounts;
 use super::words::{Draws, Random, Words};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
-use crate::usage::{Meanwhile, Spent, forget_peak, monotonic_nanos, thread_cpu_time};
+use crate::usage::{Spent, Stopwatch, monotonic_nanos, reset_peak, thread_cpu_time};
 
-/// Time for the topology to be up before the first tuple is due.
+/// Delay from starting the topology until the first tuple is due.
 const LEAD: Duration = Duration::from_millis(100);
 
-/// How many words the plain loops count, at most, at least, and for each second that is measured.
+/// The maximum, the minimum, and the number per measured second of the words that the plain loops
+/// count.
 const MOST_PLAIN_WORDS: usize = 20_000_000;
 const LEAST_PLAIN_WORDS: usize = 100_000;
 const PLAIN_WORDS_A_SECOND: f64 = 10e6;
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
-/// With acks latency is from the moment at which a tuple was due until its spout knows that it has been counted, without until it
-/// has been counted. Tuples that a topology which can't keep up has not emitted ten seconds after the measured time have none.
+/// Latency counts from the time a tuple was due until it has been counted. With acks it counts
+/// until the spout receives the ack. Tuples not emitted within ten seconds after the measured time
+/// have none.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what reading the words
-/// returns; the topology's own failure.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are
+/// invalid; errors of reading the words; the topology's own failure.
 pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     if params.containers > 1 {
         return spread::run(params, progress);
     }
-    forget_peak();
+    reset_peak();
     let words = Words::of(params.words_file.as_deref(), params.words)?;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(params.threads, params.duration)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(params.threads, params.duration)?;
     let run = Embedded::start(params, words)?;
     run.warm_up(params, progress);
-    let (meanwhile, before) = (Meanwhile::begin(), run.done());
+    let (meanwhile, before) = (Stopwatch::begin(), run.done());
     thread::sleep(params.duration);
     let (spent, tuples) = (meanwhile.spent(), run.done() - before);
     let ended = run.end()?;
@@ -66,14 +68,14 @@ pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<R
     })
 }
 
-/// A word count in this process that is up.
+/// A running word count in this process.
 pub(super) struct Embedded {
     running: RunningTopology,
     pub(super) shared: Arc<Shared>,
     node: Node,
 }
 
-/// What is known of one that has ended.
+/// The totals of a word count that has ended.
 pub(super) struct Ended {
     pub(super) shared: Arc<Shared>,
     emitted: u64,
@@ -97,7 +99,7 @@ impl Embedded {
         })
     }
 
-    /// Gives the word, and warms up.
+    /// Sends the start signal, and waits until the warm-up is over.
     pub(super) fn warm_up(&self, params: &WordcountParams, progress: &mut dyn FnMut(&str)) {
         let start = monotonic_nanos() + LEAD.as_nanos() as u64;
         let from = start + params.warmup.as_nanos() as u64;
@@ -108,19 +110,19 @@ impl Embedded {
         progress("measuring");
     }
 
-    /// How many tuples have been dealt with until now.
+    /// Returns the number of tuples acked or counted until now.
     pub(super) fn done(&self) -> u64 {
         sum(&self.shared.done)
     }
 
-    /// How many tuples have failed or timed out until now.
+    /// Returns the number of tuples failed or timed out until now.
     pub(super) fn failed(&self) -> u64 {
         let spouts = self.running.spouts();
         let failed = spouts.iter().map(|spout| spout.failed + spout.timed_out);
         failed.sum()
     }
 
-    /// Has the spouts end, and waits until what they have emitted has arrived.
+    /// Ends the spouts, and waits until all emitted tuples have arrived.
     pub(super) fn end(self) -> Result<Ended> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         self.running.join()?;
@@ -136,7 +138,7 @@ impl Embedded {
 }
 
 impl Ended {
-    /// Latencies, and what there is to say of the whole run.
+    /// Returns the latencies, and the totals of the whole run.
     pub(super) fn figures(&self) -> Vec<Field> {
         let shared = &self.shared;
         let mut figures = latencies(shared);
@@ -149,7 +151,7 @@ impl Ended {
     }
 }
 
-/// How the topology compares with the plain loops, if they are to run.
+/// Returns the comparison with the plain loops, if they are to run.
 pub(super) fn beside_plain_loops(
     params: &WordcountParams,
     words: &Words,
@@ -164,7 +166,7 @@ pub(super) fn beside_plain_loops(
     comparison(per_cpu, plain)
 }
 
-/// What the tuples that were dealt with cost.
+/// Returns the throughput and the cost of `tuples`.
 pub(super) fn counted(tuples: u64, spent: Spent) -> Vec<Field> {
     let per_second = tuples as f64 / spent.wall.as_secs_f64();
     let per_cpu = spent.per_cpu_second(tuples);
@@ -181,7 +183,7 @@ fn latencies(shared: &Shared) -> Vec<Field> {
     latency(&nanos.unwrap_or_else(PoisonError::into_inner), Unit::Millis)
 }
 
-/// The speed of the plain loops, and how the topology's compares with that of the first.
+/// Returns the speed of the plain loops, and the topology's relative to that of the first.
 fn comparison(per_cpu: Option<f64>, plain: Option<(f64, f64)>) -> Vec<Field> {
     let one_by_one = plain.map(|(one_by_one, _)| one_by_one);
     let batched = plain.map(|(_, batched)| batched);
@@ -199,7 +201,7 @@ fn comparison(per_cpu: Option<f64>, plain: Option<(f64, f64)>) -> Vec<Field> {
     ]
 }
 
-/// Spouts and bolts that share this.
+/// Returns the topology of spouts and bolts with this shared state.
 pub(super) fn topology(
     shared: &Arc<Shared>,
     instances: u32,
@@ -224,13 +226,13 @@ pub(super) fn topology(
     builder.build()
 }
 
-/// How many words the plain loops count beside a run of this length.
+/// Returns the number of words that the plain loops count beside a run of this length.
 fn plain_words(measured: Duration) -> usize {
     let words = measured.as_secs_f64() * PLAIN_WORDS_A_SECOND;
     (words as usize).clamp(LEAST_PLAIN_WORDS, MOST_PLAIN_WORDS)
 }
 
-/// Words per cpu second of the loop that anybody would write first.
+/// Returns the words per CPU second of a straightforward loop with a hash map.
 fn plain_loop(words: &Words, count: usize) -> f64 {
     let mut random = Random(1000);
     let mut counts: HashMap<String, u64, foldhash::fast::RandomState> = HashMap::default();
@@ -246,7 +248,8 @@ fn plain_loop(words: &Words, count: usize) -> f64 {
     count as f64 / (thread_cpu_time() - before).as_secs_f64()
 }
 
-/// Words per cpu second of a loop that draws and looks up a batch at a time, as the spout and the bolt do.
+/// Returns the words per CPU second of a loop that draws and looks up a batch at a time, as the
+/// spout and the bolt do.
 fn batched_loop(words: &Words, count: usize) -> f64 {
     const BATCH: usize = 1024;
     let mut draws = Draws::new(1000);
@@ -291,7 +294,7 @@ mod tests {
                 assert_eq!(report.figure("p99_ms").is_number(), is_timed);
                 assert!(report.figure("tuples").as_u64() > Some(0));
                 if rate.is_some() {
-                    // Each that was due in the measured time, whichever spout emitted it.
+                    // Each tuple due in the measured time, whichever spout emitted it.
                     assert_eq!(report.figure("latencies"), &json!(1_000));
                 }
             }

@@ -1,4 +1,4 @@
-//! Word count for hours: whether memory grows, and whether throughput stays.
+//! Word count for hours: checks memory growth and throughput drift.
 
 mod params;
 mod verdict;
@@ -15,19 +15,19 @@ use super::params::WordcountParams;
 use super::run::{Embedded, counted};
 use super::spread::{self, whole_run};
 use super::words::Words;
-use crate::cluster::{Spread, merged};
+use crate::cluster::{DistributedRun, merged};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded};
-use crate::usage::{Held, Spent, cpu_time, held_by};
+use crate::usage::{ResourceUsage, Spent, cpu_time, resources_of};
 
 use verdict::{Sample, verdict, whole};
 
-/// Runs word count for as long as asked, and looks at it every so often: `each` is told what it saw, and may end the run, whose report is
-/// then of the time until there. `progress` is told what is going on.
+/// Runs word count for the given time, and samples it periodically. `each` receives each sample and
+/// may end the run; the report then covers the time until there. `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; those of
-/// [`run`](super::run()).
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are
+/// invalid; those of [`run`](super::run()).
 pub fn soak(
     params: &SoakParams,
     progress: &mut dyn FnMut(&str),
@@ -37,10 +37,10 @@ pub fn soak(
     let job = &params.wordcount;
     let words = Words::of(job.words_file.as_deref(), job.words)?;
     let parameters = params.fields(words.len());
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(job.containers * job.threads, job.duration)?;
-    let soaked = Soaked::start(job, words, progress)?;
-    let samples = look_on(&soaked, params, each)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(job.containers * job.threads, job.duration)?;
+    let soaked = SoakRun::start(job, words, progress)?;
+    let samples = take_samples(&soaked, params, each)?;
     let ended = soaked.end()?;
     let whole = whole(&samples);
     let mut figures = counted(whole.tuples, whole.spent);
@@ -57,13 +57,13 @@ pub fn soak(
 }
 
 /// Word count in this process, or in several.
-enum Soaked {
+enum SoakRun {
     Here(Embedded),
-    There(Spread),
+    There(DistributedRun),
 }
 
-/// What had been done at a moment, and by which processes.
-struct Look {
+/// The counters and processes of the run at a moment.
+struct SoakSample {
     at: Instant,
     done: u64,
     failed: u64,
@@ -71,7 +71,7 @@ struct Look {
     pids: Vec<u32>,
 }
 
-impl Soaked {
+impl SoakRun {
     fn start(
         params: &WordcountParams,
         words: Words,
@@ -80,26 +80,26 @@ impl Soaked {
         if params.containers > 1 {
             let spread = spread::start(params, progress)?;
             spread.warm_up(params.warmup, params.duration, progress);
-            return Ok(Soaked::There(spread));
+            return Ok(SoakRun::There(spread));
         }
         let embedded = Embedded::start(params, words)?;
         embedded.warm_up(params, progress);
-        Ok(Soaked::Here(embedded))
+        Ok(SoakRun::Here(embedded))
     }
 
-    fn look(&self) -> Result<Look> {
+    fn take_reading(&self) -> Result<SoakSample> {
         Ok(match self {
-            Soaked::Here(embedded) => Look {
+            SoakRun::Here(embedded) => SoakSample {
                 at: Instant::now(),
                 done: embedded.done(),
                 failed: embedded.failed(),
                 cpu: cpu_time(),
                 pids: vec![std::process::id()],
             },
-            Soaked::There(spread) => {
-                let seen = spread.seen()?;
+            SoakRun::There(spread) => {
+                let seen = spread.take_sample()?;
                 let workers = seen.samples.iter().map(|sample| sample.pid);
-                Look {
+                SoakSample {
                     at: seen.at,
                     done: seen.count("done"),
                     failed: seen.count("failed"),
@@ -112,8 +112,8 @@ impl Soaked {
 
     fn end(self) -> Result<Vec<Field>> {
         match self {
-            Soaked::Here(embedded) => Ok(embedded.end()?.figures()),
-            Soaked::There(spread) => {
+            SoakRun::Here(embedded) => Ok(embedded.end()?.figures()),
+            SoakRun::There(spread) => {
                 let last = spread.end()?;
                 let mut figures = latency(&merged(&last)?, Unit::Millis);
                 figures.extend(whole_run(&last));
@@ -123,21 +123,21 @@ impl Soaked {
     }
 }
 
-/// Looks until the time is over, or `each` has seen enough.
-fn look_on(
-    soaked: &Soaked,
+/// Takes samples until the time is over, or until `each` ends the run.
+fn take_samples(
+    soaked: &SoakRun,
     params: &SoakParams,
     each: &mut dyn FnMut(&Report) -> ControlFlow<()>,
 ) -> Result<Vec<Sample>> {
-    let begun = soaked.look()?;
+    let begun = soaked.take_reading()?;
     let until = begun.at + params.wordcount.duration;
     let (mut samples, mut before, mut due) = (Vec::new(), begun.at, begun.at);
     let (mut done, mut cpu) = (begun.done, begun.cpu);
     while due + params.every <= until {
         due += params.every;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let look = soaked.look()?;
-        let held: Vec<Held> = look.pids.iter().copied().filter_map(held_by).collect();
+        let look = soaked.take_reading()?;
+        let held: Vec<ResourceUsage> = look.pids.iter().copied().filter_map(resources_of).collect();
         let sample = Sample {
             elapsed: look.at - begun.at,
             tuples: look.done.saturating_sub(done),
@@ -159,8 +159,8 @@ fn look_on(
     Ok(samples)
 }
 
-fn together(held: &[Held]) -> Held {
-    Held {
+fn together(held: &[ResourceUsage]) -> ResourceUsage {
+    ResourceUsage {
         rss_mb: held.iter().map(|it| it.rss_mb).sum(),
         files: held.iter().map(|it| it.files).sum(),
         threads: held.iter().map(|it| it.threads).sum(),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_seen_enough_ends_it() {
+    fn the_callback_can_end_the_run() {
         let report = soak(&short(1), &mut |_| {}, &mut |_| ControlFlow::Break(()));
         assert_eq!(report.unwrap().figure("samples"), &json!(1));
     }

@@ -16,11 +16,11 @@ use super::components::{Shared, sum};
 use super::params::WordcountParams;
 use super::run::{beside_plain_loops, counted, topology as topology_of};
 use super::words::Words;
-use crate::cluster::{Attended, Load, Order, Sample, Spread, latencies_in, merged};
+use crate::cluster::{ControlledLoad, DistributedRun, Load, Order, Sample, latencies_in, merged};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
 
-/// What a container needs to know of a run.
+/// The parameters of a run, sent to each container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WordcountLoad {
     words: usize,
@@ -31,8 +31,8 @@ pub(crate) struct WordcountLoad {
     max_pending: Option<NonZeroUsize>,
 }
 
-/// The topology of a container, and what the bench may ask of it.
-pub(crate) fn topology(load: &WordcountLoad) -> Result<(Topology, Arc<dyn Attended>)> {
+/// Returns the topology of a container, and the handle by which the bench controls it.
+pub(crate) fn topology(load: &WordcountLoad) -> Result<(Topology, Arc<dyn ControlledLoad>)> {
     let words = Words::of(load.words_file.as_deref(), load.words)?;
     let shared = Shared::new(words, load.instances, load.acks, load.rate, false)?;
     let shared = Arc::new(shared);
@@ -40,12 +40,12 @@ pub(crate) fn topology(load: &WordcountLoad) -> Result<(Topology, Arc<dyn Attend
     Ok((topology, shared))
 }
 
-impl Attended for Shared {
-    fn obey(&self, order: Order) {
+impl ControlledLoad for Shared {
+    fn handle_order(&self, order: Order) {
         match order {
             Order::Begin { start, from, until } => self.times.set(start, from, until),
             Order::Over => self.is_over.store(true, Ordering::Relaxed),
-            Order::BeginAt { .. } | Order::Forget | Order::Tell { .. } => {}
+            Order::BeginAt { .. } | Order::ResetMoments | Order::ReportSample { .. } => {}
         }
     }
 
@@ -68,8 +68,11 @@ impl Attended for Shared {
     }
 }
 
-/// A word count in several containers that is up; its spouts wait for the word.
-pub(super) fn start(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Spread> {
+/// Starts a word count in several containers; its spouts wait for the start signal.
+pub(super) fn start(
+    params: &WordcountParams,
+    progress: &mut dyn FnMut(&str),
+) -> Result<DistributedRun> {
     progress("starting a cluster");
     let settings = [
         format!("job.containers={}", params.containers),
@@ -84,16 +87,15 @@ pub(super) fn start(params: &WordcountParams, progress: &mut dyn FnMut(&str)) ->
         rate: params.rate,
         max_pending: params.max_pending,
     };
-    Spread::start("wordcount", (1, params.containers), &settings, |socket| {
+    DistributedRun::start("wordcount", (1, params.containers), &settings, |socket| {
         Load::wordcount(socket, load)
     })
 }
 
-/// Runs it; the parameters are known to make sense.
 pub(super) fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let words = Words::of(params.words_file.as_deref(), params.words)?;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(params.containers * params.threads, params.duration)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(params.containers * params.threads, params.duration)?;
     let spread = start(params, progress)?;
     spread.warm_up(params.warmup, params.duration, progress);
     let measured = spread.measure(params.duration)?;
@@ -115,7 +117,7 @@ pub(super) fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> R
     })
 }
 
-/// What is known of the whole run once all has arrived.
+/// Returns the totals of the whole run after all tuples have arrived.
 pub(super) fn whole_run(samples: &[Sample]) -> Vec<Field> {
     let count = |name| samples.iter().map(|it| it.count(name)).sum::<u64>();
     vec![

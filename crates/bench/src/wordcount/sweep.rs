@@ -1,7 +1,7 @@
 //! Word count at several numbers of spouts and bolts, with acks and without.
 //!
-//! "Twitter Heron: Towards Extensible Streaming Engines", section VI-A: as many spouts as bolts, throughput, latency and what a core
-//! can do at each.
+//! After "Twitter Heron: Towards Extensible Streaming Engines", section VI-A: as many spouts as
+//! bolts; throughput, latency and throughput per core at each.
 
 use ardea_core::Result;
 
@@ -9,25 +9,27 @@ use super::params::WordcountParams;
 use crate::Report;
 use crate::bounds::refused;
 
-/// What is to be measured.
+/// The parameters of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What holds for all of them.
+    /// The parameters common to all runs.
     pub base: WordcountParams,
-    /// How many spouts, and as many bolts.
+    /// The numbers of spouts, and of bolts.
     pub parallelisms: Vec<u32>,
-    /// Without acks, with, or both.
+    /// Without acks, with acks, or both.
     pub acks: Vec<bool>,
 }
 
 impl Sweep {
-    /// Each run in its turn. The plain loops to compare with, if they are to run, run with the first only: they are the same for all.
+    /// Returns the parameters of each run. The plain loops run with the first run only, since they
+    /// are the same for all.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if there are none, or if one of them can't be run.
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if there are no runs, or
+    /// if a run has invalid parameters.
     pub fn runs(&self) -> Result<Vec<WordcountParams>> {
         if self.parallelisms.is_empty() || self.acks.is_empty() {
-            return Err(refused("a sweep over nothing measures nothing")
+            return Err(refused("the sweep is empty")
                 .hint("name the numbers of spouts, such as --sweep 1,2,4"));
         }
         let mut runs = Vec::new();
@@ -48,8 +50,8 @@ impl Sweep {
     }
 }
 
-/// The same at half the rate that was reached as fast as possible: there latency is that of the way, and not of full queues. `None`
-/// if nothing was reached, or if the run had a rate.
+/// Returns the same run at half of the measured maximum rate, where latency does not include full
+/// queues. `None` if nothing was measured, or if the run had a rate.
 pub fn at_half_of(run: &WordcountParams, reached: &Report) -> Option<WordcountParams> {
     let reached = reached.figure("tuples_per_s").as_f64()?;
     let half = (reached / 2.0) as u64;

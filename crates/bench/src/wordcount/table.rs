@@ -1,36 +1,38 @@
-//! A map from words to counts that is asked for many words at a time.
+//! A map from words to counts with batched look-ups.
 //!
-//! Counting words one by one mostly waits for memory: the table is larger than the caches, and each look-up starts when the one before has
-//! ended. Asked for a batch, the table first works out all places and has their memory fetched, so that the waits overlap, and then counts.
-//! Fetching ahead overlaps more of them than reading would: a read keeps its place in the processor until its memory has come.
+//! Counting words one by one mostly waits for memory: the table is larger than the caches, and each
+//! look-up starts after the previous one. For a batch, the table first computes all positions and
+//! prefetches their memory, so that the waits overlap, and then counts. Prefetching overlaps more
+//! waits than reading would: a read occupies the processor's reorder buffer until its data arrives.
 //!
-//! Three words and their counts share a cache line. A word of up to 16 bytes lies there itself, as its first and its last eight bytes, which
-//! may overlap, and its length; a longer one lies beside the table. A word whose line is full lies on the next that is not.
+//! Three words and their counts share a cache line. A word of up to 16 bytes is stored in the line,
+//! as its first and its last eight bytes, which may overlap, and its length. A longer word is
+//! stored beside the table. A word whose line is full goes to the next line with room (linear
+//! probing).
 
 use prefetch_index::prefetch_index;
 
-/// How many words are looked up at a time: their lines fit in the first cache.
+/// Words of a batch; their lines fit in the L1 cache.
 const BLOCK: usize = 128;
 
-/// The longest word that lies on its line.
+/// The maximum length of a word stored in its line.
 const SHORT: usize = 16;
 
-/// How many words lie on a line.
+/// Words in a line.
 const SLOTS: usize = 3;
 
-/// Instead of its length, of a word that lies beside the table.
+/// The tag of a word stored beside the table.
 const LONG: u8 = u8::MAX;
 
-/// What a word is found by: a short word is wholly in it.
+/// The fingerprint of a word; a short word is stored in it completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Print {
+struct Fingerprint {
     first: u64,
     last: u64,
-    /// The length of a short word and one, or [`LONG`]; zero is no word.
+    /// The length of a short word plus one, or [`LONG`]; zero if there is no word.
     tag: u8,
 }
 
-/// A cache line of the table.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Line {
@@ -39,24 +41,25 @@ struct Line {
     tags: [u8; SLOTS],
 }
 
-/// A word that is looked up.
+/// A look-up of a word.
 #[derive(Clone, Copy, Debug, Default)]
-struct Look<'a> {
+struct Lookup<'a> {
     word: &'a [u8],
-    print: Print,
+    print: Fingerprint,
     line: usize,
 }
 
-/// Counts words.
+/// A hash table of words and their counts.
 #[derive(Debug)]
 pub(crate) struct WordCounts {
-    /// As many as a power of two.
+    /// The lines; their number is a power of two.
     lines: Vec<Line>,
     words: usize,
     long: Vec<Box<[u8]>>,
-    /// The prints of counts that have gone round, once for each time.
-    rounds: Vec<Print>,
-    /// Which of a block are not counted at once: what is long, new, or not on its first line.
+    /// The fingerprints of counters that have overflowed, once for each time.
+    rounds: Vec<Fingerprint>,
+    /// Indices of the words of a batch that need the slow path: long words, new words, and words
+    /// not in their first line.
     late: Vec<usize>,
 }
 
@@ -73,19 +76,19 @@ impl Default for WordCounts {
 }
 
 impl WordCounts {
-    /// Counts each of these words once more.
+    /// Adds one to the count of each of these words.
     #[inline]
     pub(crate) fn add_all<'a>(&mut self, mut words: impl Iterator<Item = &'a [u8]>) {
-        let mut block = [Look::default(); BLOCK];
+        let mut block = [Lookup::default(); BLOCK];
         loop {
             self.reserve_block();
             let mask = self.lines.len() - 1;
             let mut found = 0;
             for (look, word) in block.iter_mut().zip(&mut words) {
-                let print = Print::of(word);
+                let print = Fingerprint::of(word);
                 let line = print.hash() as usize & mask;
                 prefetch_index(&self.lines, line);
-                *look = Look { word, print, line };
+                *look = Lookup { word, print, line };
                 found += 1;
             }
             self.add_block(&block[..found]);
@@ -95,7 +98,7 @@ impl WordCounts {
         }
     }
 
-    fn add_block(&mut self, block: &[Look<'_>]) {
+    fn add_block(&mut self, block: &[Lookup<'_>]) {
         let mut late = std::mem::take(&mut self.late);
         for (number, look) in block.iter().enumerate() {
             if !self.add_there(look) {
@@ -109,16 +112,17 @@ impl WordCounts {
         self.late = late;
     }
 
-    /// Counts a short word if it lies on its first line, and its count has room; says whether it did.
+    /// Counts a short word if it is in its first line and its counter does not overflow; returns
+    /// true if it was counted.
     #[inline]
-    fn add_there(&mut self, look: &Look<'_>) -> bool {
+    fn add_there(&mut self, look: &Lookup<'_>) -> bool {
         let line = &mut self.lines[look.line];
         let is_at = [
             line.holds(0, look),
             line.holds(1, look),
             line.holds(2, look),
         ];
-        // Without branches: which it is can't be foreseen.
+        // Branchless, since the slot can't be predicted.
         let slot = usize::from(is_at[1]) + 2 * usize::from(is_at[2]);
         let is_there = is_at[0] | is_at[1] | is_at[2];
         if is_there && line.counts[slot] < u32::MAX {
@@ -128,14 +132,14 @@ impl WordCounts {
         false
     }
 
-    /// Counts a word wherever it lies, and gives it a place if it has none.
-    fn add_somewhere(&mut self, look: &Look<'_>) {
+    /// Counts a word in whichever line it is, and inserts it if it is new.
+    fn add_somewhere(&mut self, look: &Lookup<'_>) {
         let mut at = look.line;
         loop {
             let line = &mut self.lines[at];
             for slot in 0..SLOTS {
                 let print = line.print(slot);
-                if print == Print::default() {
+                if print == Fingerprint::default() {
                     line.set(slot, look.print.beside(self.long.len()), 1);
                     if look.print.tag == LONG {
                         self.long.push(look.word.into());
@@ -163,13 +167,13 @@ impl WordCounts {
         }
     }
 
-    /// The line after this one.
+    /// Returns the index of the line after this one.
     #[inline]
     fn after(&self, line: usize) -> usize {
         (line + 1) & (self.lines.len() - 1)
     }
 
-    /// Makes room for the words of a block, and keeps the table at most three quarters full.
+    /// Reserves room for the words of a batch, and keeps the table at most three quarters full.
     fn reserve_block(&mut self) {
         let most = self.lines.len() * SLOTS / 4 * 3;
         if self.words + BLOCK <= most {
@@ -184,8 +188,8 @@ impl WordCounts {
         }
     }
 
-    /// Puts a word that is not there yet.
-    fn put(&mut self, print: Print, count: u32) {
+    /// Inserts a word that is not in the table.
+    fn put(&mut self, print: Fingerprint, count: u32) {
         let mut at = print.hash() as usize & (self.lines.len() - 1);
         loop {
             let line = &mut self.lines[at];
@@ -196,49 +200,48 @@ impl WordCounts {
         }
     }
 
-    /// How many distinct words there are.
     pub(crate) fn distinct(&self) -> usize {
         self.words
     }
 }
 
 impl Line {
-    /// Whether this slot has the short word that is looked for.
+    /// Returns true if this slot has the short word of the look-up.
     #[inline]
-    fn holds(&self, slot: usize, look: &Look<'_>) -> bool {
+    fn holds(&self, slot: usize, look: &Lookup<'_>) -> bool {
         let ((first, last), print) = (self.prints[slot], look.print);
         let differs = u64::from(self.tags[slot] ^ print.tag);
         (first ^ print.first) | (last ^ print.last) | differs == 0
     }
 
     #[inline]
-    fn print(&self, slot: usize) -> Print {
+    fn print(&self, slot: usize) -> Fingerprint {
         let (first, last) = self.prints[slot];
-        Print {
+        Fingerprint {
             first,
             last,
             tag: self.tags[slot],
         }
     }
 
-    fn set(&mut self, slot: usize, print: Print, count: u32) {
+    fn set(&mut self, slot: usize, print: Fingerprint, count: u32) {
         self.prints[slot] = (print.first, print.last);
         self.tags[slot] = print.tag;
         self.counts[slot] = count;
     }
 }
 
-impl Print {
-    /// A long word that is looked up: nowhere in particular, so that no line has it.
+impl Fingerprint {
+    /// The position of a long word during a look-up; no stored word has it.
     const NOWHERE: u64 = u64::MAX;
 
     #[inline]
-    fn of(word: &[u8]) -> Print {
+    fn of(word: &[u8]) -> Fingerprint {
         let (first, last) = match word {
             long if long.len() > SHORT => {
-                return Print {
+                return Fingerprint {
                     first: long_hash(long),
-                    last: Print::NOWHERE,
+                    last: Fingerprint::NOWHERE,
                     tag: LONG,
                 };
             }
@@ -260,17 +263,17 @@ impl Print {
                 },
             },
         };
-        Print {
+        Fingerprint {
             first,
             last,
             tag: word.len() as u8 + 1,
         }
     }
 
-    /// As it is kept: a long word at this place beside the table.
-    fn beside(self, place: usize) -> Print {
+    /// Returns the fingerprint as stored: a long word refers to this position beside the table.
+    fn beside(self, place: usize) -> Fingerprint {
         match self.tag {
-            LONG => Print {
+            LONG => Fingerprint {
                 last: place as u64,
                 ..self
             },
@@ -281,7 +284,7 @@ impl Print {
     #[inline]
     fn hash(self) -> u64 {
         let last = match self.tag {
-            LONG => Print::NOWHERE,
+            LONG => Fingerprint::NOWHERE,
             _ => self.last,
         };
         fold(
@@ -291,7 +294,6 @@ impl Print {
     }
 }
 
-/// The hash of a long word.
 fn long_hash(word: &[u8]) -> u64 {
     let words = word.chunks(8).map(|chunk| {
         let mut bytes = [0; 8];
@@ -301,7 +303,7 @@ fn long_hash(word: &[u8]) -> u64 {
     words.fold(1, |hash, word| fold(hash ^ word, 0x94d0_49bb_1331_11eb))
 }
 
-/// Both halves of the product.
+/// Returns the xor of both halves of the product.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
@@ -316,10 +318,9 @@ mod tests {
     use crate::wordcount::words::{Random, Words};
 
     impl WordCounts {
-        /// How often this word was counted.
         fn count(&self, word: &[u8]) -> u64 {
-            let of = Print::of(word);
-            let is_it = |print: &Print| match of.tag {
+            let of = Fingerprint::of(word);
+            let is_it = |print: &Fingerprint| match of.tag {
                 LONG => print.tag == LONG && *self.long[print.last as usize] == *word,
                 _ => *print == of,
             };
@@ -330,7 +331,6 @@ mod tests {
             count + ((self.rounds.iter().filter(|print| is_it(print)).count() as u64) << 32)
         }
 
-        /// The sum of all counts.
         fn total(&self) -> u64 {
             let counts = self.lines.iter().flat_map(|line| line.counts);
             counts.map(u64::from).sum::<u64>() + ((self.rounds.len() as u64) << 32)
@@ -354,14 +354,14 @@ mod tests {
             "abcdefghabcdefgh",
             "abcdefghabcdefghi",
             "ba",
-            // Told apart by their lengths only.
+            // Differ in their lengths only.
             "a\0",
             "\0",
             "aaaa",
             "aaaaa",
             "aaaaaaaa",
             "aaaaaaaaa",
-            // Of one hash.
+            // Have the same hash.
             "xxxxxxxxxxxxxxxxx",
             "xxxxxxxxxxxxxxxxx\0",
         ];

@@ -1,4 +1,4 @@
-//! The words: generated, the same from the same seed, or read from a file.
+//! The list of words: generated, the same from the same seed, or read from a file.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,27 +11,31 @@ use prefetch_index::prefetch_index;
 /// The seed of the generated words.
 const SEED: u64 = 2017;
 
-/// A list of words, in one piece of memory: a cell for each word, and behind them the words that don't fit in theirs.
+/// A list of words in one allocation: a cell for each word, followed by the words that do not fit
+/// in their cells.
 ///
-/// A cell is the word's length and the word, so that a short word drawn at random costs one wait for memory; or [`FAR`], and where a longer
-/// word lies, which costs a second. All of it is text: a length is a character of one byte.
+/// A cell has the word's length and the word, so that reading a short random word costs one cache
+/// miss. For a longer word it has [`FAR`] and the word's position, and reading it costs a second
+/// miss. All of it is valid UTF-8: a length is a character of one byte.
 #[derive(Debug)]
 pub(crate) struct Words {
     text: String,
     count: usize,
 }
 
-/// How large a cell is, in bytes: several fit on a cache line, and none lies on two, as allocators align what is large.
+/// The bytes of a cell. Several fit on a cache line, and none crosses a line, since allocators
+/// align large allocations.
 const CELL: usize = 16;
 
-/// Instead of its length, of a word that lies behind the cells.
+/// The marker, in place of the length, of a word stored after the cells.
 const FAR: u8 = 0x7f;
 
-/// How many characters of seven bits say where a word begins, and as many how long it is: enough for 32 GiB of text.
+/// The number of seven-bit characters that encode a word's position, and its length: enough for 32
+/// GiB of text.
 const DIGITS: usize = 5;
 
 impl Words {
-    /// Those of this file, or else so many that are generated.
+    /// Returns the words of this file, or else `count` generated words.
     pub(crate) fn of(file: Option<&Path>, count: usize) -> Result<Words> {
         match file {
             Some(path) => Words::from_file(path),
@@ -39,7 +43,7 @@ impl Words {
         }
     }
 
-    /// So many distinct words of 3 to 16 small letters.
+    /// Generates `count` distinct words of 3 to 16 lowercase letters.
     pub(crate) fn generated(count: usize) -> Words {
         let mut random = Random(SEED);
         let mut seen = HashSet::with_capacity(count);
@@ -53,7 +57,7 @@ impl Words {
         Words::from_iter(words.iter().map(String::as_str))
     }
 
-    /// A word a line.
+    /// Reads a file with a word a line.
     pub(crate) fn from_file(path: &Path) -> Result<Words> {
         let fail = |error: Error| error.hint("name a text in UTF-8 with a word a line");
         let text = fs::read_to_string(path).map_err(|error| {
@@ -68,18 +72,16 @@ impl Words {
         Ok(words)
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// The word at this place.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> &str {
         &self.text[self.place(index)]
     }
 
-    /// Where the word at `index` lies.
+    /// Returns the range of the word at `index` in the text.
     #[inline]
     fn place(&self, index: usize) -> Range<usize> {
         let start = index * CELL + 1;
@@ -94,14 +96,14 @@ impl Words {
         }
     }
 
-    /// Has the memory of this byte fetched.
+    /// Prefetches the memory of this byte.
     #[inline]
     fn prefetch(&self, byte: usize) {
         prefetch_index(self.text.as_bytes(), byte);
     }
 }
 
-/// The number with one more digit of seven bits.
+/// Appends a seven-bit digit to a number.
 fn number_and_digit(number: usize, digit: &u8) -> usize {
     number << 7 | usize::from(*digit)
 }
@@ -112,18 +114,18 @@ fn push_digits(text: &mut String, number: usize) {
     text.extend(digits.map(|digit| char::from(digit as u8)));
 }
 
-/// Random words of a list, drawn many at a time: the list is larger than the nearer caches, and the waits for memory overlap.
+/// Random words of a list, drawn in batches so that cache misses overlap.
 #[derive(Debug)]
 pub(crate) struct Draws {
     random: Random,
-    /// The next block, whose cells are on their way.
+    /// The indices of the next batch, whose cells are being prefetched.
     indices: Vec<usize>,
-    /// What is left of this block.
+    /// The remaining words of this batch.
     places: Vec<Range<usize>>,
 }
 
 impl Draws {
-    /// How many are drawn at a time: what two blocks lie on fits in the first cache.
+    /// The size of a batch; the cells of two batches fit in the L1 cache.
     const BLOCK: usize = 64;
 
     pub(crate) fn new(seed: u64) -> Self {
@@ -134,7 +136,7 @@ impl Draws {
         }
     }
 
-    /// The next word; of a list without words an empty one.
+    /// Returns the next word; an empty one if the list has no words.
     #[inline]
     pub(crate) fn next<'w>(&mut self, words: &'w Words) -> &'w str {
         match self.places.pop() {
@@ -150,7 +152,7 @@ impl Draws {
         }
         for index in self.indices.drain(..) {
             let place = words.place(index);
-            // Of a word in its cell this is there already; a longer one may also lie on two lines.
+            // A word in its cell is prefetched already; a longer one may cross two lines.
             words.prefetch(place.start);
             words.prefetch(place.end);
             self.places.push(place);
@@ -194,7 +196,7 @@ impl<'a> FromIterator<&'a str> for Words {
     }
 }
 
-/// Random numbers that are the same from the same seed (SplitMix64; Steele, Lea, Flood 2014).
+/// A generator of pseudo-random numbers (SplitMix64; Steele, Lea, Flood 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -208,7 +210,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// Below `bound`, each as likely as the others but for what 64 bits can't divide evenly.
+    /// Returns a number below `bound`, uniform up to the rounding of 64 bits.
     #[inline]
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize

@@ -1,4 +1,4 @@
-//! The events, the job, and what it has to publish.
+//! The events, the job, and its expected output.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,31 +14,31 @@ use ardea_pipeline::{Pipeline, Window};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::BenchJob;
-use crate::lasting::accounts::as_many;
-use crate::lasting::published::Verdict;
-use crate::lasting::source::{Task, WaitingP};
-use crate::lasting::watch::Watch;
 use crate::load::due;
+use crate::long_running::accounts::as_many;
+use crate::long_running::published::Verdict;
+use crate::long_running::source::{SignalledSourceP, Task};
+use crate::long_running::watch::ResultObserver;
 use crate::rows::EventRows;
 
-/// How many advertisements a campaign has.
+/// The number of advertisements of a campaign.
 const ADS: u64 = 10;
 
-/// Of so many kinds of events one is a view.
+/// The number of event types, one of which is a view.
 const KINDS: u64 = 3;
 
 /// Event time between watermarks.
 const STRIDE: Duration = Duration::from_millis(10);
 
-/// Something that somebody has done with an advertisement.
+/// A user's interaction with an advertisement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct AdEvent {
     ad: u64,
-    /// Zero: has viewed it.
+    /// The type of the event; zero for a view.
     kind: u8,
 }
 
-/// Events of so many campaigns.
+/// The events of `campaigns` campaigns.
 #[derive(Clone, Copy, Debug)]
 struct AdEvents {
     campaigns: u64,
@@ -78,18 +78,18 @@ impl EventRows for AdEvents {
     }
 }
 
-/// What a container needs to know of a run.
+/// The parameters of a run, sent to each container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct AdsLoad {
     pub(crate) campaigns: u64,
-    /// Events a second, by all sources.
+    /// Events a second over all sources.
     pub(crate) rate: u64,
-    /// How long they are due.
+    /// The time for which events are due.
     pub(crate) long: Duration,
     pub(crate) window: Duration,
-    /// Sources, and instances that count.
+    /// The number of sources, and of counting instances.
     pub(crate) instances: u32,
-    /// Where it publishes.
+    /// The folder in which the job publishes.
     pub(crate) out: PathBuf,
 }
 
@@ -108,17 +108,17 @@ impl AdsLoad {
         }
     }
 
-    /// The campaign of each advertisement.
+    /// Returns the campaign of each advertisement.
     fn table(&self) -> Arc<[u64]> {
         (0..self.campaigns * ADS).map(|ad| ad / ADS).collect()
     }
 
-    /// The job of a container, and what the bench may ask of it.
+    /// Returns the job of a container, and the handle by which the bench controls it.
     pub(crate) fn job(&self) -> Result<BenchJob> {
-        let watch = Watch::new(true)?;
+        let watch = ResultObserver::new(true)?;
         let (events, task, many) = (self.events(), self.task(), as_many(self.instances));
         let (reads, sees) = (Arc::clone(&watch), Arc::clone(&watch));
-        let make = supplier(move || WaitingP::new(events, task, Arc::clone(&reads)));
+        let make = supplier(move || SignalledSourceP::new(events, task, Arc::clone(&reads)));
         let source = Source::<AdEvent, Unbounded>::new("events", make).parallelism(many);
         let (table, clock) = (self.table(), Clock::system());
         let p = Pipeline::new("ysb");
@@ -133,7 +133,7 @@ impl AdsLoad {
             .parallelism(many);
         let told = counted.rebalance().parallelism(Parallelism::ONE).map(
             move |views: WindowResult<u64, u64>| {
-                sees.saw(clock.wall(), [views.end].into_iter());
+                sees.record_results(clock.wall(), [views.end].into_iter());
                 format!("{} {} {}", views.key, views.end.as_millis(), views.value)
             },
         );
@@ -142,7 +142,7 @@ impl AdsLoad {
         Ok((Box::new(p), watch))
     }
 
-    /// What it has to publish if it begins then.
+    /// Returns the expected output of a job that starts at `start`.
     fn expected(&self, start: Timestamp) -> Views {
         let (task, table) = (self.task(), self.table());
         let window = (self.window.as_micros() as i64).max(1);
@@ -168,12 +168,13 @@ impl AdsLoad {
         views
     }
 
-    /// Whether that was published, as triples of campaign, end of window and views.
+    /// Compares the output with the expected one; `published` has triples of campaign, end of
+    /// window and views.
     pub(crate) fn verdict(&self, start: Timestamp, published: &[(u64, i64, u64)]) -> Verdict {
         let mut expected = self.expected(start);
         let mut verdict = Verdict::default();
         for (campaign, end, views) in published {
-            // Of a window that comes again all is too much.
+            // All views of a repeated window are duplicates.
             let wanted = expected.remove(&(*campaign, *end)).unwrap_or(0);
             verdict.lost += wanted.saturating_sub(*views);
             verdict.duplicated += views.saturating_sub(wanted);

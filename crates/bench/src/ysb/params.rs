@@ -1,4 +1,4 @@
-//! What `ardea bench ysb` can be asked for.
+//! The parameters of `ardea bench ysb`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use ardea_core::{Guarantee, Result};
 use serde_json::{Value, json};
 
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::{hosts_for, promises};
-use crate::lasting::stand::Victim;
+use crate::cluster::{guarantee_settings, hosts_for};
+use crate::long_running::fixture::Victim;
 use crate::nexmark::MOST_WORKERS;
 use crate::report::Field;
 
-/// The most campaigns that a table is made of.
+/// The maximum number of campaigns in the join table.
 const MOST_CAMPAIGNS: u64 = 10_000_000;
 
-/// What is killed.
+/// The part of the cluster to kill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum YsbVictim {
     /// The process of a worker.
     Worker,
-    /// The process that leads the job.
+    /// The process of the host that leads the job.
     JobMaster,
-    /// That, with all the workers of its host.
+    /// The process of that host, with all its workers.
     Host,
 }
 
 impl YsbVictim {
-    /// All there are.
+    /// All variants.
     pub const ALL: [YsbVictim; 3] = [YsbVictim::Worker, YsbVictim::JobMaster, YsbVictim::Host];
 
-    /// As it is given.
+    /// Returns the value of the flag.
     pub fn as_str(self) -> &'static str {
         match self {
             YsbVictim::Worker => "worker",
@@ -49,33 +49,33 @@ impl YsbVictim {
     }
 }
 
-/// What `ardea bench ysb` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench ysb`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct YsbParams {
     /// Events a second.
     pub rate: u64,
-    /// How many campaigns there are.
+    /// The number of campaigns.
     pub campaigns: u64,
     /// The length of windows.
     pub window: Duration,
-    /// Processes, each a container of the job.
+    /// The number of processes, each a container of the job.
     pub workers: u32,
-    /// Cooperative threads of each.
+    /// Cooperative threads of each process.
     pub threads: u32,
-    /// What is killed, if anything is.
+    /// The part to kill, if any.
     pub kill: Option<YsbVictim>,
-    /// When, after the measured time has begun.
+    /// The time from the start of the measured time until the kill.
     pub at: Duration,
-    /// How long is measured.
+    /// The measured time.
     pub duration: Duration,
-    /// How long runs before that.
+    /// The warm-up before the measured time.
     pub warmup: Duration,
-    /// What the job promises.
+    /// The processing guarantee of the job.
     pub guarantee: Guarantee,
-    /// How often an epoch ends.
-    pub snapshot_interval: Duration,
-    /// The folder for the snapshots; in the memory of the cluster's hosts without one.
-    pub snapshot_folder: Option<PathBuf>,
+    /// The checkpoint interval.
+    pub checkpoint_interval: Duration,
+    /// The folder for checkpoints; in the memory of the cluster's hosts if `None`.
+    pub checkpoint_folder: Option<PathBuf>,
 }
 
 impl Default for YsbParams {
@@ -91,17 +91,17 @@ impl Default for YsbParams {
             duration: Duration::from_secs(60),
             warmup: Duration::from_secs(10),
             guarantee: Guarantee::None,
-            snapshot_interval: Duration::from_secs(1),
-            snapshot_folder: None,
+            checkpoint_interval: Duration::from_secs(1),
+            checkpoint_folder: None,
         }
     }
 }
 
 impl YsbParams {
-    /// Checks what can be checked without running.
+    /// Validates the parameters.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the value at fault.
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the invalid value.
     pub fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(refused(what));
         check_rate(self.rate, "events")?;
@@ -118,7 +118,7 @@ impl YsbParams {
             ));
         }
         if self.kill == Some(YsbVictim::Worker) && self.workers == 1 {
-            return wrong("of one worker none is left when it is killed".to_string());
+            return wrong("one worker is not enough: a worker must survive the kill".to_string());
         }
         if self.rate < u64::from(self.workers) {
             return wrong(format!(
@@ -128,7 +128,7 @@ impl YsbParams {
         }
         if self.kill.is_some() && self.at >= self.duration {
             return wrong(format!(
-                "at {} the measured time of {} is over",
+                "--at {} is not within the measured time of {}",
                 format_duration(self.at),
                 format_duration(self.duration)
             ));
@@ -140,8 +140,8 @@ impl YsbParams {
                 format_duration(self.window)
             ));
         }
-        if self.snapshot_interval.is_zero() {
-            return wrong("an interval of zero between snapshots has no end".to_string());
+        if self.checkpoint_interval.is_zero() {
+            return wrong("the checkpoint interval is zero; give a longer one".to_string());
         }
         check_threads(self.threads)?;
         check_duration(self.duration)?;
@@ -150,35 +150,39 @@ impl YsbParams {
             ("--warmup", self.warmup),
             ("--window", self.window),
             ("--at", self.at),
-            ("--snapshot-interval", self.snapshot_interval),
+            ("--checkpoint-interval", self.checkpoint_interval),
         ])
     }
 
-    /// How many hosts the cluster has: whoever is killed is followed by another.
+    /// Returns the number of hosts of the cluster: a killed host needs a successor.
     pub(crate) fn hosts(&self) -> usize {
         let more = match self.kill {
             Some(YsbVictim::JobMaster | YsbVictim::Host) => 1,
             Some(YsbVictim::Worker) | None => 0,
         };
-        hosts_for(self.guarantee, self.snapshot_folder.as_deref()) + more
+        hosts_for(self.guarantee, self.checkpoint_folder.as_deref()) + more
     }
 
-    /// The settings of the cluster that the job runs on.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings = vec![
             format!("job.containers={}", self.workers),
             format!("threads={}", self.threads),
         ];
-        let folder = self.snapshot_folder.as_deref();
-        settings.extend(promises(self.guarantee, self.snapshot_interval, folder));
+        let folder = self.checkpoint_folder.as_deref();
+        settings.extend(guarantee_settings(
+            self.guarantee,
+            self.checkpoint_interval,
+            folder,
+        ));
         settings
     }
 
-    /// Each parameter under its own name; also those of the benchmark contract that have one value in this version.
+    /// Returns each parameter under its own name, including those of the benchmark contract that
+    /// are fixed here.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let keeps = self.guarantee.keeps_state();
-        let interval = keeps.then(|| format_duration(self.snapshot_interval));
-        let folder = self.snapshot_folder.as_ref().filter(|_| keeps);
+        let interval = keeps.then(|| format_duration(self.checkpoint_interval));
+        let folder = self.checkpoint_folder.as_ref().filter(|_| keeps);
         let folder = folder.map(|folder| folder.display().to_string());
         let at = self.kill.map(|_| format_duration(self.at));
         vec![
@@ -192,8 +196,8 @@ impl YsbParams {
             ("mode", json!("continuous")),
             ("epoch", Value::Null),
             ("guarantee", json!(self.guarantee.as_str())),
-            ("snapshot_interval", json!(interval)),
-            ("snapshot_folder", json!(folder)),
+            ("checkpoint_interval", json!(interval)),
+            ("checkpoint_folder", json!(folder)),
             ("kill", json!(self.kill.map(YsbVictim::as_str))),
             ("at", json!(at)),
         ]
@@ -223,7 +227,7 @@ mod tests {
             |params| params.warmup = Duration::MAX,
             |params| params.window = Duration::from_micros(1_500),
             |params| params.window = Duration::ZERO,
-            |params| params.snapshot_interval = Duration::ZERO,
+            |params| params.checkpoint_interval = Duration::ZERO,
         ];
         for set in wrong {
             let mut params = YsbParams::default();

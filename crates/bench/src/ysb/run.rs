@@ -1,4 +1,5 @@
-//! A run: a cluster is made, windows are counted, something may be killed, and all that was published is compared with what has to be.
+//! A run: a cluster counts windows, a part of it may be killed, and the output is compared with the
+//! expected one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,31 +10,32 @@ use serde_json::{Value, json};
 use super::ads::AdsLoad;
 use super::params::YsbParams;
 use crate::cluster::{Kind, Load, Sample, merged};
-use crate::lasting::commits;
-use crate::lasting::published;
-use crate::lasting::span::Plan;
-use crate::lasting::stand::{Stand, published_in, rss_mb, spent};
-use crate::lasting::watch::WINDOW;
+use crate::long_running::commits;
+use crate::long_running::fixture::{Fixture, published_in, rss_mb, spent};
+use crate::long_running::published;
+use crate::long_running::span::Plan;
+use crate::long_running::watch::WINDOW;
 use crate::noise;
 use crate::report::{Field, Report, machine_of, rounded, seconds};
 
-/// A window that is later than the latest one before the kill by more than this share of it, and this time, is affected.
+/// A window is affected if its latency exceeds the highest one before the kill by more than this
+/// fraction of it, and by [`AFFECTED`].
 const AFFECTED_SHARE: f64 = 1.0;
 const AFFECTED: Duration = Duration::from_millis(10);
 
-/// Runs the benchmark; `progress` is told what is going on.
+/// Runs the benchmark; `progress` receives status texts.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what keeps the cluster or the job
-/// from running.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are
+/// invalid; errors of the cluster or the job.
 pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
-    progress("listening to the machine's own noise");
-    let noise = noise::listen(params.workers * params.threads, params.duration)?;
+    progress("measuring the machine's background noise");
+    let noise = noise::measure_noise(params.workers * params.threads, params.duration)?;
     progress("starting a cluster");
     let mut load = None;
     let size = (params.hosts(), params.workers);
-    let mut stand = Stand::start("ysb", size, &params.settings(), |socket| {
+    let mut stand = Fixture::start("ysb", size, &params.settings(), |socket| {
         let ads = AdsLoad {
             campaigns: params.campaigns,
             rate: params.rate,
@@ -51,13 +53,13 @@ pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
     let mut killed = None;
     let mut recovered = None;
     if let Some(kill) = params.kill {
-        stand.look_on(plan.from + params.at);
+        stand.poll_until(plan.from + params.at);
         progress("killing");
         let signal = stand.kill(kill.victim())?;
-        recovered = stand.recovered(&signal, kill.victim());
+        recovered = stand.wait_until_recovered(&signal, kill.victim());
         killed = Some(plan.from + params.at);
     }
-    stand.look_on(plan.until);
+    stand.poll_until(plan.until);
     let hosts_cpu = stand.host_cpu_time();
     progress("waiting for all results");
     let (last, is_over) = stand.end(params.window + STILL);
@@ -87,10 +89,10 @@ pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
     })
 }
 
-/// After a window and so long without any more results all have come.
+/// The results are complete after a window and this time without new ones.
 const STILL: Duration = Duration::from_secs(2);
 
-/// How late windows were: the results of all of them, and the windows that ended after something was killed.
+/// Returns the latencies of all windows, and the figures of those that ended after the kill.
 fn windows(last: &[Sample], plan: &Plan, killed: Option<Timestamp>) -> Vec<Field> {
     let late = late_windows(last);
     let ms = |nanos: u64| nanos as f64 / 1e6;
@@ -126,7 +128,8 @@ fn windows(last: &[Sample], plan: &Plan, killed: Option<Timestamp>) -> Vec<Field
     ]
 }
 
-/// By end in microseconds, how late the latest result of a window was, in nanoseconds, where results came to.
+/// Returns the latency of the latest result of each window in nanoseconds, by its end in
+/// microseconds.
 fn late_windows(last: &[Sample]) -> BTreeMap<i64, u64> {
     let mut late: BTreeMap<i64, u64> = BTreeMap::new();
     for (name, nanos) in last.iter().flat_map(|sample| &sample.numbers) {
@@ -138,7 +141,7 @@ fn late_windows(last: &[Sample]) -> BTreeMap<i64, u64> {
     late
 }
 
-fn verdict(load: &AdsLoad, stand: &Stand, start: Timestamp) -> Result<published::Verdict> {
+fn verdict(load: &AdsLoad, stand: &Fixture, start: Timestamp) -> Result<published::Verdict> {
     let lines: Vec<(u64, i64, u64)> = published::lines(&stand.published(), |line| {
         let mut parts = line.split(' ');
         let campaign = parts.next()?.parse().ok()?;

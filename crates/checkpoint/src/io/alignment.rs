@@ -1,4 +1,4 @@
-//! For how long inputs that were ahead at the ends of epochs were held.
+//! Measurement of barrier alignment times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use ardea_engine::InstanceReport;
 
-/// For how long the instances of a process have held inputs, from one look to the next.
+/// Measurement of the time that the instances of a process block inputs for barrier alignment.
 #[derive(Debug, Default)]
 pub struct Alignment {
-    /// By vertex and instance, since it began.
+    /// The total times at the last call of [`since_last`](Self::since_last), by vertex and
+    /// instance.
     seen: BTreeMap<(Arc<str>, u32), Duration>,
 }
 
 impl Alignment {
-    /// By vertex, how long the slowest of these instances has held inputs since this was asked last.
+    /// Returns, for each vertex, the time that its slowest instance blocked inputs since the last
+    /// call.
     pub fn since_last(&mut self, reports: Vec<InstanceReport>) -> BTreeMap<String, Duration> {
         let mut slowest: BTreeMap<String, Duration> = BTreeMap::new();
         for report in reports {

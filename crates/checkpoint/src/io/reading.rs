@@ -1,103 +1,110 @@
-//! Gives instances back what they remembered: reads and unpacks on threads of its own, several parts of each vertex at a time.
+//! Restore: reads and decompresses the state of instances on separate threads, several parts of
+//! each vertex concurrently.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::store::{PartitionRange, Snapshot};
+use crate::store::{Checkpoint, PartitionRange};
 use ardea_core::{Epoch, Error, ErrorCode, PartitionId, Result, StateChunk, Waker};
-use ardea_engine::{CutRead, CutReader, CutSource, InstanceName, stand_back};
+use ardea_engine::{InstanceName, RestoreReader, RestoreSource, SnapshotRead, lower_priority};
 
-use part::{Brings, Part, Subject, partitions};
+use part::{Part, PartContent, Subject, partitions};
 use plan::Plan;
 
 mod part;
 mod plan;
 
-/// How many chunks wait for an instance at most, for each part that is read at the same time.
+/// The maximum number of chunks buffered for an instance, for each of its parts that are read
+/// concurrently.
 const MOST_WAITING: usize = 4;
 
-/// The state of a job at the end of one epoch, for a life that begins with it.
+/// Reader of a checkpoint's state, for all instances of a process in an attempt that is restored
+/// from it.
 pub struct StateReading {
     epoch: Epoch,
     pool: Arc<Pool>,
-    /// How many threads read.
+    /// The number of reader threads.
     threads: u32,
-    /// How many instances of each vertex are in this process.
+    /// The number of instances of each vertex in this process.
     here: BTreeMap<String, u32>,
 }
 
-/// What can be read on, and the threads that do so; the threads end when there is nothing left to read and nobody can ask for more.
+/// The work queue and its threads. They end when all state is read and no further instance can be
+/// opened.
 struct Pool {
     state: Mutex<PoolState>,
     changed: Condvar,
-    /// Called once, when all instances have all.
+    /// Called once, when all instances have read all state.
     when_read: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
 struct PoolState {
-    /// What is read. Let go of when all instances have all: the life may go on for long, and the snapshot not count any more.
-    snapshot: Option<Snapshot>,
-    ready: VecDeque<(Arc<Shelf>, Work)>,
+    /// The checkpoint to read. Released when all instances have read their state, since the attempt
+    /// may outlive it.
+    checkpoint: Option<Checkpoint>,
+    ready: VecDeque<(Arc<PartitionQueue>, Work)>,
     is_over: bool,
-    /// Readers that have not come to their end, and whether more may be opened.
+    /// The number of readers that are not at the end of their state.
     unread: usize,
     is_complete: bool,
 }
 
-/// What a thread is to do next for an instance.
+/// The next work item of an instance.
 enum Work {
-    /// Read on.
+    /// Read on in this part.
     Part(Part),
-    /// Begin with the partitions that are next.
+    /// Begin to read the next partitions.
     Next,
 }
 
-/// What was read for one instance, and not taken yet.
-struct Shelf {
+/// The queue of state that was read for one instance, and not yet consumed.
+struct PartitionQueue {
     of: Subject,
-    /// How many parts are read at the same time.
+    /// The number of parts that are read concurrently for the instance.
     share: u32,
-    state: Mutex<ShelfState>,
+    state: Mutex<PartitionQueueState>,
 }
 
 #[derive(Default)]
-struct ShelfState {
-    /// In the order in which it was read, with the numbers of the parts that it is of.
+struct PartitionQueueState {
+    /// The buffered chunks in the order in which they were read, each with the number of its part.
     full: VecDeque<(u64, Read)>,
     empty: Vec<StateChunk>,
-    /// Parts that wait for room.
+    /// The parts that wait for buffer space.
     parked: Vec<Part>,
-    /// Parts that are not at their end, parked or not; by partition, those that are begun one after the other count as one.
+    /// The number of parts not read to their end, including parked ones. When reading by partition,
+    /// the parts that follow each other count as one.
     open: usize,
-    /// By partition: which are next.
+    /// The order in which partitions are read, when reading by partition; otherwise `None`.
     plan: Option<Plan>,
-    /// How many parts have been begun so.
+    /// The number of parts begun so far, when reading by partition.
     begun: u64,
-    /// How many chunks of parts of one number wait at most.
+    /// The maximum number of chunks buffered per part number.
     most_waiting: usize,
     failed: Option<Error>,
     waker: Option<Waker>,
 }
 
-/// Something that was read.
+/// A unit of state that was read.
 enum Read {
     Entries(StateChunk),
     Base,
     Partitions(PartitionRange),
 }
 
-impl ShelfState {
-    /// What is to be taken next: of the part that was begun first, as somebody may wait for that.
+impl PartitionQueueState {
+    /// Returns the next unit, taken from the part that was begun first, since the instance may wait
+    /// for that part.
     fn take(&mut self) -> Option<Read> {
         let numbers = self.full.iter().map(|(number, _)| *number).enumerate();
         let (at, _) = numbers.min_by_key(|(_, number)| *number)?;
         self.full.remove(at).map(|(_, read)| read)
     }
 
-    /// Whether another chunk of this part has to wait until one is taken.
+    /// Returns true if `part` has to wait until one of its chunks is consumed.
     fn is_full_for(&self, part: &Part) -> bool {
         let of_it = |(number, read): &&(u64, Read)| {
             *number == part.number && matches!(read, Read::Entries(_))
@@ -106,38 +113,41 @@ impl ShelfState {
     }
 }
 
-/// What failed to be read of a snapshot, as [`SnapshotsAway`](ErrorCode::SnapshotsAway): its place is away or refuses, which says nothing
-/// against the snapshot, nor against the job. Any other error stays what it is.
-pub fn waited_for(error: Error) -> Error {
+/// Converts a read error to [`CheckpointStoreUnavailable`](ErrorCode::CheckpointStoreUnavailable),
+/// which makes the job wait: the checkpoint may be valid, although its location cannot be read.
+/// Other errors are returned unchanged.
+pub fn as_unavailable(error: Error) -> Error {
     if error.code() != ErrorCode::ReadFailed {
         return error;
     }
-    let what = "what the job remembers can't be read at the moment";
+    let what = "the job's checkpoint can't be read at the moment";
     let next = error
-        .what_next()
-        .unwrap_or("see to where its snapshots are kept");
+        .hint_text()
+        .unwrap_or("check the location of its checkpoints");
     let hint = format!("{next}; the job goes on by itself when they can be read");
-    Error::new(ErrorCode::SnapshotsAway, what)
+    Error::new(ErrorCode::CheckpointStoreUnavailable, what)
         .because(error.without_hint())
         .hint(hint)
 }
 
 impl StateReading {
-    /// Of this snapshot, with so many threads. `here` says how many instances of each vertex are in this process, which share the
-    /// threads; where it doesn't, all of them are. `when_read` is called when all that have been opened by the time of
-    /// [`all_are_open`](Self::all_are_open) have all; from then on the snapshot is not held any more.
+    /// Starts reading a checkpoint on `threads` threads. `here` is the number of instances of each
+    /// vertex in this process, which share the threads. For a vertex that is not in `here`, all
+    /// instances are assumed to be in this process. When all instances opened before
+    /// [`all_are_open`](Self::all_are_open) have read their state, `when_read` is called and the
+    /// checkpoint is released.
     ///
     /// # Errors
     /// `LimitReached` if the system refuses a thread.
     pub fn start(
-        snapshot: Snapshot,
+        checkpoint: Checkpoint,
         threads: usize,
         here: BTreeMap<String, u32>,
         when_read: impl Fn() + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
-        let epoch = snapshot.id().epoch;
+        let epoch = checkpoint.id().epoch;
         let state = PoolState {
-            snapshot: Some(snapshot.read_in_pieces()),
+            checkpoint: Some(checkpoint.read_in_pieces()),
             ..PoolState::default()
         };
         let pool = Arc::new(Pool {
@@ -150,14 +160,14 @@ impl StateReading {
             let spawned = thread::Builder::new()
                 .name(format!("ardea-restore-{number}"))
                 .spawn(move || {
-                    // Records flow while partitions are read.
-                    stand_back();
+                    // Instances process records while other partitions are still being read.
+                    lower_priority();
                     work.work();
                 });
             if let Err(error) = spawned {
                 pool.end();
                 return Err(
-                    Error::new(ErrorCode::LimitReached, "no thread to read snapshots")
+                    Error::new(ErrorCode::LimitReached, "no thread to read checkpoints")
                         .because(error)
                         .hint("raise the limit of threads (ulimit -u)"),
                 );
@@ -171,14 +181,14 @@ impl StateReading {
         }))
     }
 
-    /// No further instance will be opened.
+    /// Declares that the state of no further instance will be opened.
     pub fn all_are_open(&self) {
         self.pool.lock().is_complete = true;
-        self.pool.look_for_the_end();
+        self.pool.finish_if_complete();
     }
 }
 
-/// In how many parts the state of each of so many instances is read, so that all threads have something to do.
+/// Returns the number of parts to read concurrently per instance, such that all threads have work.
 fn share(threads: u32, instances: u32) -> u32 {
     threads.div_ceil(instances.max(1))
 }
@@ -189,20 +199,20 @@ impl Drop for StateReading {
     }
 }
 
-impl CutSource for StateReading {
+impl RestoreSource for StateReading {
     fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    fn open(&self, of: &InstanceName) -> Result<Box<dyn CutReader>> {
+    fn open(&self, of: &InstanceName) -> Result<Box<dyn RestoreReader>> {
         let here = self.here.get(&*of.vertex).copied();
         let mut pool = self.pool.lock();
-        let Some(snapshot) = &pool.snapshot else {
-            let what = "state is asked for behind the end of reading it";
+        let Some(checkpoint) = &pool.checkpoint else {
+            let what = "state is requested after restore has ended";
             return Err(Error::new(ErrorCode::Internal, what));
         };
-        let shelf = Shelf {
-            of: Subject::new(snapshot, &of.vertex, of.instance),
+        let shelf = PartitionQueue {
+            of: Subject::new(checkpoint, &of.vertex, of.instance),
             share: share(self.threads, here.unwrap_or(of.instance.parallelism)),
             state: Mutex::default(),
         };
@@ -219,25 +229,25 @@ impl CutSource for StateReading {
     }
 }
 
-/// Reads the state of one instance.
+/// The reader of one instance's state.
 struct Reader {
-    shelf: Arc<Shelf>,
+    shelf: Arc<PartitionQueue>,
     pool: Arc<Pool>,
     threads: usize,
-    /// Partitions of which all has been taken.
+    /// The partitions whose entries are all consumed, and that are not yet reported as restored.
     back: VecDeque<PartitionId>,
     has_begun: bool,
     has_ended: bool,
 }
 
-impl CutReader for Reader {
-    fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead> {
+impl RestoreReader for Reader {
+    fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<SnapshotRead> {
         if !self.has_begun {
             let parts = self.shelf.of.whole(self.shelf.share);
             self.begin(parts, None);
         }
         if let Some(partition) = self.back.pop_front() {
-            return Ok(CutRead::Partition(partition));
+            return Ok(SnapshotRead::Partition(partition));
         }
         let mut shelf = self.shelf.lock();
         if let Some(error) = &shelf.failed {
@@ -250,9 +260,9 @@ impl CutReader for Reader {
                 drop(shelf);
                 let parked = parked.into_iter().map(Work::Part);
                 self.pool.go_on(&self.shelf, parked);
-                return Ok(CutRead::Entries);
+                return Ok(SnapshotRead::Entries);
             }
-            Some(Read::Base) => return Ok(CutRead::Base),
+            Some(Read::Base) => return Ok(SnapshotRead::Base),
             Some(Read::Partitions(range)) => {
                 drop(shelf);
                 self.back.extend(partitions(range));
@@ -262,27 +272,27 @@ impl CutReader for Reader {
         }
         if shelf.open > 0 {
             shelf.waker = Some(waker.clone());
-            return Ok(CutRead::NotYet);
+            return Ok(SnapshotRead::Pending);
         }
         drop(shelf);
         self.end();
-        Ok(CutRead::End)
+        Ok(SnapshotRead::End)
     }
 
     fn entries_by_partition(&self) -> Option<u64> {
         let of = &self.shelf.of;
-        let entries = of.snapshot.extent(&of.vertex, of.own).entries;
+        let entries = of.checkpoint.extent(&of.vertex, of.own).entries;
         Some(entries).filter(|entries| *entries > 0)
     }
 
-    fn go_by_partition(&mut self) {
+    fn read_by_partition(&mut self) {
         let of = &self.shelf.of;
-        let extent = of.snapshot.extent(&of.vertex, of.own);
+        let extent = of.checkpoint.extent(&of.vertex, of.own);
         let (base, plan) = (of.base(), Plan::new(of.own, extent));
         self.begin(vec![base], Some(plan));
     }
 
-    fn hurry(&mut self, partitions: &[PartitionId]) {
+    fn prioritize(&mut self, partitions: &[PartitionId]) {
         if let Some(plan) = &mut self.shelf.lock().plan {
             plan.hurry(partitions);
         }
@@ -308,13 +318,13 @@ impl Reader {
     fn end(&mut self) {
         if !mem::replace(&mut self.has_ended, true) {
             self.pool.lock().unread -= 1;
-            self.pool.look_for_the_end();
+            self.pool.finish_if_complete();
         }
     }
 }
 
-impl Shelf {
-    fn lock(&self) -> MutexGuard<'_, ShelfState> {
+impl PartitionQueue {
+    fn lock(&self) -> MutexGuard<'_, PartitionQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -325,7 +335,7 @@ impl Shelf {
         wake(shelf);
     }
 
-    /// The partitions that are next; none if all have been begun.
+    /// Begins the part with the next partitions; `None` if all partitions have been begun.
     fn next_part(&self) -> Option<Part> {
         let mut state = self.lock();
         let has_failed = state.failed.is_some();
@@ -346,7 +356,7 @@ impl Shelf {
         }
     }
 
-    /// Reads one chunk of a part; what is to be done next, if that can be done at once.
+    /// Reads one chunk of `part`. Returns the work items that can be done next.
     fn step(&self, mut part: Part) -> Vec<Work> {
         let mut chunk = {
             let mut state = self.lock();
@@ -363,7 +373,7 @@ impl Shelf {
         let has_more = match part.fill(&mut chunk) {
             Ok(has_more) => has_more,
             Err(error) => {
-                self.fail(waited_for(error));
+                self.fail(as_unavailable(error));
                 return Vec::new();
             }
         };
@@ -374,16 +384,16 @@ impl Shelf {
         }
         let next = match part.brings {
             _ if has_more => vec![Work::Part(part)],
-            Brings::Nothing => {
+            PartContent::Nothing => {
                 state.open -= 1;
                 Vec::new()
             }
-            Brings::Base => {
+            PartContent::Base => {
                 state.full.push_back((part.number, Read::Base));
                 state.open += self.share as usize - 1;
                 (0..self.share).map(|_| Work::Next).collect()
             }
-            Brings::Partitions(range) => {
+            PartContent::Partitions(range) => {
                 let read = Read::Partitions(range);
                 state.full.push_back((part.number, read));
                 vec![Work::Next]
@@ -394,8 +404,8 @@ impl Shelf {
     }
 }
 
-/// Wakes the instance, if it waits.
-fn wake(mut shelf: MutexGuard<'_, ShelfState>) {
+/// Wakes the instance that reads this queue, if it waits.
+fn wake(mut shelf: MutexGuard<'_, PartitionQueueState>) {
     let waker = shelf.waker.take();
     drop(shelf);
     if let Some(waker) = waker {
@@ -412,23 +422,23 @@ impl Pool {
         let mut state = self.lock();
         state.is_over = true;
         state.ready.clear();
-        state.snapshot = None;
+        state.checkpoint = None;
         drop(state);
         self.changed.notify_all();
     }
 
-    fn look_for_the_end(&self) {
+    fn finish_if_complete(&self) {
         let mut state = self.lock();
         if state.is_complete && state.unread == 0 && !state.is_over {
             state.is_over = true;
-            state.snapshot = None;
+            state.checkpoint = None;
             drop(state);
             self.changed.notify_all();
             (self.when_read)();
         }
     }
 
-    fn go_on(&self, shelf: &Arc<Shelf>, works: impl Iterator<Item = Work>) {
+    fn go_on(&self, shelf: &Arc<PartitionQueue>, works: impl Iterator<Item = Work>) {
         let mut works = works.map(|work| (Arc::clone(shelf), work)).peekable();
         if works.peek().is_none() {
             return;
@@ -437,7 +447,7 @@ impl Pool {
         self.changed.notify_all();
     }
 
-    fn next(&self) -> Option<(Arc<Shelf>, Work)> {
+    fn next(&self) -> Option<(Arc<PartitionQueue>, Work)> {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -472,7 +482,7 @@ mod tests {
 
     #[test]
     fn all_threads_have_something_to_do_however_many_instances_are_elsewhere() {
-        // One of eight instances is here, all of eight are, or none.
+        // For 1 and 8 local instances, and for an unknown number.
         assert_eq!([1, 8, 0].map(|here| share(4, here)), [4, 1, 4]);
         assert_eq!(share(4, 3) * 3, 6);
     }

@@ -1,24 +1,27 @@
-//! Snapshots and savepoints in a folder, or in a bucket of an object store, if this was built with the feature `s3`.
+//! Locations of checkpoints and savepoints: a directory, or with the feature `s3` a prefix in a
+//! bucket of an object store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::store::{DiskFolder, Folder};
+use crate::store::{LocalDirStore, ObjectStore};
 use ardea_core::{Error, ErrorCode, Result, real_path};
-use ardea_filesystem::no_folder;
+use ardea_filesystem::missing_folder;
 
-/// What an address begins with.
+/// The scheme of an object store address.
 const SCHEME: &str = "s3://";
 
-/// The address that stands where a path could stand, if it is one.
+/// Returns `path` as text if it is an object store address, otherwise `None`.
 pub fn address_of(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.starts_with(SCHEME))
 }
 
-/// Refuses an address that no process of this program could open, before anybody stores it; asks no store.
+/// Checks the syntax of an address, before the address is stored. Does not contact the object
+/// store.
 ///
 /// # Errors
-/// `InvalidConfig` for one that makes no sense or holds credentials, which are not repeated; and for any, where this was built without the means.
+/// `InvalidConfig` if the address is malformed or contains credentials, or if this program was
+/// built without the feature `s3`. The error does not repeat the credentials.
 pub fn check_address(address: &str) -> Result<()> {
     let authority = address.strip_prefix(SCHEME).unwrap_or(address);
     let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
@@ -31,13 +34,14 @@ pub fn check_address(address: &str) -> Result<()> {
     check(address)
 }
 
-/// Whether a place is a folder that isn't there. Of a bucket only its store could say.
+/// Returns true if `place` is the path of a directory that does not exist. Returns false for an
+/// object store address.
 pub fn is_missing(place: &Path) -> bool {
     address_of(place).is_none() && !place.is_dir()
 }
 
-/// A part of a place, which can be opened as one: a folder's folder, or what begins with that in a bucket. An address without a bucket stays as
-/// it is, and is refused when it is opened.
+/// Returns a sub-location of `place`: a subdirectory, or a longer prefix in the same bucket. An
+/// address without a bucket is returned unchanged; opening it fails.
 ///
 /// ```
 /// use std::path::Path;
@@ -61,7 +65,7 @@ pub fn part_of(place: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// A name as a segment of an address's path (RFC 3986, section 3.3), with nothing in it that would end that.
+/// Encodes a name as a path segment of a URI (RFC 3986, section 3.3).
 fn as_segment(name: &str) -> String {
     let mut segment = String::new();
     for byte in name.bytes() {
@@ -73,26 +77,29 @@ fn as_segment(name: &str) -> String {
     segment
 }
 
-/// Refuses a savepoint in the place of the job's own snapshots, or in a part of that, which goes with it when somebody removes that.
+/// Checks that the savepoint location is not the job's `own` checkpoint location or a part of it. A
+/// savepoint there would be deleted with the job.
 ///
 /// # Errors
-/// `WrongState`.
+/// `WrongState` if the savepoint location is within `own`.
 pub fn keep_apart(savepoint: &Path, own: &Path) -> Result<()> {
     if !is_within(savepoint, own) {
         return Ok(());
     }
     let (savepoint, own) = (savepoint.display(), own.display());
-    let what =
-        format!("{savepoint} is no place for a savepoint: {own} is that of the job's snapshots");
+    let what = format!(
+        "{savepoint} can't be used for a savepoint: it is within {own}, the location of the job's checkpoints"
+    );
     Err(Error::new(ErrorCode::WrongState, what)
         .hint("give each savepoint a folder of its own, outside of that"))
 }
 
-/// Whether a place is that one, or a part of it. None of them need be there.
+/// Returns true if `place` is `of` or a sub-location of `of`. Neither location needs to exist.
 fn is_within(place: &Path, of: &Path) -> bool {
     match (address_of(place), address_of(of)) {
         (Some(place), Some(of)) => {
-            // What stands behind these names the store, in more ways than one: of another one the name of a bucket is hardly the same.
+            // The query part of an address names the store and can be spelled in several ways.
+            // Equal paths are therefore taken to be in the same store.
             let path = |address: &str| {
                 let end = address.find(['?', '#']).unwrap_or(address.len());
                 format!("{}/", address[..end].trim_end_matches('/'))
@@ -104,54 +111,57 @@ fn is_within(place: &Path, of: &Path) -> bool {
     }
 }
 
-/// Opens the place of snapshots, or of a savepoint that is to be written: a folder, which is made if it isn't there, or a part of a bucket.
+/// Opens the location of checkpoints, or of a savepoint to be written. A directory is created if
+/// missing.
 ///
 /// # Errors
-/// What either returns.
-pub fn open_place(place: &Path) -> Result<Arc<dyn Folder>> {
+/// Those of [`LocalDirStore::open`] or of the object store.
+pub fn open_place(place: &Path) -> Result<Arc<dyn ObjectStore>> {
     match address_of(place) {
         Some(address) => open(address),
-        None => Ok(Arc::new(DiskFolder::open(place)?)),
+        None => Ok(Arc::new(LocalDirStore::open(place)?)),
     }
 }
 
-/// Opens a place as [`open_place`] does, for whoever is going to write there, and refuses one that cannot keep what is promised of a written file.
+/// Opens a location like [`open_place`], and checks that the store can keep the guarantees for
+/// written files.
 ///
 /// # Errors
-/// `StoreUnsuitable` with what is missing; what [`open_place`] returns.
-pub fn open_to_write(place: &Path) -> Result<Arc<dyn Folder>> {
+/// `StoreUnsuitable` with the missing property; those of [`open_place`].
+pub fn open_to_write(place: &Path) -> Result<Arc<dyn ObjectStore>> {
     let folder = open_place(place)?;
     check_suitable(&*folder)?;
     Ok(folder)
 }
 
-/// Tries whether a place is suitable. One that cannot be written now may be later, and is none of the unsuitable ones.
-pub(crate) fn check_suitable(folder: &dyn Folder) -> Result<()> {
+/// Probes the store. Returns only the error `StoreUnsuitable`: a store that is not writable now may
+/// become writable later.
+pub(crate) fn check_suitable(folder: &dyn ObjectStore) -> Result<()> {
     match folder.probe() {
         Err(error) if error.code() == ErrorCode::StoreUnsuitable => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Opens the place of a savepoint that is there; makes none.
+/// Opens the location of an existing savepoint. Never creates a directory.
 ///
 /// # Errors
-/// `ReadFailed` if there is no such folder; what either returns.
-pub fn place_of_savepoint(place: &Path) -> Result<Arc<dyn Folder>> {
+/// `ReadFailed` if the directory does not exist; those of [`open_place`].
+pub fn place_of_savepoint(place: &Path) -> Result<Arc<dyn ObjectStore>> {
     if is_missing(place) {
-        return Err(Error::new(ErrorCode::ReadFailed, no_folder(place))
+        return Err(Error::new(ErrorCode::ReadFailed, missing_folder(place))
             .hint("name the folder that a savepoint was written to"));
     }
     open_place(place)
 }
 
-/// Opens the folder at an address.
+/// Opens the object store at an address.
 ///
 /// # Errors
-/// As `S3Folder::open`; `InvalidConfig` where this was built without it.
+/// Those of `S3Store::open`; `InvalidConfig` if built without the feature `s3`.
 #[cfg(feature = "s3")]
-pub(crate) fn open(address: &str) -> Result<Arc<dyn Folder>> {
-    Ok(Arc::new(crate::s3::S3Folder::open(address)?))
+pub(crate) fn open(address: &str) -> Result<Arc<dyn ObjectStore>> {
+    Ok(Arc::new(crate::s3::S3Store::open(address)?))
 }
 
 #[cfg(feature = "s3")]
@@ -159,9 +169,9 @@ fn check(address: &str) -> Result<()> {
     crate::s3::check_address(address)
 }
 
-/// The same, without the means.
+/// Refuses every address, since this program was built without the feature `s3`.
 #[cfg(not(feature = "s3"))]
-pub(crate) fn open(address: &str) -> Result<Arc<dyn Folder>> {
+pub(crate) fn open(address: &str) -> Result<Arc<dyn ObjectStore>> {
     Err(unreachable_by_this(address))
 }
 
@@ -170,7 +180,8 @@ fn check(address: &str) -> Result<()> {
     Err(unreachable_by_this(address))
 }
 
-/// Who reads it may not be who runs this: a host tells it to who submits a job.
+/// Returns the error of an address that this program cannot open. It names the program, since a
+/// host may return it to a client on another machine.
 #[cfg(not(feature = "s3"))]
 fn unreachable_by_this(address: &str) -> Error {
     let program = std::env::current_exe().ok();
@@ -189,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_savepoint_is_kept_apart_from_the_snapshots_of_its_job() {
+    fn a_savepoint_is_kept_apart_from_the_checkpoints_of_its_job() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
         fs::create_dir(at("state")).unwrap();

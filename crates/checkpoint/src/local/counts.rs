@@ -1,39 +1,41 @@
-//! Records counted over all attempts of a job.
+//! Record counts over all attempts of a job.
 //!
-//! What an attempt has counted since the epoch that it goes back to is counted again by the next one. So the counts of each epoch are
-//! recorded with its snapshot, as they were when its cuts were taken, and an attempt adds its own to those that it begins with.
+//! The next attempt processes and counts again all records after the restored epoch. The counts at
+//! the snapshots of each epoch are therefore recorded with the epoch's checkpoint. An attempt adds
+//! its own counts to the counts of the checkpoint that it was restored from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ardea_core::Epoch;
-use ardea_engine::{Counted, InstanceName, JobHandle};
+use ardea_engine::{InstanceName, JobHandle, RecordCounts};
 use serde::{Deserialize, Serialize};
 
-/// Counted records of the vertices of a job, by vertex.
+/// Record counts over all attempts of a job, by vertex.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct JobCounts {
-    /// Sums over the instances of each vertex.
-    pub vertices: BTreeMap<String, Counted>,
-    /// The epoch that the counts begin with; none if they hold all that the job has ever read. Folders of earlier versions have no counts.
+    /// The counts of each vertex, summed over its instances.
+    pub vertices: BTreeMap<String, RecordCounts>,
+    /// The epoch at which counting started; `None` if the counts cover the whole job. `Some` for
+    /// jobs resumed from a folder of an earlier version, which has no counts.
     pub since: Option<Epoch>,
 }
 
 impl JobCounts {
-    /// Adds what the instances of an attempt have counted until now.
+    /// Adds the current counts of the instances of the running attempt `job`.
     pub(crate) fn with_attempt(mut self, job: &JobHandle) -> Self {
         for report in job.metrics() {
-            self.add(&report.vertex, Counted::from(&report.metrics));
+            self.add(&report.vertex, RecordCounts::from(&report.metrics));
         }
         self
     }
 
-    /// The counts of a vertex.
-    pub fn of(&self, vertex: &str) -> Counted {
+    /// Returns the counts of a vertex.
+    pub fn of(&self, vertex: &str) -> RecordCounts {
         self.vertices.get(vertex).copied().unwrap_or_default()
     }
 
-    fn add(&mut self, vertex: &str, counted: Counted) {
+    fn add(&mut self, vertex: &str, counted: RecordCounts) {
         match self.vertices.get_mut(vertex) {
             Some(sum) => *sum = sum.plus(counted),
             None => drop(self.vertices.insert(vertex.to_string(), counted)),
@@ -41,7 +43,8 @@ impl JobCounts {
     }
 }
 
-/// [`JobCounts`] as they are written: records in, out, late, late in part, bad.
+/// The serialized form of [`JobCounts`]. The counts of a vertex are records in, out, late,
+/// partially late, and bad.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RecordedCounts {
     vertices: BTreeMap<String, [u64; 5]>,
@@ -51,7 +54,7 @@ pub(crate) struct RecordedCounts {
 
 impl From<&JobCounts> for RecordedCounts {
     fn from(counts: &JobCounts) -> Self {
-        let row = |it: &Counted| {
+        let row = |it: &RecordCounts| {
             [
                 it.records_in,
                 it.records_out,
@@ -70,7 +73,7 @@ impl From<&JobCounts> for RecordedCounts {
 
 impl From<&RecordedCounts> for JobCounts {
     fn from(recorded: &RecordedCounts) -> Self {
-        let counted = |[records_in, records_out, late, late_in_part, bad]: [u64; 5]| Counted {
+        let counted = |[records_in, records_out, late, late_in_part, bad]: [u64; 5]| RecordCounts {
             records_in,
             records_out,
             late,
@@ -87,22 +90,23 @@ impl From<&RecordedCounts> for JobCounts {
     }
 }
 
-/// What the instances of one attempt had counted when their cuts were taken.
+/// The record counts of one attempt's instances, as of their snapshots.
 #[derive(Debug, Default)]
 pub(crate) struct AttemptCounts {
     base: JobCounts,
-    instances: BTreeMap<(Arc<str>, u32), AtCuts>,
+    instances: BTreeMap<(Arc<str>, u32), AtSnapshots>,
 }
 
 #[derive(Debug, Default)]
-struct AtCuts {
-    newest: Option<(Epoch, Counted)>,
-    /// The last cut of an instance that has ended, and the first epoch that it counts in.
-    last: Option<(Epoch, Counted)>,
+struct AtSnapshots {
+    newest: Option<(Epoch, RecordCounts)>,
+    /// The first epoch that includes the final snapshot of a finished instance, and the counts at
+    /// that snapshot.
+    last: Option<(Epoch, RecordCounts)>,
 }
 
 impl AttemptCounts {
-    /// The counts of an attempt that begins with these.
+    /// Creates the counts of an attempt that starts with the counts `base`.
     pub(crate) fn from(base: JobCounts) -> Self {
         AttemptCounts {
             base,
@@ -110,22 +114,29 @@ impl AttemptCounts {
         }
     }
 
-    /// The cut of an instance is saved.
-    pub(crate) fn saved(&mut self, of: &InstanceName, epoch: Epoch, is_last: bool, it: Counted) {
+    /// Records the counts `it` of an instance at a durable snapshot; `is_last` is true for its
+    /// final one.
+    pub(crate) fn saved(
+        &mut self,
+        of: &InstanceName,
+        epoch: Epoch,
+        is_last: bool,
+        it: RecordCounts,
+    ) {
         let key = (Arc::clone(&of.vertex), of.instance.index);
-        let cuts = self.instances.entry(key).or_default();
+        let snapshots = self.instances.entry(key).or_default();
         match is_last {
-            true => cuts.last = Some((epoch, it)),
-            false => cuts.newest = Some((epoch, it)),
+            true => snapshots.last = Some((epoch, it)),
+            false => snapshots.newest = Some((epoch, it)),
         }
     }
 
-    /// The counts of an epoch whose cuts are all saved.
+    /// Returns the counts at an epoch whose snapshots are all durable.
     pub(crate) fn at(&self, epoch: Epoch) -> JobCounts {
         let mut counts = self.base.clone();
-        for ((vertex, _), cuts) in &self.instances {
-            let last = cuts.last.filter(|(from, _)| *from <= epoch);
-            if let Some((_, counted)) = last.or(cuts.newest) {
+        for ((vertex, _), snapshots) in &self.instances {
+            let last = snapshots.last.filter(|(from, _)| *from <= epoch);
+            if let Some((_, counted)) = last.or(snapshots.newest) {
                 counts.add(vertex, counted);
             }
         }
@@ -138,10 +149,10 @@ mod tests {
     use super::*;
     use ardea_core::Instance;
 
-    fn counted(late: u64) -> Counted {
-        Counted {
+    fn counted(late: u64) -> RecordCounts {
+        RecordCounts {
             late,
-            ..Counted::default()
+            ..RecordCounts::default()
         }
     }
 
@@ -156,14 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_has_what_instances_had_counted_at_its_cuts_on_top_of_what_the_attempt_began_with() {
+    fn an_epoch_has_what_instances_had_counted_at_its_snapshots_on_top_of_what_the_attempt_began_with()
+     {
         let mut base = JobCounts::default();
         base.add("windows", counted(100));
         let mut attempt = AttemptCounts::from(base);
         attempt.saved(&name(0), Epoch(7), false, counted(1));
         attempt.saved(&name(1), Epoch(7), false, counted(2));
         assert_eq!(attempt.at(Epoch(7)).of("windows").late, 103);
-        // One has ended: its last cut counts from the next epoch on.
+        // Instance 0 has ended: its last snapshot counts from epoch 8 on.
         attempt.saved(&name(0), Epoch(8), true, counted(10));
         attempt.saved(&name(1), Epoch(8), false, counted(20));
         assert_eq!(attempt.at(Epoch(8)).of("windows").late, 130);
@@ -179,7 +191,7 @@ mod tests {
         };
         counts.add(
             "windows",
-            Counted {
+            RecordCounts {
                 records_in: 1,
                 records_out: 2,
                 late: 3,

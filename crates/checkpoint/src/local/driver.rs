@@ -1,109 +1,113 @@
-//! Drives a job from one life to the next: does what its conductor wants, and tells that what happens.
+//! Driver of a job over its attempts: executes the actions of the checkpoint coordinator and feeds
+//! events back to it.
 //!
-//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told; `room`: waiting for a disk; `saving`:
-//!   savepoints.
+//! * `participant`: the process as participant of the checkpoints; `user_commands`: commands and
+//!   notices; `disk_full`: waiting for disk space; `savepoints`: savepoints of the running job.
 
-mod people;
-mod room;
-mod saving;
-mod taking_part;
+mod disk_full;
+mod participant;
+mod savepoints;
+mod user_commands;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::io::{Chore, Housekeeper, Swept};
-use crate::store::{Commit, Snapshot, SnapshotId};
+use crate::io::{GcHorizon, MaintenanceTask, MaintenanceWorker};
+use crate::store::{Checkpoint, CheckpointId, Commit};
 use ardea_coordination::control::{
-    AttemptFailure, Epochs, EpochsAction, EpochsEvent, EpochsOver, EpochsRecord, Generation,
-    Needed, RequestId, StoreReply, StoreRequest, StoreVersion,
+    AttemptFailure, CheckpointCoordinator, CheckpointRecord, CoordinatorAction, CoordinatorEvent,
+    EpochsOver, Generation, RequestId, RequiredCheckpoints, StoreReply, StoreRequest, StoreVersion,
 };
 use ardea_core::{Epoch, Error, ErrorCode, MetricsSnapshot, Result};
 use ardea_engine::JobStatus;
 
+use crate::local::attempt::{
+    AttemptEnvironment, DriverEvent, JobCommand, LocalAttempt, PARTICIPANT, StartFrom,
+};
 use crate::local::counts::RecordedCounts;
 use crate::local::failure;
-use crate::local::home::Home;
-use crate::local::life::{Beginning, Event, Life, PARTICIPANT, StartFrom, Wish};
-use crate::local::record::{EpochTold, RecordedEnd};
-use crate::local::surviving::{Shared, SurvivalEnd, Survived};
-use crate::local::{Notice, Survival};
-use room::NoRoom;
+use crate::local::job_dir::JobDirectory;
+use crate::local::record::{EpochStats, RecordedEnd};
+use crate::local::runner::{JobEnd, JobOutcome, Shared};
+use crate::local::{FaultTolerance, RecoveryEvent};
+use disk_full::DiskFull;
 
-pub(crate) use saving::SaveWish;
-use saving::Saving;
+use savepoints::PendingSavepoints;
+pub(crate) use savepoints::SavepointCommand;
 
-/// How often the conductor is told that time has passed.
+/// The interval of the timer events passed to the coordinator.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What a run has come to, once the present life is over.
+/// The result of a run of the job, which takes effect once the present attempt has ended.
 #[derive(Debug)]
 enum Done {
-    /// All that was to be done is committed and visible.
+    /// All epochs are committed and visible.
     Finished,
-    /// Its state is in the snapshot of the committed epoch.
+    /// The state is in the checkpoint of the committed epoch.
     Stopped,
-    /// It was to stop, and its last snapshot could not be made in time.
+    /// A stop was requested, but its last checkpoint was not completed in time.
     Interrupted,
-    /// Somebody wanted it to stop at once.
     Cancelled,
     Failed(Error),
 }
 
 /// Drives a job until it ends.
 pub(crate) struct Driver<'a> {
-    with: Beginning<'a>,
-    survival: &'a Survival,
-    /// Ends before the folder is let go.
-    housekeeper: Housekeeper,
-    home: Home,
-    epochs: Epochs,
+    with: AttemptEnvironment<'a>,
+    survival: &'a FaultTolerance,
+    /// The maintenance thread, joined before the lock of the directory is released.
+    housekeeper: MaintenanceWorker,
+    home: JobDirectory,
+    epochs: CheckpointCoordinator,
     began: Instant,
-    events: Receiver<Event>,
+    events: Receiver<DriverEvent>,
     shared: Arc<Shared>,
-    life: Option<Life>,
-    /// Snapshots that are not to be collected.
-    held: BTreeMap<Epoch, Snapshot>,
+    attempt: Option<LocalAttempt>,
+    /// The checkpoints pinned against garbage collection.
+    held: BTreeMap<Epoch, Checkpoint>,
     /// The number of the next epoch.
     next: Epoch,
-    swept: Swept,
-    /// What was written for snapshots before this one by processes before this one, and belongs to none, goes when this one has begun a life:
-    /// before that one of them may still be at it, or somebody may have to bring a file back that says what it belongs to.
-    left_before: Option<SnapshotId>,
-    /// What the conductor has to be told.
-    untold: VecDeque<EpochsEvent>,
-    /// Why the last life failed.
+    swept: GcHorizon,
+    /// The checkpoint before which unreferenced files of earlier processes are removed, once an
+    /// attempt has begun. Before an attempt, another process may still write, or a user may restore
+    /// a missing record file.
+    left_before: Option<CheckpointId>,
+    /// Events not yet passed to the coordinator.
+    pending_events: VecDeque<CoordinatorEvent>,
+    /// The error of the last attempt.
     last_error: Option<Error>,
-    wish: Option<Wish>,
-    /// When it was asked to stop with a last snapshot.
+    wish: Option<JobCommand>,
+    /// The time at which the user requested a stop with a last checkpoint.
     stop_asked: Option<Duration>,
     commands: u64,
-    /// What the present life has left at its end can't be written at the moment.
-    no_room: Option<NoRoom>,
-    saving: Saving,
+    /// The failure to write a final snapshot of the present attempt, while the disk is full.
+    no_room: Option<DiskFull>,
+    saving: PendingSavepoints,
     done: Option<Done>,
 }
 
 impl<'a> Driver<'a> {
-    /// Of a job that begins, or goes on, from what is at its home.
+    /// Creates the driver of a job that starts, or resumes, from the contents of its directory.
     ///
     /// # Errors
     /// `LimitReached` if the system refuses a thread.
     pub(crate) fn new(
-        with: Beginning<'a>,
-        survival: &'a Survival,
-        home: Home,
-        events: Receiver<Event>,
+        with: AttemptEnvironment<'a>,
+        survival: &'a FaultTolerance,
+        home: JobDirectory,
+        events: Receiver<DriverEvent>,
         shared: Arc<Shared>,
     ) -> Result<Self> {
         let (folder, store) = (Arc::clone(home.folder()), home.store().clone());
         let told = with.events.clone();
-        let housekeeper = Housekeeper::start(folder, store, move |error| {
-            // Without a driver nobody wants to know.
-            let _ = told.send(Event::NotTidied(error));
+        let housekeeper = MaintenanceWorker::start(folder, store, move |error| {
+            // Fails only if the driver is gone.
+            let _ = told.send(DriverEvent::NotTidied(error));
         })?;
-        let epochs = Epochs::new(home.job().clone(), home.next_master(), survival.epochs());
+        let epochs =
+            CheckpointCoordinator::new(home.job().clone(), home.next_master(), survival.epochs());
         Ok(Driver {
             with,
             survival,
@@ -112,18 +116,18 @@ impl<'a> Driver<'a> {
             began: Instant::now(),
             events,
             shared,
-            life: None,
+            attempt: None,
             held: BTreeMap::new(),
             next: home.committed().unwrap_or_default().next(),
-            swept: Swept::default(),
+            swept: GcHorizon::default(),
             left_before: None,
-            untold: VecDeque::new(),
+            pending_events: VecDeque::new(),
             last_error: None,
             wish: None,
             stop_asked: None,
             commands: 0,
             no_room: None,
-            saving: Saving::of(home.mailbox()),
+            saving: PendingSavepoints::of(home.mailbox()),
             done: None,
             home,
         })
@@ -132,13 +136,13 @@ impl<'a> Driver<'a> {
     /// Runs the job until it ends.
     ///
     /// # Errors
-    /// Why it failed for good, or that it was cancelled.
-    pub(crate) fn run(mut self) -> Result<Survived> {
+    /// The permanent failure of the job, or `Cancelled`.
+    pub(crate) fn run(mut self) -> Result<JobOutcome> {
         self.greet();
         while !self.is_over() {
-            self.happens(EpochsEvent::Tick);
-            self.look_for_room();
-            self.look_at_stop();
+            self.handle_event(CoordinatorEvent::Tick);
+            self.poll_for_space();
+            self.check_stop_timeout();
             match self.events.recv_timeout(TICK) {
                 Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -146,7 +150,7 @@ impl<'a> Driver<'a> {
             while let Ok(event) = self.events.try_recv() {
                 self.take(event);
             }
-            self.look_for_requests();
+            self.poll_requests();
         }
         self.end_saving();
         self.conclude()
@@ -154,26 +158,33 @@ impl<'a> Driver<'a> {
 
     fn greet(&mut self) {
         if !self.home.is_lasting() {
-            self.tell(&Notice::InMemory);
+            self.notify(&RecoveryEvent::InMemory);
         }
         if let Some(epoch) = self.home.committed() {
-            let at = self.home.snapshot(epoch).ok().map(|snapshot| snapshot.at());
+            let at = self
+                .home
+                .checkpoint(epoch)
+                .ok()
+                .map(|checkpoint| checkpoint.at());
             self.shared
                 .figures(|figures| figures.began_from = Some(epoch));
-            self.tell(&Notice::GoesOn { epoch, at });
+            self.notify(&RecoveryEvent::Resumed { epoch, at });
         }
-        // What a process that was killed had begun to write.
+        // Unfinished files of a killed process belong to earlier generations.
         let generation = self.home.epochs().map_or(0, |epochs| epochs.generation.0);
-        self.left_before = Some(SnapshotId::start_of(generation + 1));
+        self.left_before = Some(CheckpointId::start_of(generation + 1));
     }
 
-    fn tell(&self, notice: &Notice) {
-        self.survival.tell(self.with.job.name(), notice);
+    fn notify(&self, notice: &RecoveryEvent) {
+        self.survival.notify(self.with.job.name(), notice);
     }
 
-    /// Whether all that is left is to say how it ended.
+    /// Returns true if the result of the run is known and no attempt runs.
     fn is_over(&self) -> bool {
-        let lives = self.life.as_ref().is_some_and(|life| life.over.is_none());
+        let lives = self
+            .attempt
+            .as_ref()
+            .is_some_and(|life| life.over.is_none());
         self.done.is_some() && !lives
     }
 
@@ -182,7 +193,7 @@ impl<'a> Driver<'a> {
             return;
         }
         if let Some(life) = self
-            .life
+            .attempt
             .as_ref()
             .filter(|_| !matches!(done, Done::Finished))
         {
@@ -191,15 +202,13 @@ impl<'a> Driver<'a> {
         self.done = Some(done);
     }
 
-    fn conclude(mut self) -> Result<Survived> {
-        let status = self.life.take().and_then(|life| life.over);
+    fn conclude(mut self) -> Result<JobOutcome> {
+        let status = self.attempt.take().and_then(|life| life.over);
         let end = match self.done.take() {
-            Some(Done::Finished) if matches!(status, Some(JobStatus::Drained)) => {
-                SurvivalEnd::Drained
-            }
-            Some(Done::Finished) | None => SurvivalEnd::Completed,
-            Some(Done::Stopped) => SurvivalEnd::Stopped,
-            Some(Done::Interrupted) => SurvivalEnd::Interrupted,
+            Some(Done::Finished) if matches!(status, Some(JobStatus::Drained)) => JobEnd::Drained,
+            Some(Done::Finished) | None => JobEnd::Completed,
+            Some(Done::Stopped) => JobEnd::Stopped,
+            Some(Done::Interrupted) => JobEnd::Interrupted,
             Some(Done::Failed(error)) => return Err(error),
             Some(Done::Cancelled) => {
                 let what = format!("the job {:?} was cancelled", self.with.job.name());
@@ -207,44 +216,44 @@ impl<'a> Driver<'a> {
             }
         };
         let recorded = match end {
-            SurvivalEnd::Drained => Some(RecordedEnd::Drained),
-            SurvivalEnd::Stopped => Some(RecordedEnd::Stopped),
-            SurvivalEnd::Completed | SurvivalEnd::CompletedBefore => Some(RecordedEnd::Completed),
-            // As after the death of the process.
-            SurvivalEnd::Interrupted => None,
+            JobEnd::Drained => Some(RecordedEnd::Drained),
+            JobEnd::Stopped => Some(RecordedEnd::Stopped),
+            JobEnd::Completed | JobEnd::CompletedBefore => Some(RecordedEnd::Completed),
+            // An interrupted job is recorded as if its process had died.
+            JobEnd::Interrupted => None,
         };
         if let Some(recorded) = recorded {
             self.keep_end(recorded)?;
         }
         let stale = self.home.take_stale();
-        self.housekeeper.ask(Chore::Tidy(stale));
-        // Another process may go on already: in a later generation.
+        self.housekeeper.submit(MaintenanceTask::Tidy(stale));
+        // Another process may already run the job, in a later generation.
         if let Some(over) = self.home.epochs().map(|epochs| epochs.generation) {
-            let next = SnapshotId::start_of(over.0 + 1);
-            self.housekeeper.ask(Chore::Close(next));
+            let next = CheckpointId::start_of(over.0 + 1);
+            self.housekeeper.submit(MaintenanceTask::Close(next));
         }
         drop(self.housekeeper);
         while let Ok(event) = self.events.try_recv() {
-            if let Event::NotTidied(error) = event {
-                let notice = Notice::not_tidied(&error);
-                self.survival.tell(self.with.job.name(), &notice);
+            if let DriverEvent::NotTidied(error) = event {
+                let notice = RecoveryEvent::not_tidied(&error);
+                self.survival.notify(self.with.job.name(), &notice);
             }
         }
         let figures = self.shared.figures(|figures| figures.clone());
-        Ok(Survived { end, figures })
+        Ok(JobOutcome { end, figures })
     }
 
-    /// Tells the conductor what happens, and does what it wants.
-    fn happens(&mut self, event: EpochsEvent) {
-        self.untold.push_back(event);
-        self.settle();
+    /// Queues an event for the coordinator and executes its actions.
+    fn handle_event(&mut self, event: CoordinatorEvent) {
+        self.pending_events.push_back(event);
+        self.process_events();
     }
 
-    /// Tells the conductor what it has not been told, and does what it wants.
-    fn settle(&mut self) {
-        while let Some(event) = self.untold.pop_front() {
+    /// Passes the queued events to the coordinator and executes its actions.
+    fn process_events(&mut self) {
+        while let Some(event) = self.pending_events.pop_front() {
             if self.done.is_some() {
-                return self.untold.clear();
+                return self.pending_events.clear();
             }
             let now = self.began.elapsed();
             for action in self.epochs.on(now, event) {
@@ -253,39 +262,39 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn act(&mut self, action: EpochsAction) {
+    fn act(&mut self, action: CoordinatorAction) {
         match action {
-            EpochsAction::Record(id, request) => self.record(id, request),
-            EpochsAction::To(_, message) => self.hear(message),
-            EpochsAction::RollBack {
+            CoordinatorAction::Record(id, request) => self.record(id, request),
+            CoordinatorAction::To(_, message) => self.handle_message(message),
+            CoordinatorAction::RollBack {
                 generation,
                 to,
                 paused,
             } => self.begin(generation, to, paused),
-            // The record is opened as one of a job without any life.
-            EpochsAction::Resume { generation } => {
-                let reason = "there is no life of the job".to_string();
-                self.untold
-                    .push_back(EpochsEvent::NotBegun { generation, reason });
+            // The record is opened as not begun, so the coordinator has no attempt to resume.
+            CoordinatorAction::Resume { generation } => {
+                let reason = "there is no attempt of the job".to_string();
+                self.pending_events
+                    .push_back(CoordinatorEvent::NotBegun { generation, reason });
             }
-            EpochsAction::Keep(needed) => self.keep(&needed),
-            EpochsAction::Reply(id, outcome) => {
+            CoordinatorAction::Keep(needed) => self.keep(&needed),
+            CoordinatorAction::Reply(id, outcome) => {
                 if !self.saved(id, &outcome)
                     && let Err(why) = outcome
                 {
                     self.not_done(&why);
                 }
             }
-            EpochsAction::Note(note) => self.note(note),
-            EpochsAction::Over(EpochsOver::Finished) => self.is_done(Done::Finished),
-            EpochsAction::Over(EpochsOver::Stopped) => self.is_done(Done::Stopped),
-            EpochsAction::Over(over) => {
+            CoordinatorAction::Note(note) => self.note(note),
+            CoordinatorAction::Over(EpochsOver::Finished) => self.is_done(Done::Finished),
+            CoordinatorAction::Over(EpochsOver::Stopped) => self.is_done(Done::Stopped),
+            CoordinatorAction::Over(over) => {
                 let lost = || {
                     let job = self.with.job.name();
                     let what = format!("the job {job:?} has lost its record");
                     Error::new(ErrorCode::Superseded, what)
                         .because(over.to_string())
-                        .hint("let no two processes use one folder")
+                        .hint("make sure that only one process uses the folder")
                 };
                 let error = self.home.overtaken().cloned().unwrap_or_else(lost);
                 self.is_done(Done::Failed(error));
@@ -293,63 +302,73 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Reads or writes the record; what is new in it is made a snapshot first.
-    fn record(&mut self, id: RequestId, request: StoreRequest<Arc<EpochsRecord>>) {
+    /// Reads or writes the job's record. If the new record commits an epoch, writes the epoch's
+    /// checkpoint first.
+    fn record(&mut self, id: RequestId, request: StoreRequest<Arc<CheckpointRecord>>) {
         let reply = match request {
             StoreRequest::Read => self.home.found(),
             StoreRequest::Write { value, expected } => self.write(value, expected),
             StoreRequest::Delete { .. } => StoreReply::Conflict,
         };
-        self.untold.push_back(EpochsEvent::Record(id, reply));
+        self.pending_events
+            .push_back(CoordinatorEvent::Record(id, reply));
     }
 
     fn write(
         &mut self,
-        value: Arc<EpochsRecord>,
+        value: Arc<CheckpointRecord>,
         expected: Option<StoreVersion>,
-    ) -> StoreReply<Arc<EpochsRecord>> {
-        let snapshot = self.home.new_snapshot(&value);
+    ) -> StoreReply<Arc<CheckpointRecord>> {
+        let checkpoint = self.home.new_checkpoint(&value);
         let mut told = None;
-        if let Some(id) = snapshot {
+        if let Some(id) = checkpoint {
             match self.make(id) {
                 Ok(made) => told = made.map(|made| (id.epoch, made)),
                 Err(error) => {
-                    return StoreReply::Refused(ardea_coordination::control::Refused::not_stored(
-                        &error,
-                    ));
+                    return StoreReply::Refused(
+                        ardea_coordination::control::Rejection::not_stored(&error),
+                    );
                 }
             }
         }
         let reply = self.home.write(value, expected, told);
-        if let (Some(id), StoreReply::Written(_), Some(life)) = (snapshot, &reply, &mut self.life) {
-            life.gathering.committed(id.epoch);
+        if let (Some(id), StoreReply::Written(_), Some(life)) =
+            (checkpoint, &reply, &mut self.attempt)
+        {
+            life.tracker.committed(id.epoch);
             life.has_base = true;
             life.taker.has_base();
         }
         reply
     }
 
-    /// Makes a snapshot of the cuts that have come.
-    fn make(&mut self, id: SnapshotId) -> Result<Option<EpochTold>> {
-        let Some(life) = &mut self.life else {
+    /// Writes the manifest of the checkpoint `id` from the saved snapshots. Returns the epoch's
+    /// statistics.
+    fn make(&mut self, id: CheckpointId) -> Result<Option<EpochStats>> {
+        let Some(life) = &mut self.attempt else {
             return Err(Error::new(
                 ErrorCode::Internal,
-                "there is no life of the job",
+                "there is no attempt of the job",
             ));
         };
         let committed = self.home.committed().filter(|_| life.has_base);
         let base = committed.and_then(|epoch| self.home.id_of(epoch));
-        let cuts = life.gathering.cuts(id, base).ok_or_else(|| {
-            let what = format!("the cuts of epoch {} are not all there", id.epoch.0);
+        let snapshots = life.tracker.snapshots(id, base).ok_or_else(|| {
+            let what = format!("the snapshots of epoch {} are not all there", id.epoch.0);
             Error::new(ErrorCode::Internal, what)
         })?;
         let at = self.with.node.clock().wall();
-        self.home.make(&Commit { id, base, at, cuts })?;
+        self.home.make(&Commit {
+            id,
+            base,
+            at,
+            snapshots,
+        })?;
         let asked_at = life.ending.filter(|(epoch, _)| *epoch == id.epoch);
         let took = asked_at.map_or(Duration::ZERO, |(_, at)| self.began.elapsed() - at);
         let aligned = life.alignment().into_iter();
-        let counts = life.counts_at_cuts.at(id.epoch);
-        Ok(Some(EpochTold {
+        let counts = life.counts_at_snapshots.at(id.epoch);
+        Ok(Some(EpochStats {
             took_micros: took.as_micros() as u64,
             aligned_micros: aligned
                 .map(|(vertex, held)| (vertex, held.as_micros() as u64))
@@ -358,55 +377,56 @@ impl<'a> Driver<'a> {
         }))
     }
 
-    /// What has to stay, and what may go.
-    fn keep(&mut self, needed: &Needed) {
+    /// Pins the needed checkpoints, and schedules garbage collection of all others.
+    fn keep(&mut self, needed: &RequiredCheckpoints) {
         let epochs = &needed.epochs;
         self.next = needed.below;
         self.home.store().begin_generation(needed.generation.0);
         self.held.retain(|epoch, _| epochs.contains(epoch));
         for epoch in epochs {
             if !self.held.contains_key(epoch)
-                && let Ok(snapshot) = self.home.snapshot(*epoch)
+                && let Ok(checkpoint) = self.home.checkpoint(*epoch)
             {
-                self.held.insert(*epoch, snapshot);
+                self.held.insert(*epoch, checkpoint);
             }
         }
         let stale = self.home.take_stale();
-        self.housekeeper.ask(Chore::Tidy(stale));
+        self.housekeeper.submit(MaintenanceTask::Tidy(stale));
         if self.left_before.is_some() {
             return;
         }
         let committed = self.home.committed();
         let committed = committed.and_then(|epoch| self.home.id_of(epoch));
         if let Some(floor) = self.swept.due(committed, needed.generation.0) {
-            self.housekeeper.ask(Chore::Sweep(floor));
+            self.housekeeper.submit(MaintenanceTask::Sweep(floor));
         }
     }
 
-    /// Begins a life of the job.
+    /// Starts an attempt of the job, restored from the epoch `to` if there is one.
     fn begin(&mut self, generation: Generation, to: Option<Epoch>, paused: bool) {
         self.retire();
-        // In safe mode: somebody has to decide, and in one process that is whoever runs it again.
+        // In safe mode the user decides how to continue. In a single process, the user does so by
+        // running the job again.
         if self.home.safe_mode().is_some() || self.done.is_some() {
             return;
         }
-        if self.wish == Some(Wish::Stop) && !paused {
+        if self.wish == Some(JobCommand::Stop) && !paused {
             return self.is_done(Done::Stopped);
         }
         let after = Epoch(self.next.0.saturating_sub(1));
-        let snapshot = to.map(|epoch| self.home.snapshot(epoch)).transpose();
-        let snapshot = snapshot.map_err(crate::io::waited_for);
+        let checkpoint = to.map(|epoch| self.home.checkpoint(epoch)).transpose();
+        let checkpoint = checkpoint.map_err(crate::io::as_unavailable);
         let counts = to.map(|epoch| self.home.counts_of(epoch));
         let counts = counts.unwrap_or_default();
         let counted_before = counts.clone();
-        let life = snapshot.and_then(|snapshot| {
-            let from = snapshot.as_ref().map(|snapshot| StartFrom {
-                snapshot,
-                was: self.home.states_of(snapshot.id().epoch),
+        let life = checkpoint.and_then(|checkpoint| {
+            let from = checkpoint.as_ref().map(|checkpoint| StartFrom {
+                checkpoint,
+                was: self.home.states_of(checkpoint.id().epoch),
                 states: self.home.states(),
                 counts,
             });
-            Life::begin(&self.with, generation, from, after)
+            LocalAttempt::begin(&self.with, generation, from, after)
         });
         let life = match life {
             Ok(life) => life,
@@ -417,36 +437,36 @@ impl<'a> Driver<'a> {
         }
         self.shared.lives(&life.handle, counted_before);
         if let Some(changes) = life.migrates.clone().filter(|_| self.last_error.is_none()) {
-            self.tell(&Notice::Migrates { changes });
+            self.notify(&RecoveryEvent::Migrates { changes });
         }
-        self.life = Some(life);
+        self.attempt = Some(life);
         if to.is_none() {
             self.has_begun(None);
         }
         match self.wish {
-            Some(Wish::Drain) => self.shared.drain(),
-            Some(Wish::Cancel) => self.is_done(Done::Cancelled),
+            Some(JobCommand::Drain) => self.shared.drain(),
+            Some(JobCommand::Cancel) => self.is_done(Done::Cancelled),
             _ => {}
         }
     }
 
-    /// Nothing is left of the life before when this returns.
+    /// Ends the present attempt, if any, and waits until all its instances have stopped.
     fn retire(&mut self) {
         self.no_room = None;
-        if let Some(life) = self.life.take() {
+        if let Some(life) = self.attempt.take() {
             life.end();
-            // What it came to is known.
+            // The result of the attempt is already known.
             let _ = life.handle.join();
         }
     }
 
     fn has_begun(&mut self, restored_from: Option<Epoch>) {
         if let Some(floor) = self.left_before.take() {
-            self.housekeeper.ask(Chore::Sweep(floor));
+            self.housekeeper.submit(MaintenanceTask::Sweep(floor));
         }
-        if let Some(life) = &mut self.life {
+        if let Some(life) = &mut self.attempt {
             life.has_begun = true;
-            self.untold.push_back(EpochsEvent::Begun {
+            self.pending_events.push_back(CoordinatorEvent::Begun {
                 generation: life.generation,
                 restored_from,
                 participants: vec![PARTICIPANT],
@@ -460,19 +480,23 @@ impl<'a> Driver<'a> {
         }
         let reason = error.to_string();
         let event = match error.code() {
-            ErrorCode::SnapshotsAway | ErrorCode::StillHeld => {
-                EpochsEvent::Away { generation, reason }
+            ErrorCode::CheckpointStoreUnavailable | ErrorCode::StateInUse => {
+                CoordinatorEvent::Away { generation, reason }
             }
-            _ if failure::is_of_snapshot(&error) => EpochsEvent::Unreadable { generation, reason },
-            _ => EpochsEvent::NotBegun { generation, reason },
+            _ if failure::is_of_checkpoint(&error) => {
+                CoordinatorEvent::Unreadable { generation, reason }
+            }
+            _ => CoordinatorEvent::NotBegun { generation, reason },
         };
         self.last_error = Some(error);
-        self.untold.push_back(event);
+        self.pending_events.push_back(event);
     }
 
-    /// The present life has failed.
+    /// Handles the failure of the present attempt.
     fn failed(&mut self, error: Error) {
-        let Some(life) = &mut self.life else { return };
+        let Some(life) = &mut self.attempt else {
+            return;
+        };
         let (generation, has_begun) = (life.generation, life.has_begun);
         life.has_failed = true;
         life.end();
@@ -486,28 +510,28 @@ impl<'a> Driver<'a> {
             let counted = |it: &MetricsSnapshot| it.records_in + it.records_out;
             Some(life.handle.sum(vertex, counted))
         };
-        let failed = EpochsEvent::Failed {
+        let failed = CoordinatorEvent::Failed {
             generation,
             participant: PARTICIPANT,
             failure: AttemptFailure::of(&error, processed),
         };
-        self.untold.push_back(failed);
+        self.pending_events.push_back(failed);
         self.last_error = Some(error);
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: DriverEvent) {
         match event {
-            Event::Asked(wish) => self.wants(wish),
-            Event::Save(wish) => self.save(wish),
-            Event::Wrote(epoch) => self.wrote(epoch),
-            Event::NotTidied(error) => self.tell(&Notice::not_tidied(&error)),
-            Event::Life(generation, event) => {
-                let is_present = |life: &Life| life.generation == generation;
-                if self.life.as_ref().is_some_and(is_present) {
-                    self.lives(event);
+            DriverEvent::Command(wish) => self.handle_command(wish),
+            DriverEvent::Save(wish) => self.save(wish),
+            DriverEvent::Wrote(epoch) => self.wrote(epoch),
+            DriverEvent::NotTidied(error) => self.notify(&RecoveryEvent::not_tidied(&error)),
+            DriverEvent::Attempt(generation, event) => {
+                let is_present = |life: &LocalAttempt| life.generation == generation;
+                if self.attempt.as_ref().is_some_and(is_present) {
+                    self.handle_attempt_event(event);
                 }
             }
         }
-        self.settle();
+        self.process_events();
     }
 }

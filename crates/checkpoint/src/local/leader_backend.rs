@@ -1,80 +1,79 @@
-//! The storage of a job's checkpoints, as its leader sees it.
+//! The checkpoint storage of a job, as used by its leader.
 
 use std::fmt;
 use std::sync::Arc;
 
 use ardea_coordination::control::{
-    EpochsConfig, EpochsNote, EpochsRecord, JobDefinition, JobRef, Left, Needed, Successor,
+    CheckpointRecord, CoordinatorConfig, CoordinatorStatus, JobDefinition, JobRef,
+    PredecessorState, RequiredCheckpoints, Successor,
 };
 use ardea_core::{Error, ErrorCode, Result};
 
-/// What a master has to know of the snapshots of jobs with a guarantee, which it has taken and does not keep itself.
+/// Checkpoint storage of jobs with a guarantee, as used by the leader process.
 ///
-/// A process that stands for a job asks for its epochs first; what it says of one that it has not asked about, or that promises nothing, changes
-/// nothing.
-pub trait Snapshots: Send + Sync + fmt::Debug {
-    /// What the job promises by its settings, and when its epochs end; none if it promises nothing.
+/// A leader first calls [`epochs`](Self::epochs) for its job. Other calls have no effect for a job
+/// without this first call or without a guarantee.
+pub trait LeaderCheckpointBackend: Send + Sync + fmt::Debug {
+    /// Returns the guarantee and the checkpoint settings of the job; `None` if it has no guarantee.
     ///
     /// # Errors
-    ///
-    /// If its settings make no sense.
-    fn epochs(&self, definition: &JobDefinition) -> Result<Option<EpochsConfig>>;
+    /// If the settings of the job are invalid.
+    fn epochs(&self, definition: &JobDefinition) -> Result<Option<CoordinatorConfig>>;
 
-    /// Makes snapshots of what workers have saved for the epochs that this record adds to those before it. Called before the record is written,
-    /// which is what commits them, and again if that has to be tried again. May wait for as long as writing takes.
+    /// Writes the checkpoints of the epochs that this record commits. Called before each attempt to
+    /// write the record. May block while writing.
     ///
     /// # Errors
-    ///
-    /// Why there is no such snapshot: then the record is not written, and the epoch given up. Of a job that it was not asked about, or that is
-    /// [gone](Self::gone), none can be made.
-    fn make(&self, job: &JobRef, record: &Arc<EpochsRecord>) -> Result<()> {
+    /// If a checkpoint cannot be written. The record is then not written and the epoch is aborted.
+    /// Always fails for a job that is unknown here or [gone](Self::gone).
+    fn make(&self, job: &JobRef, record: &Arc<CheckpointRecord>) -> Result<()> {
         let _ = (job, record);
         Ok(())
     }
 
-    /// Whether the job begins with state from elsewhere. Must not wait.
-    fn brings(&self, job: &JobRef) -> bool {
+    /// Returns true if the job starts with state from a savepoint or another job. Must not block.
+    fn has_initial_state(&self, job: &JobRef) -> bool {
         let _ = job;
         false
     }
 
-    /// The record that the epochs of a job [begin with](Self::brings) that has none yet: brings its state first. None if it begins with
-    /// nothing. May wait for as long as bringing takes; called again it goes on from what there is.
+    /// Imports the [initial state](Self::has_initial_state) of a job that has no record yet, and
+    /// returns the job's first checkpoint record. `None` if the job starts without state. May
+    /// block; a repeated call continues the import.
     ///
     /// # Errors
-    ///
-    /// Why the state can't be brought: then the job does not begin.
-    fn first(&self, job: &JobRef) -> Result<Option<Arc<EpochsRecord>>> {
+    /// If the state cannot be imported. The job does not start then.
+    fn import_initial_state(&self, job: &JobRef) -> Result<Option<Arc<CheckpointRecord>>> {
         let _ = job;
         Ok(None)
     }
 
-    /// Makes ready that `next` goes on from what another job of its name has left, and gives its definition as it has to be stored for that.
-    /// May wait for files; to do it again changes nothing.
+    /// Prepares `next` to continue from the state of its predecessor of the same name. Returns the
+    /// definition of `next` to be stored. May block for file access; idempotent.
     ///
     /// # Errors
-    ///
-    /// If `next` can't go on from there, or nothing can be written for it.
-    fn follow(&self, next: &Successor, left: &Left<'_>) -> Result<JobDefinition> {
+    /// If `next` cannot be restored from that state, or nothing can be written for it.
+    fn follow(&self, next: &Successor, left: &PredecessorState<'_>) -> Result<JobDefinition> {
         let _ = left;
         let what = format!(
-            "no state is kept here that {} could go on from",
+            "there is no stored state for {} to be restored from",
             next.definition.job
         );
         Err(Error::new(ErrorCode::WrongState, what))
     }
 
-    /// Something has come of the job's epochs that a person may want to read. Must not wait.
-    fn noted(&self, job: &JobRef, note: &EpochsNote) {
+    /// Handles a status change of the job's coordinator, for notices to users. Must not block.
+    fn noted(&self, job: &JobRef, note: &CoordinatorStatus) {
         let _ = (job, note);
     }
 
-    /// The job is gone. Must not wait.
+    /// Handles the removal of the job from the cluster. Must not block.
     fn gone(&self, job: &JobRef) {
         let _ = job;
     }
 
-    /// The job needs only these snapshots, as [`EpochsAction::Keep`](ardea_coordination::control::EpochsAction::Keep)
-    /// says. Must not wait: it may be done late, or not at all if another one follows.
-    fn keep(&self, job: &JobRef, needed: &Needed);
+    /// Handles the set of needed checkpoints, see
+    /// [`CoordinatorAction::Keep`](ardea_coordination::control::CoordinatorAction::Keep). Must not
+    /// block: the implementation may act later, or skip a call that another one follows.
+    fn keep(&self, job: &JobRef, needed: &RequiredCheckpoints);
 }

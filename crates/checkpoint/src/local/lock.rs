@@ -1,4 +1,4 @@
-//! One process at a time has a job's folder.
+//! The lock on a job's directory: one process at a time owns it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -9,42 +9,47 @@ use std::time::{Duration, Instant};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_filesystem::lacks_locks;
 
-/// The file whose lock it is. It stays: whoever removed it might remove another's.
+/// The name of the lock file. The file is never removed, since another process could have locked it
+/// meanwhile.
 const NAME: &str = "ardea.lock";
 
-/// What a process says of itself behind its name that has the folder only as long as it copies a savepoint of it.
+/// The suffix of the owner's description, if the owner locks the directory only to copy a
+/// savepoint.
 const SAVES: &str = ", writing a savepoint";
 
-/// For how long those who only look may be in the way of who takes the folder. One look takes microseconds.
+/// The time to wait for readers of the lock file, which share the lock for microseconds.
 const MOST_LOOKING: Duration = Duration::from_secs(5);
 
-/// Held for as long as this process has the folder. The kernel lets go of it when the process ends, however that happens.
+/// The lock on a job's directory, held by this process. The kernel releases the lock when the
+/// process ends for any reason.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
-    /// Its lock goes with it.
+    /// The open lock file, which holds the lock.
     _file: File,
 }
 
 impl FolderLock {
-    /// Takes the folder for this process.
+    /// Locks the directory for this process.
     ///
     /// # Errors
-    /// `WrongState` if another process has it, with what that has said of itself; `StoreUnsuitable` if its file system has no locks, `WriteFailed`
-    /// if it can't be locked for another reason.
+    /// `WrongState` with the description of the owner, if another process owns the directory;
+    /// `StoreUnsuitable` if the file system has no locks; `WriteFailed` if locking fails for
+    /// another reason.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
         FolderLock::take_as(folder, "")
     }
 
-    /// The same, to copy a savepoint of a job that doesn't run, and not to run it: nobody answers then who asks the job for something.
+    /// Locks the directory to copy a savepoint of a stopped job. Such an owner does not answer
+    /// requests of other processes.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// Those of [`take`](Self::take).
     pub(crate) fn take_to_save(folder: &Path) -> Result<Self> {
         FolderLock::take_as(folder, SAVES)
     }
 
-    /// Whether who has the folder, in its own words, only copies a savepoint of it.
-    pub(crate) fn only_saves(holder: &str) -> bool {
+    /// Returns true if the owner with this description only copies a savepoint.
+    pub(crate) fn is_savepoint_only(holder: &str) -> bool {
         holder.ends_with(SAVES)
     }
 
@@ -74,12 +79,12 @@ impl FolderLock {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(this_process(what_for).as_bytes()));
-        // Who holds it is told to people only: a full disk keeps nobody from holding it.
+        // The description is for messages only: a full disk must not prevent the lock.
         drop(written);
         Ok(FolderLock { _file: file })
     }
 
-    /// Who has the folder, if anybody has it; changes nothing.
+    /// Returns the description of the process that owns the directory, if any. Changes nothing.
     pub(crate) fn holder(folder: &Path) -> Option<String> {
         let mut file = File::open(folder.join(NAME)).ok()?;
         match file.try_lock_shared() {
@@ -92,7 +97,8 @@ impl FolderLock {
     }
 }
 
-/// Locks the file; false if another process has. Who [looks](FolderLock::holder) shares the lock for a moment: that is waited for.
+/// Locks the file. Returns false if another process owns the lock. Waits for readers, which share
+/// the lock briefly in [`holder`](FolderLock::holder).
 fn lock(file: &File) -> io::Result<bool> {
     let until = Instant::now() + MOST_LOOKING;
     loop {
@@ -126,7 +132,7 @@ fn text_of(file: &mut File) -> io::Result<String> {
     Ok(text)
 }
 
-/// What this process says of itself.
+/// Returns the description of this process, for the lock file. `what_for` is appended.
 fn this_process(what_for: &str) -> String {
     let program = std::env::current_exe().ok();
     let name = program.as_deref().and_then(Path::file_name);
@@ -165,7 +171,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let only_saves = || {
             let holder = FolderLock::holder(folder.path()).unwrap();
-            FolderLock::only_saves(&holder)
+            FolderLock::is_savepoint_only(&holder)
         };
         let saving = FolderLock::take_to_save(folder.path()).unwrap();
         assert!(only_saves());

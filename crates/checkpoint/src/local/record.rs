@@ -1,95 +1,100 @@
-//! What is written down of a job beside its snapshots: which of them count, and how the job has ended.
+//! The record of a job, stored beside its checkpoints: the valid checkpoints, and how the job
+//! ended.
 //!
-//! A file `job-VERSION.record`, sealed as manifests are, in JSON. Each version is a file of its own, written whole before the one before it
-//! is removed; the highest counts.
+//! The record is a file `job-VERSION.record`, in JSON with the same header as manifests. Each
+//! version is a new file, which is fully written before the previous one is removed. The highest
+//! version is current.
 //!
-//! Where nothing else keeps two processes apart, as in a bucket, the record does: a version is written by one of them, and it counts only if
-//! none behind it is there. That has to be looked for: of who is ahead the older versions are gone, and their names free again.
+//! Without a lock, as in a bucket, the record detects concurrent processes. Only one process can
+//! write a version, and it is valid only if no higher one exists. A listing after each write checks
+//! this: a process with a higher version may have removed older ones, so that their names are free
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::savepoint::JobStates;
-use crate::store::{FileName, FileState, Folder, Unsealed, seal, unseal};
-use ardea_coordination::control::EpochsRecord;
+use crate::savepoint::JobStateSchema;
+use crate::store::{FileName, FileState, ObjectStore, Unsealed, seal, unseal};
+use ardea_coordination::control::CheckpointRecord;
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::local::counts::RecordedCounts;
-use crate::local::requests::fresh_token;
+use crate::local::savepoint_requests::fresh_token;
 
 const KIND: &str = "ardea job";
 const FORMAT: &str = "1";
 
-/// How often who looks at the folder of a job that runs looks for the newest version, if the one that was newest is gone when it is read.
+/// The maximum number of reads. A read is repeated if a running job replaces the newest version
+/// after the listing.
 const MOST_LOOKS: u32 = 1_000;
 
-/// How a job has ended.
+/// The way in which a job has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RecordedEnd {
-    /// All its input was read, and all results are out.
+    /// All input was read, and all results are published.
     Completed,
-    /// Its sources were asked to end before their input did, and all results of what they had read are out.
+    /// The sources were drained, and all results of their records are published.
     Drained,
-    /// It was stopped, to go on later.
+    /// The job was stopped, to be resumed later.
     Stopped,
 }
 
-/// What is told of an epoch that its snapshot doesn't tell.
+/// Statistics of an epoch that are not in its checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct EpochTold {
-    /// From its end being asked for until its cuts were safe.
+pub(crate) struct EpochStats {
+    /// The time from the trigger of the epoch until its snapshots were durable, in microseconds.
     pub(crate) took_micros: u64,
-    /// By vertex, for how long its slowest instance had waited for inputs that were behind.
+    /// By vertex, the time in microseconds that its slowest instance blocked inputs for alignment.
     pub(crate) aligned_micros: BTreeMap<String, u64>,
-    /// The records counted until then; none in folders of earlier versions.
+    /// The record counts at the epoch; `None` in folders of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) counts: Option<RecordedCounts>,
 }
 
-/// What is written down.
+/// The content of the record of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct KeptRecord {
-    /// The job's name.
+pub(crate) struct LocalJobRecord {
     pub(crate) job: String,
-    /// How it has ended, if it has.
+    /// The way in which the job has ended; `None` if it has not.
     pub(crate) end: Option<RecordedEnd>,
-    /// Of the snapshots that are kept, by epoch.
-    pub(crate) told: BTreeMap<u64, EpochTold>,
-    /// What the job remembers, as its program says it, by the first epoch of which that holds.
+    /// Statistics of the retained checkpoints, by epoch.
+    pub(crate) told: BTreeMap<u64, EpochStats>,
+    /// The state schemas of the program, by the first epoch each is valid for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) states: BTreeMap<u64, Arc<JobStates>>,
-    /// The savepoint that it began from, by its id.
+    pub(crate) states: BTreeMap<u64, Arc<JobStateSchema>>,
+    /// The id of the savepoint that the job started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
-    /// The savepoint that it is to begin from and has not yet, by its place: until then nothing counts of what is there.
+    /// The location of the savepoint whose import is pending. Until the import is done, no state in
+    /// the folder is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bringing: Option<String>,
-    /// What its conductor needs.
-    pub(crate) epochs: Arc<EpochsRecord>,
+    /// The record of the checkpoint coordinator.
+    pub(crate) epochs: Arc<CheckpointRecord>,
 }
 
-impl KeptRecord {
-    /// Forgets what is told of snapshots that are not kept any more.
+impl LocalJobRecord {
+    /// Removes the statistics and schemas of checkpoints that are no longer retained.
     pub(crate) fn tidy(&mut self) {
         let epochs = &self.epochs;
         self.told
-            .retain(|epoch, _| epochs.snapshot(Epoch(*epoch)).is_some());
-        let kept = epochs.snapshots.iter().map(|kept| kept.epoch.0);
+            .retain(|epoch, _| epochs.checkpoint(Epoch(*epoch)).is_some());
+        let kept = epochs.checkpoints.iter().map(|kept| kept.epoch.0);
         let needed = kept.filter_map(|epoch| self.states.range(..=epoch).next_back());
         let needed: Vec<u64> = needed.map(|(since, _)| *since).collect();
         self.states.retain(|since, _| needed.contains(since));
     }
 
-    /// What the job remembered at the end of this epoch, as its program said it.
-    pub(crate) fn states_of(&self, epoch: Epoch) -> Option<&JobStates> {
+    /// Returns the state schema at an epoch.
+    pub(crate) fn states_of(&self, epoch: Epoch) -> Option<&JobStateSchema> {
         let (_, states) = self.states.range(..=epoch.0).next_back()?;
         Some(states)
     }
 
-    /// From this epoch on it remembers this.
-    pub(crate) fn remembers(&mut self, epoch: Epoch, states: &Arc<JobStates>) {
+    /// Records `states` as the state schema from `epoch` on.
+    pub(crate) fn remembers(&mut self, epoch: Epoch, states: &Arc<JobStateSchema>) {
         if self.states_of(epoch) != Some(&**states) {
             self.states.insert(epoch.0, Arc::clone(states));
         }
@@ -98,7 +103,7 @@ impl KeptRecord {
     fn decode(file: &[u8], name: &FileName, place: &str) -> Result<Self> {
         let damaged = |why: String| {
             let what = format!("{name} in {place} is damaged: {why}");
-            Error::new(ErrorCode::SnapshotDamaged, what).hint(
+            Error::new(ErrorCode::CheckpointDamaged, what).hint(
                 "restore it from a copy; or begin with nothing (recovery.start_over); check the disk",
             )
         };
@@ -118,15 +123,15 @@ impl KeptRecord {
     }
 }
 
-/// A record as it is written: with who does, so that a process knows its own again of which it had not heard that it was stored.
+/// The serialized record with the token of its writer. After an unacknowledged write, a process
+/// recognizes its own version by the token.
 #[derive(Serialize)]
 struct Signed<'a> {
     writer: &'a str,
     #[serde(flatten)]
-    record: &'a KeptRecord,
+    record: &'a LocalJobRecord,
 }
 
-/// Who wrote a record.
 #[derive(Deserialize)]
 struct Signature {
     #[serde(default)]
@@ -136,44 +141,49 @@ struct Signature {
 /// The files of a job's record.
 #[derive(Debug)]
 pub(crate) struct RecordFiles {
-    folder: Arc<dyn Folder>,
-    /// What tells this process from all others that write here.
+    folder: Arc<dyn ObjectStore>,
+    /// A token unique to this process.
     writer: String,
-    /// Whether others may write here at the same time.
+    /// True if other processes may write at the same time.
     is_shared: bool,
-    /// The version that counts; zero if there is none.
+    /// The current version; zero if there is none.
     version: u64,
-    /// The same, or a later one that this process has tried to write, and that was stored as it has turned out.
+    /// The last version used: the current one, or a later one of this process, stored although its
+    /// write had failed.
     last: u64,
-    /// Files that are not needed any more.
+    /// Obsolete files of the record, to be removed.
     stale: Vec<(FileName, FileState)>,
-    /// Of versions behind the one that counts, that somebody is writing, or was when it was killed.
+    /// Unfinished files of versions above the current one.
     unfinished: Vec<(FileName, FileState)>,
 }
 
-/// What came of writing a record.
+/// The result of writing a record.
 #[derive(Debug)]
-pub(crate) enum Wrote {
-    /// It is durable.
+pub(crate) enum WriteResult {
+    /// The record is durable.
     Yes,
-    /// It is not there, and never will be.
+    /// The record is not stored and never will be.
     No(Error),
-    /// It may be there or not.
+    /// The record may be stored or not.
     InDoubt(Error),
 }
 
 impl RecordFiles {
-    /// The record in this folder, if there is one, or why it can't be used. Changes nothing.
+    /// Opens the record in a folder. The inner result is the record, `None` if there is none, or
+    /// the reason for which it cannot be used. Changes nothing.
     ///
     /// # Errors
-    /// What the folder returns when it is listed.
-    pub(crate) fn open(folder: Arc<dyn Folder>) -> Result<(Self, Result<Option<KeptRecord>>)> {
+    /// Those of listing the store.
+    pub(crate) fn open(
+        folder: Arc<dyn ObjectStore>,
+    ) -> Result<(Self, Result<Option<LocalJobRecord>>)> {
         let (mut looks, mut was_empty) = (MOST_LOOKS, false);
         loop {
             looks -= 1;
             let (files, newest) = RecordFiles::list(Arc::clone(&folder))?;
             let Some(name) = newest else {
-                // One version may come and the other go while the folder is listed: twice in a row is nothing.
+                // A version may be replaced during a listing. Only two empty listings in a row mean
+                // that there is no record.
                 if std::mem::replace(&mut was_empty, true) {
                     return Ok((files, Ok(None)));
                 }
@@ -182,17 +192,18 @@ impl RecordFiles {
             match files.read(&name) {
                 Ok(None) if looks > 0 => {}
                 Ok(None) => {
-                    let what = format!("{name} in {} is gone", folder.place());
-                    let gone = Error::new(ErrorCode::SnapshotDamaged, what);
-                    return Ok((files, Err(gone.hint("look again"))));
+                    let what =
+                        format!("{name} in {} was removed while it was read", folder.place());
+                    let gone = Error::new(ErrorCode::CheckpointDamaged, what);
+                    return Ok((files, Err(gone.hint("try again"))));
                 }
                 record => return Ok((files, record)),
             }
         }
     }
 
-    /// What is there, and the newest of it.
-    fn list(folder: Arc<dyn Folder>) -> Result<(Self, Option<FileName>)> {
+    /// Lists the versions of the record. Also returns the file name of the newest one.
+    fn list(folder: Arc<dyn ObjectStore>) -> Result<(Self, Option<FileName>)> {
         let mut versions: Vec<(u64, (FileName, FileState))> = folder
             .list()?
             .into_iter()
@@ -223,27 +234,28 @@ impl RecordFiles {
         Ok((files, newest.map(|(_, name)| name)))
     }
 
-    /// Nobody else writes here as long as this process does: nobody is looked for who might be ahead, and whoever has not finished a version was killed.
-    pub(crate) fn are_alone(&mut self) {
+    /// Declares this process the only writer. Checks for concurrent writers are skipped, and
+    /// unfinished files are obsolete.
+    pub(crate) fn set_exclusive(&mut self) {
         self.is_shared = false;
         self.stale.append(&mut self.unfinished);
     }
 
-    /// The version that counts.
+    /// Returns the current version.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Reads a version; nothing if it is gone, since another has taken its place.
-    fn read(&self, name: &FileName) -> Result<Option<KeptRecord>> {
+    /// Reads the version with this file name; `None` if it was replaced meanwhile.
+    fn read(&self, name: &FileName) -> Result<Option<LocalJobRecord>> {
         let Some(file) = self.folder.read(name)? else {
             return Ok(None);
         };
-        KeptRecord::decode(&file, name, &self.folder.place()).map(Some)
+        LocalJobRecord::decode(&file, name, &self.folder.place()).map(Some)
     }
 
-    /// Writes the next version. What it replaces is told by [`take_stale`](Self::take_stale).
-    pub(crate) fn write(&mut self, record: &KeptRecord) -> Wrote {
+    /// Writes the next version; [`take_stale`](Self::take_stale) then returns the replaced files.
+    pub(crate) fn write(&mut self, record: &LocalJobRecord) -> WriteResult {
         let signed = Signed {
             writer: &self.writer,
             record,
@@ -252,7 +264,7 @@ impl RecordFiles {
             Ok(body) => body,
             Err(error) => {
                 let what = "the record of a job can't be written";
-                return Wrote::No(Error::new(ErrorCode::Internal, what).because(error));
+                return WriteResult::No(Error::new(ErrorCode::Internal, what).because(error));
             }
         };
         let bytes = seal(KIND, FORMAT, &body);
@@ -260,59 +272,66 @@ impl RecordFiles {
             let next = self.last + 1;
             let Some(name) = file_of(next) else {
                 let what = "the record of a job has no name";
-                return Wrote::No(Error::new(ErrorCode::Internal, what));
+                return WriteResult::No(Error::new(ErrorCode::Internal, what));
             };
             let Err(error) = self.folder.write(&name, &bytes) else {
                 return self.written(name, next);
             };
             match self.folder.read(&name) {
-                Ok(None) => return Wrote::No(error),
+                Ok(None) => return WriteResult::No(error),
                 Ok(Some(there)) if there == bytes => {
                     return self.half_written(name, next, &bytes, error);
                 }
-                // An earlier try of this process, of which it had not heard that it was stored. Somebody may have gone on from it: it
-                // is not undone, and what is written now comes behind it.
+                // An earlier, unacknowledged write stored the file, and another process may have
+                // resumed from it. It stays; the new record gets the next version.
                 Ok(Some(there)) if self.is_own(&there) => self.last = next,
-                Ok(Some(_)) => return Wrote::No(taken_over(&self.folder.place())),
-                Err(_) => return Wrote::InDoubt(error),
+                Ok(Some(_)) => return WriteResult::No(taken_over(&self.folder.place())),
+                Err(_) => return WriteResult::InDoubt(error),
             }
         }
     }
 
-    /// A version is there; it counts if none is behind it.
-    fn written(&mut self, name: FileName, version: u64) -> Wrote {
+    /// Handles a version whose write succeeded. The version is valid only if no higher one exists.
+    fn written(&mut self, name: FileName, version: u64) -> WriteResult {
         match self.is_overtaken(version) {
             Ok(false) => {
                 let before = (self.version..version).filter_map(file_of);
                 self.stale
                     .extend(before.map(|name| (name, FileState::Whole)));
                 (self.version, self.last) = (version, version);
-                Wrote::Yes
+                WriteResult::Yes
             }
             Ok(true) => {
-                // It means nothing, there or not.
+                // The file has no effect, whether it is removed or not.
                 let _ = self.folder.remove(&[(name, FileState::Whole)]);
-                Wrote::No(taken_over(&self.folder.place()))
+                WriteResult::No(taken_over(&self.folder.place()))
             }
-            Err(error) => Wrote::InDoubt(error),
+            Err(error) => WriteResult::InDoubt(error),
         }
     }
 
-    /// The last step of writing a version failed, and it is there all the same.
-    fn half_written(&mut self, name: FileName, version: u64, bytes: &[u8], error: Error) -> Wrote {
+    /// Handles a version that is stored although its write failed. If other processes may write
+    /// too, writes it again; otherwise removes it.
+    fn half_written(
+        &mut self,
+        name: FileName,
+        version: u64,
+        bytes: &[u8],
+        error: Error,
+    ) -> WriteResult {
         if self.is_shared {
             return match self.folder.write(&name, bytes) {
                 Ok(()) => self.written(name, version),
-                Err(_) => Wrote::InDoubt(error),
+                Err(_) => WriteResult::InDoubt(error),
             };
         }
         match self.folder.remove(&[(name, FileState::Whole)]) {
-            Ok(()) => Wrote::No(error),
-            Err(_) => Wrote::InDoubt(error),
+            Ok(()) => WriteResult::No(error),
+            Err(_) => WriteResult::InDoubt(error),
         }
     }
 
-    /// Whether this process has written that.
+    /// Returns true if this process has written the file with this content.
     fn is_own(&self, file: &[u8]) -> bool {
         let Ok(body) = unseal(KIND, FORMAT, file) else {
             return false;
@@ -320,10 +339,11 @@ impl RecordFiles {
         serde_json::from_slice::<Signature>(body).is_ok_and(|found| found.writer == self.writer)
     }
 
-    /// Whether another process is ahead of the version that this one has just written.
+    /// Returns true if another process has written a higher version than `written`.
     ///
-    /// Of who is ahead there is always a version to be seen, and none before it need be there any more. If this one's last is gone as
-    /// well somebody may have been between two versions while the folder was listed.
+    /// A process with a higher version always has one visible version, but may have removed all
+    /// lower ones. If the previous version of this process is gone too, the listing may have missed
+    /// a higher one, so it is repeated.
     fn is_overtaken(&self, written: u64) -> Result<bool> {
         if !self.is_shared {
             return Ok(false);
@@ -344,7 +364,7 @@ impl RecordFiles {
         Ok(false)
     }
 
-    /// The files that are not needed any more, for whoever removes them.
+    /// Takes the list of obsolete files of the record.
     pub(crate) fn take_stale(&mut self) -> Vec<(FileName, FileState)> {
         std::mem::take(&mut self.stale)
     }
@@ -359,7 +379,7 @@ fn file_of(version: u64) -> Option<FileName> {
     FileName::new(format!("job-{version}.record")).filter(|_| version > 0)
 }
 
-/// Whether a file of that name is the record of a job.
+/// Returns true if the file name is that of a job record.
 pub(crate) fn is_record(name: &FileName) -> bool {
     version_of(name).is_some()
 }
@@ -375,39 +395,39 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::store::{Listed, MemoryFolder};
+    use crate::store::{FileEntry, MemoryStore};
     use ardea_coordination::control::JobRef;
     use bytes::Bytes;
 
-    fn record(end: Option<RecordedEnd>) -> KeptRecord {
+    fn record(end: Option<RecordedEnd>) -> LocalJobRecord {
         let job = JobRef {
             cluster: String::new(),
             name: "words".into(),
             submission: 0,
         };
-        KeptRecord {
+        LocalJobRecord {
             job: "words".into(),
             end,
             told: BTreeMap::new(),
             states: BTreeMap::new(),
             origin: None,
             bringing: None,
-            epochs: Arc::new(EpochsRecord::new(job)),
+            epochs: Arc::new(CheckpointRecord::new(job)),
         }
     }
 
-    fn open(folder: &Arc<MemoryFolder>) -> (RecordFiles, Result<Option<KeptRecord>>) {
-        RecordFiles::open(Arc::clone(folder) as Arc<dyn Folder>).unwrap()
+    fn open(folder: &Arc<MemoryStore>) -> (RecordFiles, Result<Option<LocalJobRecord>>) {
+        RecordFiles::open(Arc::clone(folder) as Arc<dyn ObjectStore>).unwrap()
     }
 
     #[test]
     fn the_latest_record_counts_and_those_before_it_go() {
-        let folder = Arc::new(MemoryFolder::new());
+        let folder = Arc::new(MemoryStore::new());
         let (mut files, nothing) = open(&folder);
         assert_eq!(nothing.unwrap(), None);
         let (first, second) = (record(None), record(Some(RecordedEnd::Stopped)));
-        assert!(matches!(files.write(&first), Wrote::Yes));
-        assert!(matches!(files.write(&second), Wrote::Yes));
+        assert!(matches!(files.write(&first), WriteResult::Yes));
+        assert!(matches!(files.write(&second), WriteResult::Yes));
         let (mut again, found) = open(&folder);
         assert_eq!((again.version(), found.unwrap()), (2, Some(second)));
         for stale in [files.take_stale(), again.take_stale()] {
@@ -421,23 +441,23 @@ mod tests {
     fn what_a_killed_process_had_not_finished_goes_and_what_another_may_be_writing_stays() {
         let place = tempfile::tempdir().unwrap();
         let open = || {
-            let folder: Arc<dyn Folder> =
-                Arc::new(crate::store::DiskFolder::open(place.path()).unwrap());
+            let folder: Arc<dyn ObjectStore> =
+                Arc::new(crate::store::LocalDirStore::open(place.path()).unwrap());
             RecordFiles::open(folder).unwrap().0
         };
         let mut files = open();
         for _ in 0..2 {
-            assert!(matches!(files.write(&record(None)), Wrote::Yes));
+            assert!(matches!(files.write(&record(None)), WriteResult::Yes));
         }
         let unfinished = |version| format!("job-{version}.record.00000000000000ff.writing");
         for version in [2, 3] {
             std::fs::write(place.path().join(unfinished(version)), "half").unwrap();
         }
         let mut shared = open();
-        // Version 1, and what was to be version 2 once more.
+        // Version 1, and an unfinished file of version 2.
         assert_eq!(shared.take_stale().len(), 2);
         let mut alone = open();
-        alone.are_alone();
+        alone.set_exclusive();
         let stale = alone.take_stale();
         assert_eq!(stale.len(), 3);
         alone.folder.remove(&stale).unwrap();
@@ -448,14 +468,14 @@ mod tests {
 
     #[test]
     fn of_two_processes_the_one_that_was_overtaken_is_told_and_removes_nothing() {
-        let folder = Arc::new(MemoryFolder::new());
+        let folder = Arc::new(MemoryStore::new());
         let (mut first, _) = open(&folder);
-        assert!(matches!(first.write(&record(None)), Wrote::Yes));
+        assert!(matches!(first.write(&record(None)), WriteResult::Yes));
         let (mut second, _) = open(&folder);
         let stopped = record(Some(RecordedEnd::Stopped));
-        assert!(matches!(second.write(&stopped), Wrote::Yes));
+        assert!(matches!(second.write(&stopped), WriteResult::Yes));
         match first.write(&record(Some(RecordedEnd::Drained))) {
-            Wrote::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
+            WriteResult::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
             other => panic!("{other:?}"),
         }
         assert_eq!(open(&folder).1.unwrap(), Some(stopped));
@@ -463,18 +483,18 @@ mod tests {
 
     #[test]
     fn who_was_overtaken_long_ago_is_told_too_and_the_names_that_are_free_again_do_not_help() {
-        let folder = Arc::new(MemoryFolder::new());
+        let folder = Arc::new(MemoryStore::new());
         let (mut first, _) = open(&folder);
-        assert!(matches!(first.write(&record(None)), Wrote::Yes));
+        assert!(matches!(first.write(&record(None)), WriteResult::Yes));
         let (mut second, _) = open(&folder);
         let stopped = record(Some(RecordedEnd::Stopped));
         for _ in 0..12 {
-            assert!(matches!(second.write(&stopped), Wrote::Yes));
+            assert!(matches!(second.write(&stopped), WriteResult::Yes));
             folder.remove(&second.take_stale()).unwrap();
         }
         for _ in 0..2 {
             match first.write(&record(Some(RecordedEnd::Drained))) {
-                Wrote::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
+                WriteResult::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
                 other => panic!("{other:?}"),
             }
         }
@@ -484,10 +504,10 @@ mod tests {
         assert_eq!(folder.list().unwrap().len(), 1);
     }
 
-    /// A place that is away for a while, and may have stored what it was given last.
+    /// A store that can become unavailable, but still stores the last write.
     #[derive(Debug, Default)]
     struct Away {
-        within: MemoryFolder,
+        within: MemoryStore,
         is_away: AtomicBool,
     }
 
@@ -500,7 +520,7 @@ mod tests {
         }
     }
 
-    impl Folder for Away {
+    impl ObjectStore for Away {
         fn place(&self) -> String {
             "away".into()
         }
@@ -514,7 +534,7 @@ mod tests {
             self.here(self.within.read(name))
         }
 
-        fn list(&self) -> Result<Vec<Listed>> {
+        fn list(&self) -> Result<Vec<FileEntry>> {
             self.here(self.within.list())
         }
 
@@ -527,16 +547,16 @@ mod tests {
     #[test]
     fn what_was_stored_without_an_answer_does_not_stand_in_the_way_of_what_comes_then() {
         let folder = Arc::new(Away::default());
-        let opened = RecordFiles::open(Arc::clone(&folder) as Arc<dyn Folder>);
+        let opened = RecordFiles::open(Arc::clone(&folder) as Arc<dyn ObjectStore>);
         let (mut files, _) = opened.unwrap();
-        assert!(matches!(files.write(&record(None)), Wrote::Yes));
+        assert!(matches!(files.write(&record(None)), WriteResult::Yes));
         folder.is_away.store(true, Ordering::SeqCst);
         let drained = record(Some(RecordedEnd::Drained));
-        assert!(matches!(files.write(&drained), Wrote::InDoubt(_)));
+        assert!(matches!(files.write(&drained), WriteResult::InDoubt(_)));
         folder.is_away.store(false, Ordering::SeqCst);
         let stopped = record(Some(RecordedEnd::Stopped));
-        assert!(matches!(files.write(&stopped), Wrote::Yes));
-        let (again, found) = RecordFiles::open(folder as Arc<dyn Folder>).unwrap();
+        assert!(matches!(files.write(&stopped), WriteResult::Yes));
+        let (again, found) = RecordFiles::open(folder as Arc<dyn ObjectStore>).unwrap();
         assert_eq!((again.version(), found.unwrap()), (3, Some(stopped)));
     }
 
@@ -544,10 +564,10 @@ mod tests {
     fn of_one_who_comes_back_and_one_who_went_on_from_what_he_had_stored_only_one_goes_on() {
         for is_first in [true, false] {
             let folder = Arc::new(Away::default());
-            let open = || RecordFiles::open(Arc::clone(&folder) as Arc<dyn Folder>).unwrap();
+            let open = || RecordFiles::open(Arc::clone(&folder) as Arc<dyn ObjectStore>).unwrap();
             let mut one = open().0;
             folder.is_away.store(true, Ordering::SeqCst);
-            assert!(matches!(one.write(&record(None)), Wrote::InDoubt(_)));
+            assert!(matches!(one.write(&record(None)), WriteResult::InDoubt(_)));
             folder.is_away.store(false, Ordering::SeqCst);
             let (mut other, found) = open();
             assert_eq!(found.unwrap(), Some(record(None)));
@@ -557,9 +577,9 @@ mod tests {
             }
             let [quick, slow] = both;
             let drained = record(Some(RecordedEnd::Drained));
-            assert!(matches!(quick.write(&drained), Wrote::Yes));
+            assert!(matches!(quick.write(&drained), WriteResult::Yes));
             match slow.write(&record(Some(RecordedEnd::Stopped))) {
-                Wrote::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
+                WriteResult::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
                 other => panic!("{other:?}"),
             }
             assert_eq!(open().1.unwrap(), Some(drained));
@@ -568,13 +588,13 @@ mod tests {
 
     #[test]
     fn a_damaged_record_is_told_and_none_before_it_is_taken() {
-        let folder = Arc::new(MemoryFolder::new());
+        let folder = Arc::new(MemoryStore::new());
         let (mut files, _) = open(&folder);
-        assert!(matches!(files.write(&record(None)), Wrote::Yes));
+        assert!(matches!(files.write(&record(None)), WriteResult::Yes));
         let name = FileName::new("job-2.record").unwrap();
         folder.write(&name, b"ardea job 1 xxh3 0\n{}").unwrap();
         let error = open(&folder).1.unwrap_err();
-        assert_eq!(error.code(), ErrorCode::SnapshotDamaged);
+        assert_eq!(error.code(), ErrorCode::CheckpointDamaged);
         assert!(error.to_string().contains("job-2.record"), "{error}");
     }
 }

@@ -1,13 +1,13 @@
-//! The settings of jobs that survive; what they mean is said at [`Survival`].
+//! The fault-tolerance settings of jobs; see [`FaultTolerance`] for their meaning.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::savepoint::Dropping;
+use crate::savepoint::AllowedDrops;
 use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::{Guarantee, Result};
 
-use crate::local::Survival;
+use crate::local::FaultTolerance;
 
 const GUARANTEES: [Guarantee; 3] = [
     Guarantee::None,
@@ -21,69 +21,69 @@ const fn duration(least: Duration, most: Duration) -> Kind {
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What a job promises when it fails, and how that is kept.
+/// The fault-tolerance settings of a job.
 ///
 /// ```
 /// use ardea_config::{Resolver, Schema};
-/// use ardea_checkpoint::local::{SURVIVAL_SETTINGS, Survival};
+/// use ardea_checkpoint::local::{FAULT_TOLERANCE_SETTINGS, FaultTolerance};
 ///
-/// let schema = Schema::of(SURVIVAL_SETTINGS);
+/// let schema = Schema::of(FAULT_TOLERANCE_SETTINGS);
 /// let resolved = Resolver::new(&schema).flags(["guarantee=exactly-once"]).resolve()?;
-/// assert!(Survival::from_settings(&resolved)?.is_some());
-/// assert!(Survival::from_settings(&Resolver::new(&schema).resolve()?)?.is_none());
+/// assert!(FaultTolerance::from_settings(&resolved)?.is_some());
+/// assert!(FaultTolerance::from_settings(&Resolver::new(&schema).resolve()?)?.is_none());
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
-pub static SURVIVAL_SETTINGS: &[Setting] = &[
+pub static FAULT_TOLERANCE_SETTINGS: &[Setting] = &[
     Setting {
         key: "guarantee",
         kind: Kind::Choice(&["none", "at-least-once", "exactly-once"]),
         default: "none",
-        about: "what a job promises of its records when it fails, or a process of it dies",
-        trades: "none costs nothing; at-least-once costs snapshots; exactly-once also holds back inputs that are ahead at the end of an epoch",
+        about: "the processing guarantee for records when a job or one of its processes fails",
+        trades: "none costs nothing; at-least-once costs checkpoints; exactly-once also holds back inputs that are ahead at the end of an epoch",
     },
     Setting {
-        key: "snapshots.folder",
+        key: "checkpoints.folder",
         kind: Kind::Text,
         default: "",
-        about: "the folder of the job's snapshots, or s3://bucket/prefix, which is this job's alone; without one they are in memory. On a cluster: a folder that all hosts see, or a part of a bucket, in which each job gets its own; without one the memory of hosts",
+        about: "the folder of the job's checkpoints, or s3://bucket/prefix, used by this job only; without one they are in memory. On a cluster: a folder that all hosts see, or a part of a bucket, in which each job gets its own; without one the memory of hosts",
         trades: "in memory they are quicker, and end with the process, or with all hosts of a cluster",
     },
     Setting {
-        key: "snapshots.memory",
+        key: "checkpoints.memory",
         kind: Kind::Flag,
         default: "false",
-        about: "on a cluster, whether snapshots that are in snapshots.folder are in the memory of hosts as well, as far as there is room",
-        trades: "what begins anew reads its state from there, sooner than from most disks; it takes memory, and a snapshot about a millisecond more",
+        about: "on a cluster, whether checkpoints in checkpoints.folder are also kept in the memory of hosts, as far as there is room",
+        trades: "a restart reads its state from memory, faster than from most disks; it takes memory, and about a millisecond per checkpoint",
     },
     Setting {
-        key: "snapshots.every",
+        key: "checkpoints.every",
         kind: duration(Duration::from_millis(10), HOUR),
         default: "1s",
-        about: "how often an epoch ends, with a snapshot",
-        trades: "more often leaves less to be done again, and shows what transactional sinks write sooner; less often costs less",
+        about: "how often an epoch ends, with a checkpoint",
+        trades: "shorter leaves less to repeat after a failure, and publishes the output of transactional sinks sooner; longer costs less",
     },
     Setting {
-        key: "snapshots.timeout",
+        key: "checkpoints.timeout",
         kind: duration(Duration::from_millis(100), HOUR),
         default: "1m",
-        about: "how long a snapshot may take before it is given up; the job goes on",
+        about: "the time after which a checkpoint is aborted; the job goes on",
         trades: "longer lets slow ones succeed, shorter begins the next one sooner",
     },
     Setting {
-        key: "snapshots.pause",
+        key: "checkpoints.pause",
         kind: duration(Duration::ZERO, HOUR),
         default: "100ms",
-        about: "the least time between two snapshots",
+        about: "the least time between two checkpoints",
         trades: "longer leaves more of the disk to others",
     },
     Setting {
-        key: "snapshots.keep",
+        key: "checkpoints.keep",
         kind: Kind::Count {
             least: 1,
             most: 1_000,
         },
         default: "3",
-        about: "how many snapshots are kept",
+        about: "how many checkpoints are kept",
         trades: "more leave more to go back to if one is damaged, and take more room",
     },
     Setting {
@@ -94,50 +94,51 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
         },
         default: "5",
         about: "how often in a row a job is restarted without progress, before it ends with the reason",
-        trades: "more outlast longer troubles of what the job talks to, and tell later of those that stay",
+        trades: "more survive longer outages of external systems, and report permanent ones later",
     },
     Setting {
         key: "recovery.stop_within",
         kind: duration(Duration::from_millis(100), HOUR),
         default: "20s",
-        about: "how long a first Ctrl-C or SIGTERM waits for a last snapshot, before the job ends without it; in one process",
-        trades: "longer outlasts longer troubles of what the job talks to; a service manager that kills should wait longer than this",
+        about: "how long a first Ctrl-C or SIGTERM waits for a last checkpoint, before the job ends without it; in one process",
+        trades: "longer survives longer outages of external systems; the kill timeout of a service manager should be longer than this",
     },
     Setting {
         key: "recovery.start_over",
         kind: Kind::Flag,
         default: "false",
-        about: "whether to begin with nothing, whatever snapshots.folder has; for the command line",
-        trades: "what was remembered is forgotten, and all input is read again",
+        about: "whether to start without state and ignore checkpoints.folder; for the command line",
+        trades: "all state is discarded, and all input is read again",
     },
     Setting {
         key: "recovery.go_back",
         kind: Kind::Flag,
         default: "false",
-        about: "whether an exactly-once job may go on from the snapshot before one that is damaged",
+        about: "whether an exactly-once job may go on from the checkpoint before one that is damaged",
         trades: "it goes on, and what was published since is published again",
     },
     Setting {
         key: "recovery.from",
         kind: Kind::Text,
         default: "",
-        about: "the folder of a savepoint, or s3://bucket/prefix, that the job begins from, if it has nothing of its own yet",
-        trades: "all of it is copied to snapshots.folder before the job begins",
+        about: "the folder of a savepoint, or s3://bucket/prefix, that the job starts from, if it has no state yet",
+        trades: "all of it is copied to checkpoints.folder before the job begins",
     },
     Setting {
         key: "recovery.drop",
         kind: Kind::Text,
         default: "",
-        about: "what of that savepoint may be left behind: vertices, or states as VERTEX/STATE, with commas between them",
-        trades: "what is dropped is forgotten; the savepoint keeps it",
+        about: "the state of that savepoint that may be dropped: vertices, or states as VERTEX/STATE, separated by commas",
+        trades: "dropped state is lost to the job; the savepoint keeps it",
     },
 ];
 
-impl Survival {
-    /// As settings say whose schema contains [`SURVIVAL_SETTINGS`]; none if the job promises nothing.
+impl FaultTolerance {
+    /// Creates the settings from a resolved configuration whose schema contains
+    /// [`FAULT_TOLERANCE_SETTINGS`]; `None` if the job has no guarantee.
     ///
     /// # Errors
-    /// [`Internal`](ardea_core::ErrorCode::Internal) when the schema doesn't contain them.
+    /// [`Internal`](ardea_core::ErrorCode::Internal) if the schema does not contain these settings.
     pub fn from_settings(resolved: &Resolved) -> Result<Option<Self>> {
         let name = resolved.choice("guarantee")?;
         let guarantee = GUARANTEES
@@ -153,11 +154,11 @@ impl Survival {
                 )),
             };
         }
-        let survival = match resolved.text("snapshots.folder")? {
-            "" => Survival::in_memory(),
-            folder => Survival::in_folder(folder),
+        let survival = match resolved.text("checkpoints.folder")? {
+            "" => FaultTolerance::in_memory(),
+            folder => FaultTolerance::in_folder(folder),
         };
-        let keep = usize::try_from(resolved.count("snapshots.keep")?).unwrap_or(usize::MAX);
+        let keep = usize::try_from(resolved.count("checkpoints.keep")?).unwrap_or(usize::MAX);
         let attempts = resolved.count("recovery.attempts")?;
         let survival = match resolved.text("recovery.from")? {
             "" => survival,
@@ -165,11 +166,11 @@ impl Survival {
         };
         Ok(Some(
             survival
-                .dropping(Dropping::listed(resolved.text("recovery.drop")?))
+                .dropping(AllowedDrops::listed(resolved.text("recovery.drop")?))
                 .guarantee(guarantee)
-                .every(resolved.duration("snapshots.every")?)
-                .timeout(resolved.duration("snapshots.timeout")?)
-                .pause(resolved.duration("snapshots.pause")?)
+                .every(resolved.duration("checkpoints.every")?)
+                .timeout(resolved.duration("checkpoints.timeout")?)
+                .pause(resolved.duration("checkpoints.pause")?)
                 .keep(NonZeroUsize::new(keep).unwrap_or(NonZeroUsize::MIN))
                 .stop_within(resolved.duration("recovery.stop_within")?)
                 .attempts(u32::try_from(attempts).unwrap_or(u32::MAX))
@@ -184,13 +185,13 @@ mod tests {
     use super::*;
     use ardea_config::{Resolver, Schema};
 
-    fn told(flags: &[&str]) -> Result<Option<Survival>> {
-        let schema = Schema::of(SURVIVAL_SETTINGS);
+    fn told(flags: &[&str]) -> Result<Option<FaultTolerance>> {
+        let schema = Schema::of(FAULT_TOLERANCE_SETTINGS);
         let flags = flags.iter().copied();
-        Survival::from_settings(&Resolver::new(&schema).flags(flags).resolve()?)
+        FaultTolerance::from_settings(&Resolver::new(&schema).flags(flags).resolve()?)
     }
 
-    fn survival(flags: &[&str]) -> Option<Survival> {
+    fn survival(flags: &[&str]) -> Option<FaultTolerance> {
         told(flags).unwrap()
     }
 
@@ -203,8 +204,8 @@ mod tests {
 
     #[test]
     fn the_book_has_a_row_for_each_setting_with_its_default() {
-        let book = include_str!("../../../../docs/survival.md");
-        for setting in SURVIVAL_SETTINGS {
+        let book = include_str!("../../../../docs/fault-tolerance.md");
+        for setting in FAULT_TOLERANCE_SETTINGS {
             let default = match setting.default {
                 "" => "|".to_string(),
                 "false" => "| off |".to_string(),
@@ -216,21 +217,24 @@ mod tests {
                 .replace("| 1 m |", "| 1m |")
                 .replace("| 20 s |", "| 20s |");
             let book = book.replace("| 100 ms |", "| 100ms |");
-            assert!(book.contains(&row), "docs/survival.md should have {row}");
+            assert!(
+                book.contains(&row),
+                "docs/fault-tolerance.md should have {row}"
+            );
         }
     }
 
     #[test]
     fn without_a_guarantee_nothing_survives() {
-        assert!(survival(&["snapshots.folder=x"]).is_none());
+        assert!(survival(&["checkpoints.folder=x"]).is_none());
     }
 
     #[test]
     fn the_defaults_of_the_settings_are_those_of_a_survival() {
         let told = survival(&["guarantee=exactly-once"]).unwrap();
-        assert_eq!(told.epochs(), Survival::in_memory().epochs());
-        assert_eq!(told.attempts, Survival::in_memory().attempts);
-        assert_eq!(told.stops_within, Survival::in_memory().stops_within);
+        assert_eq!(told.epochs(), FaultTolerance::in_memory().epochs());
+        assert_eq!(told.attempts, FaultTolerance::in_memory().attempts);
+        assert_eq!(told.stops_within, FaultTolerance::in_memory().stops_within);
         assert!(!told.starts_over && !told.goes_back);
     }
 
@@ -238,11 +242,11 @@ mod tests {
     fn every_setting_changes_what_it_names() {
         let told = survival(&[
             "guarantee=at-least-once",
-            "snapshots.folder=x/y",
-            "snapshots.every=2s",
-            "snapshots.timeout=3s",
-            "snapshots.pause=4ms",
-            "snapshots.keep=5",
+            "checkpoints.folder=x/y",
+            "checkpoints.every=2s",
+            "checkpoints.timeout=3s",
+            "checkpoints.pause=4ms",
+            "checkpoints.keep=5",
             "recovery.attempts=6",
             "recovery.stop_within=7s",
             "recovery.start_over=on",

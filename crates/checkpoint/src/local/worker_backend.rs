@@ -1,77 +1,87 @@
-//! The storage of a worker's snapshots, as the worker sees it.
+//! The checkpoint storage of a job, as used by its workers.
 
 use std::fmt;
 use std::sync::Arc;
 
-use ardea_coordination::control::{EpochKind, EpochsAgentEvent, Life};
+use ardea_coordination::control::{EpochKind, ExecutionAttempt, ParticipantEvent};
 use ardea_coordination::packing::InstanceId;
 use ardea_core::{Epoch, Error, Guarantee, Result};
-use ardea_engine::{Cuts, JobHandle, Parallelisms};
+use ardea_engine::{JobHandle, Parallelisms, SnapshotIo};
 
-/// Keeps what the instances of a container remember, for the lives of a job with a guarantee.
+/// Storage for the snapshots of a container's instances, over all attempts of a job with a
+/// guarantee.
 ///
-/// A worker has one, and at most one life at a time: the one before is dropped before another begins, when nothing of it runs any more.
-pub trait CutKeeper: Send + Sync {
-    /// What the job promises.
+/// A worker has one backend, with at most one attempt at a time. The previous attempt is dropped
+/// before the next begins, after all its instances have stopped.
+pub trait WorkerCheckpointBackend: Send + Sync {
+    /// Returns the processing guarantee of the job.
     fn guarantee(&self) -> Guarantee;
 
-    /// A life begins here. Called on a thread of its own, which may wait for a while; the state itself is read later, by the instances.
+    /// Begins the attempt `life`. Called on a separate thread, which may block. The instances read
+    /// their state later.
     ///
     /// # Errors
-    /// [`ErrorCode::SnapshotDamaged`](ardea_core::ErrorCode::SnapshotDamaged) or
-    /// [`ErrorCode::NoSuchSnapshot`](ardea_core::ErrorCode::NoSuchSnapshot) if the snapshot can't be read: the job then takes another, where its
-    /// promise allows for that, or waits for somebody to decide. [`ErrorCode::SnapshotsAway`](ardea_core::ErrorCode::SnapshotsAway) if it can't
-    /// be read at the moment: the job waits until it can. Whatever else keeps the life from beginning; it is tried again.
-    fn begin(&self, life: LifeHere) -> Result<Box<dyn LifeCuts>>;
+    /// [`ErrorCode::CheckpointDamaged`](ardea_core::ErrorCode::CheckpointDamaged) or
+    /// [`ErrorCode::NoSuchCheckpoint`](ardea_core::ErrorCode::NoSuchCheckpoint) if the checkpoint
+    /// cannot be read: the job restores an older checkpoint if its guarantee allows this, or enters
+    /// safe mode.
+    /// [`ErrorCode::CheckpointStoreUnavailable`](ardea_core::ErrorCode::CheckpointStoreUnavailable)
+    /// if the checkpoint is temporarily unavailable: the job waits. Any other error is retried.
+    fn begin(&self, life: AttemptContext) -> Result<Box<dyn AttemptCheckpoints>>;
 }
 
-/// Keeps the cuts of one life. When it is dropped that life is over, and whatever of its cuts is being written is worth nothing.
-pub trait LifeCuts: Send {
-    /// Where the cuts of instances go, and where their state comes from.
-    fn cuts(&self) -> Cuts;
+/// Storage for the snapshots of one attempt. Dropping it ends the attempt; snapshots still being
+/// written are discarded.
+pub trait AttemptCheckpoints: Send {
+    /// Returns the snapshot sink and the restore source of the instances.
+    fn snapshots(&self) -> SnapshotIo;
 
-    /// All instances that run here have been made, as part of this job, with what [`cuts`](Self::cuts) says: no other will ask for state.
+    /// Called when all instances of the container exist and use the [`snapshots`](Self::snapshots)
+    /// of this attempt. No further instance will read state.
     fn begun(&mut self, job: &JobHandle) {
         let _ = job;
     }
 
-    /// An epoch is about to end, for this reason.
+    /// Called when an epoch is about to end. `kind` is the reason for its end.
     fn ends(&mut self, epoch: Epoch, kind: EpochKind);
 
-    /// An epoch is committed; may be told twice. When all instances here have done what they do then, [`EpochsAgentEvent::Visible`] is to be
-    /// told: a sink that could not publish fails its life, and has not.
+    /// Called when an epoch is committed, possibly twice. [`ParticipantEvent::Visible`] must be
+    /// sent when all instances in this container have processed the commit. A sink that cannot
+    /// publish fails the attempt instead.
     fn committed(&mut self, epoch: Epoch);
 
-    /// An epoch is given up: nothing that was saved of it is needed.
-    fn given_up(&mut self, epoch: Epoch);
+    /// Called when an epoch is aborted: the epoch's snapshots are not needed.
+    fn aborted(&mut self, epoch: Epoch);
 }
 
-/// A life of the job, as far as it is in this container.
+/// The parameters and callbacks of an attempt in this container.
 #[derive(Clone)]
-pub struct LifeHere {
-    /// Which life, and what it begins from.
-    pub life: Life,
-    /// The job, as its state is called by.
+pub struct AttemptContext {
+    /// The attempt, with the checkpoint that it is restored from.
+    pub attempt: ExecutionAttempt,
+    /// The name of the job, as recorded in its checkpoints.
     pub job: String,
-    /// What runs here.
+    /// The instances that run in this container.
     pub instances: Vec<InstanceId>,
-    /// How many instances each vertex has, wherever they are.
+    /// The parallelism of each vertex in the whole job.
     pub parallelisms: Parallelisms,
-    /// Whom to tell when the cuts of all instances here are durable for an epoch ([`EpochsAgentEvent::Saved`]), can't be saved
-    /// ([`EpochsAgentEvent::CannotSave`]), the last of them has ended and left its last cut ([`EpochsAgentEvent::Ended`]), or all have done
-    /// what they do at a commit ([`EpochsAgentEvent::Visible`]). From any thread; what is told after the life is over counts for nothing.
-    pub tell: Arc<dyn Fn(EpochsAgentEvent) + Send + Sync>,
-    /// Whom to tell when all instances here have the state that they begin with: the life does not run before. From any thread; not asked for
-    /// where the life begins with nothing.
+    /// Callback for the progress of this container's instances: all snapshots of an epoch are
+    /// durable ([`ParticipantEvent::Saved`]) or cannot be saved ([`ParticipantEvent::CannotSave`]),
+    /// the last instance has ended and its final snapshot is saved ([`ParticipantEvent::Ended`]),
+    /// or all have processed a commit ([`ParticipantEvent::Visible`]). Callable from any thread;
+    /// calls after the end of the attempt are ignored.
+    pub tell: Arc<dyn Fn(ParticipantEvent) + Send + Sync>,
+    /// Callback when all instances of this container are restored; the attempt does not run before.
+    /// Callable from any thread. Not required if there is no state to restore.
     pub restored: Arc<dyn Fn() + Send + Sync>,
-    /// Whom to tell that the life can't go on here. From any thread.
+    /// Callback when the attempt cannot continue in this container. Callable from any thread.
     pub fail: Arc<dyn Fn(Error) + Send + Sync>,
 }
 
-impl fmt::Debug for LifeHere {
+impl fmt::Debug for AttemptContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LifeHere {
-            life,
+        let AttemptContext {
+            attempt: life,
             job,
             instances,
             ..

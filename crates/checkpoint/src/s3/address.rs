@@ -1,4 +1,4 @@
-//! Where a bucket is.
+//! Addresses of buckets, and clients for the addressed object stores.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,34 +9,33 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use url::Url;
 
-/// What an address begins with.
 const SCHEME: &str = "s3://";
-/// How long a request may take.
+/// The timeout of a request.
 const REQUEST: Duration = Duration::from_secs(30);
-/// How long a connection may take.
+/// The timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a request is made again.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time limit for all retries of a request together.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Whether this is the address of a bucket, and not the path of a folder.
+/// Returns true if `place` is a bucket address and not a path.
 pub fn is_address(place: &str) -> bool {
     place.starts_with(SCHEME)
 }
 
-/// Refuses what is no address of a part of a bucket; asks no store.
+/// Checks the syntax of a bucket address. Does not contact the store.
 ///
 /// # Errors
-/// `InvalidConfig`.
+/// `InvalidConfig` if the address is malformed or contains credentials.
 pub fn check_address(address: &str) -> Result<()> {
-    Place::parse(address).map(drop)
+    BucketPrefix::parse(address).map(drop)
 }
 
-/// A key of a store, and the secret that belongs to it. Never shown.
+/// An access key with its secret. Never displayed.
 #[derive(Clone)]
 pub struct Credentials {
-    /// As `AWS_ACCESS_KEY_ID` would have it.
+    /// The value for `AWS_ACCESS_KEY_ID`.
     pub access_key: String,
-    /// As `AWS_SECRET_ACCESS_KEY` would have it.
+    /// The value for `AWS_SECRET_ACCESS_KEY`.
     pub secret_key: String,
 }
 
@@ -46,28 +45,28 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A part of a bucket.
+/// A prefix in a bucket, with the parts of its address.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct BucketPrefix {
     pub bucket: String,
     pub prefix: Path,
     endpoint: Option<String>,
     region: Option<String>,
 }
 
-impl Place {
-    /// Makes sense of an address.
+impl BucketPrefix {
+    /// Parses an address.
     ///
     /// # Errors
-    /// `InvalidConfig`.
-    pub fn parse(address: &str) -> Result<Place> {
+    /// `InvalidConfig` if the address is malformed or contains credentials.
+    pub fn parse(address: &str) -> Result<BucketPrefix> {
         let url = Url::parse(address).map_err(|error| senseless(address, error.to_string()))?;
         let bucket = url.host_str().unwrap_or_default().to_string();
         if url.scheme() != "s3" || bucket.is_empty() {
             return Err(senseless(address, "it does not begin with s3://BUCKET"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            // It is not repeated: somebody may read it.
+            // The message does not repeat the credentials, since it may be logged.
             return Err(senseless("s3://…", "it holds credentials"));
         }
         let prefix = Path::from_url_path(url.path())
@@ -83,7 +82,7 @@ impl Place {
                 }
             }
         }
-        Ok(Place {
+        Ok(BucketPrefix {
             bucket,
             prefix,
             endpoint,
@@ -91,10 +90,10 @@ impl Place {
         })
     }
 
-    /// A client for it, with these credentials, or those of the environment.
+    /// Creates a client with these `credentials`, or with those of the environment if `None`.
     ///
     /// # Errors
-    /// `InvalidConfig`.
+    /// `InvalidConfig` if the client's configuration is invalid.
     pub fn client(&self, credentials: Option<&Credentials>) -> Result<AmazonS3> {
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.bucket);
         if let Some(credentials) = credentials {
@@ -125,7 +124,7 @@ impl Place {
                     base: 2.0,
                 },
                 max_retries: 12,
-                retry_timeout: PATIENCE,
+                retry_timeout: RETRY_TIMEOUT,
             })
             .build()
             .map_err(|error| senseless(&format!("{SCHEME}{}", self.bucket), error.to_string()))
@@ -133,7 +132,7 @@ impl Place {
 }
 
 fn senseless(address: &str, why: impl Into<String>) -> Error {
-    let what = format!("the address {address} of an object store makes no sense");
+    let what = format!("the address {address} of an object store is invalid");
     Error::new(ErrorCode::InvalidConfig, what)
         .because(why.into())
         .hint(
@@ -148,24 +147,27 @@ mod tests {
 
     #[test]
     fn an_address_names_bucket_prefix_and_endpoint() {
-        let place = Place::parse("s3://states/a/b?endpoint=http://h:9000&region=r").unwrap();
+        let place = BucketPrefix::parse("s3://states/a/b?endpoint=http://h:9000&region=r").unwrap();
         assert_eq!(
             (&place.bucket[..], place.prefix.as_ref()),
             ("states", "a/b")
         );
         assert_eq!(place.endpoint.as_deref(), Some("http://h:9000"));
         assert_eq!(place.region.as_deref(), Some("r"));
-        assert_eq!(Place::parse("s3://states").unwrap().prefix.as_ref(), "");
+        assert_eq!(
+            BucketPrefix::parse("s3://states").unwrap().prefix.as_ref(),
+            ""
+        );
         assert!(is_address("s3://states") && !is_address("states/s3"));
     }
 
     #[test]
     fn what_is_none_is_refused_and_credentials_are_not_repeated() {
         for wrong in ["s3://", "http://states/a", "s3://b/a?colour=red"] {
-            let error = Place::parse(wrong).unwrap_err();
+            let error = BucketPrefix::parse(wrong).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidConfig, "{wrong}");
         }
-        let error = Place::parse("s3://me:secret@states/a").unwrap_err();
+        let error = BucketPrefix::parse("s3://me:secret@states/a").unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
     }
 }

@@ -1,9 +1,9 @@
-//! What went wrong, for people.
+//! Errors of an object store with buckets.
 
 use ardea_core::{Error, ErrorCode};
 use object_store::Error as StoreError;
 
-/// Something could not be read or written.
+/// Returns the error of a failed read or write.
 pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreError) -> Error {
     let done = match code {
         ErrorCode::ReadFailed => "read",
@@ -14,8 +14,8 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
             "there is no such bucket".to_string(),
             "create the bucket, or check its name and the endpoint",
         ),
-        error if is_kept_out(error) => (
-            "the store does not let us in".to_string(),
+        error if is_access_denied(error) => (
+            "the store denies access".to_string(),
             "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do in the bucket: list, read, write and delete; a process has those that it was started with, and a container of a cluster those of its host then: `ardea restart JOB CONTAINER`",
         ),
         StoreError::AlreadyExists { .. } | StoreError::Precondition { .. } => (
@@ -32,7 +32,7 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
         .hint(hint)
 }
 
-/// The store has no conditional writes.
+/// Returns the error of a store without conditional writes.
 pub(crate) fn unconditional(place: &str, why: &str) -> Error {
     let what = format!(
         "the store of {place} has no conditional writes, which keep two processes from both going on with a job"
@@ -42,7 +42,7 @@ pub(crate) fn unconditional(place: &str, why: &str) -> Error {
         .hint("use a store that has them (Amazon S3, MinIO, Ceph from version 19), or a folder on a disk")
 }
 
-/// Tells whether the store says that it does not know what it was asked for.
+/// Returns true if the error means that the store does not implement the request.
 pub(crate) fn is_not_implemented(error: &StoreError) -> bool {
     let text = error.to_string();
     matches!(
@@ -52,26 +52,28 @@ pub(crate) fn is_not_implemented(error: &StoreError) -> bool {
         || text.contains("501 Not Implemented")
 }
 
-/// Of one object it would be told otherwise.
+/// Returns true if the error means that the bucket does not exist. Callers handle missing objects
+/// themselves.
 fn has_no_bucket(error: &StoreError) -> bool {
     matches!(error, StoreError::NotFound { .. }) || has_status(error, 404)
 }
 
-/// Whether the store knows who asks, and does not let them.
-fn is_kept_out(error: &StoreError) -> bool {
+/// Returns true if the error means that the store denies access.
+fn is_access_denied(error: &StoreError) -> bool {
     match error {
         StoreError::Unauthenticated { .. } | StoreError::PermissionDenied { .. } => true,
         error => has_status(error, 401) || has_status(error, 403),
     }
 }
 
-/// Whether the store has answered with that status. Where objects are listed the client tells it by the number alone.
+/// Returns true if the store has answered with the HTTP status `status`. For listings the client's
+/// error text has only this number.
 fn has_status(error: &StoreError, status: u16) -> bool {
     let told = format!("status code: {status}");
     matches!(error, StoreError::Generic { .. }) && error.to_string().contains(&told)
 }
 
-/// The first line of what the client says: further ones are the store's own page.
+/// Returns the first line of the client's error message; further lines are the store's error page.
 fn reason(error: &StoreError) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

@@ -1,64 +1,67 @@
-//! A folder that is a part of a bucket.
+//! A store in a bucket.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, mpsc};
 
-use crate::store::{FileName, FileState, Folder, Listed};
+use crate::store::{FileEntry, FileName, FileState, ObjectStore};
 use ardea_core::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
-use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, PutMode};
+use object_store::{Error as StoreError, ObjectStore as _, ObjectStoreExt, PutMode};
 use tokio::runtime::Runtime;
 
-use crate::s3::address::{Credentials, Place};
+use crate::s3::address::{BucketPrefix, Credentials};
 use crate::s3::failure::{failed, is_not_implemented, unconditional};
 
-/// How many requests are under way at a time for one call.
+/// The number of concurrent requests per call.
 const AT_A_TIME: usize = 8;
 
-/// Files that are objects of a bucket, below a prefix.
+/// A store of files as objects in a bucket, below a prefix.
 ///
-/// An object is written by one request, and listed by its name without the prefix; objects deeper down and those with other names are not
-/// looked at. See the head of this crate for what is promised.
-pub struct S3Folder {
+/// Each object is written by one request, and listed by its name without the prefix. Objects below
+/// a further `/`, and those whose names are not valid file names, are ignored. See
+/// [`s3`](crate::s3) for the guarantees.
+pub struct S3Store {
     store: Arc<AmazonS3>,
     prefix: Path,
     place: String,
-    /// Taken when it goes, which may be anywhere.
+    /// The runtime of the client; taken on drop, which can happen on any thread.
     runtime: Option<Runtime>,
 }
 
-impl S3Folder {
-    /// The folder at this address. One request is made, to see that the bucket is there and lets us in.
+impl S3Store {
+    /// Opens the store at this address. Sends one request that checks that the bucket exists and is
+    /// accessible.
     ///
     /// # Errors
-    /// `InvalidConfig` for what is no address, `ReadFailed` if the bucket can't be listed, `LimitReached` if the system gives no threads.
+    /// `InvalidConfig` for an invalid address, `ReadFailed` if the bucket cannot be listed,
+    /// `LimitReached` if the system refuses threads.
     pub fn open(address: &str) -> Result<Self> {
         Self::begin(address, None)
     }
 
-    /// The same, with these credentials and not those of the environment.
+    /// Opens the store with these credentials instead of those of the environment.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub fn open_as(address: &str, credentials: &Credentials) -> Result<Self> {
         Self::begin(address, Some(credentials))
     }
 
     fn begin(address: &str, credentials: Option<&Credentials>) -> Result<Self> {
-        let place = Place::parse(address)?;
+        let place = BucketPrefix::parse(address)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
-            .thread_name("snapshots-s3")
+            .thread_name("checkpoints-s3")
             .enable_all()
             .build()
             .map_err(|error| {
                 Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
             })?;
-        let folder = S3Folder {
+        let folder = S3Store {
             store: Arc::new(place.client(credentials)?),
             place: match place.prefix.as_ref() {
                 "" => format!("s3://{}", place.bucket),
@@ -71,13 +74,13 @@ impl S3Folder {
         Ok(folder)
     }
 
-    /// Whether the bucket is there and lets us in, by one request, however much is in it.
+    /// Sends one request that checks that the bucket exists and is accessible.
     fn answers(&self) -> Result<()> {
         self.has_object(|_| true).map(drop)
     }
 
-    /// Returns whether an object below the prefix passes the test. One request serves a thousand
-    /// objects.
+    /// Returns true if `is_meant` returns true for an object below the prefix. Lists the objects, a
+    /// thousand per request.
     fn has_object(&self, is_meant: impl Fn(&Path) -> bool + Send + 'static) -> Result<bool> {
         let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
         let found = self.wait(async move {
@@ -96,28 +99,28 @@ impl S3Folder {
         self.prefix.clone().join(name.as_str())
     }
 
-    /// Writes a file twice, with other bytes the second time. Returns the outcome.
-    fn write_twice(&self, path: Path) -> Result<Tried> {
+    /// Writes an object twice with different bytes, for the probe. Returns the outcome.
+    fn write_twice(&self, path: Path) -> Result<PutAttempt> {
         let store = Arc::clone(&self.store);
         self.wait(async move {
             let first = put(&store, &path, Bytes::from_static(FIRST)).await;
             let second = match first {
                 Ok(()) => put(&store, &path, Bytes::from_static(SECOND)).await,
-                Err(error) => return Tried::Unwritable(error),
+                Err(error) => return PutAttempt::Unwritable(error),
             };
             let found = match store.get(&path).await {
                 Ok(found) => found.bytes().await,
                 Err(error) => Err(error),
             };
-            // One that can't be removed now is in nobody's way.
+            // A probe object that cannot be removed does no harm.
             let _ = store.delete(&path).await;
             match (second, found) {
                 (Err(error), Ok(found)) if found == FIRST => match is_taken(&error) {
-                    true => Tried::KeptApart,
-                    false => Tried::Unwritable(error),
+                    true => PutAttempt::KeptApart,
+                    false => PutAttempt::Unwritable(error),
                 },
-                (Ok(()), _) | (_, Ok(_)) => Tried::Replaced,
-                (Err(error), Err(_)) => Tried::Unwritable(error),
+                (Ok(()), _) | (_, Ok(_)) => PutAttempt::Replaced,
+                (Err(error), Err(_)) => PutAttempt::Unwritable(error),
             }
         })
     }
@@ -130,12 +133,13 @@ impl S3Folder {
         failed(ErrorCode::ReadFailed, what, &self.place, error)
     }
 
-    /// Has the runtime do something, and waits for it. Also good on a thread that is part of another runtime, which it blocks.
+    /// Runs the future `work` on the runtime, and waits for its result. Can be called on a thread
+    /// of another runtime, which it blocks.
     fn wait<R: Send + 'static>(&self, work: impl Future<Output = R> + Send + 'static) -> Result<R> {
         let (done, answer) = mpsc::sync_channel(1);
         if let Some(runtime) = &self.runtime {
             runtime.spawn(async move {
-                // Nobody waits for it any more when the job is over.
+                // Fails only if the caller is gone.
                 let _ = done.send(work.await);
             });
         }
@@ -152,16 +156,16 @@ impl S3Folder {
 const FIRST: &[u8] = b"a probe of this bucket, which may be removed\n";
 const SECOND: &[u8] = b"a second one\n";
 
-/// The outcome of writing an object twice on the condition that it is not there.
-enum Tried {
-    /// The second was refused, and the first is there.
+/// The outcome of writing an object twice on the condition that it does not exist.
+enum PutAttempt {
+    /// The second write was refused, and the first object exists.
     KeptApart,
-    /// The condition was passed over.
+    /// The condition was ignored.
     Replaced,
     Unwritable(StoreError),
 }
 
-/// Writes an object whose name is free, or which is there with the same bytes.
+/// Writes an object. Succeeds if the name is free, or if an object with the same bytes exists.
 async fn put(store: &AmazonS3, path: &Path, bytes: Bytes) -> std::result::Result<(), StoreError> {
     let written = store
         .put_opts(path, bytes.clone().into(), PutMode::Create.into())
@@ -169,7 +173,7 @@ async fn put(store: &AmazonS3, path: &Path, bytes: Bytes) -> std::result::Result
     match written {
         Ok(_) => Ok(()),
         Err(error) if is_taken(&error) => {
-            // Perhaps by ourselves, and the answer was lost.
+            // This process may have written the object, and the answer was lost.
             match store.get(path).await?.bytes().await? == bytes {
                 true => Ok(()),
                 false => Err(error),
@@ -179,7 +183,7 @@ async fn put(store: &AmazonS3, path: &Path, bytes: Bytes) -> std::result::Result
     }
 }
 
-/// Returns whether the store refuses a name because an object has it.
+/// Returns true if the error means that the name of the object is taken.
 fn is_taken(error: &StoreError) -> bool {
     matches!(
         error,
@@ -187,8 +191,8 @@ fn is_taken(error: &StoreError) -> bool {
     )
 }
 
-/// Returns whether an object directly below the prefix is one that [`S3Folder::probe`] writes. It
-/// stays where the process was killed, or may remove nothing.
+/// Returns true if an object directly below the prefix was written by [`S3Store::probe`]. Such an
+/// object remains if the process was killed or has no permission to remove objects.
 fn is_probe(path: &Path, prefix: &Path) -> bool {
     let mut parts = path.prefix_match(prefix).into_iter().flatten();
     let (name, rest) = (parts.next(), parts.next());
@@ -199,7 +203,7 @@ fn is_probe(path: &Path, prefix: &Path) -> bool {
     rest.is_none() && token.is_some_and(|token| u64::from_str_radix(token, 16).is_ok())
 }
 
-impl Folder for S3Folder {
+impl ObjectStore for S3Store {
     fn place(&self) -> String {
         self.place.clone()
     }
@@ -225,7 +229,7 @@ impl Folder for S3Folder {
             }))
             .buffer_unordered(AT_A_TIME);
             let mut failed = None;
-            // What is under way is waited for: it is known then what is there.
+            // After an error, requests in progress are awaited, so that their results are known.
             while let Some(done) = puts.next().await {
                 if let Err(error) = done {
                     failed.get_or_insert(error);
@@ -246,16 +250,16 @@ impl Folder for S3Folder {
             .clone()
             .join(format!("probe-{token:016x}.probe"));
         match self.write_twice(path)? {
-            Tried::KeptApart => Ok(()),
-            Tried::Replaced => Err(unconditional(
+            PutAttempt::KeptApart => Ok(()),
+            PutAttempt::Replaced => Err(unconditional(
                 &self.place,
-                "it has replaced an object although it was asked not to (If-None-Match: *)",
+                "it has replaced an object in spite of the condition (If-None-Match: *)",
             )),
-            Tried::Unwritable(error) if is_not_implemented(&error) => {
+            PutAttempt::Unwritable(error) if is_not_implemented(&error) => {
                 let why = "it answers that it does not implement them (If-None-Match: *)";
                 Err(unconditional(&self.place, why))
             }
-            Tried::Unwritable(error) => Err(self.unwritten("a probe", &error)),
+            PutAttempt::Unwritable(error) => Err(self.unwritten("a probe", &error)),
         }
     }
 
@@ -269,12 +273,12 @@ impl Folder for S3Folder {
         }
     }
 
-    fn list(&self) -> Result<Vec<Listed>> {
+    fn list(&self) -> Result<Vec<FileEntry>> {
         let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
         let found = self.wait(async move { store.list_with_delimiter(Some(&prefix)).await })?;
         let found = found.map_err(|error| self.unread("the folder itself", &error))?;
         let listed = found.objects.into_iter().filter_map(|object| {
-            Some(Listed {
+            Some(FileEntry {
                 name: FileName::new(object.location.filename()?)?,
                 state: FileState::Whole,
                 bytes: object.size,
@@ -310,13 +314,13 @@ impl Folder for S3Folder {
     }
 }
 
-impl fmt::Debug for S3Folder {
+impl fmt::Debug for S3Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "S3Folder({})", self.place)
     }
 }
 
-impl Drop for S3Folder {
+impl Drop for S3Store {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

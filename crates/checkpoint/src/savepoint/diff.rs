@@ -1,4 +1,5 @@
-//! What becomes of each state when another program goes on from it.
+//! Comparison of the states of two programs: the change of each state when the other program is
+//! restored.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,30 +7,31 @@ use std::fmt;
 use ardea_core::{Error, ErrorCode, RUNTIME_STATE, StateForm};
 use serde::Serialize;
 
-use crate::savepoint::described::{JobStates, VertexStates};
-use crate::savepoint::evolution::{Evolution, evolve, evolve_key};
+use crate::savepoint::job_schema::{JobStateSchema, VertexStates};
+use crate::savepoint::schema_evolution::{Evolution, evolve, evolve_key};
 
-/// What people can do about a state that is impossible.
+/// The hint of the error for states that cannot be restored.
 const WAYS_OUT: &str = "change the program so that it can; or drop what is not needed by its name (recovery.drop=VERTEX or VERTEX/STATE)";
 
-/// What becomes of a state.
+/// The change of a state on restore.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict", content = "what")]
 pub enum Verdict {
-    /// It is read as it was written.
+    /// The state is read as it was written.
     Keep,
-    /// It is read, and something of it becomes different; what.
+    /// The state is read and converted. Contains the changes in words.
     Migrate(Vec<String>),
-    /// It is left behind, as somebody has said.
+    /// The state is dropped, as the user has allowed.
     Drop,
-    /// There was none: it begins empty.
+    /// The state is new and starts empty.
     Add,
-    /// It has no place in the program, or can't be read by it; why.
+    /// The state has no place in the program, or the program cannot read it. Contains the reasons
+    /// in words.
     Impossible(Vec<String>),
 }
 
 impl Verdict {
-    /// In a word.
+    /// Returns the verdict as a word.
     pub fn word(&self) -> &'static str {
         match self {
             Verdict::Keep => "keep",
@@ -40,7 +42,8 @@ impl Verdict {
         }
     }
 
-    /// What is different, or why it can't be.
+    /// Returns the changes of a migration, or the reasons for which the restore is impossible;
+    /// otherwise nothing.
     pub fn reasons(&self) -> &[String] {
         match self {
             Verdict::Migrate(what) | Verdict::Impossible(what) => what,
@@ -49,67 +52,68 @@ impl Verdict {
     }
 }
 
-/// What becomes of one state.
+/// The change of one state on restore.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct StateVerdict {
-    /// Its vertex.
+    /// The name of the vertex.
     pub vertex: String,
-    /// Its name there.
+    /// The state name.
     pub state: String,
-    /// What becomes of it.
+    /// The change of the state.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// What becomes of all states of a job.
+/// The changes of all states of a job on restore.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct StateDiff {
-    /// By vertex and name.
+    /// The verdicts, sorted by vertex and state.
     pub states: Vec<StateVerdict>,
-    /// What was to be dropped, and is not there.
+    /// Names in the [`AllowedDrops`] that no state or vertex has.
     pub unknown: Vec<String>,
 }
 
-/// What may be left behind: vertices, and states of theirs as `vertex/state`.
+/// The names of the state that may be dropped: vertices as `vertex`, and single states as
+/// `vertex/state`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Dropping(BTreeSet<String>);
+pub struct AllowedDrops(BTreeSet<String>);
 
-impl Dropping {
-    /// Nothing.
+impl AllowedDrops {
+    /// Returns an empty set: no state may be dropped.
     pub fn nothing() -> Self {
-        Dropping::default()
+        AllowedDrops::default()
     }
 
-    /// These.
+    /// Returns a set of these names.
     pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
-        Dropping(names.into_iter().map(Into::into).collect())
+        AllowedDrops(names.into_iter().map(Into::into).collect())
     }
 
-    /// Those that a text lists, with commas between them.
+    /// Returns the set of the names in a comma-separated list.
     pub fn listed(text: &str) -> Self {
         let names = text.split(',').map(str::trim);
-        Dropping::of(names.filter(|name| !name.is_empty()))
+        AllowedDrops::of(names.filter(|name| !name.is_empty()))
     }
 
-    /// Whether there is nothing.
+    /// Returns true if no state may be dropped.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all of a vertex is to be left behind.
+    /// Returns true if all state of a vertex may be dropped.
     pub fn has_vertex(&self, vertex: &str) -> bool {
         self.0.contains(vertex)
     }
 
-    /// Whether this state is to be left behind.
+    /// Returns true if this state may be dropped, by its own name or that of its vertex.
     pub fn has(&self, vertex: &str, state: &str) -> bool {
         self.has_vertex(vertex) || self.0.contains(&format!("{vertex}/{state}"))
     }
 }
 
-/// What becomes of the states of `old` when the program with those of `new` goes on from them. Looks at descriptions alone, and changes
-/// nothing.
-pub fn diff(old: &JobStates, new: &JobStates, dropping: &Dropping) -> StateDiff {
+/// Compares the states `old` with the states of the program to be restored, `new`. Uses the schemas
+/// only, and changes nothing.
+pub fn diff(old: &JobStateSchema, new: &JobStateSchema, dropping: &AllowedDrops) -> StateDiff {
     let mut found = StateDiff::default();
     for (vertex, was) in &old.vertices {
         let now = new.vertices.get(vertex);
@@ -160,8 +164,9 @@ fn own_states(of: &VertexStates) -> impl Iterator<Item = (&String, &StateForm)> 
         .filter(|(state, _)| !state.starts_with(RUNTIME_STATE))
 }
 
-/// Whether nobody chose the name of a vertex, nor that of the step that it is a part of: `count: partial` is one of `count`.
-fn is_unnamed(job: &JobStates, vertex: &str) -> bool {
+/// Returns true if the name of `vertex` is generated, and so are those of the steps that it is a
+/// part of. For example, `count: partial` is a part of `count`.
+fn is_unnamed(job: &JobStateSchema, vertex: &str) -> bool {
     let is_generated = |name| {
         let vertex = job.vertices.get(name);
         vertex.is_none_or(|vertex| vertex.has_generated_name)
@@ -179,16 +184,17 @@ fn kept(
     let Some(now) = now else {
         let mut why = format!("the program has no {vertex:?}");
         if is_unnamed {
-            why += ", a name that it got by itself if nobody chose it: steps with names of their own are found again";
+            why += ", which may be a generated name: steps that are named in the program are found again";
         }
         return Verdict::Impossible(vec![why]);
     };
     match now.states.get(state) {
         Some(now) => of_forms(form, now),
-        // It tells nothing of what it has; it says so when it gets it back.
+        // The program declares no states for the vertex. The restore would detect an
+        // incompatibility.
         None if now.states.is_empty() && *form == StateForm::Own => Verdict::Keep,
         None => {
-            let mut why = format!("{vertex:?} of the program remembers nothing of that name");
+            let mut why = format!("{vertex:?} of the program has no state of that name");
             let others: Vec<String> = own_states(now)
                 .map(|(name, _)| format!("{name:?}"))
                 .collect();
@@ -242,37 +248,38 @@ fn of_evolutions(key: Evolution, value: Evolution) -> Verdict {
 }
 
 impl StateDiff {
-    /// Whether the program can go on from there.
+    /// Returns true if the program can be restored from the old states.
     pub fn is_possible(&self) -> bool {
         self.impossible().next().is_none() && self.unknown.is_empty()
     }
 
-    /// Whether all that was written is as the program would write it.
+    /// Returns true if no state is migrated or dropped.
     pub fn is_same(&self) -> bool {
         let is_same = |state: &StateVerdict| matches!(state.verdict, Verdict::Keep | Verdict::Add);
         self.states.iter().all(is_same)
     }
 
-    /// The states that can't be kept.
+    /// Returns the states that cannot be restored.
     pub fn impossible(&self) -> impl Iterator<Item = &StateVerdict> {
         let is_so = |state: &&StateVerdict| matches!(state.verdict, Verdict::Impossible(_));
         self.states.iter().filter(is_so)
     }
 
-    /// Refuses what can't be.
+    /// Checks that the program can be restored.
     ///
     /// # Errors
-    /// `InvalidJob`, with each state that can't be kept and why.
+    /// `InvalidJob` with each state that cannot be restored and the reasons.
     pub fn check(&self, job: &str, place: &str) -> Result<(), Error> {
         let why = |verdict: &Verdict| format!(": {}", verdict.reasons().join(", "));
         self.check_told(job, place, why)
             .map_err(|error| error.hint(format!("{WAYS_OUT}; `diff` shows all of it")))
     }
 
-    /// As [`check`](Self::check) where all of it has been shown: names what can't be kept, and not why.
+    /// Checks that the program can be restored, after the whole diff was displayed. The error names
+    /// the states without the reasons.
     ///
     /// # Errors
-    /// `InvalidJob`, with each state that can't be kept.
+    /// `InvalidJob` with each state that cannot be restored.
     pub fn check_shown(&self, job: &str, place: &str) -> Result<(), Error> {
         self.check_told(job, place, |_| " is impossible".to_string())
             .map_err(|error| error.hint(WAYS_OUT))
@@ -304,7 +311,7 @@ impl StateDiff {
 }
 
 impl fmt::Display for StateDiff {
-    /// A line for each state, and one more for each reason after the first.
+    /// Writes a line for each state, with its first reason, and a line for each further reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |state: &StateVerdict| format!("{}/{}", state.vertex, state.state);
         let names = self.states.iter().map(name);
@@ -326,7 +333,7 @@ impl fmt::Display for StateDiff {
             writeln!(f, "there is no {name:?} to be dropped")?;
         }
         match self.states.is_empty() && self.unknown.is_empty() {
-            true => writeln!(f, "nothing is remembered"),
+            true => writeln!(f, "there is no state"),
             false => Ok(()),
         }
     }

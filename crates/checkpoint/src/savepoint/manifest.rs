@@ -1,36 +1,36 @@
-//! What a savepoint says of itself.
+//! The manifest of a savepoint.
 //!
-//! The file `savepoint.manifest`: its first line is `ardea savepoint 1 xxh3 0123456789abcdef`, the version of the format and the checksum
-//! of all that
-//! follows, which is JSON. Members may be added without a new version.
+//! The manifest is the file `savepoint.manifest`. Its first line is `ardea savepoint 1 xxh3
+//! 0123456789abcdef`: the version of the format, and the checksum of everything after the line. The
+//! rest is JSON. Members may be added to the JSON without a new version.
 
 use std::collections::BTreeMap;
 
-use crate::store::{FileName, Folder, SnapshotId, Unsealed, seal, unseal};
+use crate::store::{CheckpointId, FileName, ObjectStore, Unsealed, seal, unseal};
 use ardea_core::{Error, ErrorCode, Result, StateForm, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::savepoint::copying::StateCount;
-use crate::savepoint::described::{JobStates, VertexStates};
+use crate::savepoint::copy::StateCount;
+use crate::savepoint::job_schema::{JobStateSchema, VertexStates};
 
 const KIND: &str = "ardea savepoint";
 const FORMAT: &str = "1";
 const FILE: &str = "savepoint.manifest";
 
-/// What a savepoint says of itself.
+/// The manifest of a savepoint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SavepointManifest {
-    /// The version of Ardea that wrote it.
+    /// The version of Ardea that wrote the savepoint.
     pub ardea: String,
-    /// What tells it from all others.
+    /// The unique id of the savepoint.
     pub id: String,
     /// The job's name.
     pub job: String,
-    /// The snapshot that it consists of, in the same folder.
-    pub snapshot: SnapshotId,
-    /// The file of that snapshot's manifest, which lists all blocks.
+    /// The checkpoint that contains the state, in the same folder.
+    pub checkpoint: CheckpointId,
+    /// The file name of that checkpoint's manifest, which lists all blocks.
     pub manifest: String,
-    /// When its epoch was committed, in microseconds since 1970.
+    /// The commit time of the checkpoint's epoch, in microseconds since 1970.
     pub at_micros: i64,
     /// All vertices of the job.
     pub vertices: BTreeMap<String, SavepointVertex>,
@@ -39,48 +39,49 @@ pub struct SavepointManifest {
 /// A vertex in a savepoint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SavepointVertex {
-    /// How many instances it had.
+    /// The parallelism of the vertex.
     pub instances: u32,
-    /// Whether nobody had chosen its name.
+    /// True if the name of the vertex is generated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_generated_name: bool,
-    /// Its states, by their names.
+    /// The states of the vertex, by name.
     pub states: BTreeMap<String, SavepointState>,
 }
 
 /// A state in a savepoint.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SavepointState {
-    /// What its entries are.
+    /// The form of the state's entries.
     pub form: StateForm,
-    /// How much there is of it.
+    /// The counts and the checksum of the state's entries.
     #[serde(flatten)]
     pub count: StateCount,
 }
 
 impl SavepointManifest {
-    /// The name of its file.
+    /// Returns the file name of the manifest, `savepoint.manifest`.
     pub fn file() -> Result<FileName> {
         FileName::new(FILE)
             .ok_or_else(|| Error::new(ErrorCode::Internal, "a savepoint has no name"))
     }
 
-    /// When its epoch was committed.
+    /// Returns the commit time of the savepoint's epoch.
     pub fn at(&self) -> Timestamp {
         Timestamp::from_micros(self.at_micros)
     }
 
-    /// What the job remembered, for who goes on from it. States without an entry are left out: there is nothing in them to be kept.
-    pub fn states(&self) -> JobStates {
+    /// Returns the state schema for a restore. States without entries are left out, since dropping
+    /// them loses nothing.
+    pub fn states(&self) -> JobStateSchema {
         self.states_with(|count| count.entries > 0)
     }
 
-    /// What the job's program may remember, whether there was something of it or not.
-    pub fn told(&self) -> JobStates {
+    /// Returns the state schema that the program declared, including states without entries.
+    pub fn declared_states(&self) -> JobStateSchema {
         self.states_with(|_| true)
     }
 
-    fn states_with(&self, is_meant: impl Fn(&StateCount) -> bool) -> JobStates {
+    fn states_with(&self, is_meant: impl Fn(&StateCount) -> bool) -> JobStateSchema {
         let vertices = self.vertices.iter().map(|(name, vertex)| {
             let states = vertex.states.iter();
             let meant = states.filter(|(_, state)| is_meant(&state.count));
@@ -92,15 +93,15 @@ impl SavepointManifest {
             };
             (name.clone(), states)
         });
-        JobStates {
+        JobStateSchema {
             vertices: vertices.collect(),
         }
     }
 
-    /// As it is written.
+    /// Encodes the manifest as the content of its file.
     ///
     /// # Errors
-    /// `Internal`; never, as far as is known.
+    /// `Internal` if the manifest cannot be encoded.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let body = serde_json::to_vec_pretty(self).map_err(|error| {
             Error::new(ErrorCode::Internal, "a savepoint can't be described").because(error)
@@ -108,20 +109,21 @@ impl SavepointManifest {
         Ok(seal(KIND, FORMAT, &body))
     }
 
-    /// Reads that of the savepoint in this folder.
+    /// Reads the manifest in this folder.
     ///
     /// # Errors
-    /// `NoSuchSnapshot` if there is none; `SnapshotDamaged` or `VersionMismatch`; what [`Folder::read`] returns.
-    pub fn read(folder: &dyn Folder) -> Result<Self> {
+    /// `NoSuchCheckpoint` if the folder has no savepoint manifest; `CheckpointDamaged` or
+    /// `VersionMismatch`; those of [`ObjectStore::read`].
+    pub fn read(folder: &dyn ObjectStore) -> Result<Self> {
         let place = folder.place();
         let file = folder.read(&SavepointManifest::file()?)?.ok_or_else(|| {
             let what = format!("there is no savepoint in {place}");
-            Error::new(ErrorCode::NoSuchSnapshot, what)
+            Error::new(ErrorCode::NoSuchCheckpoint, what)
                 .hint("name the folder that a savepoint was written to")
         })?;
         let damaged = |why: String| {
             let what = format!("{FILE} in {place} is damaged: {why}");
-            Error::new(ErrorCode::SnapshotDamaged, what)
+            Error::new(ErrorCode::CheckpointDamaged, what)
                 .hint("restore it from a copy; check the disk")
         };
         let body = unseal(KIND, FORMAT, &file).map_err(|wrong| match wrong {

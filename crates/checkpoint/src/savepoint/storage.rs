@@ -4,60 +4,61 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::store::{
-    BlockConfig, Folder, PartitionRange, Place, Snapshot, SnapshotStore, StoreConfig,
+    BlockConfig, Checkpoint, CheckpointStore, KeySlot, ObjectStore, PartitionRange, StoreConfig,
 };
 use ardea_core::{Error, ErrorCode, PARTITION_COUNT, PartitionId, Result, StateForm};
 
-use crate::savepoint::copying::{Copied, StateCount, copy};
-use crate::savepoint::described::JobStates;
+use crate::savepoint::copy::{Copied, StateCount, copy};
+use crate::savepoint::job_schema::JobStateSchema;
 use crate::savepoint::manifest::{SavepointManifest, SavepointState, SavepointVertex};
 
-/// How many bytes of a cut are sorted at a time.
+/// The size of a sort buffer in bytes.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// A savepoint that is there.
+/// An existing savepoint, opened for reading.
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     manifest: SavepointManifest,
-    snapshot: Snapshot,
+    checkpoint: Checkpoint,
 }
 
-/// What a savepoint is made of.
+/// The input of [`Savepoint::write`].
 #[derive(Clone, Copy, Debug)]
 pub struct SavepointOf<'a> {
-    /// The state itself.
-    pub snapshot: &'a Snapshot,
-    /// What the program says of it that wrote it.
-    pub states: &'a JobStates,
-    /// How many threads work at it at most.
+    /// The checkpoint with the state to copy.
+    pub checkpoint: &'a Checkpoint,
+    /// The state schema of the program that wrote the checkpoint.
+    pub states: &'a JobStateSchema,
+    /// The maximum number of threads that copy state.
     pub threads: usize,
 }
 
-/// What a [check](Savepoint::check) has read.
+/// The result of a [check](Savepoint::check).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
-    /// Entries of all states.
+    /// The number of entries of all states.
     pub entries: u64,
-    /// Their keys and values.
+    /// The bytes of the keys and values of these entries.
     pub bytes: u64,
 }
 
 impl Savepoint {
-    /// Writes one into an empty folder. Reads and writes all state; when this returns it is there, and needs nothing else.
+    /// Writes a savepoint to an empty folder. Reads and writes all state. The savepoint is durable
+    /// and self-contained when this returns.
     ///
     /// # Errors
-    /// `WrongState` if something is in the folder already; what reading a snapshot and writing one returns. Then no savepoint is there,
-    /// but files that it would have had may be.
-    pub fn write(folder: Arc<dyn Folder>, of: SavepointOf<'_>) -> Result<Self> {
+    /// `WrongState` if the folder is not empty; those of reading and writing a checkpoint. After an
+    /// error there is no savepoint, but some of its files may remain.
+    pub fn write(folder: Arc<dyn ObjectStore>, of: SavepointOf<'_>) -> Result<Self> {
         let place = folder.place();
         if !folder.is_empty()? {
             let what = format!("there is something in {place} already");
             return Err(Error::new(ErrorCode::WrongState, what).hint(
-                "give each savepoint a folder of its own; remove this one only if it is what is left of a savepoint that was not finished: that has files block-… and snapshot-…, no savepoint.manifest, and nothing else",
+                "use a new folder for each savepoint; remove this one only if it contains an unfinished savepoint: files block-… and checkpoint-…, no savepoint.manifest, and nothing else",
             ));
         }
         let SavepointOf {
-            snapshot,
+            checkpoint,
             states,
             threads,
         } = of;
@@ -69,54 +70,60 @@ impl Savepoint {
             },
             ..StoreConfig::default()
         };
-        let store = SnapshotStore::open(Arc::clone(&folder), snapshot.job(), config)?;
+        let store = CheckpointStore::open(Arc::clone(&folder), checkpoint.job(), config)?;
         let all = |_: &str, _: Option<&str>| true;
         let copied = copy(
-            snapshot,
+            checkpoint,
             &store,
-            snapshot.id(),
+            checkpoint.id(),
             &all,
             &BTreeMap::new(),
             threads,
         )?;
-        let made = store.snapshot(snapshot.id())?;
+        let made = store.checkpoint(checkpoint.id())?;
         let manifest = describe(&made, &copied, states);
         folder.write(&SavepointManifest::file()?, &manifest.encode()?)?;
         Ok(Savepoint {
             manifest,
-            snapshot: made,
+            checkpoint: made,
         })
     }
 
-    /// Opens the one in this folder. Reads its manifest and that of its snapshot, and changes nothing.
+    /// Opens the savepoint in this folder. Reads the manifests of the savepoint and its checkpoint.
+    /// Changes nothing.
     ///
     /// # Errors
-    /// `NoSuchSnapshot` if there is none; `SnapshotDamaged`, `VersionMismatch`, or what reading returns.
-    pub fn open(folder: Arc<dyn Folder>) -> Result<Self> {
+    /// `NoSuchCheckpoint` if the folder has no savepoint; `CheckpointDamaged`, `VersionMismatch`;
+    /// those of reading.
+    pub fn open(folder: Arc<dyn ObjectStore>) -> Result<Self> {
         let manifest = SavepointManifest::read(&*folder)?;
-        let snapshot = Snapshot::open(folder, &manifest.job, manifest.snapshot)?;
-        Ok(Savepoint { manifest, snapshot })
+        let checkpoint = Checkpoint::open(folder, &manifest.job, manifest.checkpoint)?;
+        Ok(Savepoint {
+            manifest,
+            checkpoint,
+        })
     }
 
-    /// What it says of itself.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &SavepointManifest {
         &self.manifest
     }
 
-    /// The state itself.
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+    /// Returns the checkpoint with the state.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
     }
 
-    /// Reads all of it: that each byte is as it was written, and that each state has the entries that the manifest counts.
+    /// Reads and verifies all files, and compares the entries of each state with the counts in the
+    /// manifest.
     ///
     /// # Errors
-    /// `SnapshotDamaged`, with what and where; what reading returns.
+    /// `CheckpointDamaged` with the state and the differing counts; those of reading.
     pub fn check(&self) -> Result<Checked> {
-        self.snapshot.verify()?;
+        self.checkpoint.verify()?;
         let mut checked = Checked::default();
         for (vertex, of) in &self.manifest.vertices {
-            let instances = self.snapshot.instances(vertex);
+            let instances = self.checkpoint.instances(vertex);
             if instances != Some(of.instances) {
                 return Err(other(vertex, "", "instances"));
             }
@@ -139,13 +146,13 @@ impl Savepoint {
             let seen = seen.get_mut(partition.index() as usize);
             seen.is_some_and(|seen| !std::mem::replace(seen, true))
         };
-        let partitioned = self.snapshot.entries(vertex, state, PartitionRange::ALL);
-        let unpartitioned = self.snapshot.unpartitioned(vertex, state);
+        let partitioned = self.checkpoint.entries(vertex, state, PartitionRange::ALL);
+        let unpartitioned = self.checkpoint.unpartitioned(vertex, state);
         for mut entries in [partitioned, unpartitioned] {
             while let Some(entry) = entries.next_entry()? {
                 let is_first = match entry.place {
-                    Place::Partition(partition) => is_new(partition),
-                    Place::Instance(_) => false,
+                    KeySlot::Partition(partition) => is_new(partition),
+                    KeySlot::Instance(_) => false,
                 };
                 count.count(&entry, is_first);
             }
@@ -155,11 +162,13 @@ impl Savepoint {
 }
 
 fn other(vertex: &str, state: &str, what: &str) -> Error {
-    let what = format!("the savepoint says of {vertex:?} {state:?} other {what} than there are");
-    Error::new(ErrorCode::SnapshotDamaged, what).hint("restore it from a copy; check the disk")
+    let what = format!(
+        "the number or contents of {what} of {vertex:?} {state:?} differ from the savepoint's manifest"
+    );
+    Error::new(ErrorCode::CheckpointDamaged, what).hint("restore it from a copy; check the disk")
 }
 
-fn describe(made: &Snapshot, copied: &Copied, states: &JobStates) -> SavepointManifest {
+fn describe(made: &Checkpoint, copied: &Copied, states: &JobStateSchema) -> SavepointManifest {
     let vertices = made.vertices().map(|name| {
         let told = states.vertices.get(name);
         let counts = copied.states.get(name).into_iter().flatten();
@@ -169,7 +178,7 @@ fn describe(made: &Snapshot, copied: &Copied, states: &JobStates) -> SavepointMa
             states: counts
                 .map(|(state, count)| {
                     let state_of = SavepointState {
-                        // What nobody has told of is the business of whoever wrote it.
+                        // Undeclared states have a form that only their owner knows.
                         form: StateForm::Own,
                         count: *count,
                     };
@@ -191,17 +200,16 @@ fn describe(made: &Snapshot, copied: &Copied, states: &JobStates) -> SavepointMa
         ardea: env!("CARGO_PKG_VERSION").to_string(),
         id: fresh_id(),
         job: made.job().to_string(),
-        snapshot: made.id(),
+        checkpoint: made.id(),
         manifest: made.file().to_string(),
         at_micros: made.at().as_micros(),
         vertices: vertices.collect(),
     }
 }
 
-/// One that no other savepoint has.
 fn fresh_id() -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};
-    // The keys of every state are random in a process, and no two of its states have the same.
+    // Each `RandomState` has different random keys, in every process.
     let half = || {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u32(std::process::id());

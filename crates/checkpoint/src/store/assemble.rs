@@ -1,4 +1,4 @@
-//! Makes a snapshot of receipts: which cuts fit together, and what is carried over from the snapshot before.
+//! Assembly of a manifest from the snapshots of a commit and the layers of the base checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,41 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::store::block::Checksum;
 use crate::store::failure::refused;
 use crate::store::file_name::{FileName, StoredName};
-use crate::store::layer::{self, Folded, Layer};
-use crate::store::manifest::{CutSummary, Manifest, VertexPart};
-use crate::store::{CutKind, CutReceipt, SnapshotId};
+use crate::store::layer::{self, CompactedLayer, Layer};
+use crate::store::manifest::{Manifest, SnapshotSummary, VertexPart};
+use crate::store::{CheckpointId, SnapshotKind, StateHandle};
 
-/// What makes a snapshot.
+/// The input of a commit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Commit {
-    /// What it will be called.
-    pub id: SnapshotId,
-    /// The snapshot that its increments are based on, the last one that was committed or restored; none for the first of a job.
-    pub base: Option<SnapshotId>,
-    /// The time of day, for people.
+    /// The id of the new checkpoint.
+    pub id: CheckpointId,
+    /// The checkpoint that the increments are based on: the last one committed or restored. `None`
+    /// for the first checkpoint of a job.
+    pub base: Option<CheckpointId>,
+    /// The wall-clock time of the commit, for display.
     pub at: Timestamp,
-    /// The receipts of all instances of all vertices that have any state.
-    pub cuts: Vec<CutReceipt>,
+    /// The handles of the snapshots of all instances of all stateful vertices.
+    pub snapshots: Vec<StateHandle>,
 }
 
-/// The manifest of a commit; `folded` are layers that may take the place of others, with their vertices.
+/// Returns the manifest of a commit. `folded` are compacted layers with their vertices; a compacted
+/// layer replaces its input layers.
 ///
 /// # Errors
-/// `SnapshotRefused`, if the cuts don't fit together or to the base.
+/// `CheckpointRefused` if the snapshots do not fit each other or the base.
 pub(crate) fn assemble(
     job: &str,
     commit: &Commit,
     base: Option<&Manifest>,
-    folded: &[(&str, &Folded)],
+    folded: &[(&str, &CompactedLayer)],
 ) -> Result<Manifest> {
-    let mut vertices: BTreeMap<&str, Vec<&CutReceipt>> = BTreeMap::new();
-    for cut in &commit.cuts {
-        vertices.entry(&cut.of.vertex).or_default().push(cut);
+    let mut vertices: BTreeMap<&str, Vec<&StateHandle>> = BTreeMap::new();
+    for snapshot in &commit.snapshots {
+        vertices
+            .entry(&snapshot.of.vertex)
+            .or_default()
+            .push(snapshot);
     }
     let is_missing = |name: &&String| !vertices.contains_key(name.as_str());
     if let Some(missing) = base.and_then(|base| base.vertices.keys().find(is_missing)) {
@@ -45,66 +50,72 @@ pub(crate) fn assemble(
         return Err(refused(commit.id, why));
     }
     let mut parts = BTreeMap::new();
-    for (name, mut cuts) in vertices {
-        cuts.sort_by_key(|cut| cut.of.instance);
+    for (name, mut snapshots) in vertices {
+        snapshots.sort_by_key(|snapshot| snapshot.of.instance);
         let before = base.and_then(|base| base.vertices.get(name));
-        check(commit, &cuts, before)
+        check(commit, &snapshots, before)
             .map_err(|why| refused(commit.id, format!("of vertex {name:?} {why}")))?;
         let mut layers = before.map_or(Vec::new(), |before| before.layers.clone());
         for (_, folded) in folded.iter().filter(|(vertex, _)| *vertex == name) {
             layer::put_folded(&mut layers, folded);
         }
-        let layer = Layer::of(commit.id, &cuts);
-        // Without a layer of its own a snapshot's chain ends as the one before it does, and what is folded of either takes the other's place: then both have to
-        // be the same.
+        let layer = Layer::of(commit.id, &snapshots);
+        // Without a new layer, a checkpoint has the same newest layer as its base, so a compacted
+        // layer can be put into either chain. Both chains must stay equal, so no state is dropped
+        // here.
         if layer.blocks().next().is_some() {
-            for (state, before) in layer::outdated_for_all(&cuts) {
-                layer::let_go(&mut layers, &state, before);
+            for (state, before) in layer::outdated_for_all(&snapshots) {
+                layer::drop_outdated(&mut layers, &state, before);
             }
         }
         layers.push(layer);
         layer::prune(&mut layers);
         let part = VertexPart {
-            instances: cuts[0].of.instances,
-            cut: summary(&cuts),
+            instances: snapshots[0].of.instances,
+            snapshot: summary(&snapshots),
             layers,
         };
         parts.insert(name.to_string(), part);
     }
     Ok(Manifest {
         job: job.to_string(),
-        snapshot: commit.id,
+        checkpoint: commit.id,
         base: commit.base,
         at_micros: commit.at.as_micros(),
         vertices: parts,
     })
 }
 
-/// Whether the cuts of a vertex, by ascending instance, are one of each instance, and fit to what was before.
-fn check(commit: &Commit, cuts: &[&CutReceipt], before: Option<&VertexPart>) -> Result<(), String> {
-    let instances = cuts[0].of.instances;
-    for (instance, cut) in (0..).zip(cuts) {
-        if cut.of.instance != instance {
-            let found = cut.of.instance;
+/// Checks that the snapshots of a vertex, sorted by instance, contain one of each instance and fit
+/// the base.
+fn check(
+    commit: &Commit,
+    snapshots: &[&StateHandle],
+    before: Option<&VertexPart>,
+) -> Result<(), String> {
+    let instances = snapshots[0].of.instances;
+    for (instance, snapshot) in (0..).zip(snapshots) {
+        if snapshot.of.instance != instance {
+            let found = snapshot.of.instance;
             return Err(format!(
-                "there is a cut of instance {found} where one of {instance} was expected"
+                "there is a snapshot of instance {found} where one of {instance} was expected"
             ));
         }
-        if cut.of.instances != instances {
-            return Err("the cuts disagree about the number of instances".to_string());
+        if snapshot.of.instances != instances {
+            return Err("the snapshots disagree about the number of instances".to_string());
         }
-        check_cut(commit, cut)?;
+        check_snapshot(commit, snapshot)?;
     }
-    if cuts.len() != instances as usize {
+    if snapshots.len() != instances as usize {
         return Err(format!(
-            "there are {} cuts of {instances} instances",
-            cuts.len()
+            "there are {} snapshots of {instances} instances",
+            snapshots.len()
         ));
     }
-    check_partitions(cuts)?;
-    let is_full = |cut: &&CutReceipt| matches!(cut.kind, CutKind::Full { .. });
+    check_partitions(snapshots)?;
+    let is_full = |snapshot: &&StateHandle| matches!(snapshot.kind, SnapshotKind::Full { .. });
     if let Some(before) = before.filter(|before| before.instances != instances)
-        && !cuts.iter().all(is_full)
+        && !snapshots.iter().all(is_full)
         && before.layers.iter().any(Layer::has_unpartitioned)
     {
         return Err(format!(
@@ -116,45 +127,48 @@ fn check(commit: &Commit, cuts: &[&CutReceipt], before: Option<&VertexPart>) -> 
     Ok(())
 }
 
-fn check_cut(commit: &Commit, cut: &CutReceipt) -> Result<(), String> {
-    let instance = cut.of.instance;
-    if cut.of.snapshot != commit.id {
+fn check_snapshot(commit: &Commit, snapshot: &StateHandle) -> Result<(), String> {
+    let instance = snapshot.of.instance;
+    if snapshot.of.checkpoint != commit.id {
         return Err(format!(
-            "the cut of instance {instance} is for snapshot {}",
-            cut.of.snapshot
+            "the snapshot of instance {instance} is for checkpoint {}",
+            snapshot.of.checkpoint
         ));
     }
-    if let CutKind::Increment { since } = cut.kind
+    if let SnapshotKind::Increment { since } = snapshot.kind
         && commit.base != Some(since)
     {
         return Err(format!(
-            "the increment of instance {instance} is based on snapshot {since}, and this one is not"
+            "the increment of instance {instance} is based on checkpoint {since}, and this one is not"
         ));
     }
-    let newer = cut.outdated.iter().find(|(_, before)| **before > commit.id);
+    let newer = snapshot
+        .outdated
+        .iter()
+        .find(|(_, before)| **before > commit.id);
     if let Some((state, before)) = newer {
         return Err(format!(
-            "for instance {instance} all of state {state:?} is outdated that is older than snapshot {before}, which isn't there yet"
+            "for instance {instance} all of state {state:?} is outdated that is older than checkpoint {before}, which isn't there yet"
         ));
     }
     let is_its_own = |file: &str| {
         let name = FileName::new(file).and_then(|name| StoredName::parse(&name));
-        // One that was carried over has blocks that were written for an earlier one.
-        let fits = |of: SnapshotId| of.generation == commit.id.generation && of <= commit.id;
-        matches!(name, Some(StoredName::Block(block)) if fits(block.snapshot))
+        // A carried-over snapshot has blocks that were written for an earlier checkpoint.
+        let fits = |of: CheckpointId| of.generation == commit.id.generation && of <= commit.id;
+        matches!(name, Some(StoredName::Block(block)) if fits(block.checkpoint))
     };
-    match cut.blocks().find(|block| !is_its_own(&block.file)) {
-        Some(block) => Err(format!("{:?} is no block for this snapshot", block.file)),
+    match snapshot.blocks().find(|block| !is_its_own(&block.file)) {
+        Some(block) => Err(format!("{:?} is no block for this checkpoint", block.file)),
         None => Ok(()),
     }
 }
 
-/// Whether no two full cuts own the same partition.
-fn check_partitions(cuts: &[&CutReceipt]) -> Result<(), String> {
-    let mut owned: Vec<_> = cuts
+/// Checks that no two full snapshots own the same partition.
+fn check_partitions(snapshots: &[&StateHandle]) -> Result<(), String> {
+    let mut owned: Vec<_> = snapshots
         .iter()
-        .filter_map(|cut| match cut.kind {
-            CutKind::Full { partitions } if !partitions.is_empty() => Some(partitions),
+        .filter_map(|snapshot| match snapshot.kind {
+            SnapshotKind::Full { partitions } if !partitions.is_empty() => Some(partitions),
             _ => None,
         })
         .collect();
@@ -168,16 +182,16 @@ fn check_partitions(cuts: &[&CutReceipt]) -> Result<(), String> {
     }
 }
 
-fn summary(cuts: &[&CutReceipt]) -> CutSummary {
-    let mut sum = CutSummary::default();
-    for cut in cuts {
-        match cut.kind {
-            CutKind::Full { .. } => sum.full += 1,
-            CutKind::Increment { .. } => sum.increments += 1,
-            CutKind::Unchanged => sum.unchanged += 1,
+fn summary(snapshots: &[&StateHandle]) -> SnapshotSummary {
+    let mut sum = SnapshotSummary::default();
+    for snapshot in snapshots {
+        match snapshot.kind {
+            SnapshotKind::Full { .. } => sum.full += 1,
+            SnapshotKind::Increment { .. } => sum.increments += 1,
+            SnapshotKind::Unchanged => sum.unchanged += 1,
         }
-        sum.took_micros = sum.took_micros.max(cut.took_micros);
-        for block in cut.blocks() {
+        sum.took_micros = sum.took_micros.max(snapshot.took_micros);
+        for block in snapshot.blocks() {
             sum.entries += u64::from(block.entries);
             sum.blocks += 1;
             sum.bytes += u64::from(block.bytes);
@@ -188,16 +202,20 @@ fn summary(cuts: &[&CutReceipt]) -> CutSummary {
     sum
 }
 
-/// Whether a manifest was made of these receipts, whatever was folded since.
+/// Returns true if `manifest` was made from the snapshots of `commit`. Compacted layers are
+/// ignored.
 pub(crate) fn is_of(manifest: &Manifest, commit: &Commit) -> bool {
-    let mut vertices: BTreeMap<&str, Vec<&CutReceipt>> = BTreeMap::new();
-    for cut in &commit.cuts {
-        vertices.entry(&cut.of.vertex).or_default().push(cut);
+    let mut vertices: BTreeMap<&str, Vec<&StateHandle>> = BTreeMap::new();
+    for snapshot in &commit.snapshots {
+        vertices
+            .entry(&snapshot.of.vertex)
+            .or_default()
+            .push(snapshot);
     }
-    let is_part = |(name, mut cuts): (&str, Vec<&CutReceipt>)| {
-        cuts.sort_by_key(|cut| cut.of.instance);
+    let is_part = |(name, mut snapshots): (&str, Vec<&StateHandle>)| {
+        snapshots.sort_by_key(|snapshot| snapshot.of.instance);
         let part = manifest.vertices.get(name);
-        part.is_some_and(|part| part.cut == summary(&cuts))
+        part.is_some_and(|part| part.snapshot == summary(&snapshots))
     };
     manifest.base == commit.base
         && manifest.vertices.len() == vertices.len()

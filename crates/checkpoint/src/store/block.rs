@@ -1,27 +1,29 @@
-//! Blocks: the files that hold entries.
+//! Blocks: the files that contain entries.
 //!
-//! A block holds entries of one state of one vertex, sorted by place and key. All numbers are little-endian.
+//! A block contains entries of one state of one vertex, sorted by slot and key. All numbers are
+//! little-endian.
 //!
-//! | at | bytes | what |
+//! | at | bytes | content |
 //! |---|---|---|
 //! | 0 | 8 | `ARDBLOCK` |
 //! | 8 | 2 | version of the format: 1 |
-//! | 10 | 1 | packing: 0 none, 1 zstd, in frames that follow each other |
-//! | 11 | 1 | places: 0 partitions, 1 instances |
-//! | 12 | 4 | first place |
-//! | 16 | 4 | last place |
+//! | 10 | 1 | compression: 0 none, 1 zstd, in consecutive frames |
+//! | 11 | 1 | kind of slots: 0 partitions, 1 instances |
+//! | 12 | 4 | first slot |
+//! | 16 | 4 | last slot |
 //! | 20 | 8 | generation |
 //! | 28 | 8 | epoch |
 //! | 36 | 4 | entries |
-//! | 40 | 4 | bytes of the unpacked content |
-//! | 44 | 4 | bytes of the packed content |
+//! | 40 | 4 | bytes of the uncompressed content |
+//! | 44 | 4 | bytes of the compressed content |
 //! | 48 | 2, 2, 2 | bytes of the names of job, vertex and state |
-//! | 54 | | the names, in UTF-8; the packed content |
+//! | 54 | | the names, in UTF-8; the compressed content |
 //! | end - 8 | 8 | xxh3-64 of all bytes before |
 //!
-//! The content is a group for each place, ascending: place (4), number of entries (4), bytes of the entries (4), then the entries, by
-//! ascending keys: bytes of the key (varint), the key, 0 for a removed key or 1 + the bytes of the value (varint), the value. Varints
-//! are LEB128 of at most 5 bytes.
+//! The content is a group for each slot, ascending: slot (4), number of entries (4), bytes of the
+//! entries (4), then the entries, by ascending keys: bytes of the key (varint), the key, 0 for a
+//! tombstone or 1 + the bytes of the value (varint), the value. Varints are LEB128 of at most 5
+//! bytes.
 
 mod content;
 mod head;
@@ -34,49 +36,47 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::store::failure::{damaged, gone};
 use crate::store::file_name::{FileName, StoredName};
 use crate::store::partitions::Span;
-use crate::store::{Folder, SnapshotId};
+use crate::store::{CheckpointId, ObjectStore};
 
 pub(crate) use content::{Content, ContentBuilder, Cursor, KEY_MOST_BYTES, VALUE_MOST_BYTES};
 pub(crate) use head::{Head, Packing};
 
-/// The bytes of the checksum at the end.
+/// The size of the checksum at the end.
 const CHECKSUM_BYTES: usize = 8;
 
-/// What a block is about, but for its entries.
+/// The identity of a block: job, checkpoint, vertex and state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Subject {
     pub job: String,
-    pub snapshot: SnapshotId,
+    pub checkpoint: CheckpointId,
     pub vertex: String,
     pub state: String,
 }
 
-/// What a manifest says of a block.
+/// A reference to a block in a manifest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct BlockRef {
-    /// The file.
     pub file: String,
-    /// The places of its entries.
+    /// The range of the slots (partitions or instances) of its entries.
     pub places: Span,
-    /// How many entries it has.
     pub entries: u32,
-    /// The size of the file.
     pub bytes: u32,
-    /// The size of its unpacked content.
+    /// The size of the uncompressed content.
     pub unpacked: u32,
-    /// The checksum at its end, in hexadecimal: not all languages read a number of 64 bits from JSON.
+    /// The checksum at the end of the file. In JSON it is hexadecimal text, since JSON numbers are
+    /// not exact for 64 bits in all languages.
     pub xxh3: Checksum,
 }
 
 impl BlockRef {
-    /// The name of the file, if it is one of a block.
+    /// Returns the file name of the block; `None` if it is not a valid name.
     pub fn name(&self) -> Option<FileName> {
         let name = FileName::new(self.file.as_str())?;
         matches!(StoredName::parse(&name), Some(StoredName::Block(_))).then_some(name)
     }
 }
 
-/// A checksum, written as 16 hexadecimal digits.
+/// A checksum, serialized as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Checksum(pub u64);
@@ -97,7 +97,7 @@ impl TryFrom<String> for Checksum {
     }
 }
 
-/// A block's file, with what a manifest says of it but its name.
+/// The encoded file of a block, with the fields of its [`BlockRef`].
 pub(crate) struct Sealed {
     pub file: Vec<u8>,
     pub places: Span,
@@ -106,10 +106,11 @@ pub(crate) struct Sealed {
     pub checksum: Checksum,
 }
 
-/// The file of a block with this content, which is not empty, and may have been packed.
+/// Encodes the file of a block with this content, which must not be empty. Uses the compressed form
+/// `packed` if it is given and small enough.
 pub(crate) fn seal(subject: &Subject, content: &ContentBuilder, packed: Option<&[u8]>) -> Sealed {
     let raw = content.bytes();
-    // What is hardly smaller isn't worth the time to unpack it.
+    // A saving below 1/16 is not worth the time to decompress.
     let packed = packed.filter(|packed| packed.len() < raw.len() - raw.len() / 16);
     let (packing, body) = match packed {
         Some(packed) => (Packing::Zstd, packed),
@@ -137,7 +138,7 @@ pub(crate) fn seal(subject: &Subject, content: &ContentBuilder, packed: Option<&
     }
 }
 
-/// Whose block is expected.
+/// The expected identity of a block to be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     pub job: &'a str,
@@ -145,12 +146,17 @@ pub(crate) struct Expected<'a> {
     pub state: &'a str,
 }
 
-/// Reads a block and checks all that can be checked without looking at its entries. Costs reading the file once, a checksum over it,
-/// and unpacking it.
+/// Reads a block and checks everything except its entries. Costs one read of the file, a checksum
+/// over it, and decompression.
 ///
 /// # Errors
-/// `SnapshotDamaged`, which names the file, if it is missing or not what the manifest says; `VersionMismatch`; the folder's errors.
-pub(crate) fn read(folder: &dyn Folder, block: &BlockRef, expected: Expected) -> Result<Content> {
+/// `CheckpointDamaged` with the file name, if the file is missing or differs from the reference
+/// `block`; `VersionMismatch`; those of the store.
+pub(crate) fn read(
+    folder: &dyn ObjectStore,
+    block: &BlockRef,
+    expected: Expected,
+) -> Result<Content> {
     let (name, file) = read_file(folder, block)?;
     let wrong = |why: String| damaged(&name, &folder.place(), why);
     let head = Head::read(&file, &name, &folder.place())?;
@@ -158,18 +164,18 @@ pub(crate) fn read(folder: &dyn Folder, block: &BlockRef, expected: Expected) ->
         job,
         vertex,
         state,
-        snapshot,
+        checkpoint,
     } = &head.subject;
     let is_expected = job == expected.job && vertex == expected.vertex && state == expected.state;
     let is_named = matches!(
         StoredName::parse(&name),
-        Some(StoredName::Block(block)) if block.snapshot == *snapshot
+        Some(StoredName::Block(block)) if block.checkpoint == *checkpoint
     );
     let is_as_said =
         (head.places, head.entries, head.unpacked) == (block.places, block.entries, block.unpacked);
     if !is_expected || !is_named || !is_as_said {
         return Err(wrong(
-            "it holds something else than its manifest says".to_string(),
+            "its contents differ from its entry in the manifest".to_string(),
         ));
     }
     let start = head.bytes();
@@ -195,11 +201,11 @@ pub(crate) fn read(folder: &dyn Folder, block: &BlockRef, expected: Expected) ->
         .map(|content| content.of(name.clone(), folder.place()))
 }
 
-/// Reads a block's file, and checks that it is the one that the manifest means, byte by byte.
-pub(crate) fn read_file(folder: &dyn Folder, block: &BlockRef) -> Result<(FileName, Bytes)> {
+/// Reads a block's file, and checks its size and checksum against the reference.
+pub(crate) fn read_file(folder: &dyn ObjectStore, block: &BlockRef) -> Result<(FileName, Bytes)> {
     let name = block.name().ok_or_else(|| {
         ardea_core::Error::new(
-            ardea_core::ErrorCode::SnapshotDamaged,
+            ardea_core::ErrorCode::CheckpointDamaged,
             format!(
                 "a manifest in {} names {:?} as a block",
                 folder.place(),

@@ -1,6 +1,6 @@
-//! The snapshots of one job.
+//! The checkpoints of one job.
 
-mod collect;
+mod gc;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -10,30 +10,31 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use crate::store::assemble::{self, Commit};
 use crate::store::block::BlockRef;
+use crate::store::compaction::{Compaction, Finished};
 use crate::store::failure::{no_such, refused};
 use crate::store::file_name::{StoredName, WriterToken};
-use crate::store::fold::{Finished, Fold};
 use crate::store::manifest::Manifest;
 use crate::store::{
-    BlockConfig, BlockWriter, CutKind, CutOf, FileState, Folder, Snapshot, SnapshotId,
-    SnapshotReport,
+    BlockConfig, BlockWriter, Checkpoint, CheckpointId, CheckpointReport, FileState, ObjectStore,
+    SnapshotKind, SnapshotOwner,
 };
 
-pub use collect::Collected;
+pub use gc::Collected;
 
-/// How snapshots are kept.
+/// Settings of a checkpoint store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreConfig {
-    /// How many of the newest snapshots are kept; at least one is.
+    /// The number of newest checkpoints to retain; at least one.
     pub keep: usize,
-    /// From how many layers the state of a vertex is read at most, if folding keeps up: when there are more, it is time to
-    /// [fold](SnapshotStore::fold).
+    /// The intended maximum number of layers per vertex. The state of a vertex with more layers is
+    /// due for [compaction](CheckpointStore::begin_compaction).
     pub most_layers: usize,
-    /// How blocks are cut.
+    /// The sizes of blocks.
     pub blocks: BlockConfig,
 }
 
-/// Three snapshots, of up to sixteen layers: half as many were folded twice as often, which took 3 % of the time of 10 ms windows.
+/// The default: three checkpoints, of up to sixteen layers per vertex. A lower limit of layers
+/// means more compaction.
 impl Default for StoreConfig {
     fn default() -> Self {
         StoreConfig {
@@ -44,57 +45,65 @@ impl Default for StoreConfig {
     }
 }
 
-/// The snapshots of one job, in a folder of its own.
+/// The checkpoints of one job, in a folder used only by that job.
 ///
-/// There is one at a time that commits, collects and sweeps: that of the job's master. One that has been followed by another, and has not heard of it,
-/// may go on to collect and sweep for a while: it takes nothing that the other needs, if that has [begun](Self::begin_generation). Other processes write
-/// blocks, by a [`BlockWriter`], and read, by a [`Snapshot`] of their own. Cloning is cheap, and all clones are the same store.
+/// Only the store of the job's leader commits, collects and sweeps. A deposed leader may continue
+/// to collect and sweep for a while. It removes no file that its successor needs, if the successor
+/// has [begun](Self::begin_generation) its generation. Other processes write blocks with a
+/// [`BlockWriter`] and read with a [`Checkpoint`]. Cloning is cheap, and all clones are the same
+/// store.
 ///
-/// Calls block for as long as the folder does. Looking at what is there never waits for a commit or a collection.
+/// Calls block while the folder is accessed. Readers never wait for a commit or a collection.
 #[derive(Clone, Debug)]
-pub struct SnapshotStore {
+pub struct CheckpointStore {
     shared: Arc<Shared>,
 }
 
-/// What the clones of a store and its folds share.
+/// The state shared by the clones of a store and its compactions.
 pub(crate) struct Shared {
-    pub folder: Arc<dyn Folder>,
+    pub folder: Arc<dyn ObjectStore>,
     pub job: String,
     pub config: StoreConfig,
-    /// Held by whoever changes manifests.
+    /// Locked while manifests are changed.
     work: Mutex<()>,
     state: Mutex<State>,
 }
 
-/// What a store knows.
+/// The known state of the folder.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The snapshots that are there. Whoever reads one holds its manifest as well.
-    kept: BTreeMap<SnapshotId, Arc<Manifest>>,
-    /// Manifests that can't be used. They are tried again when somebody asks for them: a disk may answer again, a file be restored.
-    damaged: BTreeMap<SnapshotId, Error>,
-    /// Manifests of commits that failed, which may be there all the same and could not be removed.
-    doubtful: BTreeMap<SnapshotId, Vec<u8>>,
-    /// The generation in which snapshots are made, as far as it was told.
+    /// The manifests of the valid checkpoints. A reader of a checkpoint shares the `Arc` of its
+    /// manifest.
+    kept: BTreeMap<CheckpointId, Arc<Manifest>>,
+    /// The unusable manifests, with their errors. They are read again on access: a read error can
+    /// be temporary, and a file can be restored.
+    damaged: BTreeMap<CheckpointId, Error>,
+    /// Manifests of failed commits that may exist and could not be removed.
+    doubtful: BTreeMap<CheckpointId, Vec<u8>>,
+    /// The generation of new checkpoints, as set by the caller.
     generation: u64,
-    /// The newest snapshot that was there at the beginning, or was committed here. What is newer was made by another, who goes on.
-    own_newest: Option<SnapshotId>,
-    /// Vertices that are being folded, or whose folded layer waits for the next commit, and who writes it.
+    /// The newest checkpoint that was found at the start or committed by this store. A newer
+    /// checkpoint is from another leader, which has taken over.
+    own_newest: Option<CheckpointId>,
+    /// The vertices in compaction, or whose compacted layer waits for the next commit, each with
+    /// the writer of the compacted blocks.
     folding: BTreeMap<String, WriterToken>,
     finished: Vec<Finished>,
-    /// Blocks that were folded for nothing: what they are of went meanwhile.
+    /// Blocks of compactions that no manifest will refer to, since their inputs were removed
+    /// meanwhile.
     pub unreferred: Vec<BlockRef>,
-    /// Vertices that can't be folded, since something is damaged.
+    /// The vertices that cannot be compacted because of damaged blocks.
     pub unfoldable: BTreeSet<String>,
 }
 
-impl SnapshotStore {
-    /// The snapshots of `job` in this folder. Reads all manifests, and changes nothing.
+impl CheckpointStore {
+    /// Opens the store of `job` in this folder. Reads all manifests, and changes nothing.
     ///
     /// # Errors
-    /// `WrongCluster` if there are snapshots of another job, and what [`Folder::list`] returns. Manifests that are damaged or can't be read
-    /// are no failure: see [`damaged`](Self::damaged). One that can't be used now is tried again when it is asked for.
-    pub fn open(folder: Arc<dyn Folder>, job: &str, config: StoreConfig) -> Result<Self> {
+    /// `WrongCluster` if the folder has checkpoints of another job; those of [`ObjectStore::list`].
+    /// Manifests that are damaged or cannot be read are no error: see [`damaged`](Self::damaged).
+    /// They are read again on access.
+    pub fn open(folder: Arc<dyn ObjectStore>, job: &str, config: StoreConfig) -> Result<Self> {
         let shared = Shared {
             folder,
             job: job.to_string(),
@@ -118,16 +127,16 @@ impl SnapshotStore {
             let mut state = shared.state();
             state.own_newest = state.newest();
         }
-        Ok(SnapshotStore {
+        Ok(CheckpointStore {
             shared: Arc::new(shared),
         })
     }
 
-    /// Begins to write the cut of an instance, into this store's folder.
+    /// Creates a writer for the snapshot of the instance `of` in this store's folder.
     ///
     /// # Errors
-    /// As [`BlockWriter::new`].
-    pub fn writer(&self, of: CutOf, kind: CutKind) -> Result<BlockWriter> {
+    /// Those of [`BlockWriter::new`].
+    pub fn writer(&self, of: SnapshotOwner, kind: SnapshotKind) -> Result<BlockWriter> {
         let Shared {
             folder,
             job,
@@ -137,27 +146,30 @@ impl SnapshotStore {
         BlockWriter::new(Arc::clone(folder), job, of, kind, config.blocks)
     }
 
-    /// The snapshots that are there, the oldest first.
-    pub fn snapshots(&self) -> Vec<SnapshotId> {
+    /// Returns the valid checkpoints, oldest first.
+    pub fn checkpoints(&self) -> Vec<CheckpointId> {
         self.shared.state().kept.keys().copied().collect()
     }
 
-    /// The manifests that can't be used, and why; with `ReadFailed` those that could not be read when that was tried last.
-    pub fn damaged(&self) -> Vec<(SnapshotId, Error)> {
+    /// Returns the unusable manifests with the reasons; the reason is `ReadFailed` if the last read
+    /// of a manifest failed.
+    pub fn damaged(&self) -> Vec<(CheckpointId, Error)> {
         let state = self.shared.state();
         let damaged = state.damaged.iter();
         damaged.map(|(id, error)| (*id, error.clone())).collect()
     }
 
-    /// A snapshot, to be read. As long as it is held, it is not collected.
+    /// Opens a checkpoint for reading. The checkpoint is not garbage-collected while the returned
+    /// value exists.
     ///
     /// # Errors
-    /// `NoSuchSnapshot`, or why its manifest can't be used. One that could not be used before is tried again, which costs a read.
-    pub fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
+    /// `NoSuchCheckpoint`, or the reason for which its manifest cannot be used. The call reads an
+    /// unusable manifest again.
+    pub fn checkpoint(&self, id: CheckpointId) -> Result<Checkpoint> {
         self.shared.learn_again(id)?;
         let state = self.shared.state();
         if let Some(manifest) = state.kept.get(&id) {
-            return Ok(Snapshot::new(
+            return Ok(Checkpoint::new(
                 Arc::clone(&self.shared.folder),
                 Arc::clone(manifest),
             ));
@@ -166,19 +178,20 @@ impl SnapshotStore {
         Err(damaged.unwrap_or_else(|| no_such(id, &self.shared.folder.place())))
     }
 
-    /// The newest snapshot, if there is any. Where a state manager has recorded which one counts, ask for that.
+    /// Opens the newest checkpoint, if any. If a metadata store records the valid checkpoint, open
+    /// that one by [`checkpoint`](Self::checkpoint) instead.
     ///
     /// # Errors
-    /// Why the newest manifest can't be used. It is never silently an earlier one: [`newest_whole`](Self::newest_whole) finds that, for
-    /// whoever decides to go on from there.
-    pub fn latest(&self) -> Result<Option<Snapshot>> {
+    /// The reason for which the newest manifest cannot be used. An earlier checkpoint is never
+    /// returned silently; see [`newest_whole`](Self::newest_whole).
+    pub fn latest(&self) -> Result<Option<Checkpoint>> {
         let newest = self.shared.state().newest();
-        newest.map(|id| self.snapshot(id)).transpose()
+        newest.map(|id| self.checkpoint(id)).transpose()
     }
 
-    /// The newest snapshot all of whose blocks are there and as they were written, and why the newer ones are not. Reads all blocks until
-    /// it finds one.
-    pub fn newest_whole(&self) -> NewestWhole {
+    /// Finds the newest checkpoint whose blocks are all undamaged. Also returns the newer
+    /// checkpoints, with the reasons against them. Reads all blocks of each candidate.
+    pub fn newest_whole(&self) -> LatestValid {
         let (mut known, mut whole) = (BTreeSet::new(), HashSet::new());
         {
             let state = self.shared.state();
@@ -186,47 +199,50 @@ impl SnapshotStore {
         }
         let mut broken = Vec::new();
         for id in known.into_iter().rev() {
-            let verified = self.snapshot(id).and_then(|snapshot| {
-                snapshot.verify_but(&mut whole)?;
-                Ok(snapshot)
+            let verified = self.checkpoint(id).and_then(|checkpoint| {
+                checkpoint.verify_but(&mut whole)?;
+                Ok(checkpoint)
             });
             match verified {
-                Ok(snapshot) => {
-                    let snapshot = Some(snapshot);
-                    return NewestWhole { snapshot, broken };
+                Ok(checkpoint) => {
+                    let checkpoint = Some(checkpoint);
+                    return LatestValid { checkpoint, broken };
                 }
-                // Collected meanwhile.
-                Err(error) if error.code() == ErrorCode::NoSuchSnapshot => {}
+                // The checkpoint was garbage-collected meanwhile.
+                Err(error) if error.code() == ErrorCode::NoSuchCheckpoint => {}
                 Err(error) => broken.push((id, error)),
             }
         }
-        NewestWhole {
-            snapshot: None,
+        LatestValid {
+            checkpoint: None,
             broken,
         }
     }
 
-    /// Makes a snapshot of the cuts of all instances. When this returns it is there, whatever happens then. The same commit again changes
-    /// nothing, and says so by the same report.
+    /// Makes a checkpoint from the snapshots of all instances. The checkpoint is durable when this
+    /// function returns. A repeated call with the same commit changes nothing and returns the same
+    /// report.
     ///
-    /// Costs writing one file, of about 150 bytes for each block of the whole state.
+    /// Costs one file write of about 150 bytes per block of the job's whole state.
     ///
     /// # Errors
-    /// * `SnapshotRefused`: the cuts are not one of each instance, or not based on `base`, or there is a later snapshot. Nothing was done.
-    /// * What [`Folder::write`] returns. Then it is not there as a rule; if the folder refuses even to remove what may be there, the
-    ///   error's hint says so, and committing again decides it.
-    pub fn commit(&self, commit: &Commit) -> Result<SnapshotReport> {
+    /// * `CheckpointRefused` if the snapshots are not one of each instance, are not based on the
+    ///   commit's `base`, or a later checkpoint exists. Nothing was written.
+    /// * Those of [`ObjectStore::write`]. Normally the checkpoint does not exist then. Its manifest
+    ///   may exist if the folder also refuses to remove it; then the error has a hint, and a
+    ///   repeated commit resolves it.
+    pub fn commit(&self, commit: &Commit) -> Result<CheckpointReport> {
         let _work = self.shared.work();
         self.shared.resolve_doubtful()?;
         if !self.shared.knows(commit.id) {
-            // Somebody else may have made it, who was master before.
+            // A previous leader may have made this checkpoint.
             self.shared.learn(commit.id)?;
         }
         if let Some(there) = self.shared.committed(commit)? {
             self.shared.state().owns(commit.id);
-            return Ok(SnapshotReport::of(&there));
+            return Ok(CheckpointReport::of(&there));
         }
-        let base = commit.base.map(|base| self.snapshot(base)).transpose()?;
+        let base = commit.base.map(|base| self.checkpoint(base)).transpose()?;
         let finished = self.shared.take_finished();
         let folded: Vec<_> = finished
             .iter()
@@ -235,13 +251,13 @@ impl SnapshotStore {
         let manifest = assemble::assemble(
             &self.shared.job,
             commit,
-            base.as_ref().map(Snapshot::manifest),
+            base.as_ref().map(Checkpoint::manifest),
             &folded,
         );
         match manifest.and_then(|manifest| self.shared.write(manifest)) {
             Ok(manifest) => {
                 self.shared.note_unreferred(&manifest, finished);
-                Ok(SnapshotReport::of(&manifest))
+                Ok(CheckpointReport::of(&manifest))
             }
             Err(error) => {
                 self.shared.state().finished.extend(finished);
@@ -250,27 +266,30 @@ impl SnapshotStore {
         }
     }
 
-    /// From now on snapshots are made in this generation, which is recorded: what is folded is named for it. To be told before anything is folded
-    /// where those who made snapshots before may not have heard that they were followed, and sweep once more.
+    /// Sets the generation of new checkpoints, which the job's record must contain already.
+    /// Compactions name their blocks for this generation. Must be called before any compaction if a
+    /// deposed leader may still sweep.
     pub fn begin_generation(&self, generation: u64) {
         let mut state = self.shared.state();
         state.generation = state.generation.max(generation);
     }
 
-    /// No other snapshot will be made that would refer to what was folded since the last: the next [sweep](Self::sweep) removes that.
-    pub fn forget_folded(&self) {
-        // What was finished tells the state of its end itself.
+    /// Abandons the compacted layers that are not committed: the next [sweep](Self::sweep) removes
+    /// their blocks. For a job that makes no further checkpoint.
+    pub fn abandon_compactions(&self) {
+        // The drop of the compactions locks the state, so the state must not be locked here.
         drop(self.shared.take_finished());
     }
 
-    /// Begins to fold layers of the newest snapshot, if the state of a vertex has more than [`StoreConfig::most_layers`]: of several such
-    /// vertices, that with the most. None if there is nothing to fold, or all is being folded.
-    pub fn fold(&self) -> Option<Fold> {
-        Fold::begin(&self.shared, self.newest_kept()?)
+    /// Begins a compaction of the newest checkpoint, for the vertex with the most layers if it has
+    /// more than [`StoreConfig::most_layers`]. `None` if no vertex is due for compaction, or all
+    /// such vertices are already being compacted.
+    pub fn begin_compaction(&self) -> Option<Compaction> {
+        Compaction::begin(&self.shared, self.newest_kept()?)
     }
 
-    /// Whether the instances of a vertex had better hand over all that they have next time: its state has more than twice as many layers
-    /// as it should, or layers that can't be folded any more.
+    /// Returns true if the instances of `vertex` should write full snapshots next. Its state has
+    /// more than twice [`StoreConfig::most_layers`], or layers that cannot be compacted.
     pub fn wants_full(&self, vertex: &str) -> bool {
         let most = self.shared.config.most_layers.saturating_mul(2);
         let is_long = self
@@ -279,33 +298,33 @@ impl SnapshotStore {
         is_long || self.shared.state().unfoldable.contains(vertex)
     }
 
-    fn newest_kept(&self) -> Option<Snapshot> {
+    fn newest_kept(&self) -> Option<Checkpoint> {
         let state = self.shared.state();
         let (_, manifest) = state.kept.last_key_value()?;
-        Some(Snapshot::new(
+        Some(Checkpoint::new(
             Arc::clone(&self.shared.folder),
             Arc::clone(manifest),
         ))
     }
 }
 
-/// Whether a manifest could not be read, which says nothing of what it is like.
+/// Returns true if the error means that a manifest could not be read, which may be temporary.
 fn is_unread(error: &Error) -> bool {
     error.code() == ErrorCode::ReadFailed
 }
 
-/// What [`SnapshotStore::newest_whole`] has found.
+/// The result of [`CheckpointStore::newest_whole`].
 #[derive(Clone, Debug)]
-pub struct NewestWhole {
-    /// The snapshot, if there is any.
-    pub snapshot: Option<Snapshot>,
-    /// Those that are newer, the newest first, and what is wrong with them.
-    pub broken: Vec<(SnapshotId, Error)>,
+pub struct LatestValid {
+    /// The newest checkpoint without damage, if any.
+    pub checkpoint: Option<Checkpoint>,
+    /// The newer checkpoints, newest first, with the reasons for which they cannot be used.
+    pub broken: Vec<(CheckpointId, Error)>,
 }
 
 impl Shared {
     pub fn state(&self) -> MutexGuard<'_, State> {
-        // All changes are single steps.
+        // Every change is a single step, so a poisoned lock is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -313,14 +332,14 @@ impl Shared {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the manifest of this snapshot was seen.
-    fn knows(&self, id: SnapshotId) -> bool {
+    /// Returns true if the manifest of this checkpoint was read.
+    fn knows(&self, id: CheckpointId) -> bool {
         let state = self.state();
         state.kept.contains_key(&id) || state.damaged.contains_key(&id)
     }
 
-    /// Reads a manifest that may be in the folder.
-    fn learn(&self, id: SnapshotId) -> Result<()> {
+    /// Reads the manifest of the checkpoint `id`, if it exists in the folder.
+    fn learn(&self, id: CheckpointId) -> Result<()> {
         let Some(file) = self.folder.read(&StoredName::Manifest(id).file())? else {
             self.state().damaged.remove(&id);
             return Ok(());
@@ -340,8 +359,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads a manifest that could not be used before; nothing is done about any other.
-    fn learn_again(&self, id: SnapshotId) -> Result<()> {
+    /// Reads the manifest of the checkpoint `id` again if it was unusable.
+    fn learn_again(&self, id: CheckpointId) -> Result<()> {
         let is_damaged = self.state().damaged.contains_key(&id);
         match is_damaged {
             true => self.learn(id),
@@ -349,9 +368,10 @@ impl Shared {
         }
     }
 
-    /// Tries all manifests again that could not be read: as long as one is unknown, what it may refer to has to stay.
+    /// Reads again all manifests that could not be read, since files that they may refer to cannot
+    /// be removed.
     fn learn_unread(&self) {
-        let unread: Vec<SnapshotId> = {
+        let unread: Vec<CheckpointId> = {
             let state = self.state();
             let damaged = state.damaged.iter();
             damaged
@@ -360,13 +380,13 @@ impl Shared {
                 .collect()
         };
         for id in unread {
-            // What can't be read yet stays where it stands.
+            // A manifest that is still unreadable stays in `damaged`.
             let _ = self.learn_again(id);
         }
     }
 
-    /// The manifest of this commit, if it was committed before; made as durable as it should be, since whoever wrote it may have died
-    /// before it was.
+    /// Returns the manifest of this commit if it already exists. Writes the manifest again for
+    /// durability, since the original writer may have died before its sync.
     fn committed(&self, commit: &Commit) -> Result<Option<Arc<Manifest>>> {
         let (there, newest) = {
             let state = self.state();
@@ -375,13 +395,13 @@ impl Shared {
         let Some(there) = there else {
             return match newest {
                 Some(newest) if newest >= commit.id => {
-                    Err(refused(commit.id, format!("there is snapshot {newest}")))
+                    Err(refused(commit.id, format!("there is checkpoint {newest}")))
                 }
                 _ => Ok(None),
             };
         };
         if !assemble::is_of(&there, commit) {
-            return Err(refused(commit.id, "there is one, of other cuts"));
+            return Err(refused(commit.id, "there is one, of other snapshots"));
         }
         let file = there.file();
         if let Some(bytes) = self.folder.read(&file)? {
@@ -391,11 +411,11 @@ impl Shared {
         Err(crate::store::failure::gone(&file, &self.folder.place()))
     }
 
-    /// Writes a manifest, and so makes the snapshot.
+    /// Writes a manifest, and thereby makes the checkpoint.
     fn write(&self, manifest: Manifest) -> Result<Arc<Manifest>> {
-        let (id, bytes) = (manifest.snapshot, manifest.encode()?);
+        let (id, bytes) = (manifest.checkpoint, manifest.encode()?);
         if let Err(error) = self.folder.write(&manifest.file(), &bytes) {
-            // If the last step failed it may be there.
+            // The file may exist if only the last step of the write failed.
             if self.withdraw(id, &bytes).is_ok() {
                 return Err(error);
             }
@@ -405,8 +425,9 @@ impl Shared {
         let manifest = Arc::new(manifest);
         let mut state = self.state();
         for (vertex, part) in &manifest.vertices {
-            // What instances left that have ended may still be damaged; then it is found again.
-            if part.cut.full > 0 && part.cut.increments == 0 {
+            // The state of finished instances may still be damaged. Then the damage is detected
+            // again.
+            if part.snapshot.full > 0 && part.snapshot.increments == 0 {
                 state.unfoldable.remove(vertex);
             }
         }
@@ -415,8 +436,9 @@ impl Shared {
         Ok(manifest)
     }
 
-    /// Removes a manifest of this store's own, if it is there; never that of another who has this name for its own.
-    fn withdraw(&self, id: SnapshotId, bytes: &[u8]) -> Result<()> {
+    /// Removes the manifest with the content `bytes` that this store has written, if it exists.
+    /// Never removes another writer's manifest of the same name.
+    fn withdraw(&self, id: CheckpointId, bytes: &[u8]) -> Result<()> {
         let file = StoredName::Manifest(id).file();
         match self.folder.read(&file)? {
             Some(there) if there == bytes => self.folder.remove(&[(file, FileState::Whole)]),
@@ -424,7 +446,7 @@ impl Shared {
         }
     }
 
-    /// Removes manifests of commits that failed.
+    /// Removes the manifests of failed commits.
     fn resolve_doubtful(&self) -> Result<()> {
         let doubtful = self.state().doubtful.clone();
         for (id, bytes) in doubtful {
@@ -438,7 +460,8 @@ impl Shared {
         std::mem::take(&mut self.state().finished)
     }
 
-    /// Of what was folded before this manifest was made only what that refers to will ever be needed.
+    /// Records the compacted blocks that the new `manifest` does not refer to. No later manifest
+    /// will refer to them.
     fn note_unreferred(&self, manifest: &Manifest, finished: Vec<Finished>) {
         if finished.is_empty() {
             return;
@@ -449,31 +472,33 @@ impl Shared {
             .flat_map(|finished| finished.folded.states);
         let blocks = blocks.flat_map(|(_, blocks)| blocks);
         let unreferred = blocks.filter(|block| !referred.contains(&*block.file));
-        // What was finished tells the state of its end itself.
+        // The drop of the finished compactions locks the state. They are therefore consumed before
+        // the state is locked here.
         let unreferred: Vec<_> = unreferred.collect();
         self.state().unreferred.extend(unreferred);
     }
 }
 
 impl State {
-    /// The newest snapshot of which anything is known.
-    fn newest(&self) -> Option<SnapshotId> {
+    /// Returns the newest known checkpoint, usable or not.
+    fn newest(&self) -> Option<CheckpointId> {
         let damaged = self.damaged.keys().next_back();
         self.kept.keys().next_back().max(damaged).copied()
     }
 
-    fn owns(&mut self, id: SnapshotId) {
+    fn owns(&mut self, id: CheckpointId) {
         self.own_newest = self.own_newest.max(Some(id));
     }
 
-    /// For which snapshot blocks are written that are folded now: none that whoever made the newest, or an earlier one, knows to be over.
-    pub fn folds_for(&self) -> SnapshotId {
-        let begun = SnapshotId::start_of(self.generation);
+    /// Returns the checkpoint that blocks of new compactions are named for. An earlier leader
+    /// sweeps only files of checkpoints before this one.
+    pub fn folds_for(&self) -> CheckpointId {
+        let begun = CheckpointId::start_of(self.generation);
         self.newest()
             .map_or(begun, |newest| newest.next().max(begun))
     }
 
-    /// Takes a vertex for folding; false if somebody has it.
+    /// Marks `vertex` as in compaction. Returns false if it is already marked.
     pub fn begin_fold(&mut self, vertex: &str, writer: WriterToken) -> bool {
         if self.folding.contains_key(vertex) {
             return false;
@@ -486,12 +511,12 @@ impl State {
         self.folding.contains_key(vertex)
     }
 
-    /// Nobody folds this vertex any more.
+    /// Clears the mark of `vertex` as in compaction.
     pub fn end_fold(&mut self, vertex: &str) {
         self.folding.remove(vertex);
     }
 
-    /// A folded layer waits for the next commit.
+    /// Queues a compacted layer for the next commit.
     pub fn finish_fold(&mut self, finished: Finished) {
         self.finished.push(finished);
     }
@@ -499,7 +524,7 @@ impl State {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SnapshotStore")
+        f.debug_struct("CheckpointStore")
             .field("folder", &self.folder)
             .field("job", &self.job)
             .finish_non_exhaustive()

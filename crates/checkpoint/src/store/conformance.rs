@@ -1,43 +1,43 @@
-//! What every folder promises, as a suite for whoever writes another one.
+//! A test suite for implementations of [`ObjectStore`].
 //!
-//! Each check takes an empty folder, and panics with what is broken.
+//! Each check takes an empty folder, and panics with the violated requirement.
 
 use std::collections::BTreeSet;
 
 use ardea_core::ErrorCode;
 use bytes::Bytes;
 
-use crate::store::{FileName, FileState, Folder};
+use crate::store::{FileName, FileState, ObjectStore};
 
-/// A check, by its name.
-pub type Check = (&'static str, fn(&dyn Folder));
+/// A check: its name, and a function that runs it on a store.
+pub type Check = (&'static str, fn(&dyn ObjectStore));
 
-/// All of them; each needs a folder of its own.
+/// All checks; each requires a new folder.
 pub const CHECKS: &[Check] = &[
     (
         "a file is there as it was written until it is removed",
         written_until_removed,
     ),
     ("a file is never changed", never_changed),
-    ("of several who take a name one gets it", taken_once),
+    ("of several writers of one name one succeeds", taken_once),
     (
-        "removing what is unfinished leaves what is whole",
+        "removing an unfinished file keeps the complete one",
         whole_stays,
     ),
-    ("many may write and remove at once", many_at_once),
+    ("writes and removals may be concurrent", many_at_once),
 ];
 
 fn name(name: &str) -> FileName {
     FileName::new(name).expect("a name")
 }
 
-fn names(folder: &dyn Folder) -> BTreeSet<String> {
+fn names(folder: &dyn ObjectStore) -> BTreeSet<String> {
     let listed = folder.list().expect("listed");
     assert!(listed.iter().all(|file| file.state == FileState::Whole));
     listed.iter().map(|file| file.name.to_string()).collect()
 }
 
-fn written_until_removed(folder: &dyn Folder) {
+fn written_until_removed(folder: &dyn ObjectStore) {
     assert_eq!(folder.read(&name("a")).expect("read"), None);
     assert!(folder.is_empty().expect("listed"));
     for content in [&b""[..], b"x", &[7; 100_000]] {
@@ -63,7 +63,7 @@ fn written_until_removed(folder: &dyn Folder) {
     folder.remove(&[]).expect("nothing");
 }
 
-fn never_changed(folder: &dyn Folder) {
+fn never_changed(folder: &dyn ObjectStore) {
     folder.write(&name("a"), b"hello").expect("written");
     folder.write(&name("a"), b"hello").expect("as it is there");
     let error = folder.write(&name("a"), b"other").expect_err("taken");
@@ -80,7 +80,7 @@ fn never_changed(folder: &dyn Folder) {
     );
 }
 
-fn taken_once(folder: &dyn Folder) {
+fn taken_once(folder: &dyn ObjectStore) {
     for round in 0..10 {
         let file = name(&format!("f{round}"));
         let taken: Vec<u8> = std::thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn taken_once(folder: &dyn Folder) {
     }
 }
 
-fn whole_stays(folder: &dyn Folder) {
+fn whole_stays(folder: &dyn ObjectStore) {
     folder.write(&name("a"), b"hello").expect("written");
     folder
         .remove(&[(name("a"), FileState::Unfinished(7))])
@@ -109,7 +109,7 @@ fn whole_stays(folder: &dyn Folder) {
     assert_eq!(names(folder), ["a".to_string()].into());
 }
 
-fn many_at_once(folder: &dyn Folder) {
+fn many_at_once(folder: &dyn ObjectStore) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             scope.spawn(move || {

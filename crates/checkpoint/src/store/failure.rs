@@ -1,12 +1,12 @@
-//! What went wrong, for people.
+//! Errors of the checkpoint store.
 
 use std::io;
 
 use ardea_core::{Error, ErrorCode};
 
-use crate::store::{FileName, SnapshotId};
+use crate::store::{CheckpointId, FileName};
 
-/// A file or a folder could not be read or written. A full disk has a code of its own.
+/// Returns the error of a file operation; `DiskFull` if the disk is full.
 fn on_file(code: ErrorCode, what: String, error: io::Error) -> Error {
     if matches!(
         error.kind(),
@@ -14,7 +14,7 @@ fn on_file(code: ErrorCode, what: String, error: io::Error) -> Error {
     ) {
         return Error::new(ErrorCode::DiskFull, what)
             .because(error)
-            .hint("make space there; snapshots that are there already stay");
+            .hint("make space there; checkpoints that are there already stay");
     }
     Error::new(code, what)
         .because(error)
@@ -31,25 +31,25 @@ pub(crate) fn unreadable(what: &str, place: &str, error: io::Error) -> Error {
     on_file(ErrorCode::ReadFailed, what, error)
 }
 
-/// A file of a snapshot is not as it was written.
+/// Returns the error of a damaged file.
 pub(crate) fn damaged(file: &FileName, place: &str, why: impl Into<String>) -> Error {
     Error::new(
-        ErrorCode::SnapshotDamaged,
+        ErrorCode::CheckpointDamaged,
         format!("{file} in {place} is damaged: {}", why.into()),
     )
-    .hint("restore it from a copy, or go on from an earlier snapshot; check the disk")
+    .hint("restore it from a copy, or go on from an earlier checkpoint; check the disk")
 }
 
-/// A file that a snapshot refers to is not there.
+/// Returns the error of a missing file that a checkpoint refers to.
 pub(crate) fn gone(file: &FileName, place: &str) -> Error {
     Error::new(
-        ErrorCode::SnapshotDamaged,
+        ErrorCode::CheckpointDamaged,
         format!("{file} is missing in {place}"),
     )
-    .hint("restore it from a copy, or go on from an earlier snapshot")
+    .hint("restore it from a copy, or go on from an earlier checkpoint")
 }
 
-/// A file in a format that this version does not know.
+/// Returns the error of a file in an unknown version of the format.
 pub(crate) fn other_version(file: &FileName, place: &str, version: &str) -> Error {
     Error::new(
         ErrorCode::VersionMismatch,
@@ -58,7 +58,7 @@ pub(crate) fn other_version(file: &FileName, place: &str, version: &str) -> Erro
     .hint("read it by the version of Ardea that wrote it, or by a later one")
 }
 
-/// A file of another job.
+/// Returns the error of a file that belongs to another job.
 pub(crate) fn other_job(file: &FileName, place: &str, found: &str, wanted: &str) -> Error {
     Error::new(
         ErrorCode::WrongCluster,
@@ -67,25 +67,25 @@ pub(crate) fn other_job(file: &FileName, place: &str, found: &str, wanted: &str)
     .hint("give each job a folder of its own")
 }
 
-/// There is no such snapshot.
-pub(crate) fn no_such(id: SnapshotId, place: &str) -> Error {
+/// Returns the error of a missing checkpoint.
+pub(crate) fn no_such(id: CheckpointId, place: &str) -> Error {
     Error::new(
-        ErrorCode::NoSuchSnapshot,
-        format!("there is no snapshot {id} in {place}"),
+        ErrorCode::NoSuchCheckpoint,
+        format!("there is no checkpoint {id} in {place}"),
     )
     .hint("choose one of those that are there")
 }
 
-/// The cuts do not make a snapshot together.
-pub(crate) fn refused(id: SnapshotId, why: impl Into<String>) -> Error {
+/// Returns the error of a commit whose snapshots do not fit together.
+pub(crate) fn refused(id: CheckpointId, why: impl Into<String>) -> Error {
     Error::new(
-        ErrorCode::SnapshotRefused,
-        format!("the cuts make no snapshot {id}: {}", why.into()),
+        ErrorCode::CheckpointRefused,
+        format!("the snapshots make no checkpoint {id}: {}", why.into()),
     )
-    .hint("the snapshots before it stay as they are; please report it if it comes again")
+    .hint("the checkpoints before it stay as they are; please report it if it comes again")
 }
 
-/// What is handed over does not fit into the format.
+/// Returns the error of a key, value or name that exceeds the limits of the format.
 pub(crate) fn too_large(what: &str, bytes: usize, most: usize) -> Error {
     Error::new(
         ErrorCode::LimitReached,

@@ -1,28 +1,29 @@
-//! The names of files: which are possible in every place, and which are a snapshot's.
+//! File names: those allowed in every store, and those of checkpoint files.
 
 use std::fmt;
 
 use ardea_core::Epoch;
 
-use crate::store::SnapshotId;
+use crate::store::CheckpointId;
 
-/// How the name of a file ends that is being written.
+/// The suffix of unfinished files.
 pub(crate) const UNFINISHED: &str = ".writing";
-/// No name is longer, so that it fits every file system, with its endings.
+/// The maximum length in bytes, which fits every file system even with suffixes.
 const MOST_BYTES: usize = 200;
 
-/// A name that a file may have in every [`Folder`](crate::store::Folder): 1 to 200 lowercase letters, digits, hyphens and dots, which
-/// begins with a letter or digit and does not end with `.writing`.
+/// A file name allowed in every [`ObjectStore`](crate::store::ObjectStore): 1 to 200 lowercase
+/// letters, digits, hyphens and dots, which begins with a letter or digit and does not end with
+/// `.writing`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileName(String);
 
 impl FileName {
-    /// This name, if a file may be called so.
+    /// Returns `name` as a file name, or `None` if it is not valid.
     ///
     /// ```
     /// use ardea_checkpoint::store::FileName;
     ///
-    /// assert!(FileName::new("snapshot-1-7.manifest").is_some());
+    /// assert!(FileName::new("checkpoint-1-7.manifest").is_some());
     /// assert!(FileName::new("../passwd").is_none());
     /// ```
     pub fn new(name: impl Into<String>) -> Option<Self> {
@@ -37,19 +38,20 @@ impl FileName {
         fits.then_some(FileName(name))
     }
 
-    /// What the file is called while one of those who write it does so.
+    /// Returns the name under which `writer` writes the file before it is complete.
     pub(crate) fn unfinished(&self, writer: u64) -> String {
         format!("{self}.{writer:016x}{UNFINISHED}")
     }
 
-    /// The file that is exactly so called while somebody writes it, and who.
+    /// Parses the name of an unfinished file into its final name and its writer; `None` if it is
+    /// not such a name.
     pub(crate) fn of_unfinished(text: &str) -> Option<(FileName, u64)> {
         let (name, writer) = text.strip_suffix(UNFINISHED)?.rsplit_once('.')?;
         let (name, writer) = (FileName::new(name)?, u64::from_str_radix(writer, 16).ok()?);
         (name.unfinished(writer) == text).then_some((name, writer))
     }
 
-    /// As a text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -61,45 +63,42 @@ impl fmt::Display for FileName {
     }
 }
 
-/// What tells the blocks of one writer from all others, of this and every other process.
+/// A token that distinguishes the blocks of one writer from those of all others, in any process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct WriterToken(pub u64);
 
 impl WriterToken {
-    /// One that nobody else has.
+    /// Returns a token that is unique among all processes.
     pub fn fresh() -> Self {
         use std::hash::{BuildHasher, Hasher, RandomState};
-        // The keys of every state are random in a process, and no two of its states have the same.
+        // Each `RandomState` has different random keys, in every process.
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u32(std::process::id());
         WriterToken(hasher.finish())
     }
 }
 
-/// A file of a snapshot, as its name tells.
+/// A file of a checkpoint, parsed from its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum StoredName {
-    /// The manifest of a snapshot.
-    Manifest(SnapshotId),
-    /// A block that was written for a snapshot.
+    Manifest(CheckpointId),
+    /// A block that was written for a checkpoint.
     Block(BlockName),
 }
 
-/// The name of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct BlockName {
-    /// The snapshot for which it was written first.
-    pub snapshot: SnapshotId,
-    /// Who wrote it.
+    /// The checkpoint that the block was written for.
+    pub checkpoint: CheckpointId,
     pub writer: WriterToken,
-    /// Which of the writer's.
+    /// The sequence number that the writer gave to the block.
     pub number: u32,
 }
 
 impl BlockName {
     pub fn file(&self) -> FileName {
         let BlockName {
-            snapshot: SnapshotId { generation, epoch },
+            checkpoint: CheckpointId { generation, epoch },
             writer,
             number,
         } = self;
@@ -113,22 +112,22 @@ impl BlockName {
 impl StoredName {
     pub fn file(&self) -> FileName {
         match self {
-            StoredName::Manifest(SnapshotId { generation, epoch }) => {
-                FileName(format!("snapshot-{generation}-{}.manifest", epoch.0))
+            StoredName::Manifest(CheckpointId { generation, epoch }) => {
+                FileName(format!("checkpoint-{generation}-{}.manifest", epoch.0))
             }
             StoredName::Block(block) => block.file(),
         }
     }
 
-    /// The snapshot for which it was written.
-    pub fn snapshot(&self) -> SnapshotId {
+    /// Returns the checkpoint that the file was written for.
+    pub fn checkpoint(&self) -> CheckpointId {
         match self {
             StoredName::Manifest(id) => *id,
-            StoredName::Block(block) => block.snapshot,
+            StoredName::Block(block) => block.checkpoint,
         }
     }
 
-    /// What file of a snapshot has exactly this name; none has any other, however like it looks.
+    /// Parses the name of a checkpoint file; `None` if `name` is not such a name in canonical form.
     pub fn parse(name: &FileName) -> Option<Self> {
         let found = Self::read(name.as_str())?;
         (found.file() == *name).then_some(found)
@@ -136,10 +135,10 @@ impl StoredName {
 
     fn read(name: &str) -> Option<Self> {
         let number = |text: &str| text.parse::<u64>().ok();
-        if let Some(id) = name.strip_prefix("snapshot-") {
+        if let Some(id) = name.strip_prefix("checkpoint-") {
             let (generation, epoch) = id.strip_suffix(".manifest")?.split_once('-')?;
             let epoch = Epoch(number(epoch)?);
-            return Some(StoredName::Manifest(SnapshotId::new(
+            return Some(StoredName::Manifest(CheckpointId::new(
                 number(generation)?,
                 epoch,
             )));
@@ -150,7 +149,7 @@ impl StoredName {
         let (generation, epoch) = (number(part()?)?, Epoch(number(part()?)?));
         let writer = WriterToken(u64::from_str_radix(part()?, 16).ok()?);
         let block = BlockName {
-            snapshot: SnapshotId::new(generation, epoch),
+            checkpoint: CheckpointId::new(generation, epoch),
             writer,
             number: part()?.parse().ok()?,
         };
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_only_like_a_snapshots_are_somebody_elses() {
+    fn names_that_are_only_like_a_checkpoints_are_somebody_elses() {
         let good = "block-1-7-00000000000000ff-3.block";
         assert!(StoredName::parse(&FileName::new(good).unwrap()).is_some());
         let others = [
@@ -193,11 +192,11 @@ mod tests {
             "block-1-7-ff-3.block",
             "block-1-7-00000000000000ff-3.block.bak",
             "block-1-7-00000000000000ff-3-4.block",
-            "snapshot-1.manifest",
-            "snapshot-1-07.manifest",
-            "snapshot-1-7-8.manifest",
-            "snapshot-1-7.manifest.old",
-            "snapshot-1-99999999999999999999999.manifest",
+            "checkpoint-1.manifest",
+            "checkpoint-1-07.manifest",
+            "checkpoint-1-7-8.manifest",
+            "checkpoint-1-7.manifest.old",
+            "checkpoint-1-99999999999999999999999.manifest",
             "notes.txt",
         ];
         for name in others {
@@ -214,9 +213,9 @@ mod tests {
         fn every_file_is_known_by_its_name(
             generation: u64, epoch: u64, writer: u64, number: u32,
         ) {
-            let snapshot = SnapshotId::new(generation, Epoch(epoch));
-            let block = BlockName { snapshot, writer: WriterToken(writer), number };
-            for stored in [StoredName::Manifest(snapshot), StoredName::Block(block)] {
+            let checkpoint = CheckpointId::new(generation, Epoch(epoch));
+            let block = BlockName { checkpoint, writer: WriterToken(writer), number };
+            for stored in [StoredName::Manifest(checkpoint), StoredName::Block(block)] {
                 let name = stored.file();
                 prop_assert_eq!(FileName::new(name.as_str()), Some(name.clone()));
                 prop_assert_eq!(StoredName::parse(&name), Some(stored));

@@ -1,4 +1,4 @@
-//! What a snapshot store needs of the place where it keeps its files.
+//! The interface between a checkpoint store and its storage location.
 
 use std::fmt;
 
@@ -7,48 +7,52 @@ use bytes::Bytes;
 
 use crate::store::FileName;
 
-/// A flat folder of files that are written whole, once, and never changed: a directory, a bucket of an object store, the memory of
-/// other workers.
+/// A flat folder of immutable files: a directory, a bucket of an object store, the memory of other
+/// workers.
 ///
-/// Calls block; they come from threads that may. All may come at the same time, from several threads and processes.
-pub trait Folder: Send + Sync + fmt::Debug {
-    /// What people call the place, such as a path; for messages.
+/// Calls block. Several threads and processes can call concurrently.
+pub trait ObjectStore: Send + Sync + fmt::Debug {
+    /// Returns the display name of the location, such as a path.
     fn place(&self) -> String;
 
-    /// Writes a file, whole and durably: when this returns, the file outlives whatever may happen to processes and, as far as the
-    /// place can promise it, to machines. Readers see all of it or nothing.
+    /// Writes a file atomically and durably: when the call returns, the file survives process
+    /// failures and, as far as the location allows, machine failures. Readers see the whole file or
+    /// none.
     ///
-    /// A file that is there already with the same bytes is made as durable, and that is success.
+    /// If the file already exists with the same bytes, the call makes it durable and succeeds.
     ///
     /// # Errors
-    /// `DiskFull` or `WriteFailed`, also if the name is taken by other bytes. Then nothing new is to be seen, as a rule; if the last
-    /// step failed the file may be there all the same. An unfinished one may be left, which [`list`](Self::list) tells.
+    /// `DiskFull` or `WriteFailed`; the latter also if a file of this name with other bytes exists.
+    /// After an error the new file normally does not exist, but it may if only the last step
+    /// failed. An unfinished file may remain, see [`list`](Self::list).
     fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()>;
 
-    /// Writes several files as [`write`](Self::write) does, in less time where the place can do that. After an error some may be there.
+    /// Writes several files like [`write`](Self::write), faster where the location allows. After an
+    /// error some of the files may exist.
     ///
     /// # Errors
-    /// As those of [`write`](Self::write).
+    /// Those of [`write`](Self::write).
     fn write_all(&self, files: &[(FileName, Bytes)]) -> Result<()> {
         files
             .iter()
             .try_for_each(|(name, bytes)| self.write(name, bytes))
     }
 
-    /// Reads a file; none if there is no such file.
+    /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
     /// `ReadFailed`.
     fn read(&self, name: &FileName) -> Result<Option<Bytes>>;
 
-    /// All files in no particular order, and what was left of writing some; other things that may be in the place are not told.
-    /// Files that come or go meanwhile may be there or not.
+    /// Lists all files, including unfinished ones, in no particular order. Objects with other names
+    /// are left out. Files that are created or removed concurrently may be included or not.
     ///
     /// # Errors
     /// `ReadFailed`.
-    fn list(&self) -> Result<Vec<Listed>>;
+    fn list(&self) -> Result<Vec<FileEntry>>;
 
-    /// Whether nothing is in the place, other things than files of such names included, where it can tell them.
+    /// Returns true if the location contains neither files nor, where detectable, objects with
+    /// other names.
     ///
     /// # Errors
     /// `ReadFailed`.
@@ -56,38 +60,39 @@ pub trait Folder: Send + Sync + fmt::Debug {
         Ok(self.list()?.is_empty())
     }
 
-    /// Tries whether the place can keep what [`write`](Self::write) promises, by a file of its own, which is removed again. For whoever begins to
-    /// write there; who only reads needs no such place.
+    /// Checks that the location can keep the guarantees of [`write`](Self::write): writes a probe
+    /// file and removes it. For processes that write files.
     ///
     /// # Errors
-    /// [`StoreUnsuitable`](ardea_core::ErrorCode::StoreUnsuitable) with what is missing; `DiskFull` or `WriteFailed` if nothing can be written.
+    /// [`StoreUnsuitable`](ardea_core::ErrorCode::StoreUnsuitable) with the missing property;
+    /// `DiskFull` or `WriteFailed` if nothing can be written.
     fn probe(&self) -> Result<()> {
         crate::store::probe::taken_once(self)
     }
 
-    /// Removes files, durably, as [`write`](Self::write) says. Those that are gone already are no failure.
+    /// Removes files durably. Missing files are no error.
     ///
     /// # Errors
-    /// `WriteFailed`; some may be gone.
+    /// `WriteFailed`. Some of the files may have been removed then.
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()>;
 }
 
-/// A file of a [`Folder`].
+/// A file in an [`ObjectStore`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Listed {
-    /// What it is called, or was to be called.
+pub struct FileEntry {
+    /// The name of the file; of an unfinished file, its final name.
     pub name: FileName,
-    /// Whether it is all there.
+    /// The completeness of the file.
     pub state: FileState,
-    /// Its size.
+    /// The size of the file.
     pub bytes: u64,
 }
 
-/// Whether a file is all there.
+/// The completeness of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileState {
-    /// It is, and can be read.
+    /// Complete and readable.
     Whole,
-    /// It is being written, or whoever wrote it died; the number tells apart those who write the same file.
+    /// Being written, or left by a dead writer. The number identifies the writer.
     Unfinished(u64),
 }

@@ -1,56 +1,58 @@
-//! What a snapshot is called.
+//! Checkpoint ids.
 
 use std::fmt;
 
 use ardea_core::Epoch;
 use serde::{Deserialize, Serialize};
 
-/// The name of a snapshot: the epoch at whose end it was taken, in one generation of its job.
+/// The id of a checkpoint: the epoch at whose end it was taken, in one generation of its job.
 ///
-/// A generation is one life of the whole dataflow between two rollbacks. Epochs may have the same numbers again after a rollback;
-/// their snapshots are told apart by the generation. The order is that of history: first by generation, then by epoch.
+/// A generation is one execution attempt of the whole dataflow between two rollbacks. After a
+/// rollback, epoch numbers can repeat; the generation distinguishes their checkpoints. Ids are
+/// ordered by time: first by generation, then by epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(from = "(u64, u64)", into = "(u64, u64)")]
-pub struct SnapshotId {
-    /// Which life of the dataflow.
+pub struct CheckpointId {
+    /// The generation.
     pub generation: u64,
-    /// Which epoch of it.
+    /// The epoch.
     pub epoch: Epoch,
 }
 
-impl SnapshotId {
-    /// Of these two.
+impl CheckpointId {
+    /// Creates an id.
     pub const fn new(generation: u64, epoch: Epoch) -> Self {
-        SnapshotId { generation, epoch }
+        CheckpointId { generation, epoch }
     }
 
-    /// Before every snapshot of a generation: as the floor of a [`sweep`](crate::store::SnapshotStore::sweep) when a generation begins, or when those before it
-    /// are over.
+    /// Returns the lowest id of a generation, which is before all its checkpoints. It is the floor
+    /// of a [`sweep`](crate::store::CheckpointStore::sweep) when the generation begins, or when all
+    /// earlier generations are over.
     pub const fn start_of(generation: u64) -> Self {
-        SnapshotId::new(generation, Epoch(0))
+        CheckpointId::new(generation, Epoch(0))
     }
 
-    /// That of the epoch behind this one, in the same generation.
+    /// Returns the id of the next epoch, in the same generation.
     #[must_use]
     pub const fn next(self) -> Self {
-        SnapshotId::new(self.generation, self.epoch.next())
+        CheckpointId::new(self.generation, self.epoch.next())
     }
 }
 
-impl From<(u64, u64)> for SnapshotId {
+impl From<(u64, u64)> for CheckpointId {
     fn from((generation, epoch): (u64, u64)) -> Self {
-        SnapshotId::new(generation, Epoch(epoch))
+        CheckpointId::new(generation, Epoch(epoch))
     }
 }
 
-impl From<SnapshotId> for (u64, u64) {
-    fn from(id: SnapshotId) -> Self {
+impl From<CheckpointId> for (u64, u64) {
+    fn from(id: CheckpointId) -> Self {
         (id.generation, id.epoch.0)
     }
 }
 
-/// For people: `7 (generation 2)`.
-impl fmt::Display for SnapshotId {
+/// Formats as `7 (generation 2)`.
+impl fmt::Display for CheckpointId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (generation {})", self.epoch.0, self.generation)
     }

@@ -1,8 +1,10 @@
-//! Layers: what the cuts of one epoch add to the state of a vertex, and the chain that they make.
+//! Layers of a vertex' state. A layer has the entries that the snapshots of one epoch add to the
+//! state.
 //!
-//! The state of a vertex is a chain of layers, the oldest first. Of the entries of a key the newest counts; a layer may also say that
-//! nothing older counts in some places, as a full cut does in those that the instance owns. So the chain can be read whatever the
-//! numbers of instances were that wrote it, and its blocks stay where they are.
+//! The state of a vertex is a chain of layers, oldest first. The newest entry of a key is valid. A
+//! layer can also replace all older entries of some slots (partitions or instances), as a full
+//! snapshot does in the partitions of its instance. The chain can therefore be read regardless of
+//! the parallelism at which each layer was written. Blocks are never moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,29 +13,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::block::BlockRef;
 use crate::store::partitions::{Space, Span};
-use crate::store::{CutKind, CutReceipt, PartitionRange, SnapshotId};
+use crate::store::{CheckpointId, PartitionRange, SnapshotKind, StateHandle};
 
 /// A layer of a vertex' state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Layer {
-    /// The snapshot that it came with; of a folded one, the newest of those.
-    pub from: SnapshotId,
-    /// How many layers it was made of.
+    /// The checkpoint that added the layer; for a compacted layer, that of its newest input.
+    pub from: CheckpointId,
+    /// The number of layers that it was compacted from; one for an original layer.
     pub folded: u32,
-    /// Where nothing older counts.
+    /// The slots in which the layer replaces all older entries.
     pub replaces: Replaces,
-    /// The blocks of each state. Of blocks with the same key the later one counts.
+    /// The blocks of each state. A later block takes precedence over earlier ones.
     pub states: BTreeMap<String, Vec<BlockRef>>,
 }
 
-/// The places where a layer leaves nothing older to count.
+/// The slots (partitions or instances) in which a layer replaces all older entries.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Replaces {
-    /// All there are.
+    /// All slots.
     pub everything: bool,
-    /// Some partitions.
+    /// The replaced partitions, unless all slots are.
     pub partitions: Vec<PartitionRange>,
-    /// What some instances wrote without a partition.
+    /// The instances whose unpartitioned entries are replaced, unless all slots are.
     pub instances: BTreeSet<u32>,
 }
 
@@ -50,7 +52,7 @@ impl Replaces {
         !self.everything && self.partitions.is_empty() && self.instances.is_empty()
     }
 
-    /// What both replace, the one behind the other.
+    /// Adds the slots that a newer layer replaces.
     fn add(&mut self, newer: &Replaces) {
         self.everything |= newer.everything;
         for range in &newer.partitions {
@@ -63,23 +65,24 @@ impl Replaces {
 }
 
 impl Layer {
-    /// What the cuts of one vertex add.
-    pub fn of(from: SnapshotId, cuts: &[&CutReceipt]) -> Self {
+    /// Creates the layer of one vertex from its snapshots.
+    pub fn of(from: CheckpointId, snapshots: &[&StateHandle]) -> Self {
         let mut replaces = Replaces {
-            everything: cuts
+            everything: snapshots
                 .iter()
-                .all(|cut| matches!(cut.kind, CutKind::Full { .. })),
+                .all(|snapshot| matches!(snapshot.kind, SnapshotKind::Full { .. })),
             ..Replaces::default()
         };
         let mut states: BTreeMap<String, Vec<BlockRef>> = BTreeMap::new();
-        for cut in cuts {
-            if let (CutKind::Full { partitions }, false) = (cut.kind, replaces.everything) {
+        for snapshot in snapshots {
+            if let (SnapshotKind::Full { partitions }, false) = (snapshot.kind, replaces.everything)
+            {
                 replaces
                     .partitions
                     .extend((!partitions.is_empty()).then_some(partitions));
-                replaces.instances.insert(cut.of.instance);
+                replaces.instances.insert(snapshot.of.instance);
             }
-            for (state, blocks) in &cut.states {
+            for (state, blocks) in &snapshot.states {
                 states
                     .entry(state.clone())
                     .or_default()
@@ -102,25 +105,26 @@ impl Layer {
         self.blocks().map(|block| u64::from(block.bytes)).sum()
     }
 
-    /// Whether some of its entries belong to no partition.
+    /// Returns true if the layer has entries without a partition.
     pub fn has_unpartitioned(&self) -> bool {
         self.blocks()
             .any(|block| block.places.of == Space::Instances)
     }
 }
 
-/// What was folded, ready to take the place of what it was made of.
+/// A compacted layer, ready to replace its inputs.
 #[derive(Clone, Debug)]
-pub(crate) struct Folded {
-    /// The layers that it was made of, beside each other in a chain, the oldest first; never empty.
-    pub from: Vec<SnapshotId>,
-    /// Whether there was nothing older: keys that were removed are not in it.
+pub(crate) struct CompactedLayer {
+    /// The checkpoints of the input layers, which are adjacent in a chain; oldest first, never
+    /// empty.
+    pub from: Vec<CheckpointId>,
+    /// True if no layer was older than the inputs, so that tombstones were dropped.
     pub is_oldest: bool,
     /// The blocks of each state.
     pub states: BTreeMap<String, Vec<BlockRef>>,
 }
 
-/// The layer that some layers make together, but for its blocks.
+/// Returns a layer that combines `layers`, with the blocks `states`; `None` if there are no layers.
 fn union(layers: &[Layer], states: BTreeMap<String, Vec<BlockRef>>) -> Option<Layer> {
     let (first, newer) = layers.split_first()?;
     let mut union = Layer {
@@ -135,11 +139,12 @@ fn union(layers: &[Layer], states: BTreeMap<String, Vec<BlockRef>>) -> Option<La
     Some(union)
 }
 
-/// Puts a folded layer in the place of those that it was made of; false if it does not belong into this chain any more.
+/// Replaces the input layers in a chain by the compacted layer. Returns false if the chain does not
+/// contain the inputs.
 ///
-/// The history of a chain up to a layer is always the same, but for what was let go of since, so the newest of the folded layers tells that all belong here. Older ones of
-/// them may be gone meanwhile, when nothing of them counted any more.
-pub(crate) fn put_folded(chain: &mut Vec<Layer>, folded: &Folded) -> bool {
+/// Except for dropped outdated state, a layer is always preceded by the same layers, so the newest
+/// input identifies the others. Older inputs may have been pruned meanwhile.
+pub(crate) fn put_folded(chain: &mut Vec<Layer>, folded: &CompactedLayer) -> bool {
     let Some(newest) = folded.from.last() else {
         return false;
     };
@@ -156,7 +161,8 @@ pub(crate) fn put_folded(chain: &mut Vec<Layer>, folded: &Folded) -> bool {
     if !is_as_it_was {
         return false;
     }
-    // What is outdated goes from the oldest layer on. Where all of a state went, what was folded of it is as old.
+    // Outdated state is dropped from the oldest layer on. If no input layer has a state any more,
+    // the compacted blocks of this state are outdated too.
     let mut states = folded.states.clone();
     states.retain(|state, _| {
         let mut layers = chain[first..=last].iter();
@@ -169,24 +175,25 @@ pub(crate) fn put_folded(chain: &mut Vec<Layer>, folded: &Folded) -> bool {
     true
 }
 
-/// Lets go of all that is of a state and older than a snapshot, since nothing of it counts any more.
+/// Drops the outdated entries of `state`: those in layers older than the checkpoint `before`.
 ///
-/// What goes is always the beginning of the chain: so nothing comes forth that something in it had removed.
-pub(crate) fn let_go(chain: &mut [Layer], state: &str, before: SnapshotId) {
+/// The drop always affects a prefix of the chain, so no older entry becomes valid again.
+pub(crate) fn drop_outdated(chain: &mut [Layer], state: &str, before: CheckpointId) {
     let older = chain.iter_mut().filter(|layer| layer.from < before);
     for layer in older {
         layer.states.remove(state);
     }
 }
 
-/// The states of which something is outdated for all of these cuts, and what is older than which snapshot.
-pub(crate) fn outdated_for_all(cuts: &[&CutReceipt]) -> BTreeMap<String, SnapshotId> {
-    let Some((first, others)) = cuts.split_first() else {
+/// Returns the states that all snapshots declare outdated, each with the earliest of the declared
+/// checkpoints.
+pub(crate) fn outdated_for_all(snapshots: &[&StateHandle]) -> BTreeMap<String, CheckpointId> {
+    let Some((first, others)) = snapshots.split_first() else {
         return BTreeMap::new();
     };
-    let for_all = |(state, before): (&String, &SnapshotId)| {
-        let before = others.iter().try_fold(*before, |before, cut| {
-            let own = cut.outdated.get(state)?;
+    let for_all = |(state, before): (&String, &CheckpointId)| {
+        let before = others.iter().try_fold(*before, |before, snapshot| {
+            let own = snapshot.outdated.get(state)?;
             Some(before.min(*own))
         })?;
         Some((state.clone(), before))
@@ -194,7 +201,8 @@ pub(crate) fn outdated_for_all(cuts: &[&CutReceipt]) -> BTreeMap<String, Snapsho
     first.outdated.iter().filter_map(for_all).collect()
 }
 
-/// Leaves out blocks in whose places nothing counts any more, and layers that say nothing. What is read stays the same.
+/// Removes blocks whose slots are all replaced by newer layers, and empty layers. The readable
+/// state does not change.
 pub(crate) fn prune(chain: &mut Vec<Layer>) {
     let mut newer: Vec<Replaces> = Vec::new();
     for layer in chain.iter_mut().rev() {
@@ -212,7 +220,7 @@ pub(crate) fn prune(chain: &mut Vec<Layer>) {
         has_older |= !says_nothing;
         !says_nothing
     });
-    // With nothing older there is nothing to replace.
+    // The oldest layer has no older entries to replace.
     if let Some(oldest) = chain.first_mut() {
         oldest.replaces = Replaces::default();
     }
@@ -226,11 +234,13 @@ fn is_replaced(places: &Span, newer: &[Replaces]) -> bool {
     !newer.is_empty() && (places.first..=places.last).all(is_replaced)
 }
 
-/// Which layers of a chain to fold, if it is time: `bytes` of each, the oldest first.
+/// Returns the range of layers to compact in a chain; `None` if compaction is not due. `bytes` are
+/// the sizes of the layers, oldest first.
 ///
-/// Folds the newest ones, and with them the next older one as long as that is at most twice as large as all of them: so a layer is
-/// written again only when what it is joined with is not much smaller, and an entry is written about as often as the logarithm of
-/// the number of snapshots says. At most half of `most` layers are left.
+/// Starts with the newest layers, and adds the next older layer while it is at most twice as large
+/// as the selected ones together. A layer is thus rewritten only together with others of similar
+/// size. An entry is rewritten about as often as the logarithm of the number of checkpoints. At
+/// most half of `most` layers remain.
 pub(crate) fn to_fold(bytes: &[u64], most: usize) -> Option<Range<usize>> {
     let most = most.max(1);
     if bytes.len() <= most {
@@ -253,8 +263,8 @@ mod tests {
     use ardea_core::Epoch;
     use proptest::prelude::*;
 
-    fn id(epoch: u64) -> SnapshotId {
-        SnapshotId::new(1, Epoch(epoch))
+    fn id(epoch: u64) -> CheckpointId {
+        CheckpointId::new(1, Epoch(epoch))
     }
 
     fn block(name: &str, first: u32, last: u32) -> BlockRef {
@@ -325,12 +335,12 @@ mod tests {
         let chain: Vec<_> = (1..=5)
             .map(|at| layer(at, &[], &[block("a", 0, 9)]))
             .collect();
-        let folded = |from: &[u64], is_oldest| Folded {
+        let folded = |from: &[u64], is_oldest| CompactedLayer {
             from: from.iter().map(|epoch| id(*epoch)).collect(),
             is_oldest,
             states: BTreeMap::new(),
         };
-        let put = |chain: &[Layer], folded: &Folded| {
+        let put = |chain: &[Layer], folded: &CompactedLayer| {
             let mut chain = chain.to_vec();
             put_folded(&mut chain, folded).then(|| epochs(&chain))
         };
@@ -365,7 +375,7 @@ mod tests {
                 ..layer(epoch, &[], &[])
             }
         };
-        let folded = Folded {
+        let folded = CompactedLayer {
             from: vec![id(1), id(2)],
             is_oldest: true,
             states: ["s", "t"]
@@ -374,7 +384,7 @@ mod tests {
         };
         let states = |before: u64| {
             let mut chain = vec![newer(1, "s"), newer(2, "t"), newer(3, "s")];
-            let_go(&mut chain, "s", id(before));
+            drop_outdated(&mut chain, "s", id(before));
             assert!(put_folded(&mut chain, &folded));
             let names = chain.into_iter().flat_map(|layer| layer.states.into_keys());
             names.collect::<Vec<_>>()
@@ -386,22 +396,22 @@ mod tests {
 
     #[test]
     fn something_is_outdated_when_all_instances_say_so_and_as_far_as_all_do() {
-        let cut = |instance, outdated: &[(&str, u64)]| {
-            let of = crate::store::CutOf {
-                snapshot: id(9),
+        let snapshot = |instance, outdated: &[(&str, u64)]| {
+            let of = crate::store::SnapshotOwner {
+                checkpoint: id(9),
                 vertex: "v".to_string(),
                 instance,
                 instances: 2,
             };
             let named = |(state, epoch): &(&str, u64)| (state.to_string(), id(*epoch));
-            CutReceipt::unchanged(of).outdating(outdated.iter().map(named).collect())
+            StateHandle::unchanged(of).outdating(outdated.iter().map(named).collect())
         };
-        let first = cut(0, &[("s", 7), ("t", 9), ("u", 2)]);
-        let second = cut(1, &[("s", 4), ("u", 5)]);
+        let first = snapshot(0, &[("s", 7), ("t", 9), ("u", 2)]);
+        let second = snapshot(1, &[("s", 4), ("u", 5)]);
         let outdated = outdated_for_all(&[&first, &second]);
         let expected = [("s", 4), ("u", 2)].map(|(state, epoch)| (state.to_string(), id(epoch)));
         assert_eq!(outdated, BTreeMap::from(expected));
-        let read = CutReceipt::from_bytes(&first.to_bytes().expect("written")).expect("read");
+        let read = StateHandle::from_bytes(&first.to_bytes().expect("written")).expect("read");
         assert_eq!(read, first);
     }
 

@@ -1,4 +1,4 @@
-//! Merges layers: of each key the newest entry, place by place, in the order of keys.
+//! Merge of layers: reads the newest entry of each key, by ascending slot and key.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,53 +9,53 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_core::{Error, Result};
 
-use crate::store::Folder;
+use crate::store::ObjectStore;
 use crate::store::block::{self, BlockRef, Content, Cursor, Expected};
+use crate::store::block_cache::BlockCache;
 use crate::store::layer::{Layer, Replaces};
 use crate::store::parallel::in_parallel;
-use crate::store::partitions::{Place, Space};
-use crate::store::recent::RecentBlocks;
+use crate::store::partitions::{KeySlot, Space};
 
-/// How many blocks of one place are read at a time, where somebody waits for a place.
+/// The maximum number of blocks of one slot that are read concurrently, if a cache is used.
 const AT_A_TIME: usize = 4;
 
-/// Entries of one state of a vertex, from several layers.
+/// A merge of the entries of one state of a vertex from several layers.
 ///
-/// Holds in memory, unpacked, the blocks that have entries of the place at hand, and no others: with a sorted run that is one block a
-/// layer, or two.
+/// Only the blocks that cover the current slot are in memory, uncompressed: one or two per sorted
+/// run of each layer.
 #[derive(Debug)]
 pub(crate) struct Merge {
-    folder: Arc<dyn Folder>,
-    /// Blocks that others have read, if it is to look there.
-    recent: Option<Arc<RecentBlocks>>,
+    folder: Arc<dyn ObjectStore>,
+    /// The cache of blocks, if one is used.
+    recent: Option<Arc<BlockCache>>,
     job: String,
     vertex: String,
     state: String,
     space: Space,
-    /// What each layer replaces, the newest first.
+    /// For each layer, newest first, the slots in which it replaces older entries.
     replaces: Vec<Replaces>,
-    /// Blocks that were not reached yet; the one with the lowest first place is the last.
+    /// The blocks not reached yet, by descending first slot: the next one is last.
     pending: Vec<Planned>,
-    /// Blocks that have the place at hand between their first and last one.
+    /// The blocks whose range of slots includes the current slot.
     open: Vec<Open>,
-    /// The places that are still to be read.
+    /// The slots still to be read.
     slots: Range<u32>,
     slot: u32,
     cursors: BinaryHeap<Reverse<Cursor>>,
-    /// Stands at the entry that was returned last.
+    /// The cursor at the entry that was returned last.
     found: Option<Cursor>,
     keep_removed: bool,
     failed: Option<Error>,
     read_bytes: u64,
 }
 
-/// A block, and how new it is.
+/// A block to be read, with its age.
 #[derive(Clone, Debug)]
 struct Planned {
     block: BlockRef,
-    /// Of which layer; zero is the newest.
+    /// The index of the block's layer; zero is the newest layer.
     layer: usize,
-    /// The lower, the newer, among all blocks.
+    /// The rank of the block among all blocks of the merge; zero is the newest.
     age: u32,
 }
 
@@ -65,7 +65,7 @@ struct Open {
     content: Option<Arc<Content>>,
 }
 
-/// An entry as a merge finds it.
+/// An entry as returned by a merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Merged<'a> {
     pub slot: u32,
@@ -73,21 +73,22 @@ pub(crate) struct Merged<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// What is to be merged.
+/// The selection of entries to be merged.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct MergeFilter<'a> {
     pub job: &'a str,
     pub vertex: &'a str,
     pub state: &'a str,
     pub space: Space,
     pub slots: Range<u32>,
-    /// Whether keys are told that were removed: somebody has to know if there may be older layers.
+    /// True to return tombstones too. They are needed if layers older than the merged ones may
+    /// exist.
     pub keep_removed: bool,
 }
 
 impl Merge {
-    /// Of these layers, the oldest first. Reads nothing yet.
-    pub fn new(folder: Arc<dyn Folder>, layers: &[Layer], wanted: Wanted) -> Self {
+    /// Creates a merge of these layers, given oldest first. Blocks are read later, on demand.
+    pub fn new(folder: Arc<dyn ObjectStore>, layers: &[Layer], wanted: MergeFilter) -> Self {
         let mut pending = Vec::new();
         let mut age = 0;
         for (newness, layer) in layers.iter().rev().enumerate() {
@@ -131,18 +132,19 @@ impl Merge {
         }
     }
 
-    /// Looks there before it reads a block.
-    pub fn beside(mut self, recent: Option<Arc<RecentBlocks>>) -> Self {
+    /// Sets the cache of blocks to use, if any.
+    pub fn beside(mut self, recent: Option<Arc<BlockCache>>) -> Self {
         self.recent = recent;
         self
     }
 
-    /// How many bytes of blocks were read so far, or found to have been read.
+    /// Returns the bytes of blocks read so far, including those from the cache.
     pub fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
 
-    /// The next entry, or none at the end. After an error only that error.
+    /// Returns the next entry, or `None` at the end. After an error every call returns the same
+    /// error.
     pub fn next(&mut self) -> Result<Option<Merged<'_>>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -182,7 +184,7 @@ impl Merge {
         }
     }
 
-    /// Leaves out what other blocks say of the same key.
+    /// Skips the older entries with the same key as `found`.
     fn skip_older(&mut self, found: &Cursor) -> Result<()> {
         while let Some(mut older) = self.cursors.peek_mut() {
             if older.0.key() != found.key() {
@@ -195,7 +197,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Goes to the next place that may have entries; false if there is none.
+    /// Advances to the next slot that may have entries. Returns false if there is none.
     fn open_slot(&mut self) -> Result<bool> {
         self.open
             .retain(|open| open.planned.block.places.last >= self.slots.start);
@@ -233,8 +235,8 @@ impl Merge {
         Ok(true)
     }
 
-    /// Reads what has to be read of the open blocks that count. A place has one of each layer, and whoever reads a few partitions at a time waits for
-    /// the first: so these are read several at a time.
+    /// Reads the open blocks that count and are not read yet. If a cache is used, the reader waits
+    /// for a few partitions only, so the blocks are read concurrently.
     fn read_open(&mut self, oldest: Option<usize>) -> Result<()> {
         let expected = Expected {
             job: &self.job,
@@ -271,27 +273,28 @@ impl Merge {
 }
 
 impl Open {
-    /// Whether it is of this layer or a newer one: what is older has been replaced.
+    /// Returns true if no newer layer replaces the block's entries of the current slot. `oldest` is
+    /// the index of the newest layer that replaces the slot, if any.
     fn counts(&self, oldest: Option<usize>) -> bool {
         oldest.is_none_or(|oldest| self.planned.layer <= oldest)
     }
 }
 
-/// An entry of a snapshot.
+/// An entry of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// Where it belongs.
-    pub place: Place,
+    /// The slot that the entry belongs to.
+    pub place: KeySlot,
     /// The key's bytes.
     pub key: &'a [u8],
     /// The value's bytes.
     pub value: &'a [u8],
 }
 
-/// The entries of one state of a vertex, by ascending place and key.
+/// The entries of one state of a vertex, by ascending slot and key.
 ///
-/// Blocks are read when they are needed; in memory are those that have entries of the place at hand. Costs, per entry, one or two
-/// comparisons of keys for each layer that has entries of the place.
+/// Blocks are read on demand; only the blocks that cover the current slot are in memory. Costs one
+/// or two key comparisons per entry for each layer with entries of the slot.
 #[derive(Debug)]
 pub struct Entries {
     merge: Merge,
@@ -302,23 +305,23 @@ impl Entries {
         Entries { merge }
     }
 
-    /// The next one, or none at the end.
+    /// Returns the next entry, or `None` at the end.
     ///
     /// # Errors
-    /// `SnapshotDamaged`, which names the block that is damaged or missing, `VersionMismatch`, or what [`Folder::read`] returns. No
-    /// entry comes after an error, but the same error again.
+    /// `CheckpointDamaged` with the damaged or missing block, `VersionMismatch`, or those of
+    /// [`ObjectStore::read`]. After an error every call returns the same error.
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>> {
         let space = self.merge.space;
         let Some(Merged { slot, key, value }) = self.merge.next()? else {
             return Ok(None);
         };
-        // Slots come from places, and a merge that keeps no removed keys gives values only.
+        // Slots are always valid, and a merge without tombstones returns values only.
         let entry = space
             .place(slot)
             .zip(value)
             .map(|(place, value)| Entry { place, key, value });
         entry.map(Some).ok_or_else(|| {
-            let what = "an entry of a snapshot has no place";
+            let what = "an entry of a checkpoint has no place";
             Error::new(ardea_core::ErrorCode::Internal, what)
         })
     }

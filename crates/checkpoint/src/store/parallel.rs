@@ -1,14 +1,14 @@
-//! Work that several threads share.
+//! Execution of work that several threads share.
 
 use std::thread;
 
 use ardea_core::{Error, ErrorCode, Result};
 
-/// Does `work` in this thread and in others, so many in all; each takes what is left to do until nothing is. What the system refuses threads for, the
-/// others do.
+/// Runs `work` on this thread and on additional ones, `threads` in total. On each thread, `work`
+/// must take items until none are left. If the system refuses a thread, the others do its work.
 ///
 /// # Errors
-/// The first of `work`; the others still come to their end.
+/// The first error of `work`. The other threads still run to their end.
 pub(crate) fn in_parallel(threads: usize, work: &(dyn Fn() -> Result<()> + Sync)) -> Result<()> {
     thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads)
@@ -19,10 +19,10 @@ pub(crate) fn in_parallel(threads: usize, work: &(dyn Fn() -> Result<()> + Sync)
             .collect();
         let mut result = work();
         for helper in helpers {
-            // Without a thread the others do its work.
+            // The system refused the thread.
             let Ok(helper) = helper else { continue };
             let helped = helper.join().unwrap_or_else(|_| {
-                let what = "a thread that read a snapshot panicked";
+                let what = "a thread that read a checkpoint panicked";
                 Err(Error::new(ErrorCode::Internal, what))
             });
             result = result.and(helped);

@@ -1,9 +1,9 @@
-//! Ranges of partitions, and the places where entries belong.
+//! Ranges of partitions, and the slots of entries.
 
 use ardea_core::{PARTITION_COUNT, PartitionId};
 use serde::{Deserialize, Serialize};
 
-/// Partitions that lie beside each other; may be empty.
+/// A contiguous range of partitions, which may be empty.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
 pub struct PartitionRange {
@@ -18,7 +18,8 @@ impl PartitionRange {
         end: PARTITION_COUNT,
     };
 
-    /// From `first` to the one before `end`, if these are partitions.
+    /// Creates the range from `first` up to, but excluding, `end`. `None` if `end` is below `first`
+    /// or above the number of partitions.
     pub const fn new(first: u32, end: u32) -> Option<Self> {
         if first <= end && end <= PARTITION_COUNT {
             Some(PartitionRange { first, end })
@@ -27,7 +28,8 @@ impl PartitionRange {
         }
     }
 
-    /// What `instance` of `instances` instances owns, as [`PartitionId::owner`] says.
+    /// Returns the partitions that the instance with the index `instance` owns at a parallelism of
+    /// `instances`, as by [`PartitionId::owner`].
     ///
     /// ```
     /// use ardea_checkpoint::store::PartitionRange;
@@ -47,32 +49,33 @@ impl PartitionRange {
         }
     }
 
-    /// The number of the first.
+    /// Returns the first partition's index.
     pub const fn first(&self) -> u32 {
         self.first
     }
 
-    /// One more than the number of the last.
+    /// Returns the index after the last partition.
     pub const fn end(&self) -> u32 {
         self.end
     }
 
-    /// How many they are.
+    /// Returns the number of partitions.
     pub const fn len(&self) -> u32 {
         self.end - self.first
     }
 
-    /// Whether there are none.
+    /// Returns true if the range is empty.
     pub const fn is_empty(&self) -> bool {
         self.first == self.end
     }
 
-    /// Whether this partition is among them.
+    /// Returns true if the range includes this partition.
     pub const fn contains(&self, partition: PartitionId) -> bool {
         self.has(partition.index())
     }
 
-    /// Cuts it into at most `parts` ranges of about the same length, none of which is empty: to be read by as many threads.
+    /// Splits the range into at most `parts` non-empty ranges of similar length, for parallel
+    /// reading.
     pub fn split(&self, parts: u32) -> Vec<PartitionRange> {
         let parts = parts.clamp(1, self.len().max(1));
         let at = |part: u32| self.first + self.len() * part / parts;
@@ -116,46 +119,42 @@ impl From<PartitionRange> for (u32, u32) {
     }
 }
 
-/// Where an entry belongs.
+/// The slot that an entry belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Place {
-    /// To whoever owns the partition.
+pub enum KeySlot {
+    /// A partition; the entry belongs to the instance that owns it.
     Partition(PartitionId),
-    /// To no partition; it was written by this instance, and is for all that there will be.
+    /// No partition: the entry was written by this instance, and is restored by all instances.
     Instance(u32),
 }
 
-/// The two kinds of places.
+/// The two kinds of slots.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Space {
-    /// Numbered by partitions.
+    /// Slots numbered by partition.
     Partitions,
-    /// Numbered by instances.
+    /// Slots numbered by instance.
     Instances,
 }
 
 impl Space {
-    /// Both.
     pub const ALL: [Space; 2] = [Space::Partitions, Space::Instances];
 
-    /// The place of a number.
-    pub fn place(self, slot: u32) -> Option<Place> {
+    /// Returns the slot of this kind with this number; `None` if there is no such partition.
+    pub fn place(self, slot: u32) -> Option<KeySlot> {
         match self {
-            Space::Partitions => PartitionId::from_index(slot).map(Place::Partition),
-            Space::Instances => Some(Place::Instance(slot)),
+            Space::Partitions => PartitionId::from_index(slot).map(KeySlot::Partition),
+            Space::Instances => Some(KeySlot::Instance(slot)),
         }
     }
 }
 
-/// Places of one kind, from the first to the last.
+/// A range of slots (partitions or instances), including both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) struct Span {
-    /// Of which kind.
     pub of: Space,
-    /// The lowest number.
     pub first: u32,
-    /// The highest number.
     pub last: u32,
 }
 

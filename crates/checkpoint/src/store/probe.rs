@@ -1,15 +1,17 @@
-//! Tries whether a place keeps two who write the same file apart.
+//! A probe that checks whether a store detects concurrent writers of one file.
 
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::store::file_name::WriterToken;
-use crate::store::{FileName, FileState, Folder};
+use crate::store::{FileName, FileState, ObjectStore};
 
-/// Writes a file twice, with other bytes the second time, which has to fail and to change nothing.
+/// Checks a store by writing a file twice, with different bytes. The second write must fail and
+/// change nothing.
 ///
 /// # Errors
-/// [`ErrorCode::StoreUnsuitable`] if the second has taken the place of the first, and what the first comes to.
-pub(crate) fn taken_once<F: Folder + ?Sized>(folder: &F) -> Result<()> {
+/// [`ErrorCode::StoreUnsuitable`] if the second write has replaced the file; those of the first
+/// write.
+pub(crate) fn taken_once<F: ObjectStore + ?Sized>(folder: &F) -> Result<()> {
     let WriterToken(token) = WriterToken::fresh();
     let name = format!("probe-{token:016x}.probe");
     let internal = || Error::new(ErrorCode::Internal, "a probe has no name");
@@ -17,7 +19,7 @@ pub(crate) fn taken_once<F: Folder + ?Sized>(folder: &F) -> Result<()> {
     folder.write(&name, FIRST)?;
     let again = folder.write(&name, SECOND);
     let found = folder.read(&name);
-    // One that can't be removed now is in nobody's way.
+    // A probe file that cannot be removed does no harm.
     let _ = folder.remove(&[(name, FileState::Whole)]);
     match (again, found?.as_deref()) {
         (Err(_), Some(FIRST)) => Ok(()),
@@ -30,7 +32,7 @@ const FIRST: &[u8] = b"a probe of this place, which may be removed\n";
 const SECOND: &[u8] = b"a second one\n";
 
 fn replaced(place: &str) -> Error {
-    let what = format!("{place} can't keep two processes that go on with one job apart");
+    let what = format!("{place} can't detect two processes that run the same job");
     Error::new(ErrorCode::StoreUnsuitable, what)
         .because("a file that may be written once was replaced by a second one")
         .hint("name another place: a folder on a local disk, or a bucket of a store with conditional writes (If-None-Match)")
@@ -43,17 +45,17 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::store::{Listed, MemoryFolder};
+    use crate::store::{FileEntry, MemoryStore};
 
-    /// A place where who writes last has the name, or whose writes fail from the second on.
+    /// A store where the last writer of a name wins, or whose writes fail from the second on.
     #[derive(Debug, Default)]
     struct Careless {
-        folder: MemoryFolder,
+        folder: MemoryStore,
         is_away: AtomicBool,
         goes_away: bool,
     }
 
-    impl Folder for Careless {
+    impl ObjectStore for Careless {
         fn place(&self) -> String {
             "a careless place".into()
         }
@@ -70,7 +72,7 @@ mod tests {
             self.folder.read(name)
         }
 
-        fn list(&self) -> Result<Vec<Listed>> {
+        fn list(&self) -> Result<Vec<FileEntry>> {
             self.folder.list()
         }
 
@@ -86,7 +88,7 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::StoreUnsuitable);
         assert!(error.to_string().contains("a careless place"), "{error}");
         assert!(careless.is_empty().unwrap());
-        let careful = MemoryFolder::new();
+        let careful = MemoryStore::new();
         careful.probe().unwrap();
         assert!(careful.is_empty().unwrap());
     }

@@ -1,60 +1,60 @@
-//! Sizes and durations of a snapshot, for display.
+//! Sizes and durations of a checkpoint, for display.
 
 use std::time::Duration;
 
 use ardea_core::Timestamp;
 
-use crate::store::SnapshotId;
+use crate::store::CheckpointId;
 use crate::store::layer::Layer;
 use crate::store::manifest::{Manifest, VertexPart};
 
-/// What a snapshot cost, and how large it is.
+/// The sizes and durations of a checkpoint.
 #[derive(Clone, PartialEq, Debug)]
-pub struct SnapshotReport {
-    /// Which snapshot.
-    pub id: SnapshotId,
-    /// The snapshot that its increments are based on.
-    pub base: Option<SnapshotId>,
-    /// When it was committed.
+pub struct CheckpointReport {
+    /// The id of the checkpoint.
+    pub id: CheckpointId,
+    /// The checkpoint that the increments are based on, if any.
+    pub base: Option<CheckpointId>,
+    /// The commit time.
     pub at: Timestamp,
-    /// Vertex by vertex, by name.
+    /// The reports of the vertices, sorted by name.
     pub vertices: Vec<VertexReport>,
 }
 
-/// The part of one vertex.
+/// The sizes and durations of one vertex in a checkpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VertexReport {
     /// The vertex' name.
     pub vertex: String,
-    /// How many instances it had.
+    /// The parallelism of the vertex.
     pub instances: u32,
-    /// How many of them handed over all that they had.
+    /// The number of full snapshots.
     pub full: u32,
-    /// How many handed over what had changed.
+    /// The number of increments.
     pub increments: u32,
-    /// How many had ended.
+    /// The number of unchanged snapshots, of finished instances.
     pub unchanged: u32,
-    /// Entries handed over, removals included.
+    /// The number of entries written for the checkpoint, including tombstones.
     pub entries: u64,
-    /// Blocks written for them.
+    /// The number of blocks written for the checkpoint.
     pub blocks: u64,
-    /// Bytes written for them.
+    /// The number of bytes written for the checkpoint.
     pub bytes: u64,
-    /// Bytes of the entries before they were packed.
+    /// The number of bytes written, before compression.
     pub unpacked_bytes: u64,
-    /// How long the slowest instance took to write, from the first entry until all was safe.
+    /// The write duration of the slowest instance, from the first entry until all was durable.
     pub took: Duration,
-    /// From how many layers its state would be read.
+    /// The number of layers in the state of the vertex.
     pub layers: usize,
-    /// How many bytes of blocks would be read for it.
+    /// The bytes of all blocks in the state of the vertex.
     pub state_bytes: u64,
 }
 
-impl SnapshotReport {
+impl CheckpointReport {
     pub(crate) fn of(manifest: &Manifest) -> Self {
         let vertices = manifest.vertices.iter();
-        SnapshotReport {
-            id: manifest.snapshot,
+        CheckpointReport {
+            id: manifest.checkpoint,
             base: manifest.base,
             at: manifest.at(),
             vertices: vertices
@@ -63,17 +63,17 @@ impl SnapshotReport {
         }
     }
 
-    /// Bytes written for it.
+    /// Returns the bytes written for the checkpoint.
     pub fn bytes(&self) -> u64 {
         self.vertices.iter().map(|vertex| vertex.bytes).sum()
     }
 
-    /// How many bytes of blocks would be read to restore it.
+    /// Returns the bytes of blocks to be read for a restore.
     pub fn state_bytes(&self) -> u64 {
         self.vertices.iter().map(|vertex| vertex.state_bytes).sum()
     }
 
-    /// How long the slowest instance took to write.
+    /// Returns the write duration of the slowest instance.
     pub fn took(&self) -> Duration {
         let durations = self.vertices.iter().map(|vertex| vertex.took);
         durations.max().unwrap_or_default()
@@ -82,18 +82,18 @@ impl SnapshotReport {
 
 impl VertexReport {
     fn of(name: &str, part: &VertexPart) -> Self {
-        let cut = part.cut;
+        let snapshot = part.snapshot;
         VertexReport {
             vertex: name.to_string(),
             instances: part.instances,
-            full: cut.full,
-            increments: cut.increments,
-            unchanged: cut.unchanged,
-            entries: cut.entries,
-            blocks: cut.blocks,
-            bytes: cut.bytes,
-            unpacked_bytes: cut.unpacked,
-            took: Duration::from_micros(cut.took_micros),
+            full: snapshot.full,
+            increments: snapshot.increments,
+            unchanged: snapshot.unchanged,
+            entries: snapshot.entries,
+            blocks: snapshot.blocks,
+            bytes: snapshot.bytes,
+            unpacked_bytes: snapshot.unpacked,
+            took: Duration::from_micros(snapshot.took_micros),
             layers: part.layers.len(),
             state_bytes: part.layers.iter().map(Layer::bytes).sum(),
         }

@@ -1,4 +1,4 @@
-//! Writes the cut of one instance as blocks.
+//! Writer of an instance's snapshot as blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,33 +10,35 @@ use bytes::Bytes;
 use crate::store::block::{
     self, BlockRef, ContentBuilder, KEY_MOST_BYTES, Subject, VALUE_MOST_BYTES,
 };
-use crate::store::core_pace::CorePace;
+use crate::store::block_compressor::Packer;
 use crate::store::failure::too_large;
 use crate::store::file_name::{BlockName, FileName, WriterToken};
-use crate::store::packer::Packer;
 use crate::store::partitions::Space;
-use crate::store::{CutKind, CutOf, CutReceipt, Folder, SnapshotId};
+use crate::store::yield_pacer::YieldPacer;
+use crate::store::{CheckpointId, ObjectStore, SnapshotKind, SnapshotOwner, StateHandle};
 
-/// Of how many entries the memory is asked for at a time: in order they lie all over the buffer, and what is asked for one by one is waited for one by one.
+/// The number of entries whose memory is prefetched together. In sorted order, entries are
+/// scattered over the buffer, and separate cache misses would be slow.
 const FETCHED_TOGETHER: usize = 32;
-/// No name of a job, a vertex or a state is longer.
+/// The maximum length of a job, vertex or state name in bytes.
 const NAME_MOST_BYTES: usize = 4_096;
 
-/// How blocks are cut.
+/// The sizes of blocks and sort buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockConfig {
-    /// About how many bytes of entries make a block, before they are packed. One entry that is larger has a block of its own.
+    /// The approximate size of a block in bytes, before compression. An entry larger than this has
+    /// its own block.
     pub block_bytes: usize,
-    /// How many bytes of entries are sorted at a time, at first: each time twice as many as before, and up to eight times as many in the
-    /// end. So little is held for a small cut, and what is sorted of a large one is in few runs. The fewer runs, the fewer partitions
-    /// each block has, the fewer blocks have to be read for some of them, and the fewer have to be merged.
+    /// The initial size of the sort buffer in bytes. It doubles after each flush, up to eight times
+    /// this size. Small snapshots thus take little memory, and large ones have few sorted runs,
+    /// which makes reading and merging cheaper.
     pub buffer_bytes: usize,
 }
 
-/// How much more is sorted at a time in the end.
+/// The maximum factor by which the sort buffer grows.
 const BUFFER_GROWTH: usize = 8;
 
-/// Blocks of 1 MiB, sorted 16 MiB at a time.
+/// The default: blocks of 1 MiB, and an initial sort buffer of 16 MiB.
 impl Default for BlockConfig {
     fn default() -> Self {
         BlockConfig {
@@ -46,37 +48,40 @@ impl Default for BlockConfig {
     }
 }
 
-/// Writes the cut of one instance: takes its entries in any order, and gives a receipt when all are safe.
+/// Writer of one instance's snapshot. It takes entries in any order, and returns a handle when all
+/// entries are durable.
 ///
-/// Calls block when a buffer is full, for as long as it takes to sort, pack and write it. A writer that is dropped before it has
-/// finished leaves blocks that no snapshot refers to; a later [sweep](crate::store::SnapshotStore::sweep) removes them. Keep one a
-/// thread: different cuts are written at the same time, from any number of processes.
+/// Calls block while a full buffer is sorted, compressed and written. A writer dropped before
+/// [`finish`](Self::finish) leaves unreferenced blocks, which a later
+/// [sweep](crate::store::CheckpointStore::sweep) removes. Use one writer per snapshot; different
+/// snapshots can be written concurrently, by any number of processes.
 #[derive(Debug)]
 pub struct BlockWriter {
-    of: CutOf,
-    kind: CutKind,
+    of: SnapshotOwner,
+    kind: SnapshotKind,
     config: BlockConfig,
-    /// How many bytes are sorted next.
+    /// The size in bytes at which the sort buffer is flushed next.
     buffer_bytes: usize,
     began: Instant,
     files: BlockFiles,
-    /// The states' names, in the order in which they came, and their blocks.
+    /// The states in order of first use, with their blocks.
     states: Vec<(String, Vec<BlockRef>)>,
     bytes: Vec<u8>,
     entries: Vec<Buffered>,
 }
 
-/// An entry in the buffer. The key lies at `key_at`, the value behind it.
+/// An entry in the buffer. The key is at `key_at`, followed by the value.
 #[derive(Clone, Copy, Debug)]
 struct Buffered {
-    /// State, space and slot in one, and the beginning of the key: what decides about the order of nearly all, without looking elsewhere.
+    /// A sort key: state, space and slot in one number, and the first bytes of the key. Decides
+    /// most comparisons.
     order: (u64, u64),
     state: u32,
     space: Space,
     slot: u32,
     key_at: usize,
     key_bytes: u32,
-    /// None for a removed key.
+    /// The length of the value; `None` for a tombstone.
     value_bytes: Option<u32>,
 }
 
@@ -90,7 +95,7 @@ impl Buffered {
         Some(&bytes[self.key_at + self.key_bytes as usize..][..length])
     }
 
-    /// Reads where it begins and ends, and so has its memory come.
+    /// Reads the first and the last byte of the entry, to prefetch its memory.
     fn touch(&self, bytes: &[u8]) -> u8 {
         let length = self.key_bytes as usize + self.value_bytes.unwrap_or(0) as usize;
         let (first, last) = (self.key_at, self.key_at + length.saturating_sub(1));
@@ -106,25 +111,25 @@ impl Buffered {
 }
 
 impl BlockWriter {
-    /// Begins the cut of an instance of `job`.
+    /// Creates a writer for the snapshot of the instance `of` of `job`.
     ///
     /// # Errors
-    /// `Internal` for a cut that is [`Unchanged`](CutKind::Unchanged) ([`CutReceipt::unchanged`] is for that), and for an instance that
-    /// the vertex doesn't have; `LimitReached` if a name is too long.
+    /// `Internal` for an [`Unchanged`](SnapshotKind::Unchanged) snapshot (use
+    /// [`StateHandle::unchanged`]) or an invalid instance; `LimitReached` if a name is too long.
     pub fn new(
-        folder: Arc<dyn Folder>,
+        folder: Arc<dyn ObjectStore>,
         job: &str,
-        of: CutOf,
-        kind: CutKind,
+        of: SnapshotOwner,
+        kind: SnapshotKind,
         config: BlockConfig,
     ) -> Result<Self> {
-        if kind == CutKind::Unchanged || of.instance >= of.instances {
-            let what = format!("there is no cut {kind:?} of {of:?}");
+        if kind == SnapshotKind::Unchanged || of.instance >= of.instances {
+            let what = format!("there is no snapshot {kind:?} of {of:?}");
             return Err(Error::new(ErrorCode::Internal, what));
         }
         check_name("the name of a job", job)?;
         check_name("the name of a vertex", &of.vertex)?;
-        let files = BlockFiles::new(folder, job, &of.vertex, of.snapshot);
+        let files = BlockFiles::new(folder, job, &of.vertex, of.checkpoint);
         Ok(BlockWriter {
             of,
             kind,
@@ -138,11 +143,13 @@ impl BlockWriter {
         })
     }
 
-    /// A key has this value. Of several entries of one key the last one counts.
+    /// Adds an entry with the value of a key. If a key is added several times, the last entry is
+    /// valid.
     ///
     /// # Errors
-    /// `LimitReached` for a key or a value that is too large, `Internal` for a partition that a full cut does not own, and what
-    /// [`Folder::write`] returns. The cut is worth nothing then.
+    /// `LimitReached` for a key or a value that is too large, `Internal` for a partition that a
+    /// full snapshot does not own; those of [`ObjectStore::write`]. After an error the snapshot is
+    /// invalid.
     pub fn set(
         &mut self,
         state: &str,
@@ -153,10 +160,10 @@ impl BlockWriter {
         self.push(state, partition, key, Some(value))
     }
 
-    /// A key has been removed.
+    /// Adds a tombstone for a key, which marks the key as removed.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Those of [`set`](Self::set).
     pub fn remove(
         &mut self,
         state: &str,
@@ -166,15 +173,15 @@ impl BlockWriter {
         self.push(state, partition, key, None)
     }
 
-    /// Writes what is left, and says that all is safe.
+    /// Writes the remaining entries, and returns the handle when all entries are durable.
     ///
     /// # Errors
-    /// What [`Folder::write`] returns. The cut is worth nothing then.
-    pub fn finish(mut self) -> Result<CutReceipt> {
+    /// Those of [`ObjectStore::write`]. After an error the snapshot is invalid.
+    pub fn finish(mut self) -> Result<StateHandle> {
         self.flush()?;
         let states: BTreeMap<_, _> = self.states.into_iter().collect();
         let took = self.began.elapsed();
-        Ok(CutReceipt::new(self.of, self.kind, states, took))
+        Ok(StateHandle::new(self.of, self.kind, states, took))
     }
 
     fn push(
@@ -206,7 +213,7 @@ impl BlockWriter {
             key_bytes: key.len() as u32,
             value_bytes: value.map(|value| value.len() as u32),
         });
-        // Small entries take more memory here than their own bytes.
+        // The bookkeeping of small entries takes more memory than their bytes.
         let buffered = self.bytes.len() + self.entries.len() * size_of::<Buffered>();
         if buffered >= self.buffer_bytes {
             self.flush()?;
@@ -221,9 +228,10 @@ impl BlockWriter {
             return Ok((Space::Instances, self.of.instance));
         };
         match self.kind {
-            CutKind::Full { partitions } if !partitions.contains(partition) => {
+            SnapshotKind::Full { partitions } if !partitions.contains(partition) => {
                 let index = partition.index();
-                let what = format!("an entry of partition {index} in a full cut of {partitions:?}");
+                let what =
+                    format!("an entry of partition {index} in a full snapshot of {partitions:?}");
                 Err(Error::new(ErrorCode::Internal, what)
                     .in_vertex(&self.of.vertex, self.of.instance))
             }
@@ -240,10 +248,10 @@ impl BlockWriter {
         Ok(self.states.len() as u32 - 1)
     }
 
-    /// Sorts and writes what was gathered.
+    /// Sorts the buffered entries and writes them as blocks.
     fn flush(&mut self) -> Result<()> {
         let (bytes, pace) = (&self.bytes, &self.files.pace);
-        // Stable: of equal keys the last stays the last.
+        // The sort is stable: the last of several equal keys stays last.
         self.entries.sort_by(|a, b| {
             pace.step();
             let order = a.order.cmp(&b.order);
@@ -274,13 +282,14 @@ impl BlockWriter {
     }
 }
 
-/// In one number that is ordered like all three.
+/// Packs state, space and slot into one number with the same order.
 fn place_of(state: u32, space: Space, slot: u32) -> u64 {
     let space = u64::from(space == Space::Instances);
     (u64::from(state) << 33) | (space << 32) | u64::from(slot)
 }
 
-/// The first bytes of a key, as a number that is ordered like them. Of keys that begin alike the rest decides.
+/// Returns the first bytes of a key as a number with the same order. Equal numbers do not imply
+/// equal keys.
 fn beginning_of(key: &[u8]) -> u64 {
     let mut first = [0; 8];
     let length = key.len().min(first.len());
@@ -295,33 +304,38 @@ fn check_name(what: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes blocks under names that nobody else uses.
+/// Writer of blocks under unique names.
 pub(crate) struct BlockFiles {
-    folder: Arc<dyn Folder>,
+    folder: Arc<dyn ObjectStore>,
     subject: Subject,
     writer: WriterToken,
     next: u32,
     packer: Packer,
-    pace: CorePace,
-    /// Blocks that are not written yet.
+    pace: YieldPacer,
+    /// Blocks not written yet.
     ready: Vec<(FileName, Bytes)>,
 }
 
 impl BlockFiles {
-    /// For blocks of a vertex that are first needed by `snapshot`.
-    pub fn new(folder: Arc<dyn Folder>, job: &str, vertex: &str, snapshot: SnapshotId) -> Self {
+    /// Creates a writer for blocks of a vertex in `checkpoint`.
+    pub fn new(
+        folder: Arc<dyn ObjectStore>,
+        job: &str,
+        vertex: &str,
+        checkpoint: CheckpointId,
+    ) -> Self {
         BlockFiles {
             folder,
             subject: Subject {
                 job: job.to_string(),
-                snapshot,
+                checkpoint,
                 vertex: vertex.to_string(),
                 state: String::new(),
             },
             writer: WriterToken::fresh(),
             next: 0,
             packer: Packer::default(),
-            pace: CorePace::begin(),
+            pace: YieldPacer::begin(),
             ready: Vec::new(),
         }
     }
@@ -330,18 +344,18 @@ impl BlockFiles {
         self.writer
     }
 
-    pub fn pace(&self) -> &CorePace {
+    pub fn pace(&self) -> &YieldPacer {
         &self.pace
     }
 
-    /// Writes all blocks that are ready.
+    /// Writes all pending blocks.
     pub fn flush(&mut self) -> Result<()> {
         self.folder.write_all(&self.ready)?;
         self.ready.clear();
         Ok(())
     }
 
-    /// Makes a block, to be written by the next flush.
+    /// Encodes a block, which the next [`flush`](Self::flush) writes.
     fn make(&mut self, state: &str, content: &ContentBuilder) -> Result<BlockRef> {
         self.subject.state.clear();
         self.subject.state.push_str(state);
@@ -350,14 +364,14 @@ impl BlockFiles {
         let sealed = block::seal(&subject, content, packed);
         self.pace.yield_if_due();
         let name = BlockName {
-            snapshot: self.subject.snapshot,
+            checkpoint: self.subject.checkpoint,
             writer: self.writer,
             number: self.next,
         };
         self.next = self
             .next
             .checked_add(1)
-            .ok_or_else(|| Error::new(ErrorCode::LimitReached, "a cut has too many blocks"))?;
+            .ok_or_else(|| Error::new(ErrorCode::LimitReached, "a snapshot has too many blocks"))?;
         let file = name.file();
         let block = BlockRef {
             file: file.as_str().to_string(),
@@ -381,7 +395,7 @@ impl std::fmt::Debug for BlockFiles {
     }
 }
 
-/// Entries of one state in order, on their way into blocks.
+/// A sorted run of one state's entries, split into blocks.
 #[derive(Debug)]
 pub(crate) struct Run {
     state: String,
@@ -400,7 +414,7 @@ impl Run {
         }
     }
 
-    /// Appends an entry; tells how many bytes of blocks were made for it.
+    /// Appends an entry. Returns the bytes of the blocks that this entry has completed.
     pub fn push(
         &mut self,
         files: &mut BlockFiles,
@@ -427,7 +441,7 @@ impl Run {
         Ok(bytes)
     }
 
-    /// Makes a block of what is left; all blocks of it.
+    /// Completes the last block, and returns all blocks.
     pub fn finish(mut self, files: &mut BlockFiles) -> Result<Vec<BlockRef>> {
         if self.content.entries() > 0 {
             self.end_block(files)?;

@@ -1,4 +1,4 @@
-//! A pipeline in three versions: what it remembers of each account changes from one to the next.
+//! A pipeline in three versions, with a different type of account state in each.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use ardea_connectors::generate;
 use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
 use serde::{Deserialize, Serialize};
 
-/// How many records there are in all, and how many accounts.
+/// The total number of records.
 pub const RECORDS: u64 = 2_000;
 pub const ACCOUNTS: u64 = 8;
-/// So many records come in a second; more that were due while nobody ran come at once.
+/// The records per second. Overdue records are emitted at once.
 const RATE: u64 = 400;
 
-/// What an account is in the first version.
+/// The account state in the first version of the pipeline.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct First {
     seen: u32,
@@ -22,7 +22,8 @@ pub struct First {
     spare: Vec<u8>,
 }
 
-/// In the second: a field wider and with another name, one gone, two more.
+/// The account state in the second version: one field is wider and renamed, one is removed, and two
+/// are added.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Second {
     note: Option<String>,
@@ -33,7 +34,7 @@ pub struct Second {
     limit: i32,
 }
 
-/// A version that can't read the first.
+/// The account state in a version that cannot read the first one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Broken {
     seen: u8,
@@ -41,10 +42,10 @@ pub struct Broken {
     needed: u64,
 }
 
-/// What has come out: by account, the counts in their order.
+/// The output of the pipeline: by account, the emitted counts in order.
 pub type Counts = BTreeMap<u64, Vec<u64>>;
 
-/// A job, and what came out of it.
+/// A job with its output.
 pub struct Job {
     pub pipeline: Pipeline,
     counts: Box<dyn Fn() -> Vec<(u64, u64)> + Send + Sync>,

@@ -1,4 +1,4 @@
-//! A job goes on before all that it remembers is back.
+//! A job processes records before all of its state is restored.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use ardea_aggregate::count;
-use ardea_checkpoint::local::{SurvivalEnd, Surviving};
+use ardea_checkpoint::local::{FaultTolerantJob, JobEnd};
 use ardea_connectors::{files, generate};
 use ardea_core::Parallelism;
 use ardea_engine::Node;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::site::{node, survival, until};
 
-/// With what each key remembers that is read in several pieces.
+/// The number of keys: enough for the restore to read the state in several pieces.
 const KEYS: u64 = 20_000;
 const RECORDS: u64 = 200_000;
 const RATE: u64 = 100_000;
@@ -26,8 +26,8 @@ struct Padded {
     pad: Vec<u64>,
 }
 
-/// How often each key has come, twice: by a stateful step with much state, then by a rolling aggregate, of what `distinct` lets pass.
-/// It panics when `mishap` has been counted down.
+/// Counts each key twice: in a stateful step with much state, then by a rolling aggregate of the
+/// output of `distinct`. Panics when `mishap` reaches zero.
 fn pipeline(folder: &Path, instances: u32, mishap: &Arc<AtomicI64>) -> Pipeline {
     let p = Pipeline::new("padded");
     let instances = Parallelism::Exactly(instances.try_into().unwrap());
@@ -89,13 +89,13 @@ fn nothing_is_lost_nor_comes_twice_if_it_fails_while_state_comes_back_in_any_num
     let node = Node::start(node()).unwrap();
     for instances in [2, 3, 1, 2] {
         let job = pipeline(folder.path(), instances, &mishap);
-        let surviving = Surviving::open(&job, &node, &survival).unwrap();
+        let surviving = FaultTolerantJob::open(&job, &node, &survival).unwrap();
         let handle = surviving.handle();
         let survived = std::thread::scope(|scope| {
             scope.spawn(|| {
-                let made = || handle.figures().snapshots;
-                until("there is a snapshot", || made() > 2 || handle.is_over());
-                // Once with all it remembers, and again right behind its beginning.
+                let made = || handle.figures().checkpoints;
+                until("there is a checkpoint", || made() > 2 || handle.is_over());
+                // The job fails once with all state in memory, and again right after the restart.
                 for left in [1, 50] {
                     let before = handle.figures().recoveries;
                     mishap.store(left, Ordering::SeqCst);
@@ -111,13 +111,13 @@ fn nothing_is_lost_nor_comes_twice_if_it_fails_while_state_comes_back_in_any_num
             });
             surviving.run().unwrap()
         });
-        if survived.end == SurvivalEnd::Completed {
+        if survived.end == JobEnd::Completed {
             break;
         }
     }
     mishap.store(0, Ordering::SeqCst);
     let job = pipeline(folder.path(), 2, &mishap);
-    Surviving::open(&job, &node, &survival)
+    FaultTolerantJob::open(&job, &node, &survival)
         .unwrap()
         .run()
         .unwrap();

@@ -1,13 +1,13 @@
-//! How a job comes to its end, and what becomes of it when it is run again.
+//! The ways in which a job ends, and later runs of it.
 
 use std::fs;
 use std::sync::atomic::Ordering;
 
-use ardea_checkpoint::local::{Notice, SurvivalEnd, look};
+use ardea_checkpoint::local::{JobEnd, RecoveryEvent, look};
 use ardea_core::ErrorCode;
 use ardea_engine::JobStatus;
 
-use crate::site::{Told, held, quick, run, survival, until, with};
+use crate::site::{ReceivedNotices, held, quick, run, survival, until, with};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 20_000;
@@ -17,17 +17,17 @@ fn a_job_that_has_completed_does_nothing_when_it_is_run_again_unless_it_starts_o
     let folder = tempfile::tempdir().unwrap();
     let job = quick(folder.path(), NUMBERS);
     let survived = run(&job, &survival(folder.path())).unwrap();
-    assert_eq!(survived.end, SurvivalEnd::Completed);
+    assert_eq!(survived.end, JobEnd::Completed);
     assert_eq!(job.published(), Windows::expected(NUMBERS));
     fs::remove_dir_all(&job.output).unwrap();
     fs::create_dir(&job.output).unwrap();
-    let told = Told::default();
+    let told = ReceivedNotices::default();
     let survived = run(&job, &told.of(survival(folder.path()))).unwrap();
-    assert_eq!(survived.end, SurvivalEnd::CompletedBefore);
-    assert!(told.any(|notice| matches!(notice, Notice::CompletedBefore { .. })));
+    assert_eq!(survived.end, JobEnd::CompletedBefore);
+    assert!(told.any(|notice| matches!(notice, RecoveryEvent::CompletedBefore { .. })));
     assert!(job.published().is_empty());
     let survived = run(&job, &survival(folder.path()).start_over(true)).unwrap();
-    assert_eq!(survived.end, SurvivalEnd::Completed);
+    assert_eq!(survived.end, JobEnd::Completed);
     assert_eq!(job.published(), Windows::expected(NUMBERS));
 }
 
@@ -39,7 +39,7 @@ fn a_job_that_is_stopped_or_cancelled_again_and_again_goes_on_where_it_was() {
     let (mut stops, mut cancels) = (0, 0);
     for life in 0.. {
         assert!(life < 200, "it never comes to its end");
-        // Each life comes a little further, the twelfth to the end.
+        // Each attempt processes a few more records; the twelfth reaches the end.
         let further = NUMBERS / 12 * (life as u64 + 1);
         job.limit.store(further, Ordering::SeqCst);
         if life >= 12 {
@@ -48,8 +48,8 @@ fn a_job_that_is_stopped_or_cancelled_again_and_again_goes_on_where_it_was() {
         job.instances = counts[life % counts.len()];
         let is_stop = life % 2 == 0;
         let outcome = with(&job, &survival(folder.path()), |handle| {
-            until("some snapshots are made", || {
-                handle.is_over() || handle.figures().snapshots >= 3
+            until("some checkpoints are made", || {
+                handle.is_over() || handle.figures().checkpoints >= 3
             });
             match is_stop {
                 true => handle.stop(),
@@ -57,13 +57,13 @@ fn a_job_that_is_stopped_or_cancelled_again_and_again_goes_on_where_it_was() {
             }
         });
         match outcome {
-            Ok(survived) if survived.end == SurvivalEnd::Stopped => {
+            Ok(survived) if survived.end == JobEnd::Stopped => {
                 stops += 1;
                 let looked = look(&folder.path().join("state"), true).unwrap();
                 assert_eq!(looked.end, Some("stopped"));
             }
             Ok(survived) => {
-                assert_eq!(survived.end, SurvivalEnd::Completed);
+                assert_eq!(survived.end, JobEnd::Completed);
                 break;
             }
             Err(error) => {
@@ -81,15 +81,15 @@ fn what_was_stopped_lies_open_and_what_is_drained_is_flushed() {
     let folder = tempfile::tempdir().unwrap();
     let job = quick(folder.path(), NUMBERS);
     let survived = with(&job, &survival(folder.path()), |handle| {
-        until("a snapshot is made", || handle.figures().snapshots >= 1);
+        until("a checkpoint is made", || handle.figures().checkpoints >= 1);
         handle.drain();
     });
-    assert_eq!(survived.unwrap().end, SurvivalEnd::Drained);
+    assert_eq!(survived.unwrap().end, JobEnd::Drained);
     let counted: u64 = job.published().iter().map(|told| told & 0xffff).sum();
     assert!(counted > 0 && counted < NUMBERS, "{counted}");
-    // It reads on from there.
+    // The job reads on from the drained position.
     let survived = run(&job, &survival(folder.path())).unwrap();
-    assert_eq!(survived.end, SurvivalEnd::Completed);
+    assert_eq!(survived.end, JobEnd::Completed);
     let counted: u64 = job.published().iter().map(|told| told & 0xffff).sum();
     assert_eq!(counted, NUMBERS);
 }
@@ -104,8 +104,12 @@ fn a_handle_shows_the_present_life() {
         until("it is over", || handle.is_over());
         let job = handle.job().unwrap();
         assert!(matches!(job.status(), JobStatus::Completed));
-        let taken: u64 = job.metrics().iter().map(|report| report.metrics.cuts).sum();
+        let taken: u64 = job
+            .metrics()
+            .iter()
+            .map(|report| report.metrics.snapshots)
+            .sum();
         assert!(taken > 0);
     });
-    assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(survived.unwrap().end, JobEnd::Completed);
 }

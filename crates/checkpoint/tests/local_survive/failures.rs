@@ -1,17 +1,20 @@
-//! Instances that fail.
+//! Tests of jobs whose instances fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use ardea_checkpoint::local::{Notice, Survival, SurvivalEnd};
+use ardea_checkpoint::local::{FaultTolerance, JobEnd, RecoveryEvent};
 use ardea_core::{ErrorCode, Guarantee};
 
-use crate::site::{Told, held, known_everywhere, often, quick, run, survival, until, with};
+use crate::site::{
+    ReceivedNotices, held, known_everywhere, often, quick, run, survival, until, with,
+};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 60_000;
 
-/// Panics again and again, each time after some numbers more.
+/// Makes the job panic after `every` numbers. Also returns the countdown, which a test can set
+/// again.
 fn clumsy(job: Windows, every: i64) -> (Windows, Arc<AtomicI64>) {
     let mishap = Arc::clone(&job.mishap);
     mishap.store(every, Ordering::SeqCst);
@@ -37,7 +40,7 @@ fn instances_that_panic_now_and_then_leave_no_trace_in_the_results() {
             job.limit.store(u64::MAX, Ordering::SeqCst);
         })
         .unwrap();
-        assert_eq!(survived.end, SurvivalEnd::Completed);
+        assert_eq!(survived.end, JobEnd::Completed);
         assert!(survived.figures.recoveries >= 4, "{:?}", survived.figures);
         match guarantee {
             Guarantee::ExactlyOnce => {
@@ -52,16 +55,16 @@ fn instances_that_panic_now_and_then_leave_no_trace_in_the_results() {
 }
 
 #[test]
-fn snapshots_in_memory_survive_the_job_and_say_that_they_do_not_survive_the_process() {
+fn checkpoints_in_memory_survive_the_job_and_say_that_they_do_not_survive_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let (job, _) = clumsy(quick(folder.path(), NUMBERS), 9_000);
-    let told = Told::default();
-    let survived = run(&job, &told.of(often(Survival::in_memory()))).unwrap();
+    let told = ReceivedNotices::default();
+    let survived = run(&job, &told.of(often(FaultTolerance::in_memory()))).unwrap();
     assert_eq!(survived.figures.recoveries, 1);
     assert_eq!(job.published(), Windows::expected(NUMBERS));
-    assert!(told.any(|notice| *notice == Notice::InMemory));
-    let is_recovery = |notice: &Notice| match notice {
-        Notice::Recovering { why, .. } => why.contains("a mishap"),
+    assert!(told.any(|notice| *notice == RecoveryEvent::InMemory));
+    let is_recovery = |notice: &RecoveryEvent| match notice {
+        RecoveryEvent::Recovering { why, .. } => why.contains("a mishap"),
         _ => false,
     };
     assert!(told.any(is_recovery), "{:?}", told.all());
@@ -75,7 +78,7 @@ fn a_job_that_fails_again_and_again_ends_with_the_reason_and_goes_on_when_that_i
     let survival = survival(folder.path())
         .attempts(3)
         .on_notice(move |notice| {
-            if matches!(notice, Notice::Recovering { .. }) {
+            if matches!(notice, RecoveryEvent::Recovering { .. }) {
                 again.store(0, Ordering::SeqCst);
             }
         });
@@ -85,7 +88,7 @@ fn a_job_that_fails_again_and_again_ends_with_the_reason_and_goes_on_when_that_i
         job.limit.store(u64::MAX, Ordering::SeqCst);
     });
     let error = failed.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::FailsAgain);
+    assert_eq!(error.code(), ErrorCode::RestartLimitReached);
     let told = error.to_string();
     for part in ["4 times", "a mishap", "counts", "epoch", "state"] {
         assert!(told.contains(part), "{part}: {told}");
@@ -102,9 +105,9 @@ fn a_job_that_fails_again_and_again_ends_with_the_reason_and_goes_on_when_that_i
 fn a_job_that_can_not_begin_is_not_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut job = quick(folder.path(), 100);
-    // Two vertices of one name.
+    // The job has two vertices with the same name.
     job.counts = "files".into();
-    let told = Told::default();
+    let told = ReceivedNotices::default();
     let error = run(&job, &told.of(survival(folder.path()))).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
     assert!(told.all().is_empty(), "{:?}", told.all());

@@ -1,5 +1,5 @@
-//! Savepoints and folders of jobs that released versions have left: each of them is restored for ever. docs/savepoints.md says how one is
-//! added.
+//! Savepoints and job folders written by released versions, each of which must be restorable
+//! forever. docs/design/savepoints-and-upgrades.md describes how to add one.
 
 use std::env;
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_checkpoint::local::{Survival, SurvivalEnd};
+use ardea_checkpoint::local::{FaultTolerance, JobEnd};
 use ardea_checkpoint::savepoint::Savepoint;
-use ardea_checkpoint::store::DiskFolder;
+use ardea_checkpoint::store::LocalDirStore;
 
 use crate::accounts::{self, ACCOUNTS, Job, RECORDS};
 use crate::site::{often, run, survival, until, with};
 
-/// How the folders of savepoints begin, and those of jobs.
+/// The prefix of savepoint folders.
 const SAVEPOINT: &str = "savepoint-";
 const JOB: &str = "job-";
 
@@ -23,12 +23,12 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// Whether those of the present version are to be written, and not read meanwhile.
+/// Returns true if the fixtures of the present version are to be written instead of read.
 fn are_wanted() -> bool {
     env::var_os("ARDEA_WRITE_FIXTURE").is_some()
 }
 
-/// All that begin so; there is one at least.
+/// Returns the paths of all fixtures with the prefix `kind`. There must be at least one.
 fn all(kind: &str) -> Vec<PathBuf> {
     let files = fs::read_dir(fixtures()).unwrap();
     let folders = files.map(|file| file.unwrap().path());
@@ -41,7 +41,7 @@ fn all(kind: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Copies what a job has left, but for its lock.
+/// Copies a folder without its lock file.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for file in fs::read_dir(from).unwrap() {
@@ -52,7 +52,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Writes the fixtures of the present version, if somebody wants that.
+/// Writes the fixtures of the present version, if requested.
 #[test]
 fn the_fixtures_of_a_version_are_written_when_they_are_wanted() {
     if !are_wanted() {
@@ -60,26 +60,26 @@ fn the_fixtures_of_a_version_are_written_when_they_are_wanted() {
     }
     let folder = tempfile::tempdir().unwrap();
     let place = |kind: &str| fixtures().join(format!("{kind}{}", env!("CARGO_PKG_VERSION")));
-    // A full snapshot and some increments, and few files.
+    // The fixture has a full checkpoint, some increments, and few files.
     let survival = survival(folder.path())
         .every(Duration::from_millis(100))
         .keep(NonZeroUsize::MIN);
     let survived = with(&accounts::first().pipeline, &survival, |handle| {
         until("each account is known", || {
-            handle.is_over() || handle.figures().snapshots > 2
+            handle.is_over() || handle.figures().checkpoints > 2
         });
         handle.savepoint(place(SAVEPOINT)).unwrap();
         handle.stop();
     });
-    assert_eq!(survived.unwrap().end, SurvivalEnd::Stopped);
+    assert_eq!(survived.unwrap().end, JobEnd::Stopped);
     copy(&folder.path().join("state"), &place(JOB));
 }
 
-/// Goes on from a fixture, and comes to its end with nothing forgotten.
-fn goes_on(job: &Job, survival: &Survival, fixture: &Path) {
+/// Resumes from a fixture, and checks the results at the end.
+fn goes_on(job: &Job, survival: &FaultTolerance, fixture: &Path) {
     let fixture = fixture.display();
     let survived = run(&job.pipeline, survival).unwrap();
-    assert_eq!(survived.end, SurvivalEnd::Completed);
+    assert_eq!(survived.end, JobEnd::Completed);
     let accounts = job.counts();
     assert_eq!(accounts.len() as u64, ACCOUNTS, "{fixture}");
     for (account, counts) in accounts {
@@ -97,13 +97,13 @@ fn every_released_versions_savepoint_is_restored() {
         return;
     }
     for place in all(SAVEPOINT) {
-        let savepoint = Savepoint::open(Arc::new(DiskFolder::open(&place).unwrap())).unwrap();
+        let savepoint = Savepoint::open(Arc::new(LocalDirStore::open(&place).unwrap())).unwrap();
         savepoint.check().unwrap();
         let before = &savepoint.manifest().vertices["accounts"].states["keys"];
         assert_eq!(before.count.entries, ACCOUNTS, "{}", place.display());
         for job in [accounts::first(), accounts::second()] {
             let folder = tempfile::tempdir().unwrap();
-            let begin = often(Survival::in_folder(folder.path())).from_savepoint(&place);
+            let begin = often(FaultTolerance::in_folder(folder.path())).from_savepoint(&place);
             goes_on(&job, &begin, &place);
         }
     }

@@ -1,4 +1,4 @@
-//! Whose folder it is.
+//! Tests of the ownership of a job's folder.
 
 use std::fs;
 use std::path::Path;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ardea_checkpoint::local::{Survival, SurvivalEnd, Surviving, look};
+use ardea_checkpoint::local::{FaultTolerance, FaultTolerantJob, JobEnd, look};
 use ardea_checkpoint::store::{
-    DiskFolder, Folder, MemoryFolder, SnapshotId, SnapshotStore, StoreConfig,
+    CheckpointId, CheckpointStore, LocalDirStore, MemoryStore, ObjectStore, StoreConfig,
 };
 use ardea_core::ErrorCode;
 use ardea_engine::Node;
 
 use crate::accounts;
 use crate::site::{
-    held, known_everywhere, node, often, quick, run, some_snapshots, survival, until, with,
+    held, known_everywhere, node, often, quick, run, some_checkpoints, survival, until, with,
 };
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 3_000;
-/// How often a job that runs is looked at.
+/// The number of inspections of a running job.
 const LOOKS: u32 = 20;
 
 #[test]
@@ -29,22 +29,28 @@ fn two_at_a_time_do_not_get_the_same_folder() {
     let job = quick(folder.path(), NUMBERS);
     let node = Node::start(node()).unwrap();
     let survival = survival(folder.path());
-    let first = Surviving::open(&job, &node, &survival).unwrap();
-    let error = Surviving::open(&job, &node, &survival).err().unwrap();
+    let first = FaultTolerantJob::open(&job, &node, &survival).unwrap();
+    let error = FaultTolerantJob::open(&job, &node, &survival)
+        .err()
+        .unwrap();
     assert_eq!(error.code(), ErrorCode::WrongState);
     let process = format!("process {}", std::process::id());
     assert!(error.to_string().contains(&process), "{error}");
-    assert_eq!(first.run().unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(first.run().unwrap().end, JobEnd::Completed);
 }
 
 #[test]
 fn of_two_that_share_a_place_without_a_lock_one_goes_on_and_the_other_ends_with_that() {
-    let place = Arc::new(MemoryFolder::new());
-    let within = || often(Survival::within(Arc::clone(&place) as Arc<dyn Folder>));
+    let place = Arc::new(MemoryStore::new());
+    let within = || {
+        often(FaultTolerance::within(
+            Arc::clone(&place) as Arc<dyn ObjectStore>
+        ))
+    };
     let seldom = within().every(Duration::from_millis(300));
     let error = with(&accounts::first().pipeline, &seldom, |first| {
-        until("a snapshot is made", || {
-            first.is_over() || first.figures().snapshots > 0
+        until("a checkpoint is made", || {
+            first.is_over() || first.figures().checkpoints > 0
         });
         loop {
             let second = with(&accounts::first().pipeline, &within(), |second| {
@@ -52,11 +58,11 @@ fn of_two_that_share_a_place_without_a_lock_one_goes_on_and_the_other_ends_with_
                 second.stop();
             });
             match second {
-                // The first one was quicker.
+                // The first process was faster.
                 Err(error) if error.code() == ErrorCode::Superseded => {}
                 ended => {
                     let ended = ended.unwrap();
-                    assert_eq!(ended.end, SurvivalEnd::Stopped);
+                    assert_eq!(ended.end, JobEnd::Stopped);
                     assert!(ended.figures.began_from.is_some());
                     break;
                 }
@@ -111,10 +117,10 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
     let looked = look(&state, true).unwrap();
     assert_eq!((&*looked.job, looked.end), ("windows", Some("completed")));
     assert_eq!(
-        looked.snapshots.len(),
-        3.min(survived.figures.snapshots as usize)
+        looked.checkpoints.len(),
+        3.min(survived.figures.checkpoints as usize)
     );
-    let newest = looked.snapshots.last().unwrap();
+    let newest = looked.checkpoints.last().unwrap();
     assert_eq!(Some(newest.epoch), looked.committed);
     let report = newest.report.as_ref().unwrap();
     let names: Vec<&str> = report
@@ -136,17 +142,17 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
     let nothing = tempfile::tempdir().unwrap();
     assert_eq!(
         look(nothing.path(), false).unwrap_err().code(),
-        ErrorCode::NoSuchSnapshot
+        ErrorCode::NoSuchCheckpoint
     );
     let error = look(&nothing.path().join("x"), false).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ReadFailed);
 }
 
-/// Whether all blocks in a job's folder belong to its snapshots.
+/// Checks that all blocks in a job's folder belong to its checkpoints.
 fn assert_nothing_is_left(state: &Path) {
-    let folder = Arc::new(DiskFolder::open(state).unwrap());
-    let store = SnapshotStore::open(folder, "windows", StoreConfig::default()).unwrap();
-    let all = SnapshotId::start_of(u64::MAX);
+    let folder = Arc::new(LocalDirStore::open(state).unwrap());
+    let store = CheckpointStore::open(folder, "windows", StoreConfig::default()).unwrap();
+    let all = CheckpointId::start_of(u64::MAX);
     assert_eq!(store.sweep(all).unwrap().files, 0);
 }
 
@@ -156,10 +162,10 @@ fn what_a_job_that_was_stopped_has_begun_to_write_is_not_left_in_its_folder() {
     let job = held(folder.path(), NUMBERS);
     for _ in 0..5 {
         let lived = with(&job, &survival(folder.path()), |handle| {
-            some_snapshots(handle);
+            some_checkpoints(handle);
             handle.stop();
         });
-        assert_eq!(lived.unwrap().end, SurvivalEnd::Stopped);
+        assert_eq!(lived.unwrap().end, JobEnd::Stopped);
         assert_nothing_is_left(&folder.path().join("state"));
     }
 }
@@ -171,12 +177,12 @@ fn what_a_life_began_from_goes_while_it_runs() {
     let survival = survival(folder.path());
     let life = |is_first: bool| {
         let lived = with(&job, &survival, |handle| {
-            some_snapshots(handle);
+            some_checkpoints(handle);
             let began_from = handle.figures().began_from;
             assert_eq!(began_from.is_none(), is_first);
             if let Some(epoch) = began_from {
                 let ending = format!("-{}.manifest", epoch.0);
-                until("its snapshot is gone", || {
+                until("its checkpoint is gone", || {
                     let files = fs::read_dir(folder.path().join("state")).unwrap();
                     let mut names = files.flatten().map(|file| file.file_name());
                     !names.any(|name| name.to_string_lossy().ends_with(&ending))
@@ -184,7 +190,7 @@ fn what_a_life_began_from_goes_while_it_runs() {
             }
             handle.stop();
         });
-        assert_eq!(lived.unwrap().end, SurvivalEnd::Stopped);
+        assert_eq!(lived.unwrap().end, JobEnd::Stopped);
     };
     life(true);
     life(false);
@@ -196,17 +202,17 @@ fn a_job_that_runs_can_be_looked_at_again_and_again_and_is_never_taken_for_damag
     let job = held(folder.path(), 20_000);
     let node = Node::start(node()).unwrap();
     let survival = survival(folder.path());
-    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    let surviving = FaultTolerantJob::open(&job, &node, &survival).unwrap();
     let handle = surviving.handle();
     let state = folder.path().join("state");
     let looks = std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
-            until("a snapshot is made", || handle.figures().snapshots > 0);
+            until("a checkpoint is made", || handle.figures().checkpoints > 0);
             let mut looks = 0;
             while !handle.is_over() {
                 let looked = look(&state, looks % 2 == 0).unwrap();
-                for snapshot in looked.snapshots {
-                    snapshot.report.unwrap();
+                for checkpoint in looked.checkpoints {
+                    checkpoint.report.unwrap();
                 }
                 looks += 1;
                 if looks == LOOKS {

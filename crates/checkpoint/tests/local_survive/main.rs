@@ -1,4 +1,5 @@
-//! Jobs that survive: failures of their instances, damaged snapshots, folders that refuse, savepoints, other versions, and people.
+//! Fault-tolerant jobs: failing instances, damaged checkpoints, failing stores, savepoints, other
+//! versions, user commands.
 #![forbid(unsafe_code)]
 
 #[path = "../windows/mod.rs"]

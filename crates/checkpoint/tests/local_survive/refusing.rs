@@ -1,34 +1,34 @@
-//! A disk that is full for a while.
+//! Tests with a disk that is full for some time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ardea_checkpoint::local::{Notice, Survival, SurvivalEnd};
-use ardea_checkpoint::store::{FileName, FileState, Folder, Listed, MemoryFolder};
+use ardea_checkpoint::local::{FaultTolerance, JobEnd, RecoveryEvent};
+use ardea_checkpoint::store::{FileEntry, FileName, FileState, MemoryStore, ObjectStore};
 use ardea_core::{Error, ErrorCode, Result};
 use bytes::Bytes;
 
-use crate::site::{Told, often, quick, run, until, with};
+use crate::site::{ReceivedNotices, often, quick, run, until, with};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 40_000;
 
-/// A folder that takes nothing while it is full.
+/// A store that refuses writes while it is full.
 #[derive(Debug, Default)]
 struct Filling {
-    files: MemoryFolder,
+    files: MemoryStore,
     is_full: AtomicBool,
-    /// No records while it is.
+    /// True to refuse job records too while the store is full.
     refuses_records: AtomicBool,
-    /// How often it refuses a record that says how the job has ended.
+    /// The number of refused records that contain the end of the job.
     refuses_ends: AtomicUsize,
-    /// It stores the next record, and is away before it has said so.
+    /// True to store the next job record without an answer, and then become unavailable.
     leaves_with_record: AtomicBool,
     is_away: AtomicBool,
-    /// Nothing that steps remember can be read.
+    /// True to fail reads of blocks.
     hides_blocks: AtomicBool,
-    /// How often it was asked for something while it was away.
+    /// The number of requests while the store was unavailable.
     missed: AtomicUsize,
 }
 
@@ -59,7 +59,7 @@ impl Filling {
     }
 }
 
-impl Folder for Filling {
+impl ObjectStore for Filling {
     fn place(&self) -> String {
         self.files.place()
     }
@@ -89,7 +89,7 @@ impl Folder for Filling {
         self.files.read(name)
     }
 
-    fn list(&self) -> Result<Vec<Listed>> {
+    fn list(&self) -> Result<Vec<FileEntry>> {
         self.here()?;
         self.files.list()
     }
@@ -105,20 +105,21 @@ fn a_job_goes_on_while_its_disk_is_full_and_commits_when_there_is_room_again() {
     let folder = tempfile::tempdir().unwrap();
     let job = Windows::within(folder.path(), NUMBERS);
     let disk = Arc::new(Filling::default());
-    let told = Told::default();
-    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    let told = ReceivedNotices::default();
+    let within = FaultTolerance::within(Arc::clone(&disk) as Arc<dyn ObjectStore>);
     let survival = told.of(often(within));
     let survived = with(&job, &survival, |handle| {
-        until("a snapshot is made", || handle.figures().snapshots > 0);
+        until("a checkpoint is made", || handle.figures().checkpoints > 0);
         disk.is_full.store(true, Ordering::SeqCst);
         until("people are told", || {
-            let is_told = |notice: &Notice| matches!(notice, Notice::NoSnapshots { .. });
+            let is_told =
+                |notice: &RecoveryEvent| matches!(notice, RecoveryEvent::NoCheckpoints { .. });
             handle.is_over() || told.any(is_told)
         });
-        assert!(handle.figures().given_up > 0);
+        assert!(handle.figures().aborted > 0);
         disk.is_full.store(false, Ordering::SeqCst);
     });
-    assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(survived.unwrap().end, JobEnd::Completed);
     assert_eq!(job.published(), Windows::expected(NUMBERS));
 }
 
@@ -127,18 +128,19 @@ fn a_job_that_can_not_read_what_it_goes_back_to_waits_until_it_can_however_often
     let folder = tempfile::tempdir().unwrap();
     let job = Windows::within(folder.path(), NUMBERS);
     let disk = Arc::new(Filling::default());
-    let told = Told::default();
-    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    let told = ReceivedNotices::default();
+    let within = FaultTolerance::within(Arc::clone(&disk) as Arc<dyn ObjectStore>);
     let survival = told.of(often(within).attempts(1));
     let survived = with(&job, &survival, |handle| {
-        until("a snapshot is made", || handle.figures().snapshots > 0);
+        until("a checkpoint is made", || handle.figures().checkpoints > 0);
         disk.hides_blocks.store(true, Ordering::SeqCst);
         job.mishap.store(10, Ordering::SeqCst);
         until("people are told", || {
-            let is_told = |notice: &Notice| matches!(notice, Notice::Waiting { .. });
+            let is_told = |notice: &RecoveryEvent| matches!(notice, RecoveryEvent::Waiting { .. });
             handle.is_over() || told.any(is_told)
         });
-        // Several looks, each of which would be one failure too many.
+        // In this time the job polls the store several times. If a poll counted as a failure, the
+        // job would fail.
         let end = std::time::Instant::now() + Duration::from_secs(1);
         until("it has looked again", || std::time::Instant::now() > end);
         disk.hides_blocks.store(false, Ordering::SeqCst);
@@ -146,7 +148,7 @@ fn a_job_that_can_not_read_what_it_goes_back_to_waits_until_it_can_however_often
     let survived = survived.unwrap();
     assert_eq!(
         (survived.end, survived.figures.recoveries),
-        (SurvivalEnd::Completed, 1)
+        (JobEnd::Completed, 1)
     );
     assert_eq!(job.published(), Windows::expected(NUMBERS));
 }
@@ -157,12 +159,12 @@ fn a_job_without_any_room_waits_for_some_before_it_begins() {
     let job = quick(folder.path(), 3_000);
     let disk = Arc::new(Filling::default());
     disk.is_full.store(true, Ordering::SeqCst);
-    let told = Told::default();
-    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    let told = ReceivedNotices::default();
+    let within = FaultTolerance::within(Arc::clone(&disk) as Arc<dyn ObjectStore>);
     let survival = told.of(often(within));
     with(&job, &survival, |_| {
         until("people are told", || {
-            told.any(|notice| matches!(notice, Notice::RecordRefused { .. }))
+            told.any(|notice| matches!(notice, RecoveryEvent::RecordRefused { .. }))
         });
         disk.is_full.store(false, Ordering::SeqCst);
     })
@@ -175,21 +177,23 @@ fn a_job_whose_end_finds_no_room_waits_for_some_however_often_it_may_fail() {
     let folder = tempfile::tempdir().unwrap();
     let job = quick(folder.path(), 3_000);
     let disk = Arc::new(Filling::default());
-    let told = Told::default();
-    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
-    // No epoch ends but the last one.
+    let told = ReceivedNotices::default();
+    let within = FaultTolerance::within(Arc::clone(&disk) as Arc<dyn ObjectStore>);
+    // No epoch ends except the last one.
     let rarely = often(within).every(Duration::from_secs(600)).attempts(1);
     let survival = told.of(rarely);
     let survived = with(&job, &survival, |handle| {
         until("it lives", || handle.job().is_some());
         disk.is_full.store(true, Ordering::SeqCst);
         until("people are told", || {
-            let is_told = |notice: &Notice| matches!(notice, Notice::EndNotKept { .. });
+            let is_told = |notice: &RecoveryEvent| {
+                matches!(notice, RecoveryEvent::FinalStateNotWritten { .. })
+            };
             handle.is_over() || told.any(is_told)
         });
         disk.is_full.store(false, Ordering::SeqCst);
     });
-    assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(survived.unwrap().end, JobEnd::Completed);
     assert_eq!(job.published(), Windows::expected(3_000));
 }
 
@@ -199,15 +203,20 @@ fn a_job_that_has_completed_waits_until_that_can_be_written_down() {
     let job = quick(folder.path(), 3_000);
     let disk = Arc::new(Filling::default());
     disk.refuses_ends.store(2, Ordering::SeqCst);
-    let told = Told::default();
-    let within = || often(Survival::within(Arc::clone(&disk) as Arc<dyn Folder>));
+    let told = ReceivedNotices::default();
+    let within = || {
+        often(FaultTolerance::within(
+            Arc::clone(&disk) as Arc<dyn ObjectStore>
+        ))
+    };
     let survived = run(&job, &told.of(within())).unwrap();
-    assert_eq!(survived.end, SurvivalEnd::Completed);
-    let is_told = |notice: &&Notice| matches!(notice, Notice::EndNotKept { .. });
+    assert_eq!(survived.end, JobEnd::Completed);
+    let is_told =
+        |notice: &&RecoveryEvent| matches!(notice, RecoveryEvent::FinalStateNotWritten { .. });
     assert_eq!(told.all().iter().filter(is_told).count(), 1);
     assert_eq!(disk.refuses_ends.load(Ordering::SeqCst), 0);
     let again = run(&job, &within()).unwrap();
-    assert_eq!(again.end, SurvivalEnd::CompletedBefore);
+    assert_eq!(again.end, JobEnd::CompletedBefore);
 }
 
 #[test]
@@ -216,14 +225,14 @@ fn nothing_of_another_process_is_swept_before_this_one_has_recorded_that_it_goes
     let job = quick(folder.path(), 3_000);
     let disk = Arc::new(Filling::default());
     let block = FileName::new("block-0-7-00000000000000ff-0.block").unwrap();
-    disk.files.write(&block, b"of a cut").unwrap();
+    disk.files.write(&block, b"of a snapshot").unwrap();
     disk.refuses_records.store(true, Ordering::SeqCst);
-    let told = Told::default();
-    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    let told = ReceivedNotices::default();
+    let within = FaultTolerance::within(Arc::clone(&disk) as Arc<dyn ObjectStore>);
     let survival = told.of(often(within));
     with(&job, &survival, |handle| {
         until("people are told", || {
-            told.any(|notice| matches!(notice, Notice::RecordRefused { .. }))
+            told.any(|notice| matches!(notice, RecoveryEvent::RecordRefused { .. }))
         });
         handle.cancel();
     })
@@ -239,19 +248,21 @@ fn a_job_goes_on_when_its_place_was_away_and_had_stored_a_record_without_an_answ
     let folder = tempfile::tempdir().unwrap();
     let job = Windows::within(folder.path(), NUMBERS);
     let disk = Arc::new(Filling::default());
-    let survival = often(Survival::within(Arc::clone(&disk) as Arc<dyn Folder>));
+    let survival = often(FaultTolerance::within(
+        Arc::clone(&disk) as Arc<dyn ObjectStore>
+    ));
     let survived = with(&job, &survival, |handle| {
-        until("a snapshot is made", || handle.figures().snapshots > 0);
+        until("a checkpoint is made", || handle.figures().checkpoints > 0);
         disk.leaves_with_record.store(true, Ordering::SeqCst);
         until("it is asked in vain", || {
             handle.is_over() || disk.missed.load(Ordering::SeqCst) > 6
         });
-        let made = handle.figures().snapshots;
+        let made = handle.figures().checkpoints;
         disk.is_away.store(false, Ordering::SeqCst);
-        until("snapshots are made again", || {
-            handle.is_over() || handle.figures().snapshots > made + 1
+        until("checkpoints are made again", || {
+            handle.is_over() || handle.figures().checkpoints > made + 1
         });
     });
-    assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(survived.unwrap().end, JobEnd::Completed);
     assert_eq!(job.published(), Windows::expected(NUMBERS));
 }

@@ -1,4 +1,4 @@
-//! Savepoints: written, begun from, and read by other versions of the program.
+//! Savepoints: written, used as initial state, and read by other versions of the program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,24 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use ardea_checkpoint::local::{Dropping, KeptStates, Notice, SurvivalEnd, savepoint};
+use ardea_checkpoint::local::{AllowedDrops, JobEnd, RecoveryEvent, SavedStateSchema, savepoint};
 use ardea_checkpoint::savepoint::{Savepoint, Verdict};
-use ardea_checkpoint::store::DiskFolder;
+use ardea_checkpoint::store::LocalDirStore;
 use ardea_core::ErrorCode;
 
 use crate::accounts::{self, ACCOUNTS, Job, RECORDS};
-use crate::site::{Told, held, often, quick, run, some_snapshots, survival, until, with};
+use crate::site::{
+    ReceivedNotices, held, often, quick, run, some_checkpoints, survival, until, with,
+};
 use crate::windows::Windows;
-use ardea_checkpoint::local::Survival;
+use ardea_checkpoint::local::FaultTolerance;
 
 const NUMBERS: u64 = 20_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub fn open(place: &Path) -> Savepoint {
-    Savepoint::open(Arc::new(DiskFolder::open(place).unwrap())).unwrap()
+    Savepoint::open(Arc::new(LocalDirStore::open(place).unwrap())).unwrap()
 }
 
-/// The same job elsewhere, with other numbers of instances.
+/// Returns the job with the existing input in `folder`, but with another output and parallelism.
 pub fn elsewhere(folder: &Path, instances: [u32; 3]) -> Windows {
     let output = folder.join("other");
     fs::create_dir_all(&output).unwrap();
@@ -46,18 +48,18 @@ fn a_savepoint_of_a_running_job_begins_another_with_other_numbers_of_instances()
     let job = held(folder.path(), NUMBERS);
     let mut epoch = None;
     let stopped = with(&job, &survival(folder.path()), |handle| {
-        some_snapshots(handle);
+        some_checkpoints(handle);
         let manifest = handle.savepoint(&saved).unwrap();
-        epoch = Some(manifest.snapshot.epoch);
-        // It went on meanwhile, and does so still.
-        let made = handle.figures().snapshots;
-        until("it goes on", || handle.figures().snapshots > made);
+        epoch = Some(manifest.checkpoint.epoch);
+        // The job continues during and after the savepoint.
+        let made = handle.figures().checkpoints;
+        until("it goes on", || handle.figures().checkpoints > made);
         handle.stop();
     });
-    assert_eq!(stopped.unwrap().end, SurvivalEnd::Stopped);
+    assert_eq!(stopped.unwrap().end, JobEnd::Stopped);
     let checked = open(&saved).check().unwrap();
     assert!(checked.entries > 0, "{checked:?}");
-    // What has been published of epochs before counts; what came later is published again.
+    // Output of earlier epochs is kept; that of later epochs is published again.
     let epoch = epoch.unwrap().0;
     for file in fs::read_dir(&job.output).unwrap() {
         let path = file.unwrap().path();
@@ -68,13 +70,10 @@ fn a_savepoint_of_a_running_job_begins_another_with_other_numbers_of_instances()
         }
     }
     let other = elsewhere(folder.path(), [3, 1, 1]);
-    let begin = often(Survival::in_folder(folder.path().join("new"))).from_savepoint(&saved);
-    let told = Told::default();
-    assert_eq!(
-        run(&other, &told.of(begin)).unwrap().end,
-        SurvivalEnd::Completed
-    );
-    assert!(told.any(|notice| matches!(notice, Notice::FromSavepoint { .. })));
+    let begin = often(FaultTolerance::in_folder(folder.path().join("new"))).from_savepoint(&saved);
+    let told = ReceivedNotices::default();
+    assert_eq!(run(&other, &told.of(begin)).unwrap().end, JobEnd::Completed);
+    assert!(told.any(|notice| matches!(notice, RecoveryEvent::FromSavepoint { .. })));
     let published: BTreeSet<u64> = all(&job).union(&all(&other)).copied().collect();
     let published: Vec<u64> = published.into_iter().collect();
     assert_eq!(published, Windows::expected(NUMBERS));
@@ -88,7 +87,7 @@ fn another_process_asks_by_a_file_and_a_job_that_has_stopped_is_saved_as_it_is()
     });
     let job = held(folder.path(), NUMBERS);
     with(&job, &survival(folder.path()), |handle| {
-        some_snapshots(handle);
+        some_checkpoints(handle);
         let manifest = savepoint(&state, &at("running"), PATIENCE).unwrap();
         assert_eq!(manifest.job, "windows");
         let error = savepoint(&state, &at("running"), PATIENCE).unwrap_err();
@@ -97,7 +96,7 @@ fn another_process_asks_by_a_file_and_a_job_that_has_stopped_is_saved_as_it_is()
         handle.stop();
     })
     .unwrap();
-    // Several at once wait for each other, and nobody takes one for the job.
+    // Concurrent calls wait for each other, and no call mistakes another for the running job.
     std::thread::scope(|scope| {
         for number in 0..3 {
             let (state, to) = (&state, at(&format!("at-once-{number}")));
@@ -106,7 +105,7 @@ fn another_process_asks_by_a_file_and_a_job_that_has_stopped_is_saved_as_it_is()
     });
     let manifest = savepoint(&state, &at("stopped"), PATIENCE).unwrap();
     let running = open(&at("running"));
-    assert!(manifest.snapshot.epoch > running.manifest().snapshot.epoch);
+    assert!(manifest.checkpoint.epoch > running.manifest().checkpoint.epoch);
     for place in ["running", "stopped", "at-once-0", "at-once-1", "at-once-2"] {
         open(&at(place)).check().unwrap();
     }
@@ -115,7 +114,7 @@ fn another_process_asks_by_a_file_and_a_job_that_has_stopped_is_saved_as_it_is()
         name.to_string_lossy().starts_with("savepoint")
     });
     assert_eq!(left.count(), 0);
-    // The stopped one goes on from its own folder as if nothing had been copied.
+    // The stopped job resumes from its own folder, unaffected by the copies.
     run(&quick(folder.path(), NUMBERS), &survival(folder.path())).unwrap();
     assert_eq!(job.published(), Windows::expected(NUMBERS));
     let error = savepoint(&folder.path().join("none"), &at("x"), PATIENCE).unwrap_err();
@@ -131,7 +130,7 @@ fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own
     );
     let job = held(folder.path(), NUMBERS);
     with(&job, &survival(folder.path()), |handle| {
-        some_snapshots(handle);
+        some_checkpoints(handle);
         handle.savepoint(&saved).unwrap();
         handle.savepoint(&other).unwrap();
         handle.stop();
@@ -139,35 +138,35 @@ fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own
     .unwrap();
     let error = run(&job, &survival(folder.path()).from_savepoint(&saved)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WrongState);
-    assert!(error.what_next().unwrap().contains("recovery.start_over"));
+    assert!(error.hint_text().unwrap().contains("recovery.start_over"));
     let quick = elsewhere(folder.path(), [1, 1, 1]);
     let new = Windows {
         limit: Arc::new(AtomicU64::new(NUMBERS * 3 / 4)),
         ..elsewhere(folder.path(), [1, 1, 1])
     };
-    let fresh = || often(Survival::in_folder(folder.path().join("new")));
+    let fresh = || often(FaultTolerance::in_folder(folder.path().join("new")));
     let stopped = with(&new, &fresh().from_savepoint(&saved), |handle| {
-        some_snapshots(handle);
+        some_checkpoints(handle);
         handle.stop();
     })
     .unwrap();
-    assert_eq!(stopped.end, SurvivalEnd::Stopped);
+    assert_eq!(stopped.end, JobEnd::Stopped);
     let began_from = stopped.figures.began_from;
-    assert_eq!(began_from, Some(open(&saved).manifest().snapshot.epoch));
-    // Run again as it was, it does not begin again.
-    let told = Told::default();
+    assert_eq!(began_from, Some(open(&saved).manifest().checkpoint.epoch));
+    // A second run with the same setting does not import again.
+    let told = ReceivedNotices::default();
     let again = told.of(fresh().from_savepoint(&saved));
     let stopped = with(&new, &again, |handle| {
-        some_snapshots(handle);
+        some_checkpoints(handle);
         handle.stop();
     });
     let stopped = stopped.unwrap();
     assert!(stopped.figures.began_from > began_from, "{stopped:?}");
-    assert!(!told.any(|notice| matches!(notice, Notice::FromSavepoint { .. })));
+    assert!(!told.any(|notice| matches!(notice, RecoveryEvent::FromSavepoint { .. })));
     let error = run(&new, &fresh().from_savepoint(&other)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WrongState);
     let over = fresh().from_savepoint(&other).start_over(true);
-    assert_eq!(run(&quick, &over).unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(run(&quick, &over).unwrap().end, JobEnd::Completed);
 }
 
 #[test]
@@ -176,7 +175,7 @@ fn what_a_job_has_no_place_for_is_refused_by_name_unless_it_may_be_dropped() {
     let saved = folder.path().join("saved");
     let job = held(folder.path(), NUMBERS);
     with(&job, &survival(folder.path()), |handle| {
-        some_snapshots(handle);
+        some_checkpoints(handle);
         handle.savepoint(&saved).unwrap();
         handle.cancel();
     })
@@ -185,29 +184,31 @@ fn what_a_job_has_no_place_for_is_refused_by_name_unless_it_may_be_dropped() {
         counts: "totals".into(),
         ..elsewhere(folder.path(), [1, 2, 1])
     };
-    let begin = || often(Survival::in_folder(folder.path().join("new"))).from_savepoint(&saved);
+    let begin =
+        || often(FaultTolerance::in_folder(folder.path().join("new"))).from_savepoint(&saved);
     let error = run(&other, &begin()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
     assert!(error.to_string().contains("counts/open"), "{error}");
-    let error = run(&other, &begin().dropping(Dropping::listed("count"))).unwrap_err();
+    let error = run(&other, &begin().dropping(AllowedDrops::listed("count"))).unwrap_err();
     assert!(error.to_string().contains("\"count\""), "{error}");
-    let told = Told::default();
-    let dropping = begin().dropping(Dropping::listed("counts/open"));
+    let told = ReceivedNotices::default();
+    let dropping = begin().dropping(AllowedDrops::listed("counts/open"));
     run(&other, &told.of(dropping)).unwrap();
-    let is_dropped = |notice: &Notice| match notice {
-        Notice::FromSavepoint { changes, .. } => changes
+    let is_dropped = |notice: &RecoveryEvent| match notice {
+        RecoveryEvent::FromSavepoint { changes, .. } => changes
             .states
             .iter()
             .any(|state| state.verdict == Verdict::Drop),
         _ => false,
     };
     assert!(told.any(is_dropped));
-    let all_dropping = survival(folder.path()).dropping(Dropping::listed("counts"));
+    let all_dropping = survival(folder.path()).dropping(AllowedDrops::listed("counts"));
     let error = run(&other, &all_dropping).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidConfig);
 }
 
-/// Each account was counted up to what there is of it, and not from the beginning.
+/// Checks by the output of `job` that each account was counted to the end of its records, but not
+/// from the beginning.
 fn goes_on(job: &Job) {
     let counts = job.counts();
     assert_eq!(counts.len() as u64, ACCOUNTS);
@@ -218,17 +219,17 @@ fn goes_on(job: &Job) {
     }
 }
 
-fn begun(job: &Job, survival: &Survival, saved: Option<&Path>) {
+fn begun(job: &Job, survival: &FaultTolerance, saved: Option<&Path>) {
     let stopped = with(&job.pipeline, survival, |handle| {
         until("each account is known", || {
-            handle.is_over() || handle.figures().snapshots > 4
+            handle.is_over() || handle.figures().checkpoints > 4
         });
         if let Some(saved) = saved {
             handle.savepoint(saved).unwrap();
         }
         handle.stop();
     });
-    assert_eq!(stopped.unwrap().end, SurvivalEnd::Stopped);
+    assert_eq!(stopped.unwrap().end, JobEnd::Stopped);
 }
 
 #[test]
@@ -236,10 +237,11 @@ fn another_version_reads_what_types_were_before_from_a_savepoint() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("saved");
     begun(&accounts::first(), &survival(folder.path()), Some(&saved));
-    let kept = KeptStates::look(&saved).unwrap();
+    let kept = SavedStateSchema::look(&saved).unwrap();
     assert!(!kept.states.vertices["accounts"].states.is_empty());
-    let begin =
-        |name: &str| often(Survival::in_folder(folder.path().join(name))).from_savepoint(&saved);
+    let begin = |name: &str| {
+        often(FaultTolerance::in_folder(folder.path().join(name))).from_savepoint(&saved)
+    };
     let broken = accounts::broken();
     let error = run(&broken.pipeline, &begin("broken")).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
@@ -250,10 +252,10 @@ fn another_version_reads_what_types_were_before_from_a_savepoint() {
     ] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
-    let (second, told) = (accounts::second(), Told::default());
+    let (second, told) = (accounts::second(), ReceivedNotices::default());
     run(&second.pipeline, &told.of(begin("second"))).unwrap();
     goes_on(&second);
-    let is_told = |notice: &Notice| notice.to_string().contains("migrate accounts/keys");
+    let is_told = |notice: &RecoveryEvent| notice.to_string().contains("migrate accounts/keys");
     assert!(told.any(is_told), "{:?}", told.all());
 }
 
@@ -262,15 +264,15 @@ fn another_version_goes_on_in_the_same_folder_and_writes_all_in_its_own_form() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
     begun(&accounts::first(), &survival(folder.path()), None);
-    let before = KeptStates::look(&state).unwrap();
-    // One that can't read it leaves it as it is.
+    let before = SavedStateSchema::look(&state).unwrap();
+    // A version that cannot read the state leaves it unchanged.
     let error = run(&accounts::broken().pipeline, &survival(folder.path())).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
-    assert_eq!(KeptStates::look(&state).unwrap(), before);
-    let (second, told) = (accounts::second(), Told::default());
+    assert_eq!(SavedStateSchema::look(&state).unwrap(), before);
+    let (second, told) = (accounts::second(), ReceivedNotices::default());
     run(&second.pipeline, &told.of(survival(folder.path()))).unwrap();
     goes_on(&second);
-    assert!(told.any(|notice| matches!(notice, Notice::Migrates { .. })));
-    let after = KeptStates::look(&state).unwrap();
+    assert!(told.any(|notice| matches!(notice, RecoveryEvent::Migrates { .. })));
+    let after = SavedStateSchema::look(&state).unwrap();
     assert_ne!(after.states, before.states);
 }

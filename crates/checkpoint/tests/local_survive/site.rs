@@ -1,20 +1,23 @@
-//! What the tests have in common.
+//! Helpers shared by the tests.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ardea_checkpoint::local::{Notice, Survival, Survive, Survived, Surviving, SurvivingHandle};
+use ardea_checkpoint::local::{
+    FaultTolerance, FaultTolerantJob, FaultTolerantJobHandle, JobOutcome, RecoveryEvent,
+    RunFaultTolerant,
+};
 use ardea_core::Result;
 use ardea_engine::{Job, Node, NodeConfig};
 
 use crate::windows::Windows;
 
-/// Long enough for any machine; only a test that fails waits for it.
+/// A timeout that is long enough for any machine; only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until `condition` holds.
+/// Waits until `condition` returns true; `what` describes the condition.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -30,42 +33,42 @@ pub fn node() -> NodeConfig {
     }
 }
 
-/// What was told.
+/// The notices that a job has sent.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Notice>>>);
+pub struct ReceivedNotices(Arc<Mutex<Vec<RecoveryEvent>>>);
 
-impl Told {
-    pub fn of(&self, survival: Survival) -> Survival {
+impl ReceivedNotices {
+    pub fn of(&self, survival: FaultTolerance) -> FaultTolerance {
         let told = Arc::clone(&self.0);
         survival.on_notice(move |notice| told.lock().unwrap().push(notice.clone()))
     }
 
-    pub fn all(&self) -> Vec<Notice> {
+    pub fn all(&self) -> Vec<RecoveryEvent> {
         self.0.lock().unwrap().clone()
     }
 
-    pub fn any(&self, is_it: impl Fn(&Notice) -> bool) -> bool {
+    pub fn any(&self, is_it: impl Fn(&RecoveryEvent) -> bool) -> bool {
         self.all().iter().any(is_it)
     }
 }
 
-/// Snapshots in a folder beside the job's files, often.
-pub fn survival(folder: &Path) -> Survival {
-    often(Survival::in_folder(folder.join("state")))
+/// Returns settings with frequent checkpoints, in a folder beside the job's files.
+pub fn survival(folder: &Path) -> FaultTolerance {
+    often(FaultTolerance::in_folder(folder.join("state")))
 }
 
-pub fn often(survival: Survival) -> Survival {
+pub fn often(survival: FaultTolerance) -> FaultTolerance {
     let silent = survival.on_notice(|_| {});
     silent
         .every(Duration::from_millis(10))
         .pause(Duration::ZERO)
 }
 
-pub fn run(job: &impl Job, survival: &Survival) -> Result<Survived> {
-    job.run_surviving_with(survival, node())
+pub fn run(job: &impl Job, survival: &FaultTolerance) -> Result<JobOutcome> {
+    job.run_fault_tolerant_with(survival, node())
 }
 
-/// The job, over so many numbers, as fast as it can.
+/// Returns the job with an input of `numbers` numbers, which it reads at full speed.
 pub fn quick(folder: &Path, numbers: u64) -> Windows {
     Windows {
         pace: Duration::from_micros(50),
@@ -73,8 +76,8 @@ pub fn quick(folder: &Path, numbers: u64) -> Windows {
     }
 }
 
-/// The same, which goes little further than half way until [`Windows::limit`] is raised: so it runs for as long as a test needs it to, with
-/// windows that are open.
+/// Returns the same job, whose sources pause shortly after half of the input, until
+/// [`Windows::limit`] is raised. The job then runs as long as a test needs, with open windows.
 pub fn held(folder: &Path, numbers: u64) -> Windows {
     Windows {
         limit: Arc::new(AtomicU64::new(numbers / 2 + 20)),
@@ -82,23 +85,24 @@ pub fn held(folder: &Path, numbers: u64) -> Windows {
     }
 }
 
-/// Waits until something has been published, and a snapshot was made behind that: so there is state of all vertices in it.
-pub fn known_everywhere(job: &Windows, handle: &SurvivingHandle) {
+/// Waits for published output and a later checkpoint. This checkpoint contains state of all
+/// vertices.
+pub fn known_everywhere(job: &Windows, handle: &FaultTolerantJobHandle) {
     until("something is published", || !job.published().is_empty());
-    let made = handle.figures().snapshots;
-    until("one more snapshot is made", || {
-        handle.figures().snapshots > made
+    let made = handle.figures().checkpoints;
+    until("one more checkpoint is made", || {
+        handle.figures().checkpoints > made
     });
 }
 
-/// Runs a job beside what `meanwhile` does.
+/// Runs a job concurrently with `meanwhile`.
 pub fn with(
     job: &dyn Job,
-    survival: &Survival,
-    meanwhile: impl FnOnce(&SurvivingHandle) + Send,
-) -> Result<Survived> {
+    survival: &FaultTolerance,
+    meanwhile: impl FnOnce(&FaultTolerantJobHandle) + Send,
+) -> Result<JobOutcome> {
     let node = Node::start(node()).unwrap();
-    let surviving = Surviving::open(job, &node, survival)?;
+    let surviving = FaultTolerantJob::open(job, &node, survival)?;
     let handle = surviving.handle();
     std::thread::scope(|scope| {
         scope.spawn(|| meanwhile(&handle));
@@ -106,9 +110,9 @@ pub fn with(
     })
 }
 
-/// Waits until some snapshots have been made.
-pub fn some_snapshots(handle: &SurvivingHandle) {
-    until("snapshots are made", || {
-        handle.is_over() || handle.figures().snapshots > 3
+/// Waits for several checkpoints.
+pub fn some_checkpoints(handle: &FaultTolerantJobHandle) {
+    until("checkpoints are made", || {
+        handle.is_over() || handle.figures().checkpoints > 3
     });
 }

@@ -3,16 +3,17 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ardea_checkpoint::local::Notice;
+use ardea_checkpoint::local::RecoveryEvent;
 use ardea_core::{
     Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, Ordinal, Outbox, Parallelism, Processor,
     Progress, Result, Vertex,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 
-use crate::site::{Told, run, survival};
+use crate::site::{ReceivedNotices, run, survival};
 
-/// A silent source and a sink. The source fails with `error` when the second epoch is committed.
+/// A job of a sink, and a source without output. The source fails with `error` when the second
+/// epoch is committed.
 struct Stuck {
     error: Error,
 }
@@ -31,7 +32,7 @@ impl Processor for Fails {
         Ok(Progress::NONE)
     }
 
-    fn on_epoch_committed(&mut self, _: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, _: Epoch) -> Result<Progress> {
         self.committed += 1;
         if self.committed > 1 {
             return Err(self.error.clone());
@@ -82,22 +83,22 @@ impl Job for Stuck {
     }
 }
 
-fn recoveries(told: &Told) -> usize {
-    let is_one = |notice: &&Notice| matches!(notice, Notice::Recovering { .. });
+fn recoveries(told: &ReceivedNotices) -> usize {
+    let is_one = |notice: &&RecoveryEvent| matches!(notice, RecoveryEvent::Recovering { .. });
     told.all().iter().filter(is_one).count()
 }
 
 #[test]
 fn a_vertex_that_fails_without_progress_ends_the_job_though_epochs_are_committed_in_between() {
     let folder = tempfile::tempdir().unwrap();
-    let told = Told::default();
+    let told = ReceivedNotices::default();
     let error = Error::new(ErrorCode::ReadFailed, "the topic does not answer");
     let error = run(
         &Stuck { error },
         &told.of(survival(folder.path()).attempts(3)),
     )
     .unwrap_err();
-    assert_eq!(error.code(), ErrorCode::FailsAgain);
+    assert_eq!(error.code(), ErrorCode::RestartLimitReached);
     let text = error.to_string();
     for part in ["4 times", "does not answer", "topic", "epoch"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -108,7 +109,7 @@ fn a_vertex_that_fails_without_progress_ends_the_job_though_epochs_are_committed
 #[test]
 fn a_permanent_error_ends_the_job_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let told = Told::default();
+    let told = ReceivedNotices::default();
     let error = Error::new(ErrorCode::ReadFailed, "there is no topic \"orders\"").permanent();
     let error = run(&Stuck { error }, &told.of(survival(folder.path()))).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ReadFailed);

@@ -1,17 +1,18 @@
-//! Snapshots in a real object store.
+//! Tests with checkpoints in a real object store.
 
 mod unconditional;
 
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
-use ardea_checkpoint::s3::{Credentials, S3Folder};
+use ardea_checkpoint::s3::{Credentials, S3Store};
 use ardea_checkpoint::store::conformance::CHECKS;
 use ardea_checkpoint::store::*;
 use ardea_core::{Epoch, ErrorCode, PartitionId, Timestamp};
 use ardea_metastore::conformance::{Server, Skipped};
 
-/// A server; `None`, and a word on the terminal, if there can't be one.
+/// Starts an object store server. If this is not possible, prints a message to standard error and
+/// returns `None`.
 fn own_server() -> Option<Server> {
     match Server::start("minio.sh") {
         Ok(server) => Some(server),
@@ -31,8 +32,8 @@ fn address(server: &Server, prefix: &str) -> String {
     format!("s3://states/{prefix}?endpoint=http://{}", server.address())
 }
 
-fn open(server: &Server, prefix: &str) -> S3Folder {
-    S3Folder::open_as(&address(server, prefix), &credentials("ardea-secret")).expect("opened")
+fn open(server: &Server, prefix: &str) -> S3Store {
+    S3Store::open_as(&address(server, prefix), &credentials("ardea-secret")).expect("opened")
 }
 
 fn credentials(secret: &str) -> Credentials {
@@ -42,15 +43,15 @@ fn credentials(secret: &str) -> Credentials {
     }
 }
 
-fn commit(store: &SnapshotStore, epoch: u64, keys: u64) {
-    let id = SnapshotId::new(1, Epoch(epoch));
-    let of = CutOf {
-        snapshot: id,
+fn commit(store: &CheckpointStore, epoch: u64, keys: u64) {
+    let id = CheckpointId::new(1, Epoch(epoch));
+    let of = SnapshotOwner {
+        checkpoint: id,
         vertex: "count".into(),
         instance: 0,
         instances: 1,
     };
-    let kind = CutKind::Full {
+    let kind = SnapshotKind::Full {
         partitions: PartitionRange::ALL,
     };
     let mut writer = store.writer(of, kind).expect("a writer");
@@ -63,16 +64,21 @@ fn commit(store: &SnapshotStore, epoch: u64, keys: u64) {
     }
     let receipt = writer.finish().expect("finished");
     let at = Timestamp::from_secs(1);
-    let cuts = vec![receipt];
+    let snapshots = vec![receipt];
     let base = None;
     store
-        .commit(&Commit { id, base, at, cuts })
+        .commit(&Commit {
+            id,
+            base,
+            at,
+            snapshots,
+        })
         .expect("committed");
 }
 
-fn count(store: &SnapshotStore) -> u64 {
-    let snapshot = store.latest().expect("whole").expect("one is there");
-    let mut entries = snapshot.entries("count", "counts", PartitionRange::ALL);
+fn count(store: &CheckpointStore) -> u64 {
+    let checkpoint = store.latest().expect("whole").expect("one is there");
+    let mut entries = checkpoint.entries("count", "counts", PartitionRange::ALL);
     let mut count = 0;
     while entries.next_entry().expect("read").is_some() {
         count += 1;
@@ -116,19 +122,19 @@ fn a_folder_with_the_probe_of_a_killed_process_is_empty() {
 }
 
 #[test]
-fn snapshots_are_there_for_another_process() {
+fn checkpoints_are_there_for_another_process() {
     let Some(server) = shared_server() else {
         return;
     };
-    let folder = Arc::new(open(server, "snapshots"));
-    let store = SnapshotStore::open(folder, "words", StoreConfig::default()).expect("opened");
+    let folder = Arc::new(open(server, "checkpoints"));
+    let store = CheckpointStore::open(folder, "words", StoreConfig::default()).expect("opened");
     for epoch in 1..=5 {
         commit(&store, epoch, epoch * 10_000);
         store.collect().expect("collected");
     }
-    let folder = Arc::new(open(server, "snapshots"));
-    let again = SnapshotStore::open(folder, "words", StoreConfig::default()).expect("opened");
-    assert_eq!(again.snapshots().len(), 3);
+    let folder = Arc::new(open(server, "checkpoints"));
+    let again = CheckpointStore::open(folder, "words", StoreConfig::default()).expect("opened");
+    assert_eq!(again.checkpoints().len(), 3);
     assert_eq!(count(&again), 50_000);
 }
 
@@ -136,7 +142,7 @@ fn snapshots_are_there_for_another_process() {
 fn a_store_that_dies_and_comes_back_is_waited_for() {
     let Some(server) = own_server() else { return };
     let folder = Arc::new(open(&server, "dying"));
-    let store = SnapshotStore::open(folder, "words", StoreConfig::default()).expect("opened");
+    let store = CheckpointStore::open(folder, "words", StoreConfig::default()).expect("opened");
     commit(&store, 1, 1_000);
     server.kill();
     std::thread::scope(|scope| {
@@ -153,7 +159,7 @@ fn a_bucket_that_is_not_there_is_told_and_so_is_one_that_does_not_let_in() {
         return;
     };
     let address = format!("s3://no-such-bucket/x?endpoint=http://{}", server.address());
-    let opened = S3Folder::open_as(&address, &credentials("ardea-secret"));
+    let opened = S3Store::open_as(&address, &credentials("ardea-secret"));
     let error = opened.expect_err("there is none");
     assert_eq!(error.code(), ErrorCode::ReadFailed);
     assert!(
@@ -161,9 +167,12 @@ fn a_bucket_that_is_not_there_is_told_and_so_is_one_that_does_not_let_in() {
         "{error}"
     );
     let address = self::address(server, "closed");
-    let opened = S3Folder::open_as(&address, &credentials("a-wrong-secret"));
+    let opened = S3Store::open_as(&address, &credentials("a-wrong-secret"));
     let error = opened.expect_err("it does not let in");
-    assert!(error.to_string().contains("does not let us in"), "{error}");
+    assert!(
+        error.to_string().contains("the store denies access"),
+        "{error}"
+    );
     assert!(
         !format!("{error:?}").contains("a-wrong-secret"),
         "{error:?}"

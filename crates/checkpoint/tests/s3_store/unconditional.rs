@@ -1,27 +1,27 @@
-//! Stores that have no conditional writes: small servers of HTTP that keep objects in memory.
+//! Tests with object stores without conditional writes: small HTTP servers with objects in memory.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use ardea_checkpoint::s3::{Credentials, S3Folder};
-use ardea_checkpoint::store::{FileName, FileState, Folder};
+use ardea_checkpoint::s3::{Credentials, S3Store};
+use ardea_checkpoint::store::{FileName, FileState, ObjectStore};
 use ardea_core::ErrorCode;
 
-/// What a store does with the condition `If-None-Match`.
+/// The way in which a store handles the condition `If-None-Match`.
 #[derive(Clone, Copy)]
 enum Condition {
     Kept,
     PassedOver,
     NotImplemented,
-    /// The store writes no object twice, whatever the condition is.
+    /// Existing objects are never overwritten, regardless of the condition.
     Forbidden,
 }
 
 type Objects = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
-/// A server that keeps objects until the test ends.
+/// A server that runs until the test ends.
 struct Store {
     address: String,
     objects: Objects,
@@ -42,7 +42,7 @@ impl Store {
         Store { address, objects }
     }
 
-    fn open(&self) -> S3Folder {
+    fn open(&self) -> S3Store {
         let credentials = Credentials {
             access_key: "somebody".into(),
             secret_key: "a secret".into(),
@@ -51,7 +51,7 @@ impl Store {
             "s3://states/job?endpoint=http://{}&region=here",
             self.address
         );
-        S3Folder::open_as(&address, &credentials).unwrap()
+        S3Store::open_as(&address, &credentials).unwrap()
     }
 }
 
@@ -130,7 +130,7 @@ fn answer(
             Some(object) => ("200 OK", object.clone()),
             None => ("404 Not Found", Vec::new()),
         },
-        // Several at a time, by their names in a text of XML.
+        // Deletes several objects, named in an XML document.
         "POST" => {
             let body = String::from_utf8_lossy(&body);
             let named = body.split("<Key>").skip(1);

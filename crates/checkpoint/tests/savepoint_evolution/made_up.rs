@@ -1,10 +1,10 @@
-//! Types that nobody has written, values of them, and what somebody might make of them.
+//! A generator of random types, values, and changed types.
 
 use ardea_core::{EnumSchema, FieldSchema, Schema, StructSchema, VariantSchema};
 
 use crate::values::{NAMES, Value, Whole, whole};
 
-/// Makes things up, the same from the same seed.
+/// A deterministic pseudo-random generator with a seed.
 pub struct MadeUp {
     state: u64,
     types: u32,
@@ -48,7 +48,7 @@ impl MadeUp {
         all[self.below(all.len())].clone()
     }
 
-    /// Some of the names, each once.
+    /// Returns up to `most` different names of fields or variants.
     fn names(&mut self, most: usize) -> Vec<&'static str> {
         let mut names: Vec<&'static str> = NAMES.to_vec();
         let count = 1 + self.below(most);
@@ -60,7 +60,7 @@ impl MadeUp {
         chosen
     }
 
-    /// A type, whose values lie so deep in each other at most.
+    /// Generates a type with a maximum nesting depth.
     pub fn schema(&mut self, depth: u32) -> Schema {
         let kinds = if depth == 0 { 4 } else { 10 };
         match self.below(kinds) {
@@ -82,7 +82,8 @@ impl MadeUp {
         }
     }
 
-    /// What an option has: no other option, which serde can't tell from it.
+    /// Generates the type of an option's content. It is not itself an option, since serde cannot
+    /// distinguish nested options.
     fn schema_of_some(&mut self, depth: u32) -> Schema {
         loop {
             let schema = self.schema(depth);
@@ -114,7 +115,7 @@ impl MadeUp {
         FieldSchema {
             name: name.into(),
             also: Vec::new(),
-            // As serde has it.
+            // As in serde.
             has_default: matches!(schema, Schema::Option(_)) || self.below(3) == 0,
             schema,
         }
@@ -136,7 +137,7 @@ impl MadeUp {
         })
     }
 
-    /// What a variant of this name holds: nothing, fields, or one value that is neither.
+    /// Generates the content of a variant: nothing, fields, or one value of another type.
     fn held(&mut self, variant: &str) -> Schema {
         match (self.below(3), self.structure(0)) {
             (0, Schema::Struct(of)) => Schema::Struct(StructSchema {
@@ -148,7 +149,7 @@ impl MadeUp {
         }
     }
 
-    /// A value of a type.
+    /// Generates a value of a type.
     pub fn value(&mut self, schema: &Schema) -> Value {
         if let Some(Whole { least, most }) = whole(schema) {
             let span = (most - least) as u128;
@@ -156,7 +157,7 @@ impl MadeUp {
             return Value::Whole(self.one_of(&[number, least, most]));
         }
         match schema {
-            // Small whole ones, so that they are exact in any width.
+            // Small integers are exact in floats of any width.
             Schema::F32 | Schema::F64 => Value::Float(self.below(1_000) as f64),
             Schema::Bool => Value::Bool(self.below(2) == 1),
             Schema::Text => Value::Text("x".repeat(self.below(300))),
@@ -193,7 +194,7 @@ impl MadeUp {
         }
     }
 
-    /// What somebody might make of a type, which may fit or not.
+    /// Generates a changed type, which may be compatible or not.
     pub fn changed(&mut self, schema: &Schema) -> Schema {
         if self.below(6) == 0 {
             return self.replaced(schema);
@@ -277,7 +278,7 @@ impl MadeUp {
             variants.remove(at);
         }
         for variant in &mut variants {
-            // A variant with fields keeps having some.
+            // A variant with fields still has fields after the change.
             variant.holds = match &variant.holds {
                 Schema::Struct(of) => self.changed_struct(of),
                 other => other.clone(),

@@ -1,5 +1,5 @@
-//! Whatever is found to fit is read: values of made-up types are written by the codec of state and read as those of types that came of
-//! them.
+//! Tests that values are readable as another type if the types are found compatible. The state
+//! codec writes generated values, and reads them as values of changed types.
 #![forbid(unsafe_code)]
 
 mod made_up;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use made_up::MadeUp;
 use values::{Dyn, Value, as_type, by_names, migrated};
 
-/// Writes a value of the type `old`, and reads it as one of the type `new`.
+/// Writes a value of the type `old`, and reads it as a value of the type `new`.
 fn carried(value: &Value, old: &Schema, new: &Schema) -> ardea_core::Result<Value> {
     let codec = state_codec_of::<Dyn>().expect("it is kept");
     let mut bytes = Vec::new();
@@ -35,7 +35,7 @@ proptest! {
             let next = made_up.changed(&schema);
             match evolve(&schema, &next) {
                 Evolution::Impossible(_) => continue,
-                // In whatever order their fields stand.
+                // The order of fields does not matter.
                 Evolution::Same => prop_assert_eq!(
                     by_names(carried(&value, &schema, &next).unwrap()), by_names(value.clone())
                 ),

@@ -1,4 +1,5 @@
-//! Values of made-up types: written and read by serde as those are that it derives, and migrated by hand.
+//! Values of generated types: serialized as if by derived serde implementations, and migrated by a
+//! reference implementation.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,7 +13,7 @@ use serde::ser::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// All names that fields and variants have.
+/// All names that generated fields and variants can have.
 pub const NAMES: [&str; 8] = ["alpha", "beta", "c", "delta", "epsilon", "f", "gamma", "h"];
 
 #[derive(Clone, PartialEq, Debug)]
@@ -23,14 +24,14 @@ pub enum Value {
     Float(f64),
     Text(String),
     Option(Option<Box<Value>>),
-    /// Also a tuple.
+    /// A list or a tuple.
     List(Vec<Value>),
     Map(Vec<(Value, Value)>),
     Struct(Vec<(String, Value)>),
     Variant(String, Box<Value>),
 }
 
-/// A value of the type that is set at the moment.
+/// A value of the type that [`as_type`] has set.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dyn(pub Value);
 
@@ -38,7 +39,7 @@ thread_local! {
     static TYPE: RefCell<Schema> = const { RefCell::new(Schema::Unit) };
 }
 
-/// Calls `act` while [`Dyn`] is of this type.
+/// Calls `act` while values of [`Dyn`] have the type `schema`.
 pub fn as_type<R>(schema: &Schema, act: impl FnOnce() -> R) -> R {
     TYPE.set(schema.clone());
     act()
@@ -48,7 +49,7 @@ fn present() -> Schema {
     TYPE.with_borrow(Clone::clone)
 }
 
-/// The range of a type of whole numbers.
+/// The range of an integer type.
 pub struct Whole {
     pub least: i128,
     pub most: i128,
@@ -69,7 +70,8 @@ pub fn whole(schema: &Schema) -> Option<Whole> {
     Some(Whole { least, most })
 }
 
-/// What a value of the type `old` is as one of the type `new`, if it is one.
+/// Returns the value migrated from type `old` to type `new`; `None` if the value does not fit the
+/// new type.
 pub fn migrated(value: &Value, old: &Schema, new: &Schema) -> Option<Value> {
     if let (Value::Whole(number), Some(Whole { least, most })) = (value, whole(new)) {
         return (least..=most).contains(number).then(|| value.clone());
@@ -114,7 +116,7 @@ pub fn migrated(value: &Value, old: &Schema, new: &Schema) -> Option<Value> {
     })
 }
 
-/// The same value with the fields of each struct in the order of the alphabet.
+/// Returns the value with the fields of each struct sorted by name.
 pub fn by_names(value: Value) -> Value {
     let all = |values: Vec<Value>| values.into_iter().map(by_names).collect();
     match value {
@@ -157,7 +159,7 @@ fn migrated_fields(
     new.fields.iter().map(migrate).collect()
 }
 
-/// What a field has that has nothing.
+/// Returns the default value of a field with this type.
 fn default_of(schema: &Schema) -> Value {
     match schema {
         Schema::Bool => Value::Bool(false),
@@ -181,7 +183,7 @@ fn default_of(schema: &Schema) -> Value {
     }
 }
 
-/// The name as serde knows it.
+/// Returns the equal name in [`NAMES`], which has a static lifetime.
 fn known(name: &str) -> &'static str {
     NAMES
         .iter()
@@ -189,7 +191,7 @@ fn known(name: &str) -> &'static str {
         .expect("it is one of them")
 }
 
-/// The name of a type as serde knows it.
+/// Returns a type name with a static lifetime.
 fn of_type(name: &str) -> &'static str {
     thread_local! {
         static TYPES: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
@@ -204,7 +206,7 @@ fn of_type(name: &str) -> &'static str {
     })
 }
 
-/// As serde keeps them: for ever, and once.
+/// Returns the list with a static lifetime. Each different list is leaked once.
 fn list_of(names: Vec<&'static str>) -> &'static [&'static str] {
     thread_local! {
         static LISTS: RefCell<Vec<&'static [&'static str]>> = const { RefCell::new(Vec::new()) };
@@ -219,7 +221,7 @@ fn list_of(names: Vec<&'static str>) -> &'static [&'static str] {
     })
 }
 
-/// All names of the fields, those of each in the order of the alphabet.
+/// Returns the names and aliases of all fields. Those of each field are sorted.
 fn all_names(of: &StructSchema) -> &'static [&'static str] {
     let names = of.fields.iter().flat_map(|field| {
         let mut names: Vec<&'static str> = field.also.iter().map(|name| known(name)).collect();
@@ -320,7 +322,7 @@ impl<'de> Deserialize<'de> for Dyn {
     }
 }
 
-/// Reads a value of a type.
+/// Deserializer of a value with the type of this schema.
 struct Read<'a>(&'a Schema);
 
 macro_rules! wholes {
@@ -408,7 +410,7 @@ impl<'de> Visitor<'de> for Read<'_> {
     }
 }
 
-/// Reads a struct as serde derives it.
+/// Deserializer of a struct, equivalent to the derived one.
 struct InStruct<'a>(&'a StructSchema);
 
 impl<'de> Visitor<'de> for InStruct<'_> {
@@ -460,7 +462,7 @@ impl<'de> Visitor<'de> for InStruct<'_> {
     }
 }
 
-/// Reads an enum as serde derives it.
+/// Deserializer of an enum, equivalent to the derived one.
 struct InEnum<'a>(&'a EnumSchema);
 
 impl<'de> Visitor<'de> for InEnum<'_> {
@@ -482,7 +484,7 @@ impl<'de> Visitor<'de> for InEnum<'_> {
     }
 }
 
-/// Which variant it is.
+/// Deserializer of a variant's index.
 struct Which<'a>(&'a EnumSchema);
 
 impl<'de> DeserializeSeed<'de> for Which<'_> {

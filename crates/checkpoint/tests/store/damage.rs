@@ -1,4 +1,5 @@
-//! Every damaged byte and every missing file: an error that names the file, or an earlier snapshot; never anything else.
+//! Tests of damage. Each damaged byte and each missing file leads either to an error that names the
+//! file, or to an earlier checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,22 +9,22 @@ use ardea_core::ErrorCode;
 
 use crate::site::*;
 
-/// Three snapshots, the last of which has a layer that was folded, and what is in them.
-fn three() -> (MemoryFolder, BTreeMap<SnapshotId, Model>) {
-    let folder = MemoryFolder::new();
+/// Creates three checkpoints, the last one with a compacted layer. Returns their contents.
+fn three() -> (MemoryStore, BTreeMap<CheckpointId, Model>) {
+    let folder = MemoryStore::new();
     let config = StoreConfig {
         keep: 3,
         most_layers: 2,
         ..small()
     };
-    let store = SnapshotStore::open(Arc::new(folder.clone()), JOB, config).expect("opened");
+    let store = CheckpointStore::open(Arc::new(folder.clone()), JOB, config).expect("opened");
     let (mut model, mut committed, mut base) = (Model::new(), BTreeMap::new(), None);
     for epoch in 1..=6u8 {
         let mut changed = BTreeSet::new();
         for number in 0..4u8 {
             let place = some_partition(u32::from(number + epoch % 3));
             let key = ("s", place, vec![number]);
-            // A value that packs well, one that does not, and one that goes.
+            // A compressible value, an incompressible one, and a removal.
             match (number + epoch) % 3 {
                 0 => drop(model.remove(&key)),
                 1 => drop(model.insert(key.clone(), vec![epoch; 90])),
@@ -31,22 +32,22 @@ fn three() -> (MemoryFolder, BTreeMap<SnapshotId, Model>) {
             }
             changed.insert(key);
         }
-        let key = ("t", Place::Instance(0), b"offset".to_vec());
+        let key = ("t", KeySlot::Instance(0), b"offset".to_vec());
         changed.insert(key.clone());
         model.insert(key, vec![epoch]);
         let id = id(1, u64::from(epoch));
-        let of = cut_of(id, 0, 1);
-        let cut = match base {
+        let of = snapshot_of(id, 0, 1);
+        let snapshot = match base {
             None => write_full(&store, of, &model),
             Some(since) => write_increment(&store, of, since, &model, &changed),
         };
         store
-            .commit(&commit(id, base, vec![cut.expect("written")]))
+            .commit(&commit(id, base, vec![snapshot.expect("written")]))
             .expect("committed");
         base = Some(id);
         committed.insert(id, model.clone());
-        while let Some(mut fold) = store.fold() {
-            while fold.step(1).expect("folded") == FoldProgress::More {}
+        while let Some(mut fold) = store.begin_compaction() {
+            while fold.step(1).expect("folded") == CompactionProgress::More {}
         }
         store.collect().expect("collected");
     }
@@ -57,14 +58,14 @@ fn three() -> (MemoryFolder, BTreeMap<SnapshotId, Model>) {
     (folder, committed)
 }
 
-/// Reads all that can be read of a folder in which `damaged` is not what it was.
-fn check(folder: &MemoryFolder, damaged: &FileName, committed: &BTreeMap<SnapshotId, Model>) {
+/// Reads all checkpoints in a folder whose file `damaged` was changed, and checks the results.
+fn check(folder: &MemoryStore, damaged: &FileName, committed: &BTreeMap<CheckpointId, Model>) {
     let config = StoreConfig { keep: 3, ..small() };
-    let store = SnapshotStore::open(Arc::new(folder.clone()), JOB, config).expect("opened");
+    let store = CheckpointStore::open(Arc::new(folder.clone()), JOB, config).expect("opened");
     let names_it = |error: &ardea_core::Error| {
         let is_known = matches!(
             error.code(),
-            ErrorCode::SnapshotDamaged | ErrorCode::VersionMismatch
+            ErrorCode::CheckpointDamaged | ErrorCode::VersionMismatch
         );
         assert!(
             is_known && error.to_string().contains(damaged.as_str()),
@@ -77,9 +78,9 @@ fn check(folder: &MemoryFolder, damaged: &FileName, committed: &BTreeMap<Snapsho
         names_it(&error);
         wrong += 1;
     }
-    for id in store.snapshots() {
-        let snapshot = store.snapshot(id).expect("it is there");
-        let (verified, read) = (snapshot.verify(), read(&snapshot, 2));
+    for id in store.checkpoints() {
+        let checkpoint = store.checkpoint(id).expect("it is there");
+        let (verified, read) = (checkpoint.verify(), read(&checkpoint, 2));
         match &verified {
             Ok(()) => assert_eq!(read.as_ref().expect("whole"), &committed[&id]),
             Err(error) => {
@@ -88,7 +89,7 @@ fn check(folder: &MemoryFolder, damaged: &FileName, committed: &BTreeMap<Snapsho
             }
         }
         match read {
-            // What is wrong may lie where nothing counts any more.
+            // The damage may be in data that is no longer valid.
             Ok(model) => assert_eq!(model, committed[&id]),
             Err(error) => names_it(&error),
         }
@@ -100,16 +101,16 @@ fn check(folder: &MemoryFolder, damaged: &FileName, committed: &BTreeMap<Snapsho
     );
     let found = store.newest_whole();
     found.broken.iter().for_each(|(_, error)| names_it(error));
-    if let Some(snapshot) = found.snapshot {
+    if let Some(checkpoint) = found.checkpoint {
         assert_eq!(
-            read(&snapshot, 1).expect("whole"),
-            committed[&snapshot.id()]
+            read(&checkpoint, 1).expect("whole"),
+            committed[&checkpoint.id()]
         );
     }
 }
 
 #[test]
-fn every_damaged_byte_is_an_error_that_names_the_file_or_costs_the_newest_snapshot() {
+fn every_damaged_byte_is_an_error_that_names_the_file_or_costs_the_newest_checkpoint() {
     let (folder, committed) = three();
     let newest = *committed.keys().last().expect("there are some");
     for name in files(&folder) {
@@ -129,10 +130,11 @@ fn every_damaged_byte_is_an_error_that_names_the_file_or_costs_the_newest_snapsh
             replace(&copy, &name, Some(bad));
             check(&copy, &name, &committed);
         }
-        // A manifest that is damaged is never taken for one that isn't there.
-        if name.as_str() == format!("snapshot-1-{}.manifest", newest.epoch.0) {
+        // A damaged manifest is never treated like a missing one.
+        if name.as_str() == format!("checkpoint-1-{}.manifest", newest.epoch.0) {
             replace(&copy, &name, Some(b"x"));
-            let store = SnapshotStore::open(Arc::new(copy.clone()), JOB, small()).expect("opened");
+            let store =
+                CheckpointStore::open(Arc::new(copy.clone()), JOB, small()).expect("opened");
             let error = store.latest().expect_err("damaged");
             assert!(error.to_string().contains(name.as_str()), "{error}");
         }
@@ -140,14 +142,14 @@ fn every_damaged_byte_is_an_error_that_names_the_file_or_costs_the_newest_snapsh
 }
 
 #[test]
-fn every_missing_file_is_an_error_that_names_it_or_costs_one_snapshot() {
+fn every_missing_file_is_an_error_that_names_it_or_costs_one_checkpoint() {
     let (folder, committed) = three();
     for name in files(&folder) {
         let copy = copy_of(&folder);
         replace(&copy, &name, None);
         check(&copy, &name, &committed);
-        let store = SnapshotStore::open(Arc::new(copy), JOB, small()).expect("opened");
-        assert!(store.snapshots().len() >= 2, "{name}");
+        let store = CheckpointStore::open(Arc::new(copy), JOB, small()).expect("opened");
+        assert!(store.checkpoints().len() >= 2, "{name}");
     }
 }
 
@@ -163,7 +165,7 @@ fn a_block_in_the_place_of_another_is_noticed() {
             let bytes = folder.read(name).expect("read");
             bytes.expect("it is there")
         });
-        // What was folded of one entry is the block that it came with.
+        // A compaction of one entry results in an equal block.
         if one != other {
             let copy = copy_of(&folder);
             replace(&copy, &pair[0], Some(&other));
@@ -176,14 +178,14 @@ fn a_block_in_the_place_of_another_is_noticed() {
 fn nothing_that_a_damaged_manifest_may_refer_to_is_removed_until_enough_are_newer() {
     let (folder, _) = three();
     let copy = copy_of(&folder);
-    let name = FileName::new("snapshot-1-6.manifest").expect("a name");
+    let name = FileName::new("checkpoint-1-6.manifest").expect("a name");
     let good = copy.read(&name).expect("read").expect("it is there");
     replace(&copy, &name, Some(b"damaged"));
-    let open = || SnapshotStore::open(Arc::new(copy.clone()), JOB, small()).expect("opened");
+    let open = || CheckpointStore::open(Arc::new(copy.clone()), JOB, small()).expect("opened");
     let store = open();
     store.collect().expect("collected");
     store.sweep(id(2, 0)).expect("swept");
-    // Somebody mends it.
+    // The file is restored.
     replace(&copy, &name, Some(&good));
     let mended = open();
     mended
@@ -192,38 +194,38 @@ fn nothing_that_a_damaged_manifest_may_refer_to_is_removed_until_enough_are_newe
         .expect("there")
         .verify()
         .expect("whole");
-    // Nobody mends it, and the job goes on.
+    // The file is not restored, and the job continues.
     replace(&copy, &name, Some(b"damaged"));
     let store = open();
     for epoch in 1..=2 {
         let id = id(2, epoch);
-        let cut = write_full(&store, cut_of(id, 0, 1), &Model::new()).expect("written");
+        let snapshot = write_full(&store, snapshot_of(id, 0, 1), &Model::new()).expect("written");
         store
-            .commit(&commit(id, None, vec![cut]))
+            .commit(&commit(id, None, vec![snapshot]))
             .expect("committed");
     }
     store.collect().expect("collected");
     assert_eq!(store.damaged().len(), 0);
     store.sweep(id(2, 3)).expect("swept");
-    assert_eq!(files(&copy).len(), 2, "two snapshots without any state");
+    assert_eq!(files(&copy).len(), 2, "two checkpoints without any state");
 }
 
 #[test]
-fn a_fold_that_meets_damage_asks_for_a_full_cut_and_harms_nothing() {
-    let folder = MemoryFolder::new();
-    let store = SnapshotStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened");
+fn a_fold_that_meets_damage_asks_for_a_full_snapshot_and_harms_nothing() {
+    let folder = MemoryStore::new();
+    let store = CheckpointStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened");
     let (mut model, mut base) = (Model::new(), None);
     for epoch in 1..=5u8 {
         let key = ("s", some_partition(1), vec![epoch]);
         model.insert(key.clone(), vec![epoch]);
         let id = id(1, u64::from(epoch));
-        let of = cut_of(id, 0, 1);
-        let cut = match base {
+        let of = snapshot_of(id, 0, 1);
+        let snapshot = match base {
             None => write_full(&store, of, &model),
             Some(since) => write_increment(&store, of, since, &model, &BTreeSet::from([key])),
         };
         store
-            .commit(&commit(id, base, vec![cut.expect("written")]))
+            .commit(&commit(id, base, vec![snapshot.expect("written")]))
             .expect("committed");
         base = Some(id);
     }
@@ -231,7 +233,7 @@ fn a_fold_that_meets_damage_asks_for_a_full_cut_and_harms_nothing() {
     let names = files(&folder);
     let name = names.iter().find(is_block).expect("of epoch 3");
     replace(&folder, name, Some(b"damaged"));
-    let mut fold = store.fold().expect("there are five layers");
+    let mut fold = store.begin_compaction().expect("there are five layers");
     let error = loop {
         if let Err(error) = fold.step(100) {
             break error;
@@ -244,16 +246,16 @@ fn a_fold_that_meets_damage_asks_for_a_full_cut_and_harms_nothing() {
     );
     drop(fold);
     assert!(store.wants_full(VERTEX));
-    assert!(store.fold().is_none());
+    assert!(store.begin_compaction().is_none());
     assert_eq!(
-        store.newest_whole().snapshot.expect("earlier").id(),
+        store.newest_whole().checkpoint.expect("earlier").id(),
         id(1, 2)
     );
-    // A full cut needs nothing that is older.
+    // A full snapshot requires no older data.
     let id = id(1, 6);
-    let cut = write_full(&store, cut_of(id, 0, 1), &model).expect("written");
+    let snapshot = write_full(&store, snapshot_of(id, 0, 1), &model).expect("written");
     store
-        .commit(&commit(id, base, vec![cut]))
+        .commit(&commit(id, base, vec![snapshot]))
         .expect("committed");
     assert!(!store.wants_full(VERTEX));
     let latest = store.latest().expect("whole").expect("there");

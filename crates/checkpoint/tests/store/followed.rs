@@ -1,4 +1,5 @@
-//! Of two that make snapshots of a job one goes on, and the other has not heard of it yet: it takes nothing from the one that goes on.
+//! Tests that a deposed leader, which does not know of its successor, removes no file that the
+//! successor needs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,25 +8,25 @@ use ardea_checkpoint::store::*;
 
 use crate::site::*;
 
-fn open(folder: &MemoryFolder) -> SnapshotStore {
-    SnapshotStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened")
+fn open(folder: &MemoryStore) -> CheckpointStore {
+    CheckpointStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened")
 }
 
-/// Writes one more key, and makes a snapshot of that.
-fn add(store: &SnapshotStore, base: Option<SnapshotId>, id: SnapshotId, model: &mut Model) {
+/// Commits a checkpoint with one more key.
+fn add(store: &CheckpointStore, base: Option<CheckpointId>, id: CheckpointId, model: &mut Model) {
     let key = ("s", some_partition(1), vec![id.epoch.0 as u8]);
     model.insert(key.clone(), vec![7; 30]);
-    let of = cut_of(id, 0, 1);
-    let cut = match base {
+    let of = snapshot_of(id, 0, 1);
+    let snapshot = match base {
         None => write_full(store, of, model),
         Some(since) => write_increment(store, of, since, model, &BTreeSet::from([key])),
     };
-    let commit = commit(id, base, vec![cut.expect("written")]);
+    let commit = commit(id, base, vec![snapshot.expect("written")]);
     store.commit(&commit).expect("committed");
 }
 
-/// Makes so many snapshots, one after the other, in the first generation; the newest.
-fn add_all(store: &SnapshotStore, count: u64, model: &mut Model) -> Option<SnapshotId> {
+/// Commits `count` checkpoints in the first generation. Returns the newest one, if any.
+fn add_all(store: &CheckpointStore, count: u64, model: &mut Model) -> Option<CheckpointId> {
     let mut base = None;
     for epoch in 1..=count {
         add(store, base, id(1, epoch), model);
@@ -34,48 +35,49 @@ fn add_all(store: &SnapshotStore, count: u64, model: &mut Model) -> Option<Snaps
     base
 }
 
-/// Folds all that is to be folded now, while `meanwhile` happens.
-fn fold(store: &SnapshotStore, meanwhile: impl Fn()) {
-    let mut fold = store.fold().expect("there are layers enough");
-    while fold.step(50).expect("folded") == FoldProgress::More {
+/// Runs a compaction to its end, calling `meanwhile` between steps.
+fn fold(store: &CheckpointStore, meanwhile: impl Fn()) {
+    let mut fold = store.begin_compaction().expect("there are layers enough");
+    while fold.step(50).expect("folded") == CompactionProgress::More {
         meanwhile();
     }
 }
 
-/// One makes snapshots and is followed by another in the generation `next`, which folds; then the first sweeps before this snapshot.
-fn overtake(next: u64, floor: SnapshotId) {
-    let folder = MemoryFolder::new();
+/// Makes checkpoints with a first store. A second store takes over in the generation `next` and
+/// runs a compaction. Then the first store sweeps files before `floor`.
+fn overtake(next: u64, floor: CheckpointId) {
+    let folder = MemoryStore::new();
     let (first, mut model) = (open(&folder), Model::new());
     let base = add_all(&first, 5, &mut model);
     let second = open(&folder);
     second.begin_generation(next);
     fold(&second, || drop(first.sweep(floor).expect("swept")));
-    first.forget_folded();
+    first.abandon_compactions();
     first.sweep(floor).expect("swept");
     add(&second, base, id(next, 6), &mut model);
     let latest = second.latest().expect("whole").expect("there");
     assert!(latest.report().vertices[0].layers < 6, "it was folded");
     latest.verify().expect("whole");
     assert_eq!(read(&latest, 2).expect("whole"), model);
-    // Nor by what it is told to do next.
+    // Later operations of the first store do no harm either.
     first.collect().expect("collected");
     first.sweep(floor).expect("swept");
     latest.verify().expect("whole");
 }
 
 #[test]
-fn who_clears_away_behind_its_newest_snapshot_leaves_what_another_has_folded_of_it() {
+fn who_clears_away_behind_its_newest_checkpoint_leaves_what_another_has_folded_of_it() {
     overtake(1, id(1, 6));
 }
 
 #[test]
 fn who_has_ended_leaves_what_the_next_generation_has_folded() {
-    overtake(2, SnapshotId::start_of(2));
+    overtake(2, CheckpointId::start_of(2));
 }
 
 #[test]
 fn who_has_been_followed_collects_nothing_that_the_one_who_goes_on_holds() {
-    let folder = MemoryFolder::new();
+    let folder = MemoryStore::new();
     let (first, mut model) = (open(&folder), Model::new());
     add(&first, None, id(1, 1), &mut model);
     let mut base = id(1, 1);
@@ -86,18 +88,18 @@ fn who_has_been_followed_collects_nothing_that_the_one_who_goes_on_holds() {
         add(&second, Some(base), id(2, epoch), &mut model);
         base = id(2, epoch);
         if epoch == 3 {
-            held = Some((second.snapshot(base).expect("it is there"), model.clone()));
+            held = Some((second.checkpoint(base).expect("it is there"), model.clone()));
         }
         second.collect().expect("collected");
     }
-    first.sweep(SnapshotId::start_of(2)).expect("swept");
+    first.sweep(CheckpointId::start_of(2)).expect("swept");
     first.collect().expect("collected");
     let (held, model_then) = held.expect("epoch 3 was made");
     held.verify().expect("whole");
     assert_eq!(read(&held, 2).expect("whole"), model_then);
-    for snapshot in second.snapshots() {
+    for checkpoint in second.checkpoints() {
         second
-            .snapshot(snapshot)
+            .checkpoint(checkpoint)
             .expect("there")
             .verify()
             .expect("whole");
@@ -105,11 +107,11 @@ fn who_has_been_followed_collects_nothing_that_the_one_who_goes_on_holds() {
 }
 
 #[test]
-fn what_is_folded_while_the_newest_snapshot_cannot_be_read_stays_until_it_can() {
-    let folder = MemoryFolder::new();
+fn what_is_folded_while_the_newest_checkpoint_cannot_be_read_stays_until_it_can() {
+    let folder = MemoryStore::new();
     let (first, mut model) = (open(&folder), Model::new());
     let base = add_all(&first, 6, &mut model);
-    let newest = FileName::new("snapshot-1-6.manifest").expect("a name");
+    let newest = FileName::new("checkpoint-1-6.manifest").expect("a name");
     let bytes = folder.read(&newest).expect("read").expect("there");
     replace(&folder, &newest, Some(b"nobody can read this"));
     let second = open(&folder);
@@ -124,8 +126,8 @@ fn what_is_folded_while_the_newest_snapshot_cannot_be_read_stays_until_it_can() 
 }
 
 #[test]
-fn what_somebody_has_folded_who_is_gone_goes_with_a_sweep_behind_the_next_snapshot() {
-    let folder = MemoryFolder::new();
+fn what_somebody_has_folded_who_is_gone_goes_with_a_sweep_behind_the_next_checkpoint() {
+    let folder = MemoryStore::new();
     let (first, mut model) = (open(&folder), Model::new());
     let base = add_all(&first, 5, &mut model);
     fold(&first, || ());

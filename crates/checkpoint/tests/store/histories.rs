@@ -1,5 +1,5 @@
-//! Random histories of a job against a plain map: cuts of both kinds, epochs given up, rollbacks, other numbers of instances, folding,
-//! collecting and sweeping at any moment.
+//! Random histories of a job, compared with a plain map: full and incremental snapshots, aborted
+//! epochs, rollbacks, rescaling, compaction, collection and sweeps at any moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use proptest::prelude::*;
 use crate::site::*;
 use crate::steps::*;
 
-/// What there was when a snapshot was committed.
+/// The expected state of a committed checkpoint.
 struct Committed {
     model: Model,
-    written: BTreeMap<Key, SnapshotId>,
+    written: BTreeMap<Key, CheckpointId>,
     instances: u32,
 }
 
-/// A job, the store, and what should be in it.
+/// A job, its store, and the expected contents.
 struct History {
-    folder: MemoryFolder,
-    store: SnapshotStore,
+    folder: MemoryStore,
+    store: CheckpointStore,
     model: Model,
     changed: BTreeSet<Key>,
-    /// With which snapshot each key was written last.
-    written: BTreeMap<Key, SnapshotId>,
+    /// The checkpoint of the last write of each key.
+    written: BTreeMap<Key, CheckpointId>,
     instances: u32,
-    /// Whether the next cuts have to be full.
+    /// True if the next snapshots have to be full.
     is_rescaled: bool,
     generation: u64,
     epoch: u64,
-    base: Option<SnapshotId>,
-    /// What was committed.
-    committed: BTreeMap<SnapshotId, Committed>,
-    fold: Option<Fold>,
-    held: Option<Snapshot>,
+    base: Option<CheckpointId>,
+    /// The expected state of each committed checkpoint.
+    committed: BTreeMap<CheckpointId, Committed>,
+    fold: Option<Compaction>,
+    held: Option<Checkpoint>,
     folded: usize,
 }
 
 impl History {
     fn new() -> Self {
-        let folder = MemoryFolder::new();
+        let folder = MemoryStore::new();
         History {
             store: open(&folder),
             folder,
@@ -59,7 +59,7 @@ impl History {
         }
     }
 
-    /// Gives it a state that is large beside what changes in an epoch, so that not all of it is folded each time.
+    /// Creates state so large that the compaction of one epoch never covers all of it.
     fn fill(&mut self) {
         for key in 0..6 {
             for slot in 0..12 {
@@ -85,7 +85,7 @@ impl History {
                 value,
             } => {
                 let place = match loose {
-                    true => Place::Instance(slot % self.instances),
+                    true => KeySlot::Instance(slot % self.instances),
                     false => some_partition(slot),
                 };
                 let key = (
@@ -130,8 +130,8 @@ impl History {
             Step::DropFold => self.fold = None,
             Step::Collect => {
                 let collected = self.store.collect().expect("collected");
-                for id in collected.snapshots {
-                    assert_ne!(Some(id), self.held.as_ref().map(Snapshot::id));
+                for id in collected.checkpoints {
+                    assert_ne!(Some(id), self.held.as_ref().map(Checkpoint::id));
                     self.committed.remove(&id).expect("it was there");
                 }
             }
@@ -145,22 +145,23 @@ impl History {
                 self.store = open(&self.folder);
             }
             Step::Hold { nth } => {
-                let snapshots = self.store.snapshots();
-                if !snapshots.is_empty() {
-                    let id = snapshots[usize::from(nth) % snapshots.len()];
-                    self.held = Some(self.store.snapshot(id).expect("it is there"));
+                let checkpoints = self.store.checkpoints();
+                if !checkpoints.is_empty() {
+                    let id = checkpoints[usize::from(nth) % checkpoints.len()];
+                    self.held = Some(self.store.checkpoint(id).expect("it is there"));
                 }
             }
         }
     }
 
-    /// Of each state the snapshot with which the oldest of what an instance has was written last, if it is written anew with this one.
+    /// Returns, for each state, the checkpoint before which the instance's entries are outdated,
+    /// given its writes for `id`.
     fn outdated(
         &self,
-        id: SnapshotId,
+        id: CheckpointId,
         instance: u32,
         is_full: bool,
-    ) -> BTreeMap<String, SnapshotId> {
+    ) -> BTreeMap<String, CheckpointId> {
         let written = |key: &Key| match self.written.get(key) {
             Some(written) if !is_full && !self.changed.contains(key) => *written,
             _ => id,
@@ -185,35 +186,36 @@ impl History {
                 written.insert(key.clone(), id);
             }
         }
-        let cuts: Vec<_> = (0..self.instances)
+        let snapshots: Vec<_> = (0..self.instances)
             .map(|instance| {
-                let of = cut_of(id, instance, self.instances);
+                let of = snapshot_of(id, instance, self.instances);
                 let is_own = |key: &&Key| owner(key.1, self.instances) == instance;
                 match self.base {
                     Some(since) if !is_full(instance) => {
                         if self.changed.iter().any(|key| is_own(&key)) {
                             write_increment(&self.store, of, since, &self.model, &self.changed)
                         } else {
-                            Ok(CutReceipt::unchanged(of))
+                            Ok(StateHandle::unchanged(of))
                         }
                     }
                     _ => write_full(&self.store, of, &self.model),
                 }
             })
             .zip(0..)
-            .map(|(cut, instance)| match says >> instance & 1 {
-                0 => cut.expect("written"),
-                _ => {
-                    cut.expect("written")
-                        .outdating(self.outdated(id, instance, is_full(instance)))
-                }
+            .map(|(snapshot, instance)| match says >> instance & 1 {
+                0 => snapshot.expect("written"),
+                _ => snapshot.expect("written").outdating(self.outdated(
+                    id,
+                    instance,
+                    is_full(instance),
+                )),
             })
             .collect();
         if !is_committed {
             return;
         }
-        // What a base was cannot be, once it is collected: then the runtime would have asked for full cuts.
-        let commit = commit(id, self.base, cuts);
+        // Without its base the runtime would have requested full snapshots.
+        let commit = commit(id, self.base, snapshots);
         let report = self.store.commit(&commit).expect("committed");
         assert_eq!(self.store.commit(&commit).expect("again"), report);
         self.committed.insert(
@@ -230,7 +232,7 @@ impl History {
         self.is_rescaled = false;
     }
 
-    /// What belongs to no partition goes to instances that there are.
+    /// Moves unpartitioned entries to existing instances.
     fn rescale(&mut self, instances: u32) {
         if instances == self.instances {
             return;
@@ -241,8 +243,8 @@ impl History {
         self.model = model
             .into_iter()
             .map(|((state, place, key), value)| match place {
-                Place::Instance(instance) => {
-                    ((state, Place::Instance(instance % instances), key), value)
+                KeySlot::Instance(instance) => {
+                    ((state, KeySlot::Instance(instance % instances), key), value)
                 }
                 place => ((state, place, key), value),
             })
@@ -250,13 +252,13 @@ impl History {
     }
 
     fn roll_back(&mut self, nth: u16) {
-        let snapshots = self.store.snapshots();
-        if snapshots.is_empty() {
+        let checkpoints = self.store.checkpoints();
+        if checkpoints.is_empty() {
             return;
         }
-        let to = snapshots[usize::from(nth) % snapshots.len()];
-        // It is held until there is another, as the store's documentation asks for.
-        self.held = Some(self.store.snapshot(to).expect("it is there"));
+        let to = checkpoints[usize::from(nth) % checkpoints.len()];
+        // The checkpoint is held until there is another, as the store requires.
+        self.held = Some(self.store.checkpoint(to).expect("it is there"));
         let before = &self.committed[&to];
         (self.model, self.written) = (before.model.clone(), before.written.clone());
         self.instances = before.instances;
@@ -265,16 +267,16 @@ impl History {
         self.epoch = to.epoch.0;
         self.changed.clear();
         self.store
-            .sweep(SnapshotId::start_of(self.generation))
+            .sweep(CheckpointId::start_of(self.generation))
             .expect("swept");
     }
 
     fn fold(&mut self, budget: u64) {
         if self.fold.is_none() {
-            self.fold = self.store.fold();
+            self.fold = self.store.begin_compaction();
         }
         if let Some(fold) = &mut self.fold
-            && fold.step(budget).expect("folded") == FoldProgress::Done
+            && fold.step(budget).expect("folded") == CompactionProgress::Done
         {
             self.fold = None;
             self.folded += 1;
@@ -282,10 +284,10 @@ impl History {
         }
     }
 
-    /// Whether every snapshot is as it was when it was committed, whoever reads it.
+    /// Checks that every checkpoint reads as it was committed, with any number of readers.
     fn check(&self) {
         assert_eq!(
-            self.store.snapshots(),
+            self.store.checkpoints(),
             self.committed.keys().copied().collect::<Vec<_>>()
         );
         for (
@@ -295,10 +297,10 @@ impl History {
             },
         ) in &self.committed
         {
-            let snapshot = self.store.snapshot(*id).expect("it is there");
-            assert_eq!(snapshot.instances(VERTEX), Some(*instances));
+            let checkpoint = self.store.checkpoint(*id).expect("it is there");
+            assert_eq!(checkpoint.instances(VERTEX), Some(*instances));
             let readers = 1 + model.len() as u32 % 3;
-            assert_eq!(read(&snapshot, readers).expect("read"), *model, "{id}");
+            assert_eq!(read(&checkpoint, readers).expect("read"), *model, "{id}");
         }
         if let Some(held) = &self.held {
             held.verify().expect("whole as long as it is held");
@@ -306,14 +308,15 @@ impl History {
     }
 }
 
-fn open(folder: &MemoryFolder) -> SnapshotStore {
-    SnapshotStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened")
+fn open(folder: &MemoryStore) -> CheckpointStore {
+    CheckpointStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened")
 }
 
-/// Whether a step takes the base away from the next increments: collecting or reopening while it is not the newest, and not held.
+/// Returns false if the step may remove the base of the next increments: a collection or reopening
+/// while the base is neither the newest checkpoint nor held.
 fn keeps_base(history: &History, step: &Step) -> bool {
-    let is_newest = history.store.snapshots().last() == history.base.as_ref();
-    let is_held = history.held.as_ref().map(Snapshot::id) == history.base;
+    let is_newest = history.store.checkpoints().last() == history.base.as_ref();
+    let is_held = history.held.as_ref().map(Checkpoint::id) == history.base;
     match step {
         Step::Collect => is_newest || is_held,
         Step::Reopen | Step::Hold { .. } => is_newest || !is_held,
@@ -324,7 +327,7 @@ fn keeps_base(history: &History, step: &Step) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn every_snapshot_is_read_as_it_was_committed_whatever_happens_beside(
+    fn every_checkpoint_is_read_as_it_was_committed_whatever_happens_beside(
         steps in proptest::collection::vec(step(), 1..200),
     ) {
         let mut history = History::new();
@@ -342,14 +345,14 @@ proptest! {
             }
         }
         history.check();
-        // When nobody is at work any more nothing is left but what snapshots need.
+        // When no compaction runs and no checkpoint is held, only the files of checkpoints remain.
         (history.fold, history.held) = (None, None);
         if !history.committed.is_empty() {
             history.act(Step::Reopen);
             history.store.collect().expect("collected");
-            let next = SnapshotId::start_of(history.generation + 1);
+            let next = CheckpointId::start_of(history.generation + 1);
             history.store.sweep(next).expect("swept");
-            prop_assert!(history.store.snapshots().len() <= small().keep);
+            prop_assert!(history.store.checkpoints().len() <= small().keep);
             assert_nothing_is_left(&history.folder);
         }
     }
@@ -412,7 +415,7 @@ fn what_is_written_anew_all_the_time_is_never_folded() {
             is_committed: true,
         });
         assert!(
-            history.store.fold().is_none(),
+            history.store.begin_compaction().is_none(),
             "older layers than the last three have nothing any more"
         );
     }
@@ -454,7 +457,7 @@ fn what_is_folded_of_state_that_goes_meanwhile_is_collected() {
 }
 
 #[test]
-fn what_was_folded_for_no_other_snapshot_goes_with_a_sweep_once_it_is_forgotten() {
+fn what_was_folded_for_no_other_checkpoint_goes_with_a_sweep_once_it_is_forgotten() {
     let mut history = History::new();
     history.fill();
     while history.folded == 0 {
@@ -472,18 +475,18 @@ fn what_was_folded_for_no_other_snapshot_goes_with_a_sweep_once_it_is_forgotten(
             value: 7,
         });
     }
-    let next = SnapshotId::start_of(history.generation + 1);
+    let next = CheckpointId::start_of(history.generation + 1);
     let sweep = || history.store.sweep(next).expect("swept");
     sweep();
     let before = files(&history.folder).len();
-    history.store.forget_folded();
+    history.store.abandon_compactions();
     sweep();
     assert!(files(&history.folder).len() < before, "folding wrote some");
     assert_nothing_is_left(&history.folder);
 }
 
 #[test]
-fn without_folding_a_full_cut_is_asked_for_and_begins_the_chain_anew() {
+fn without_folding_a_full_snapshot_is_asked_for_and_begins_the_chain_anew() {
     let mut history = History::new();
     let mut asked = false;
     for at in 0..15u8 {
@@ -526,7 +529,7 @@ fn many_threads_read_each_entry_once() {
         says: 0,
         is_committed: true,
     });
-    let snapshot = history.store.latest().expect("whole").expect("there");
+    let checkpoint = history.store.latest().expect("whole").expect("there");
     let found = std::sync::Mutex::new(Vec::new());
     let visit = |entry: Entry<'_>| {
         found
@@ -536,7 +539,7 @@ fn many_threads_read_each_entry_once() {
         Ok(())
     };
     for threads in [1, 3, 5000] {
-        snapshot
+        checkpoint
             .visit_in_parallel(VERTEX, "s", PartitionRange::ALL, threads, &visit)
             .expect("read");
         let mut found = std::mem::take(&mut *found.lock().expect("no panic"));
@@ -554,7 +557,7 @@ fn many_threads_read_each_entry_once() {
             "no",
         ))
     };
-    let visited = snapshot.visit_in_parallel(VERTEX, "s", PartitionRange::ALL, 3, &refuse);
+    let visited = checkpoint.visit_in_parallel(VERTEX, "s", PartitionRange::ALL, 3, &refuse);
     assert_eq!(
         visited.expect_err("refused").code(),
         ardea_core::ErrorCode::UserError

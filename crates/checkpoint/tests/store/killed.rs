@@ -1,4 +1,5 @@
-//! A process that is killed at any moment: the last snapshot that it has told of is whole, and a sweep leaves nothing else.
+//! Tests with a process that is killed at any moment. Its last reported checkpoint is intact, and a
+//! sweep removes all other files.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -13,12 +14,12 @@ use ardea_checkpoint::store::*;
 
 use crate::site::*;
 
-/// Says where the folder of a process is that runs until it is killed.
-const FOLDER: &str = "ARDEA_SNAPSHOT_TEST_FOLDER";
-/// How often one is killed.
+/// The environment variable with the store's folder, for the process to be killed.
+const FOLDER: &str = "ARDEA_CHECKPOINT_TEST_FOLDER";
+/// The number of times that the process is killed.
 const KILLS: u64 = 60;
 
-/// A number that looks like chance, from two numbers.
+/// Returns a pseudo-random number computed from two numbers.
 fn mix(a: u64, b: u64) -> u64 {
     let mut mixed = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
     mixed ^= mixed >> 29;
@@ -26,7 +27,7 @@ fn mix(a: u64, b: u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// What changes in an epoch.
+/// Returns the entries that the job sets or removes in an epoch.
 fn changes(epoch: u64) -> Vec<(Key, Option<Vec<u8>>)> {
     let change = |number: u64| {
         let chance = mix(epoch, number);
@@ -53,7 +54,7 @@ fn change(model: &mut Model, epoch: u64) -> BTreeSet<Key> {
     changed
 }
 
-/// What a job has at the end of an epoch.
+/// Returns the state of the job at the end of an epoch.
 fn model_at(epoch: u64) -> Model {
     let mut model = Model::new();
     for epoch in 1..=epoch {
@@ -62,13 +63,14 @@ fn model_at(epoch: u64) -> Model {
     model
 }
 
-fn open(folder: &Path) -> (DiskFolder, SnapshotStore) {
-    let folder = DiskFolder::open(folder).expect("a folder");
-    let store = SnapshotStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened");
+fn open(folder: &Path) -> (LocalDirStore, CheckpointStore) {
+    let folder = LocalDirStore::open(folder).expect("a folder");
+    let store = CheckpointStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened");
     (folder, store)
 }
 
-/// Goes on from the newest snapshot, and tells each that it has committed; run by the next test in processes of its own.
+/// Resumes from the newest checkpoint, and prints each commit. Run by the next test in child
+/// processes.
 #[test]
 fn the_job_of_another_process() {
     let Ok(folder) = env::var(FOLDER) else {
@@ -76,19 +78,19 @@ fn the_job_of_another_process() {
     };
     let (_, store) = open(Path::new(&folder));
     let latest = store.latest().expect("whole");
-    let mut base = latest.as_ref().map(Snapshot::id);
+    let mut base = latest.as_ref().map(Checkpoint::id);
     let generation = base.map_or(1, |base| base.generation + 1);
     let mut epoch = base.map_or(0, |base| base.epoch.0);
     let mut model = latest.map_or(Model::new(), |latest| read(&latest, 1).expect("whole"));
     store
-        .sweep(SnapshotId::start_of(generation))
+        .sweep(CheckpointId::start_of(generation))
         .expect("swept");
     loop {
         epoch += 1;
         let changed = change(&mut model, epoch);
         let at = id(generation, epoch);
-        let cuts = (0..2).map(|instance| {
-            let of = cut_of(at, instance, 2);
+        let snapshots = (0..2).map(|instance| {
+            let of = snapshot_of(at, instance, 2);
             match base {
                 Some(since) if epoch % 16 > 0 => {
                     write_increment(&store, of, since, &model, &changed)
@@ -96,14 +98,18 @@ fn the_job_of_another_process() {
                 _ => write_full(&store, of, &model),
             }
         });
-        let cuts = cuts.map(|cut| cut.expect("written")).collect();
-        store.commit(&commit(at, base, cuts)).expect("committed");
+        let snapshots = snapshots
+            .map(|snapshot| snapshot.expect("written"))
+            .collect();
+        store
+            .commit(&commit(at, base, snapshots))
+            .expect("committed");
         let mut out = std::io::stdout();
         writeln!(out, "committed {generation} {epoch}").expect("told");
         out.flush().expect("told");
         base = Some(at);
-        if let Some(mut fold) = store.fold() {
-            while fold.step(300).expect("folded") == FoldProgress::More {}
+        if let Some(mut fold) = store.begin_compaction() {
+            while fold.step(300).expect("folded") == CompactionProgress::More {}
         }
         store.collect().expect("collected");
         if epoch.is_multiple_of(4) {
@@ -112,7 +118,7 @@ fn the_job_of_another_process() {
     }
 }
 
-/// A process that runs the job, killed when dropped.
+/// A process that runs the job, killed on drop.
 struct Job {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -135,8 +141,9 @@ impl Job {
         Job { child, lines }
     }
 
-    /// The next snapshot that it tells of; none when it has ended.
-    fn committed(&mut self) -> Option<SnapshotId> {
+    /// Returns the next committed checkpoint that the process prints; `None` when the process has
+    /// ended.
+    fn committed(&mut self) -> Option<CheckpointId> {
         loop {
             let mut line = String::new();
             if self.lines.read_line(&mut line).expect("read") == 0 {
@@ -169,7 +176,7 @@ impl Drop for Job {
     }
 }
 
-/// Lets a moment pass that is another one each time.
+/// Waits for a short, varying time.
 fn a_moment(chance: u64) {
     let end = Instant::now() + Duration::from_micros(chance % 6_000);
     while Instant::now() < end {
@@ -178,18 +185,18 @@ fn a_moment(chance: u64) {
 }
 
 #[test]
-fn a_killed_process_leaves_its_last_snapshot_whole_and_nothing_that_a_sweep_does_not_find() {
+fn a_killed_process_leaves_its_last_checkpoint_whole_and_nothing_that_a_sweep_does_not_find() {
     let temporary = tempfile::tempdir().expect("a folder");
     let path = temporary.path().join("job");
     let (folder, _) = open(&path);
-    // What belongs to somebody else, some of it like what does not.
+    // Files that are not those of checkpoints, some with similar names.
     let others = [
         "notes.txt",
         "block-1-1-1-1.block",
-        "snapshot-1-1.manifest.bak",
+        "checkpoint-1-1.manifest.bak",
         "a.writing",
         "a.00000000000000ff.writing",
-        "Snapshot-1-1.manifest",
+        "Checkpoint-1-1.manifest",
     ];
     for other in others {
         fs::write(path.join(other), "mine").expect("written");
@@ -215,16 +222,16 @@ fn a_killed_process_leaves_its_last_snapshot_whole_and_nothing_that_a_sweep_does
             "{} was committed",
             last.expect("told")
         );
-        for id in store.snapshots() {
-            let snapshot = store.snapshot(id).expect("it is there");
+        for id in store.checkpoints() {
+            let checkpoint = store.checkpoint(id).expect("it is there");
             assert_eq!(
-                read(&snapshot, 3).expect("whole"),
+                read(&checkpoint, 3).expect("whole"),
                 model_at(id.epoch.0),
                 "{id}"
             );
         }
         store
-            .sweep(SnapshotId::start_of(latest.id().generation + 1))
+            .sweep(CheckpointId::start_of(latest.id().generation + 1))
             .expect("swept");
         for other in others {
             assert_eq!(fs::read(path.join(other)).expect("still there"), b"mine");

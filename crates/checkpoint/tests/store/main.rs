@@ -1,6 +1,6 @@
-//! Whole stores: random histories, damage, killed processes, those that are followed by others, and folders that refuse.
+//! Tests of whole stores: random histories, damage, killed processes, deposed leaders, and failing
+//! folders.
 
-mod cuts;
 mod damage;
 mod folders;
 mod followed;
@@ -9,4 +9,5 @@ mod killed;
 mod refused;
 mod refusing;
 mod site;
+mod snapshots;
 mod steps;

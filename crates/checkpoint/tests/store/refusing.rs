@@ -1,4 +1,5 @@
-//! A folder that refuses, as a full disk does: what is committed stays whole, and nothing is left behind when there is space again.
+//! Tests with a folder that refuses writes, like a full disk. Committed checkpoints stay intact,
+//! and no unreferenced files remain once writes succeed again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use bytes::Bytes;
 
 use crate::site::*;
 
-/// Refuses to write when so many files have been written.
+/// A store that refuses writes after a number of written files.
 #[derive(Debug, Default)]
 struct Refusing {
-    files: MemoryFolder,
-    /// Writes that are still accepted.
+    files: MemoryStore,
+    /// The number of writes still accepted.
     left: AtomicI64,
-    /// What is refused is written all the same: only the last step failed.
+    /// True to store refused files nevertheless, as if only the last step had failed.
     writes_all_the_same: AtomicBool,
-    /// Nothing can be removed either.
+    /// True to refuse the removal of files too.
     keeps: AtomicBool,
-    /// No manifest can be read at the moment.
+    /// True to fail reads of manifests.
     hides_manifests: AtomicBool,
 }
 
@@ -35,7 +36,7 @@ impl Refusing {
     }
 }
 
-impl Folder for Refusing {
+impl ObjectStore for Refusing {
     fn place(&self) -> String {
         "a small disk".to_string()
     }
@@ -56,7 +57,7 @@ impl Folder for Refusing {
         }
         self.files.read(name)
     }
-    fn list(&self) -> Result<Vec<Listed>> {
+    fn list(&self) -> Result<Vec<FileEntry>> {
         self.files.list()
     }
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
@@ -67,17 +68,18 @@ impl Folder for Refusing {
     }
 }
 
-/// A job that goes on as long as it can.
+/// A job that continues after refused writes as long as possible.
 struct Job {
-    store: SnapshotStore,
+    store: CheckpointStore,
     model: Model,
     changed: BTreeSet<Key>,
     epoch: u8,
-    base: Option<(SnapshotId, Model)>,
+    base: Option<(CheckpointId, Model)>,
 }
 
 impl Job {
-    /// An epoch: changes, a cut, a commit, folding, and what goes.
+    /// Runs an epoch: changes some entries, writes a snapshot, commits, compacts and collects
+    /// garbage.
     fn epoch(&mut self) -> Result<()> {
         self.epoch += 1;
         let epoch = self.epoch;
@@ -95,31 +97,32 @@ impl Job {
         }
         let id = id(1, u64::from(epoch));
         let since = self.base.as_ref().map(|(id, _)| *id);
-        let of = cut_of(id, 0, 1);
-        let cut = match since {
+        let of = snapshot_of(id, 0, 1);
+        let snapshot = match since {
             None => write_full(&self.store, of, &self.model)?,
             Some(since) => write_increment(&self.store, of, since, &self.model, &self.changed)?,
         };
-        self.store.commit(&commit(id, since, vec![cut]))?;
+        self.store.commit(&commit(id, since, vec![snapshot]))?;
         self.changed.clear();
         self.base = Some((id, self.model.clone()));
-        if let Some(mut fold) = self.store.fold() {
-            while fold.step(100)? == FoldProgress::More {}
+        if let Some(mut fold) = self.store.begin_compaction() {
+            while fold.step(100)? == CompactionProgress::More {}
         }
         self.store.collect()?;
         self.store.sweep(id.next())?;
         Ok(())
     }
 
-    /// Whether the newest snapshot is the last that was committed, and all that are told of are whole.
+    /// Checks that the newest checkpoint is the last committed one, and that all listed ones are
+    /// intact.
     fn check(&self) {
-        for id in self.store.snapshots() {
-            let snapshot = self.store.snapshot(id).expect("it is there");
-            snapshot.verify().expect("whole");
+        for id in self.store.checkpoints() {
+            let checkpoint = self.store.checkpoint(id).expect("it is there");
+            checkpoint.verify().expect("whole");
         }
         let latest = self.store.latest().expect("whole");
         assert_eq!(
-            latest.as_ref().map(Snapshot::id),
+            latest.as_ref().map(Checkpoint::id),
             self.base.as_ref().map(|(id, _)| *id)
         );
         if let (Some(latest), Some((_, model))) = (latest, &self.base) {
@@ -135,7 +138,7 @@ fn run(allowed: i64, writes_all_the_same: bool, keeps: bool) {
         keeps: AtomicBool::new(keeps),
         ..Refusing::default()
     });
-    let store = SnapshotStore::open(Arc::clone(&folder) as Arc<dyn Folder>, JOB, small());
+    let store = CheckpointStore::open(Arc::clone(&folder) as Arc<dyn ObjectStore>, JOB, small());
     let mut job = Job {
         store: store.expect("opened"),
         model: Model::new(),
@@ -158,8 +161,8 @@ fn run(allowed: i64, writes_all_the_same: bool, keeps: bool) {
         job.epoch().expect("there is space");
         job.check();
     }
-    let store =
-        SnapshotStore::open(Arc::clone(&folder) as Arc<dyn Folder>, JOB, small()).expect("opened");
+    let store = CheckpointStore::open(Arc::clone(&folder) as Arc<dyn ObjectStore>, JOB, small())
+        .expect("opened");
     store.collect().expect("collected");
     store.sweep(id(2, 0)).expect("swept");
     assert_nothing_is_left(&folder.files);
@@ -169,7 +172,7 @@ fn run(allowed: i64, writes_all_the_same: bool, keeps: bool) {
 fn a_manifest_that_could_not_be_read_is_tried_again_by_whoever_asks_and_before_anything_goes() {
     let folder = Arc::new(Refusing::default());
     folder.has_space_again();
-    let open = || SnapshotStore::open(Arc::clone(&folder) as Arc<dyn Folder>, JOB, small());
+    let open = || CheckpointStore::open(Arc::clone(&folder) as Arc<dyn ObjectStore>, JOB, small());
     let mut job = Job {
         store: open().expect("opened"),
         model: Model::new(),
@@ -180,26 +183,26 @@ fn a_manifest_that_could_not_be_read_is_tried_again_by_whoever_asks_and_before_a
     for _ in 0..5 {
         job.epoch().expect("there is space");
     }
-    let there = job.store.snapshots();
+    let there = job.store.checkpoints();
 
     folder.hides_manifests.store(true, Ordering::SeqCst);
     let store = open().expect("opened");
-    assert!(store.snapshots().is_empty());
+    assert!(store.checkpoints().is_empty());
     assert_eq!(store.damaged().len(), there.len());
     let newest = *there.last().expect("some");
-    let why = store.snapshot(newest).expect_err("nobody answers");
+    let why = store.checkpoint(newest).expect_err("nobody answers");
     assert_eq!(why.code(), ErrorCode::ReadFailed);
-    // Nothing goes that it may refer to.
+    // No file to which an unreadable manifest may refer is removed.
     assert_eq!(store.sweep(newest.next()).expect("swept").files, 0);
 
     folder.hides_manifests.store(false, Ordering::SeqCst);
     store
-        .snapshot(newest)
+        .checkpoint(newest)
         .expect("it answers")
         .verify()
         .expect("whole");
     store.collect().expect("collected");
-    assert_eq!((store.snapshots(), store.damaged().len()), (there, 0));
+    assert_eq!((store.checkpoints(), store.damaged().len()), (there, 0));
     job.store = store;
     job.check();
     job.epoch().expect("it goes on");
@@ -214,7 +217,7 @@ fn a_full_disk_leaves_all_that_was_committed_and_nothing_else() {
 }
 
 #[test]
-fn a_file_that_was_refused_but_is_there_all_the_same_makes_no_snapshot() {
+fn a_file_that_was_refused_but_is_there_all_the_same_makes_no_checkpoint() {
     for allowed in 0..60 {
         run(allowed, true, false);
     }

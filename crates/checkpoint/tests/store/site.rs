@@ -1,4 +1,4 @@
-//! What the tests share: a plain map of what a vertex has, and how it is written and read.
+//! Helpers shared by the tests: a plain map as the model of a vertex' state, and its snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use ardea_core::{Epoch, PARTITION_COUNT, PartitionId, Result, Timestamp};
 
 /// The name of all jobs of these tests.
 pub const JOB: &str = "job";
-/// The name of the vertex.
+/// The name of the only vertex of these jobs.
 pub const VERTEX: &str = "counts";
 
-/// A state's name, where the entry belongs, and its key.
-pub type Key = (&'static str, Place, Vec<u8>);
+/// The state name, the slot of the entry, and its key.
+pub type Key = (&'static str, KeySlot, Vec<u8>);
 
-/// What a vertex has.
+/// The state of a vertex.
 pub type Model = BTreeMap<Key, Vec<u8>>;
 
-/// Small blocks, of which even a small state has many.
+/// Returns settings with small blocks, so that even small state has many blocks.
 pub fn small() -> StoreConfig {
     StoreConfig {
         keep: 2,
@@ -29,45 +29,49 @@ pub fn small() -> StoreConfig {
     }
 }
 
-pub fn id(generation: u64, epoch: u64) -> SnapshotId {
-    SnapshotId::new(generation, Epoch(epoch))
+pub fn id(generation: u64, epoch: u64) -> CheckpointId {
+    CheckpointId::new(generation, Epoch(epoch))
 }
 
-pub fn partition(index: u32) -> Place {
-    Place::Partition(PartitionId::from_index(index).expect("a partition"))
+pub fn partition(index: u32) -> KeySlot {
+    KeySlot::Partition(PartitionId::from_index(index).expect("a partition"))
 }
 
-/// The instance that an entry is of.
-pub fn owner(place: Place, instances: u32) -> u32 {
+/// Returns the instance that owns a slot.
+pub fn owner(place: KeySlot, instances: u32) -> u32 {
     match place {
-        Place::Partition(partition) => partition.owner(instances),
-        Place::Instance(instance) => instance,
+        KeySlot::Partition(partition) => partition.owner(instances),
+        KeySlot::Instance(instance) => instance,
     }
 }
 
-fn partition_of(place: Place) -> Option<PartitionId> {
+fn partition_of(place: KeySlot) -> Option<PartitionId> {
     match place {
-        Place::Partition(partition) => Some(partition),
-        Place::Instance(_) => None,
+        KeySlot::Partition(partition) => Some(partition),
+        KeySlot::Instance(_) => None,
     }
 }
 
-pub fn cut_of(snapshot: SnapshotId, instance: u32, instances: u32) -> CutOf {
-    CutOf {
-        snapshot,
+pub fn snapshot_of(checkpoint: CheckpointId, instance: u32, instances: u32) -> SnapshotOwner {
+    SnapshotOwner {
+        checkpoint,
         vertex: VERTEX.to_string(),
         instance,
         instances,
     }
 }
 
-/// Writes all that one instance has.
-pub fn write_full(store: &SnapshotStore, of: CutOf, model: &Model) -> Result<CutReceipt> {
+/// Writes a full snapshot of the instance `of`, with its entries of `model`.
+pub fn write_full(
+    store: &CheckpointStore,
+    of: SnapshotOwner,
+    model: &Model,
+) -> Result<StateHandle> {
     let partitions = PartitionRange::of_instance(of.instance, of.instances);
     let (instance, instances) = (of.instance, of.instances);
-    let mut writer = store.writer(of, CutKind::Full { partitions })?;
-    let own = |place: Place| owner(place, instances) == instance;
-    // Backwards: a writer takes entries in any order.
+    let mut writer = store.writer(of, SnapshotKind::Full { partitions })?;
+    let own = |place: KeySlot| owner(place, instances) == instance;
+    // The entries are written in reverse order, since a writer takes them in any order.
     for ((state, place, key), value) in model.iter().rev().filter(|((_, place, _), _)| own(*place))
     {
         writer.set(state, partition_of(*place), key, value)?;
@@ -75,22 +79,22 @@ pub fn write_full(store: &SnapshotStore, of: CutOf, model: &Model) -> Result<Cut
     writer.finish()
 }
 
-/// Writes what has changed of what one instance has.
+/// Writes an increment of the instance `of`, with its `changed` keys since the checkpoint `since`.
 pub fn write_increment(
-    store: &SnapshotStore,
-    of: CutOf,
-    since: SnapshotId,
+    store: &CheckpointStore,
+    of: SnapshotOwner,
+    since: CheckpointId,
     model: &Model,
     changed: &BTreeSet<Key>,
-) -> Result<CutReceipt> {
+) -> Result<StateHandle> {
     let (instance, instances) = (of.instance, of.instances);
-    let mut writer = store.writer(of, CutKind::Increment { since })?;
-    let own = |place: Place| owner(place, instances) == instance;
+    let mut writer = store.writer(of, SnapshotKind::Increment { since })?;
+    let own = |place: KeySlot| owner(place, instances) == instance;
     for changed in changed.iter().filter(|(_, place, _)| own(*place)) {
         let (state, place, key) = changed;
         match model.get(changed) {
             Some(value) => {
-                // Of two entries of a key the last one counts.
+                // Of two entries with the same key, the last one is valid.
                 writer.remove(state, partition_of(*place), key)?;
                 writer.set(state, partition_of(*place), key, value)?;
             }
@@ -100,24 +104,25 @@ pub fn write_increment(
     writer.finish()
 }
 
-pub fn commit(id: SnapshotId, base: Option<SnapshotId>, cuts: Vec<CutReceipt>) -> Commit {
+pub fn commit(id: CheckpointId, base: Option<CheckpointId>, snapshots: Vec<StateHandle>) -> Commit {
     Commit {
         id,
         base,
         at: Timestamp::from_secs(5),
-        cuts,
+        snapshots,
     }
 }
 
-/// Reads all that a snapshot has, as many instances would that own the partitions among them.
-pub fn read(snapshot: &Snapshot, readers: u32) -> Result<Model> {
+/// Reads all entries of a checkpoint, as this number of `readers` would, among which the partitions
+/// are divided.
+pub fn read(checkpoint: &Checkpoint, readers: u32) -> Result<Model> {
     let mut model = Model::new();
     for state in ["s", "t"] {
         for reader in 0..readers {
             let range = PartitionRange::of_instance(reader, readers);
-            read_into(state, snapshot.entries(VERTEX, state, range), &mut model)?;
+            read_into(state, checkpoint.entries(VERTEX, state, range), &mut model)?;
         }
-        read_into(state, snapshot.unpartitioned(VERTEX, state), &mut model)?;
+        read_into(state, checkpoint.unpartitioned(VERTEX, state), &mut model)?;
     }
     Ok(model)
 }
@@ -133,8 +138,8 @@ fn read_into(state: &'static str, mut entries: Entries, model: &mut Model) -> Re
     Ok(())
 }
 
-/// The files of a folder that are whole, sorted.
-pub fn files(folder: &dyn Folder) -> Vec<FileName> {
+/// Returns the complete files of a folder, sorted.
+pub fn files(folder: &dyn ObjectStore) -> Vec<FileName> {
     let listed = folder.list().expect("listed");
     let mut names: Vec<_> = listed
         .into_iter()
@@ -145,9 +150,9 @@ pub fn files(folder: &dyn Folder) -> Vec<FileName> {
     names
 }
 
-/// A copy in memory.
-pub fn copy_of(folder: &dyn Folder) -> MemoryFolder {
-    let copy = MemoryFolder::new();
+/// Returns a copy of the folder's files in memory.
+pub fn copy_of(folder: &dyn ObjectStore) -> MemoryStore {
+    let copy = MemoryStore::new();
     for name in files(folder) {
         let bytes = folder.read(&name).expect("read").expect("it is there");
         copy.write(&name, &bytes).expect("written");
@@ -155,8 +160,8 @@ pub fn copy_of(folder: &dyn Folder) -> MemoryFolder {
     copy
 }
 
-/// Puts other bytes in the place of a file, or nothing.
-pub fn replace(folder: &dyn Folder, name: &FileName, bytes: Option<&[u8]>) {
+/// Replaces a file with other bytes, or removes it.
+pub fn replace(folder: &dyn ObjectStore, name: &FileName, bytes: Option<&[u8]>) {
     let whole = (name.clone(), FileState::Whole);
     folder.remove(&[whole]).expect("removed");
     if let Some(bytes) = bytes {
@@ -164,31 +169,33 @@ pub fn replace(folder: &dyn Folder, name: &FileName, bytes: Option<&[u8]>) {
     }
 }
 
-/// Whether every file of a folder is a manifest, or a block without which some snapshot is not whole; and all snapshots are whole.
-pub fn assert_nothing_is_left(folder: &dyn Folder) {
+/// Checks that all checkpoints are intact, and that every file is a manifest, or a block that some
+/// checkpoint requires.
+pub fn assert_nothing_is_left(folder: &dyn ObjectStore) {
     let copy = copy_of(folder);
-    let open = || SnapshotStore::open(Arc::new(copy.clone()), JOB, small()).expect("opened");
+    let open = || CheckpointStore::open(Arc::new(copy.clone()), JOB, small()).expect("opened");
     let is_whole = || {
         let store = open();
-        let snapshots = store.snapshots();
-        snapshots
+        let checkpoints = store.checkpoints();
+        checkpoints
             .iter()
-            .all(|id| store.snapshot(*id).expect("there").verify().is_ok())
+            .all(|id| store.checkpoint(*id).expect("there").verify().is_ok())
     };
     assert_eq!(open().damaged().len(), 0);
     assert!(is_whole());
     for name in files(&copy) {
-        if name.as_str().starts_with("snapshot-") {
+        if name.as_str().starts_with("checkpoint-") {
             continue;
         }
         let bytes = copy.read(&name).expect("read").expect("it is there");
         replace(&copy, &name, None);
-        assert!(!is_whole(), "{name} belongs to no snapshot");
+        assert!(!is_whole(), "{name} belongs to no checkpoint");
         replace(&copy, &name, Some(&bytes));
     }
 }
 
-/// A partition that is one of some that are spread over all.
-pub fn some_partition(number: u32) -> Place {
+/// Returns the partition with the sequence number `number`, from several that are spread over the
+/// whole range.
+pub fn some_partition(number: u32) -> KeySlot {
     partition(number * 97 % PARTITION_COUNT)
 }

@@ -1,8 +1,8 @@
-//! What may happen to a job whose snapshots are kept.
+//! The steps of a job's random history.
 
 use proptest::prelude::*;
 
-/// What happens.
+/// A step of a job's random history.
 #[derive(Clone, Debug)]
 pub enum Step {
     Set {
@@ -15,12 +15,13 @@ pub enum Step {
     Remove {
         nth: u16,
     },
-    /// All of a state is written anew, or removed if that is so long ago.
+    /// Rewrites all of a state, or removes entries written long ago.
     Renew {
         state: bool,
         forgets: bool,
     },
-    /// The end of an epoch: which instances hand over all they have, which say what is outdated, and whether it is committed.
+    /// Ends an epoch: which instances write full snapshots, which declare outdated state, and
+    /// whether it is committed.
     EndEpoch {
         full: u8,
         says: u8,
@@ -38,9 +39,9 @@ pub enum Step {
     DropFold,
     Collect,
     Sweep,
-    /// The process begins anew: what only it knew is forgotten.
+    /// Restarts the process: the state of the store in memory is lost.
     Reopen,
-    /// Somebody begins to read a snapshot, and holds it.
+    /// Opens a checkpoint and holds it.
     Hold {
         nth: u16,
     },

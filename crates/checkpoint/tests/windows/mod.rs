@@ -1,5 +1,5 @@
-//! A job whose output tells whether anything was lost or counted twice: numbers from a file, counted by key and window, into files
-//! that appear when their epoch is committed.
+//! A job whose output reveals lost or duplicated records: numbers from a file are counted by key
+//! and window, and written to files that appear when their epoch is committed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -10,39 +10,39 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Cut, CutWriter, Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal,
-    Outbox, Parallelism, PartitionId, Processor, Progress, RestoredState, Result, Routing,
-    Timestamp, Vertex, Watermark,
+    Clock, Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox, Parallelism,
+    PartitionId, Processor, Progress, RestoredState, Result, Routing, SnapshotRequest,
+    SnapshotWriter, Timestamp, Vertex, Watermark,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 
-/// In how many parts the file is read, whatever the number of sources.
+/// The number of splits of the input file, independent of the number of source instances.
 const SPLITS: u64 = 6;
 const KEYS: u64 = 40;
-/// How many numbers make a window.
+/// The length of a window, in numbers.
 const WINDOW: u64 = 500;
 
-/// The job.
+/// The job, with its files and parameters.
 #[derive(Clone)]
 pub struct Windows {
     pub name: String,
-    /// A number a line, from 0 on.
+    /// The input file with one number per line, from 0 on.
     pub input: PathBuf,
     pub output: PathBuf,
-    /// Of sources, counters and sinks.
+    /// The parallelism of sources, counters and sinks.
     pub instances: [u32; 3],
-    /// What a source waits after each few numbers.
+    /// The time for which a source waits after every few numbers.
     pub pace: Duration,
-    /// Sources go no further than this number, until it is raised.
+    /// The number at which sources pause, until a test raises it.
     pub limit: Arc<AtomicU64>,
-    /// Counters panic when it has been counted down to zero.
+    /// A countdown after which counters panic.
     pub mishap: Arc<AtomicI64>,
-    /// What the counting step is called.
+    /// The name of the vertex that counts.
     pub counts: String,
 }
 
 impl Windows {
-    /// With files in that folder, of so many numbers.
+    /// Creates the job with files in `folder`, and an input file of `numbers` numbers.
     pub fn within(folder: &Path, numbers: u64) -> Self {
         let input = folder.join("numbers.txt");
         let lines: Vec<String> = (0..numbers).map(|number| number.to_string()).collect();
@@ -50,7 +50,7 @@ impl Windows {
         Windows::again(folder)
     }
 
-    /// The same over the files that are there.
+    /// Creates the job with the existing files in `folder`.
     pub fn again(folder: &Path) -> Self {
         let output = folder.join("out");
         fs::create_dir_all(&output).unwrap();
@@ -66,7 +66,7 @@ impl Windows {
         }
     }
 
-    /// What has been published, sorted.
+    /// Returns the published values, sorted.
     pub fn published(&self) -> Vec<u64> {
         let mut all = Vec::new();
         for file in fs::read_dir(&self.output).unwrap() {
@@ -80,7 +80,7 @@ impl Windows {
         all
     }
 
-    /// What has to be published of so many numbers.
+    /// Returns the expected output for `numbers` numbers.
     pub fn expected(numbers: u64) -> Vec<u64> {
         let mut counts = BTreeMap::<(u64, u64), u64>::new();
         for number in 0..numbers {
@@ -161,17 +161,17 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// Reads the numbers.
+/// The source of numbers.
 struct Numbers {
     input: PathBuf,
     pace: Duration,
     limit: Arc<AtomicU64>,
     instance: Instance,
     clock: Clock,
-    /// When to emit again.
+    /// The time at which the source emits the next numbers.
     due: Duration,
     numbers: Vec<u64>,
-    /// By split, the next line.
+    /// The next line to read, by split.
     next: BTreeMap<u64, u64>,
     frozen: VecDeque<(u64, u64)>,
 }
@@ -207,7 +207,7 @@ impl Processor for Numbers {
                 made = true;
             }
         }
-        // All with a lower number are out.
+        // All lower numbers have been emitted.
         if let Some(least) = self.next.values().min().filter(|_| made) {
             outbox.watermark(Watermark(Timestamp::from_micros(*least as i64)));
         }
@@ -224,12 +224,12 @@ impl Processor for Numbers {
         self.next.values().all(|next| *next >= end)
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.frozen = self.next.iter().map(|(s, n)| (*s, *n)).collect();
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         for (split, next) in self.frozen.drain(..) {
             writer.set("next", None, &split.to_le_bytes(), &next.to_le_bytes())?;
         }
@@ -250,11 +250,11 @@ impl Processor for Numbers {
 /// A key and a window.
 type At = (u64, u64);
 
-/// Counts by key and window, and tells a count when its window has closed.
+/// Counts by key and window, and emits a count when its window is closed.
 struct Counts {
     mishap: Arc<AtomicI64>,
     open: BTreeMap<At, u64>,
-    /// What has changed, by the epoch whose cut is the first that has it.
+    /// The changed counts, by the first epoch whose snapshot includes the change.
     changed: BTreeMap<At, Epoch>,
     epoch: Epoch,
     frozen: VecDeque<(At, Option<u64>)>,
@@ -302,9 +302,9 @@ impl Processor for Counts {
         Ok(Progress::DONE)
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.epoch = cut.epoch;
-        let all: BTreeSet<At> = match cut.is_full() {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.epoch = snapshot.epoch;
+        let all: BTreeSet<At> = match snapshot.is_full() {
             true => self.open.keys().copied().collect(),
             false => self.changed.keys().copied().collect(),
         };
@@ -313,7 +313,7 @@ impl Processor for Counts {
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         while writer.has_room() {
             let Some((at, count)) = self.frozen.pop_front() else {
                 return Ok(Progress::DONE);
@@ -332,7 +332,7 @@ impl Processor for Counts {
         Ok(Progress::MADE)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.changed.retain(|_, first| *first > epoch);
         Ok(Progress::DONE)
     }
@@ -352,7 +352,7 @@ impl Processor for Counts {
     }
 }
 
-/// Publishes what it has read in an epoch when that is committed: a file an epoch.
+/// Publishes the values read in an epoch when it is committed: one file per epoch.
 struct Files {
     output: PathBuf,
     instance: Instance,
@@ -390,9 +390,9 @@ impl Processor for Files {
         Ok(())
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         let read = std::mem::take(&mut self.read);
-        self.prepared.insert(cut.epoch.0, read);
+        self.prepared.insert(snapshot.epoch.0, read);
         let mut bytes = Vec::new();
         for (epoch, values) in &self.prepared {
             bytes.extend_from_slice(&epoch.to_le_bytes());
@@ -404,14 +404,14 @@ impl Processor for Files {
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         if let Some(bytes) = self.frozen.take() {
             writer.set("prepared", None, &self.instance.index.to_le_bytes(), &bytes)?;
         }
         Ok(Progress::DONE)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         let later = self.prepared.split_off(&epoch.next().0);
         for (epoch, values) in std::mem::replace(&mut self.prepared, later) {
             self.publish(self.instance.index, epoch, &values);
@@ -429,7 +429,7 @@ impl Processor for Files {
             if !self.instance.owns(index.into()) {
                 continue;
             }
-            // That epoch is committed: whoever was to publish it may have died before.
+            // The epoch is committed, but its sink may have failed before it published the output.
             let mut numbers = entry.value.chunks(8).map(number);
             while let Some(epoch) = numbers.next() {
                 let count = numbers.next().unwrap();

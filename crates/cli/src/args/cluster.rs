@@ -1,4 +1,4 @@
-//! The commands that talk to a cluster.
+//! The commands for clusters.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,36 +8,37 @@ use clap::Subcommand;
 
 use super::{at_most_ten_a_second, duration, number, within};
 
-/// Which cluster.
+/// The options that select a cluster.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub struct Where {
-    /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
+pub struct ClusterArgs {
+    /// The cluster; its settings are in the table [clusters.NAME] of ardea.toml
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
-    /// Ask this interface: http://HOST:PORT; found in the cluster's state unless told
+    /// Address of the cluster's REST interface, http://HOST:PORT (default: found in the metadata
+    /// store)
     #[arg(long, value_name = "URL")]
     pub at: Option<String>,
 }
 
-/// One job of a cluster.
+/// A job of a cluster.
 #[derive(clap::Args, Debug)]
 pub struct RemoteJob {
-    /// The job's name
+    /// Name of the job
     pub job: String,
-    /// Where it is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
+    pub place: ClusterArgs,
 }
 
-/// `ardea list`.
+/// The arguments of `ardea list`.
 #[derive(clap::Args, Debug)]
 pub struct ListArgs {
-    /// Those that are gone as well, as far as they are remembered
+    /// Also list ended jobs; the cluster has records of the last hundred
     #[arg(long, short)]
     pub all: bool,
-    /// Where they are.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
+    pub place: ClusterArgs,
 }
 
 pub(super) const SUBMIT_HELP: &str = "\
@@ -48,139 +49,127 @@ Examples:
   ardea submit sensors -- --rate 7000
 
 A YAML file wires the components that come with ardea, or your program's own: see the guide's chapter on topologies.
-`ardea jobs` lists the jobs that come with ardea.
-A program is a job of its own (ardea::main): `ardea submit ./my-job` is `./my-job submit`.";
+`ardea examples` lists the jobs that come with ardea.
+A job program contains its job (ardea::main): `ardea submit ./my-job` is `./my-job submit`.";
 
-/// `ardea submit`.
+/// The arguments of `ardea submit`.
 #[derive(clap::Args, Debug)]
 pub struct SubmitArgs {
-    /// A topology (.yaml), a job that comes with ardea, or a program that is a job
+    /// A topology (.yaml), a job that comes with ardea, or a job program
     #[arg(value_name = "FILE")]
     pub what: PathBuf,
-    /// Where it goes.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
-    /// Under this name, and not the job's own
+    pub place: ClusterArgs,
+    /// Name of the job on the cluster (default: the job's own)
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// A file or folder that goes along; may be given several times
+    /// File or folder to ship with the job; may be repeated
     #[arg(long = "file", value_name = "PATH")]
     pub files: Vec<PathBuf>,
-    /// Don't wait until it runs
+    /// Return without waiting until the job runs
     #[arg(long)]
     pub detach: bool,
-    /// The program's own arguments, behind --
+    /// Arguments of the program, after --
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
 }
 
-/// `ardea kill`.
+/// The arguments of `ardea kill`.
 #[derive(clap::Args, Debug)]
 pub struct KillArgs {
-    /// Which.
+    /// The job.
     #[command(flatten)]
     pub job: RemoteJob,
-    /// Don't ask
+    /// Skip the confirmation prompt
     #[arg(long, short)]
     pub yes: bool,
-    /// Don't wait until it is gone
+    /// Return without waiting until the job is gone
     #[arg(long)]
     pub detach: bool,
 }
 
-/// `ardea restart`.
+/// The arguments of `ardea restart`.
 #[derive(clap::Args, Debug)]
 pub struct RestartArgs {
-    /// The job's name
+    /// Name of the job
     pub job: String,
-    /// The number of the container; `ardea describe JOB` lists them
+    /// Number of the container; `ardea describe JOB` lists them
     #[arg(value_parser = number)]
     pub container: u32,
-    /// Where it is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
-}
-
-pub(super) const UPDATE_HELP: &str = "\
-Examples:
-  ardea update word-count counts=8 words=2
-  ardea update word-count --parallelism counts=8 --parallelism words=2
-
-Instances that stay are not stopped, and neither is the job. If its containers find no room for half a minute, or the numbers that it had are asked \
-for meanwhile, the job goes back to what it was.";
-
-/// `ardea update`.
-#[derive(clap::Args, Debug)]
-pub struct UpdateArgs {
-    /// The job's name
-    pub job: String,
-    /// How many instances each of these vertices gets
-    #[arg(required_unless_present = "named", value_name = "VERTEX=N", value_parser = vertex_count)]
-    pub parallelism: Vec<(String, u32)>,
-    /// The same; may be given several times
-    #[arg(long = "parallelism", value_name = "VERTEX=N", value_parser = vertex_count)]
-    pub named: Vec<(String, u32)>,
-    /// Where it is.
-    #[command(flatten)]
-    pub place: Where,
-    /// Don't wait until they run
-    #[arg(long)]
-    pub detach: bool,
+    pub place: ClusterArgs,
 }
 
 pub(super) const UPGRADE_HELP: &str = "\
 Examples:
   ardea diff word-count ./wordcount-v2 book.txt
-  ardea upgrade word-count ./wordcount-v2 --set guarantee=exactly-once --set snapshots.folder=/mnt/state -- book.txt
+  ardea upgrade word-count ./wordcount-v2 --set guarantee=exactly-once --set checkpoints.folder=/mnt/state -- book.txt
   ardea upgrade word-count ./wordcount-v2 --within 5m --detach
 
-What can't go on from the state of the job is refused before anything stops. Then the job ends a last epoch and stops, and the new program begins \
-from there; if that has committed no epoch in time, fails again and again, or can't be run, the program before comes back, with the same state. \
-The cluster does it by itself: this command may end at any time, and `ardea describe JOB` tells how far it is.";
+A program that can't restore the job's state is refused before anything stops. Then the job ends a last epoch and stops, and \
+the new program starts from its checkpoint. If the new program commits no epoch in time, fails repeatedly, or can't be run, \
+the previous program is restarted with the same state. The cluster performs the upgrade by itself: this command may end at any \
+time, and `ardea describe JOB` shows the progress.";
 
-/// `ardea upgrade`.
+/// The arguments of `ardea upgrade`.
 #[derive(clap::Args, Debug)]
 pub struct UpgradeArgs {
-    /// The job's name
+    /// Name of the job
     pub job: String,
-    /// The new program: one that is a job, or a job that comes with ardea. Topologies keep no state, and can't follow a job
+    /// The new program: a job program, or a job that comes with ardea. Topologies have no state,
+    /// and can't be upgraded to
     #[arg(value_name = "FILE")]
     pub what: PathBuf,
-    /// Where the job is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
-    /// A file or folder that goes along; may be given several times
+    pub place: ClusterArgs,
+    /// File or folder to ship with the job; may be repeated
     #[arg(long = "file", value_name = "PATH")]
     pub files: Vec<PathBuf>,
-    /// How long the new program may take to commit its first epoch; a minute unless told
+    /// Time limit for the new program's first committed epoch (default: 1 minute)
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub within: Option<Duration>,
-    /// Don't wait until it is done
+    /// Return without waiting until the upgrade is done
     #[arg(long)]
     pub detach: bool,
-    /// The program's own arguments, behind --
+    /// Arguments of the program, after --
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
 }
 
 pub(super) const RESCALE_HELP: &str = "\
-Example: ardea rescale word-count --workers 3
+Examples:
+  ardea rescale word-count --parallelism counts=8 --parallelism words=2
+  ardea rescale word-count --workers 3
 
-As few instances move as that takes; vertices keep their numbers of instances, which `ardea update` changes. A container runs one worker. \
-If they find no room for half a minute, or the number that there was is asked for meanwhile, the job goes back to what it was.";
+Neither the job nor its remaining instances are stopped. With --parallelism, vertices get other numbers of instances. With \
+--workers, the instances are spread over another number of containers, with one worker each; the fewest possible instances \
+move. If the containers find no room for half a minute, or the previous numbers are requested meanwhile, the change is rolled \
+back.";
 
-/// `ardea rescale`.
+/// The arguments of `ardea rescale`.
 #[derive(clap::Args, Debug)]
 pub struct RescaleArgs {
-    /// The job's name
+    /// Name of the job
     pub job: String,
-    /// How many containers, with a worker each, all instances are spread over; no more than there are instances
-    #[arg(long, visible_alias = "containers", value_name = "N", value_parser = worker_count)]
-    pub workers: u32,
-    /// Where it is.
+    /// New parallelism of each vertex, as with --parallelism
+    #[arg(value_name = "VERTEX=N", value_parser = vertex_count, conflicts_with = "workers")]
+    pub parallelism: Vec<(String, u32)>,
+    /// New parallelism of a vertex; may be repeated
+    #[arg(long = "parallelism", value_name = "VERTEX=N", value_parser = vertex_count,
+        conflicts_with = "workers")]
+    pub named: Vec<(String, u32)>,
+    /// Number of containers, with one worker each, to spread the instances over; at most the number
+    /// of instances
+    #[arg(long, visible_alias = "containers", value_name = "N", value_parser = worker_count,
+        required_unless_present_any = ["parallelism", "named"])]
+    pub workers: Option<u32>,
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
-    /// Don't wait until all run where they are to
+    pub place: ClusterArgs,
+    /// Return without waiting until the job has changed
     #[arg(long)]
     pub detach: bool,
 }
@@ -194,29 +183,31 @@ Examples:
   ardea recover word-count
   ardea recover word-count --from 41
 
-A job goes to safe mode when it has failed again and again without an epoch being committed, or when the snapshot that it should go back \
-to can't be read; `ardea describe JOB` has the reason, `ardea snapshots JOB` what there is to go back to.";
+A job enters safe mode if it fails repeatedly without committing an epoch, or if the checkpoint to restore can't be read; \
+`ardea describe JOB` shows the reason, `ardea checkpoints JOB` the available checkpoints.";
 
-/// `ardea recover`.
+/// The arguments of `ardea recover`.
 #[derive(clap::Args, Debug)]
 pub struct RecoverArgs {
-    /// Which.
+    /// The job.
     #[command(flatten)]
     pub job: RemoteJob,
-    /// From the snapshot of this epoch, and not the newest committed one; what was published since is published again
+    /// Restore the checkpoint of this epoch instead of the newest committed one; results published
+    /// since are published again
     #[arg(long, value_name = "EPOCH", value_parser = epoch)]
     pub from: Option<u64>,
-    /// With nothing: all input is read again, and what was published is published again
+    /// Restart without state: all input is read again, and all results are published again
     #[arg(long, conflicts_with = "from")]
     pub from_nothing: bool,
-    /// Don't wait until it runs
+    /// Return without waiting until the job runs
     #[arg(long)]
     pub detach: bool,
 }
 
 fn epoch(text: &str) -> Result<u64, String> {
-    text.parse()
-        .map_err(|_| "an epoch is a whole number".to_string())
+    text.parse().map_err(|_| {
+        "write the number of an epoch, such as 41; `ardea checkpoints JOB` lists them".to_string()
+    })
 }
 
 pub(super) const LOGS_HELP: &str = "\
@@ -225,29 +216,29 @@ Examples:
   ardea logs word-count --follow --source stderr
   ardea logs word-count --submission 5f3a
 
-Of a job that has ended: what it wrote, as long as that is kept, which is a day.";
+The output of a job that has ended is kept for a day.";
 
-/// `ardea logs`.
+/// The arguments of `ardea logs`.
 #[derive(clap::Args, Debug)]
 pub struct LogsArgs {
-    /// Which.
+    /// The job.
     #[command(flatten)]
     pub job: RemoteJob,
-    /// Of this submission of the name, in hexadecimal digits, as `ardea list --all` shows it; unless told, of the job that is there, else of
-    /// the last one
+    /// Submission of the job, in hexadecimal digits as shown by `ardea list --all` (default: the
+    /// current one, else the last)
     #[arg(long, value_name = "N", value_parser = submission)]
     pub submission: Option<u64>,
-    /// Of this container only
+    /// Only print the output of this container
     #[arg(long, short, value_name = "N", value_parser = number)]
     pub container: Option<u32>,
-    /// Only what was written there: stdout or stderr
+    /// Only print this stream: stdout or stderr
     #[arg(long, value_name = "SOURCE", value_parser = log_source)]
     pub source: Option<LogSource>,
-    /// So many of the last lines of each file
+    /// Number of lines to print from the end of each file
     #[arg(long, short = 'n', value_name = "N", default_value_t = ardea_rest::DEFAULT_TAIL_LINES,
         value_parser = tail)]
     pub tail: u32,
-    /// Go on with what is written from now on, until Ctrl-C or the job's end
+    /// Keep printing new output until Ctrl-C or the job's end
     #[arg(long, short)]
     pub follow: bool,
 }
@@ -257,39 +248,39 @@ Examples:
   ardea metrics word-count --vertex counts
   ardea metrics word-count --name ardea_records_in_total --since 10m --json";
 
-/// `ardea metrics`.
+/// The arguments of `ardea metrics`.
 #[derive(clap::Args, Debug)]
 pub struct MetricsArgs {
-    /// Which.
+    /// The job.
     #[command(flatten)]
     pub job: RemoteJob,
-    /// Only series of this name
+    /// Only show metrics of this name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Only of this vertex
+    /// Only show metrics of this vertex
     #[arg(long, value_name = "VERTEX")]
     pub vertex: Option<String>,
-    /// Only of the instance with this index
+    /// Only show metrics of the instance with this index
     #[arg(long, value_name = "N", value_parser = number)]
     pub instance: Option<u32>,
-    /// Only of this container
+    /// Only show metrics of this container
     #[arg(long, short, value_name = "N", value_parser = number)]
     pub container: Option<u32>,
-    /// Not the latest values, but all of so long ago until now; needs --name
+    /// Show the values over this time span until now, and not only the latest; needs --name
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "name")]
     pub since: Option<Duration>,
 }
 
-/// `ardea top`.
+/// The arguments of `ardea top`.
 #[derive(clap::Args, Debug)]
 pub struct TopArgs {
-    /// Which.
+    /// The job.
     #[command(flatten)]
     pub job: RemoteJob,
-    /// How often to look again, at most ten times a second
+    /// Refresh interval, at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = at_most_ten_a_second, default_value = "1s")]
     pub every: Duration,
-    /// Print it once
+    /// Print once and exit
     #[arg(long)]
     pub once: bool,
 }
@@ -301,19 +292,21 @@ Examples:
   ardea cluster drain host-2
   ardea cluster stop";
 
-/// `ardea cluster …`.
+/// The subcommands of `ardea cluster`.
 #[derive(Subcommand, Debug)]
 pub enum ClusterCommand {
-    /// Start hosts of a cluster on this machine: a session cluster, which many jobs share
+    /// Start hosts of a session cluster on this machine, which many jobs share
     Start(ClusterStartArgs),
-    /// Stop the hosts of a cluster on this machine; its jobs go on until they are killed, unless told otherwise
+    /// Stop the hosts of a cluster on this machine; its jobs keep running unless --kill-jobs is
+    /// given
     Stop(ClusterStopArgs),
-    /// Show a cluster: its hosts, what runs on each, and its jobs
-    Status(Where),
-    /// Have all containers of a host go to others, and none be placed there any more; waits until it is empty
+    /// Show a cluster: its hosts, their containers, and its jobs
+    Status(ClusterArgs),
+    /// Move all containers of a host to others and place no more on it; waits until the host is
+    /// empty
     #[command(after_help = DRAIN_HELP)]
     Drain(DrainArgs),
-    /// Take it back that a host is drained; what has gone elsewhere stays there
+    /// Allow containers on a drained host again; moved containers do not return
     Undrain(UndrainArgs),
 }
 
@@ -323,123 +316,125 @@ Examples:
   ardea cluster drain host-2 --detach
   ardea cluster undrain host-2
 
-Jobs go on: other containers take the place of those of the host, as with `ardea rescale`; of a job with a guarantee at the end of an epoch. \
-The cluster does it by itself: this command may end at any time. The host stays drained when it is stopped and started again. \
-If the others have no room, that is told and nothing is changed. It is for jobs of the scheduler hosts.";
+Jobs keep running: containers on other hosts replace those of the host, as with `ardea rescale`; for a job with a guarantee, \
+at the end of an epoch. If this command is interrupted, the cluster goes on draining. The host stays drained after a \
+restart. If the other hosts have no room, the command reports it and nothing is changed. Only jobs of the scheduler `hosts` \
+are moved.";
 
-/// `ardea cluster drain`.
+/// The arguments of `ardea cluster drain`.
 #[derive(clap::Args, Debug)]
 pub struct DrainArgs {
-    /// The host's name; `ardea cluster status` lists them
+    /// Name of the host; `ardea cluster status` lists them
     pub host: String,
-    /// Where it is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
-    /// Don't wait until it is empty
+    pub place: ClusterArgs,
+    /// Return without waiting until the host is empty
     #[arg(long)]
     pub detach: bool,
 }
 
-/// `ardea cluster undrain`.
+/// The arguments of `ardea cluster undrain`.
 #[derive(clap::Args, Debug)]
 pub struct UndrainArgs {
-    /// The host's name
+    /// Name of the host
     pub host: String,
-    /// Where it is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
+    pub place: ClusterArgs,
 }
 
-pub(super) const STATE_HELP: &str = "\
+pub(super) const METASTORE_HELP: &str = "\
 Examples:
-  ardea state dump
-  ardea state dump --cluster prod --below /jobs/word-count --whole
-  ardea state remove /jobs/word-count/definition
+  ardea metastore dump
+  ardea metastore dump --cluster prod --below /jobs/word-count --whole
+  ardea metastore remove /jobs/word-count/definition
 
-They ask the state manager itself, so that they work while no host is up.";
+These commands access the metadata store directly, so they work while no host is up.";
 
-/// `ardea state …`.
+/// The subcommands of `ardea metastore`.
 #[derive(Subcommand, Debug)]
-pub enum StateCommand {
-    /// Print what the state manager of a cluster holds, as a tree: definitions, plans, leases, containers and hosts; changes nothing
-    Dump(StateDumpArgs),
-    /// Remove a node that is damaged, which `ardea state dump` names; what is whole is left alone
+pub enum MetastoreCommand {
+    /// Print the contents of a cluster's metadata store as a tree: definitions, plans, leases,
+    /// containers and hosts
+    Dump(MetastoreDumpArgs),
+    /// Remove a damaged node reported by `ardea metastore dump`; undamaged nodes are refused
     #[command(after_help = STATE_REMOVE_HELP)]
-    Remove(StateRemoveArgs),
+    Remove(MetastoreRemoveArgs),
 }
 
 const STATE_REMOVE_HELP: &str = "\
-What is removed is lost: with its definition a job is gone, and its containers end, so it is submitted again.
-Leases and what masters write for readers are written anew by whoever leads the job.";
+Removed data is lost: without its definition a job is gone and its containers end, and it has to be submitted again.
+Leases and status reports are written again by the job's leader.";
 
-/// `ardea state dump`.
+/// The arguments of `ardea metastore dump`.
 #[derive(clap::Args, Debug)]
-pub struct StateDumpArgs {
-    /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
+pub struct MetastoreDumpArgs {
+    /// The cluster; its settings are in the table [clusters.NAME] of ardea.toml
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
-    /// Only what is there, and below it
+    /// Only print this node and its descendants
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub below: String,
-    /// Print long values in whole, and not only how they begin
+    /// Print long values completely, and not only their beginning
     #[arg(long)]
     pub whole: bool,
 }
 
-/// `ardea state remove`.
+/// The arguments of `ardea metastore remove`.
 #[derive(clap::Args, Debug)]
-pub struct StateRemoveArgs {
-    /// Which node, such as /jobs/word-count/definition
+pub struct MetastoreRemoveArgs {
+    /// Path of the node, such as /jobs/word-count/definition
     #[arg(value_name = "PATH")]
     pub path: String,
-    /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
+    /// The cluster; its settings are in the table [clusters.NAME] of ardea.toml
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
 }
 
-/// `ardea cluster start`.
+/// The arguments of `ardea cluster start`.
 #[derive(clap::Args, Debug)]
 pub struct ClusterStartArgs {
-    /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
+    /// The cluster; its settings are in the table [clusters.NAME] of ardea.toml
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
-    /// How many hosts to have on this machine
+    /// Number of hosts that should run on this machine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = hosts)]
     pub workers: u32,
-    /// Be a host of the cluster, in the foreground, until Ctrl-C
+    /// Run a host in the foreground until Ctrl-C
     #[arg(long, conflicts_with = "workers")]
     pub foreground: bool,
-    /// With --foreground: the name of the host, unique in the cluster; that of the machine unless told. In the background hosts are called
-    /// host-1, host-2 …
+    /// With --foreground: name of the host, unique in the cluster (default: the machine's name);
+    /// background hosts are called host-1, host-2 …
     #[arg(long, value_name = "NAME", requires = "foreground")]
     pub name: Option<String>,
-    /// With --foreground: what schedulers may want to know of the host, such as rack=7
+    /// With --foreground: attribute of the host for schedulers, such as rack=7; may be repeated
     #[arg(long = "attribute", value_name = "NAME=VALUE", requires = "foreground", value_parser = attribute)]
     pub attributes: Vec<(String, String)>,
 }
 
-/// `ardea cluster stop`.
+/// The arguments of `ardea cluster stop`.
 #[derive(clap::Args, Debug)]
 pub struct ClusterStopArgs {
-    /// Which cluster
+    /// The cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
-    /// Kill its jobs first
+    /// Kill the cluster's jobs first
     #[arg(long)]
     pub kill_jobs: bool,
 }
 
-/// How many hosts there may be on a machine.
+/// Parses a number of hosts on this machine.
 fn hosts(text: &str) -> Result<u32, String> {
     within(1..=64, text)
 }
 
-/// How many lines may be asked for.
+/// Parses a number of log lines.
 fn tail(text: &str) -> Result<u32, String> {
-    within(0..=ardea_rest::MOST_TAIL_LINES, text)
+    within(0..=ardea_rest::MAX_TAIL_LINES, text)
 }
 
-/// A name and a value.
+/// Parses NAME=VALUE.
 fn attribute(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once('=')
@@ -448,9 +443,9 @@ fn attribute(text: &str) -> Result<(String, String), String> {
     Ok((name.to_string(), value.to_string()))
 }
 
-/// A vertex and its number of instances.
+/// Parses VERTEX=N: a vertex and its number of instances.
 fn vertex_count(text: &str) -> Result<(String, u32), String> {
-    // From the right: a vertex may have a `=` in its name.
+    // Splits at the last `=`, since a vertex's name may contain one.
     let (vertex, count) = text
         .rsplit_once('=')
         .filter(|(vertex, _)| !vertex.is_empty())
@@ -458,7 +453,9 @@ fn vertex_count(text: &str) -> Result<(String, u32), String> {
     match count.parse() {
         Ok(0) => Err("a vertex has at least one instance".into()),
         Ok(count) => Ok((vertex.to_string(), count)),
-        Err(_) => Err(format!("{count:?} is no number of instances")),
+        Err(_) => Err(format!(
+            "{count:?} is not a number of instances: write VERTEX=N, such as counts=8"
+        )),
     }
 }
 

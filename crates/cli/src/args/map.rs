@@ -1,8 +1,8 @@
-//! `ardea map`.
+//! The arguments of `ardea map`.
 
 use clap::Subcommand;
 
-use super::cluster::Where;
+use super::cluster::ClusterArgs;
 use super::within;
 
 pub(super) const MAP_HELP: &str = "\
@@ -16,99 +16,101 @@ Examples:
   ardea map remove limits 7
   ardea map drop delays
 
-Maps are made by jobs that write to them, and outlive these. Keys and values are JSON; a key or value that is a text is written as it is. The memory \
-that maps may take on each host is cluster.map_memory.";
+Jobs that write to maps create them; maps outlive these jobs. Keys and values are JSON; a text is written verbatim, without \
+quotes. cluster.map_memory limits the memory of maps on each host.";
 
-/// `ardea map …`.
+/// The subcommands of `ardea map`.
 #[derive(Subcommand, Debug)]
 pub enum MapCommand {
-    /// List the maps of a cluster: the types of their keys and values, how many entries they have, and what these take in memory
-    List(Where),
-    /// Print what a key of a map has, as JSON
+    /// List the maps of a cluster: the types of their keys and values, the number of entries, and
+    /// their memory use
+    List(ClusterArgs),
+    /// Print the value of a key as JSON
     Get(MapKeyArgs),
     /// Print entries of a map, sorted by key: the key, then the value as JSON
     Scan(MapScanArgs),
-    /// Print what happens to a map from now on, a line of JSON for each change, until Ctrl-C
+    /// Print the changes of a map from now on, one line of JSON per change, until Ctrl-C
     Watch(MapWatchArgs),
-    /// Give a key of a map a value
+    /// Set the value of a key
     Put(MapPutArgs),
-    /// Remove a key of a map; prints what it had
+    /// Remove a key of a map and print its value
     Remove(MapKeyArgs),
-    /// Remove all that a map has, and its name; a job that writes to it makes it anew
+    /// Remove a map with all its entries; a job that writes to it creates it again
     Drop(MapArgs),
 }
 
 /// A map.
 #[derive(clap::Args, Debug)]
 pub struct MapArgs {
-    /// The map's name; `ardea map list` lists them
+    /// Name of the map; `ardea map list` lists them
     #[arg(value_name = "MAP")]
     pub map: String,
-    /// Where it is.
+    /// The cluster.
     #[command(flatten)]
-    pub place: Where,
+    pub place: ClusterArgs,
 }
 
 /// A key of a map.
 #[derive(clap::Args, Debug)]
 pub struct MapKeyArgs {
-    /// Which map.
+    /// The map.
     #[command(flatten)]
     pub map: MapArgs,
-    /// The key: as it is if keys are texts, else as JSON
+    /// The key: verbatim if keys are texts, else as JSON
     #[arg(value_name = "KEY", allow_hyphen_values = true)]
     pub key: String,
 }
 
-/// Which entries.
+/// A filter of entries.
 #[derive(clap::Args, Debug)]
 pub struct MapFilterArgs {
-    /// Only those whose key begins so: a text as it is, any other key as its JSON
+    /// Only entries whose key starts with this: a text verbatim, any other key as its JSON
     #[arg(long, value_name = "START", allow_hyphen_values = true)]
     pub prefix: Option<String>,
-    /// Only those in whose value a field has this value; of a struct in it, OUTER.INNER=VALUE
+    /// Only entries in whose value this field has this value; for a field of a nested struct,
+    /// OUTER.INNER=VALUE
     #[arg(long = "where", value_name = "FIELD=VALUE", value_parser = field_is)]
     pub field: Option<String>,
 }
 
-/// `ardea map scan`.
+/// The arguments of `ardea map scan`.
 #[derive(clap::Args, Debug)]
 pub struct MapScanArgs {
-    /// Which map.
+    /// The map.
     #[command(flatten)]
     pub map: MapArgs,
-    /// Which entries.
+    /// The filter.
     #[command(flatten)]
     pub filter: MapFilterArgs,
-    /// So many at most
+    /// Maximum number of entries
     #[arg(long, value_name = "N", default_value_t = ardea_rest::DEFAULT_MAP_ENTRIES, value_parser = limit)]
     pub limit: u32,
 }
 
-/// `ardea map watch`.
+/// The arguments of `ardea map watch`.
 #[derive(clap::Args, Debug)]
 pub struct MapWatchArgs {
-    /// Which map.
+    /// The map.
     #[command(flatten)]
     pub map: MapArgs,
-    /// Which entries; what is removed is told by its key alone.
+    /// The filter of changes; a removal is reported with its key only.
     #[command(flatten)]
     pub filter: MapFilterArgs,
 }
 
-/// `ardea map put`.
+/// The arguments of `ardea map put`.
 #[derive(clap::Args, Debug)]
 pub struct MapPutArgs {
-    /// Which key.
+    /// The key.
     #[command(flatten)]
     pub key: MapKeyArgs,
-    /// The value, as JSON; what is no JSON is a text
+    /// The value as JSON; anything else is taken as a text
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     pub value: String,
 }
 
 fn limit(text: &str) -> Result<u32, String> {
-    within(1..=ardea_rest::MOST_MAP_ENTRIES, text)
+    within(1..=ardea_rest::MAX_MAP_ENTRIES, text)
 }
 
 fn field_is(text: &str) -> Result<String, String> {

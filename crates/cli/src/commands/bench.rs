@@ -1,26 +1,26 @@
-//! `ardea bench`: measures, and tells it as JSON or, on a terminal, as a table.
+//! `ardea bench`: runs benchmarks, with results as JSON or, on a terminal, as a table.
 
+mod active_active;
 mod breakdown;
+mod checkpoint;
 mod exchange;
 mod failover;
 mod fixed;
 mod forward;
 mod grid;
+mod guarantee_arg;
 mod latency;
 mod nexmark;
 mod pairs;
-mod promise;
 mod recovery;
 mod repeat;
 mod rescale;
-mod snapshot;
 mod soak;
 mod stages;
 mod state;
 mod submit;
 mod sweep;
 mod table;
-mod twins;
 mod wakeup;
 mod word_job;
 mod wordcount;
@@ -31,61 +31,63 @@ use clap::Subcommand;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// `ardea bench …`.
+/// The subcommands of `ardea bench`.
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
-    /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
+    /// Throughput, or latency at a rate, of a NEXMark query, compared with a plain loop
     Nexmark(nexmark::NexmarkBenchArgs),
-    /// The Yahoo streaming benchmark on a cluster, of which a worker, the job's master or a host may be killed
+    /// The Yahoo streaming benchmark on a cluster; can kill a worker, the job's leader or a host
     Ysb(ysb::YsbBenchArgs),
-    /// What a snapshot of much state takes of which little has changed, and what records feel of it
-    Snapshot(snapshot::SnapshotBenchArgs),
-    /// How long results are missed when a worker of a job with much state is killed, and whether any is lost or comes twice
+    /// Cost of incremental checkpoints of large state, and their effect on latency
+    Checkpoint(checkpoint::CheckpointBenchArgs),
+    /// Outage after a worker of a job with large state is killed; checks for lost and duplicate
+    /// results
     Failover(failover::FailoverBenchArgs),
-    /// Throughput, or latency at a rate, of word count as a topology, with or without acks, in one container or several
+    /// Throughput, or latency at a rate, of a word count topology, with or without acks, in one or
+    /// several containers
     Wordcount(wordcount::WordcountBenchArgs),
-    /// Word count for hours: whether memory grows, and whether throughput stays
+    /// Word count for hours: growth of memory, stability of throughput
     Soak(soak::SoakBenchArgs),
-    /// What of a tuple's way through a chain of steps is queueing, transport between containers, and work
+    /// Latency of a tuple through a chain of steps, split into queueing, transport and work
     Latency(latency::LatencyBenchArgs),
-    /// Latency from end to end of a pipeline of many stages
+    /// End-to-end latency of a pipeline of many stages
     Stages(stages::StagesBenchArgs),
-    /// A state for each of many keys: in memory, and on disk with a tenth of that memory
+    /// State of many keys: in memory, and on disk with a tenth of that memory
     State(state::StateBenchArgs),
-    /// What an idle job costs, and how long it takes to wake
+    /// CPU cost of an idle job, and its wakeup latency
     Wakeup(wakeup::WakeupBenchArgs),
     /// Throughput, or latency at a rate, of records from one worker to another over TCP
     Exchange(exchange::ExchangeBenchArgs),
-    /// What it costs a worker to pass frames on that are not for it
+    /// Cost of forwarding frames that are addressed to another worker
     Forward(forward::ForwardBenchArgs),
-    /// What it costs to read and write a map in the memory of several members
+    /// Cost of reading and writing a map in the memory of several members
     Grid(grid::GridBenchArgs),
-    /// How long it takes from submitting a job until its first record is through
+    /// Time from submitting a job until its first record has passed through
     Submit(submit::SubmitBenchArgs),
-    /// How long a killed worker is missed
+    /// Outage after a worker is killed
     Recovery(recovery::RecoveryBenchArgs),
-    /// What is seen of the death of one of two copies of a job that write together
-    Twins(twins::TwinsBenchArgs),
-    /// What is felt of it when a job is spread over other numbers of workers, beside the same job left alone
+    /// Effect of killing one of two replicas of an active-active job
+    ActiveActive(active_active::ActiveActiveBenchArgs),
+    /// Effect of changing a job's number of workers, compared with the same job unchanged
     Rescale(rescale::RescaleBenchArgs),
-    /// Where the cpu time goes from Kafka through a filter and an aggregation to Redis
+    /// CPU time of the stages from Kafka through a filter and an aggregation to Redis
     Breakdown(breakdown::BreakdownBenchArgs),
 }
 
-/// What every bench can be told.
+/// The options of every benchmark.
 #[derive(clap::Args, Debug)]
 struct Repeat {
-    /// Run so many times; at the end come the best and the median of every figure
+    /// Number of runs; several also report the best and the median of every figure
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 }
 
-/// Measures, as often as asked.
+/// Runs a benchmark.
 pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
     match command {
         BenchCommand::Nexmark(args) => nexmark::run(args, context),
         BenchCommand::Ysb(args) => ysb::run(args, context),
-        BenchCommand::Snapshot(args) => snapshot::run(args, context),
+        BenchCommand::Checkpoint(args) => checkpoint::run(args, context),
         BenchCommand::Failover(args) => failover::run(args, context),
         BenchCommand::Wordcount(args) => wordcount::run(args, context),
         BenchCommand::Soak(args) => soak::run(args, context),
@@ -98,7 +100,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Grid(args) => grid::run(args, context),
         BenchCommand::Submit(args) => submit::run(args, context),
         BenchCommand::Recovery(args) => recovery::run(args, context),
-        BenchCommand::Twins(args) => twins::run(args, context),
+        BenchCommand::ActiveActive(args) => active_active::run(args, context),
         BenchCommand::Rescale(args) => rescale::run(args, context),
         BenchCommand::Breakdown(args) => breakdown::run(args, context),
     }

@@ -5,7 +5,7 @@ mod start;
 mod status;
 mod stop;
 
-use ardea::cluster::Started;
+use ardea::cluster::RunningHost;
 use serde_json::{Value, json};
 
 use crate::args::ClusterCommand;
@@ -14,19 +14,19 @@ use crate::failure::Failure;
 
 pub use start::be_host;
 
-/// Does what was asked for.
+/// Runs a subcommand.
 pub fn run(command: ClusterCommand, context: &Context) -> Result<(), Failure> {
     match command {
         ClusterCommand::Start(args) => start::run(&args, context),
         ClusterCommand::Stop(args) => stop::run(&args, context),
         ClusterCommand::Status(place) => status::run(&place, context),
         ClusterCommand::Drain(args) => drain::run(&args, context),
-        ClusterCommand::Undrain(args) => drain::take_back(&args, context),
+        ClusterCommand::Undrain(args) => drain::run_undrain(&args, context),
     }
 }
 
-/// Hosts of this machine, as JSON.
-fn hosts_json(hosts: &[Started]) -> Value {
+/// Returns hosts of this machine as JSON.
+fn hosts_json(hosts: &[RunningHost]) -> Value {
     let hosts = hosts.iter().map(
         |host| json!({ "host": host.name, "pid": host.pid, "api": host.api, "job": host.job }),
     );

@@ -1,4 +1,4 @@
-//! `ardea completions`: a script for a shell.
+//! `ardea completions`: a completion script for a shell.
 
 use ardea_examples::jobs;
 use clap::builder::PossibleValuesParser;
@@ -11,7 +11,7 @@ use crate::stdout;
 
 /// Prints the script that completes ardea's commands, options and jobs in `shell`.
 pub fn run(shell: Shell) -> Result<(), Failure> {
-    // Made in memory first: clap_complete panics when its writer fails, as a closed pipe would.
+    // Generated in memory, since clap_complete panics if its writer fails, as a closed pipe would.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), "ardea", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
@@ -23,7 +23,8 @@ pub fn run(shell: Shell) -> Result<(), Failure> {
     stdout::print(&script)
 }
 
-/// The command line, with the jobs as the values of what is a job's name. Only for completing: what follows the name is the job's.
+/// Returns the command line with the jobs as possible values of a job's name. This command line is
+/// for completion only: the real argument also takes the job's own arguments.
 fn command() -> Command {
     let mut command = Args::command();
     for name in ["run", "plan"] {
@@ -40,7 +41,8 @@ fn names() -> impl Iterator<Item = &'static str> {
     jobs().iter().map(|job| job.name)
 }
 
-/// What clap leaves out for fish: the values of an argument that is no option. Once a job is named, files are offered.
+/// Adds the values of positional arguments, which clap omits for fish. After a job's name, files
+/// are offered.
 fn fish_jobs() -> String {
     let mut lines = String::new();
     let all = names().collect::<Vec<_>>().join(" ");
@@ -56,7 +58,8 @@ fn fish_jobs() -> String {
     lines
 }
 
-/// For zsh clap offers the jobs at every place; files are what the later ones are for.
+/// Restricts the jobs to the first position, and offers files at the later ones: clap's script for
+/// zsh offers the jobs everywhere.
 fn zsh_jobs(script: &str) -> String {
     let mut lines = String::new();
     for line in script.lines() {

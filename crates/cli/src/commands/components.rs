@@ -1,4 +1,4 @@
-//! `ardea components`: the components that topologies in files may be made of, and what can be set of each.
+//! `ardea components`: the components for topologies in files, with their settings.
 
 use ardea::components::{COMPONENTS, ComponentInfo};
 use ardea_config::nearest;
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Prints all of them, or the one that is named.
+/// Prints all components, or the named one.
 pub fn run(args: &ComponentsArgs, context: &Context) -> Result<(), Failure> {
     let chosen: Vec<&ComponentInfo> = match &args.name {
         Some(name) => vec![find(name)?],
@@ -47,13 +47,13 @@ fn text(component: &ComponentInfo) -> String {
     let settings = component.settings.iter().map(|setting| {
         vec![
             format!("  {}", setting.name),
-            setting.default.unwrap_or("has to be said").to_string(),
+            setting.default.unwrap_or("required").to_string(),
             setting.about.to_string(),
         ]
     });
     let settings: Vec<_> = settings.collect();
     if !settings.is_empty() {
-        text += &table(&["  setting", "unless said", "what it means"], &settings);
+        text += &table(&["  setting", "default", "meaning"], &settings);
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `ardea config`: every setting, its value, and where that came from.
+//! `ardea config`: every setting, its value, and its origin.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -12,9 +12,10 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Prints all settings: a table with what each trades, or a list of objects.
+/// Prints all settings: a table with their trade-offs, or a list of objects.
 pub fn run(args: &ConfigArgs, context: &Context) -> Result<(), Failure> {
-    // What no job could be run or submitted with is refused here as well. Where the user's own folder is doesn't matter to that.
+    // Settings with which no job could be run or submitted are refused here as well. The user's
+    // folder is irrelevant for this check.
     context.node_config(None)?;
     let resolved = context.settings_of(args.cluster.as_deref())?;
     let cluster = ClusterSettings::from_settings(&resolved, Some(Path::new("/")))?;
@@ -23,7 +24,7 @@ pub fn run(args: &ConfigArgs, context: &Context) -> Result<(), Failure> {
     if context.json {
         return stdout::print_json(&json!(report));
     }
-    // The short table for programs that read columns, the long one for people.
+    // The short table is for programs that read columns, the long one for a terminal.
     let text = if io::stdout().is_terminal() {
         format!("{report:#}")
     } else {

@@ -1,9 +1,10 @@
-//! `ardea activate`, `deactivate`, `kill`, `restart` and `update`: what a job of a cluster is told.
+//! `ardea pause`, `resume`, `kill`, `restart`, `recover` and `rescale`: commands to a job of a
+//! cluster.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::time::Instant;
 
-use ardea::job::Settling;
+use ardea::job::StartupWatch;
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{
@@ -12,40 +13,40 @@ use ardea_rest::{
 };
 use serde_json::json;
 
-use crate::args::{KillArgs, RecoverArgs, RemoteJob, RescaleArgs, RestartArgs, UpdateArgs};
+use crate::args::{KillArgs, RecoverArgs, RemoteJob, RescaleArgs, RestartArgs};
+use crate::cluster_connection::ClusterConnection;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::reach::Reached;
 use crate::stdout;
 
-/// Has the sources read again.
-pub fn activate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of_job(&args.place, &args.job, context)?;
-    cluster.ask(cluster.client.activate(&args.job))?;
-    let described = cluster.ask(cluster.client.describe(&args.job))?;
+/// Resumes the sources.
+pub fn resume(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
+    let cluster = ClusterConnection::of_job(&args.place, &args.job, context)?;
+    cluster.wait_for(cluster.client.resume(&args.job))?;
+    let described = cluster.wait_for(cluster.client.describe(&args.job))?;
     let what = match described.summary.phase {
-        Phase::SafeMode => "is in safe mode, and reads again by `ardea recover`",
-        _ => "is activated",
+        Phase::SafeMode => "is in safe mode: its sources read again after `ardea recover`",
+        _ => "is resumed",
     };
-    tell(context, &args.job, what)
+    print_outcome(context, &args.job, what)
 }
 
-/// Has the sources read nothing.
-pub fn deactivate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of_job(&args.place, &args.job, context)?;
-    cluster.ask(cluster.client.deactivate(&args.job))?;
-    tell(
+/// Pauses the sources.
+pub fn pause(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
+    let cluster = ClusterConnection::of_job(&args.place, &args.job, context)?;
+    cluster.wait_for(cluster.client.pause(&args.job))?;
+    print_outcome(
         context,
         &args.job,
-        "is deactivated: its sources read nothing until it is activated",
+        "is paused: its sources read nothing until it is resumed",
     )
 }
 
-/// Ends the job for good. On a terminal it asks first.
+/// Stops the job for good, after a confirmation on a terminal.
 pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
     let (name, place) = (&args.job.job, &args.job.place);
-    let cluster = Reached::of_job(place, name, context)?;
-    let described = cluster.ask(cluster.client.describe(name))?;
+    let cluster = ClusterConnection::of_job(place, name, context)?;
+    let described = cluster.wait_for(cluster.client.describe(name))?;
     let summary = &described.summary;
     if !args.yes && io::stdin().is_terminal() && !context.json {
         let question = format!(
@@ -56,28 +57,28 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
             cluster.settings.name,
         );
         if !agrees(&question) {
-            return tell(context, name, "was not killed");
+            return print_outcome(context, name, "was not killed");
         }
     }
     let submission = &summary.submission;
-    cluster.ask(cluster.client.kill_submission(name, submission))?;
+    cluster.wait_for(cluster.client.kill_submission(name, submission))?;
     if args.detach {
-        return tell(context, name, "is being killed");
+        return print_outcome(context, name, "is being killed");
     }
     cluster.wait_until(&format!("the end of {name}"), || {
         let now = submission_of(&cluster, name, submission)?;
         Ok(now.is_none_or(|now| matches!(now.phase, Phase::Gone | Phase::Finished)))
     })?;
-    tell(context, name, "is killed")
+    print_outcome(context, name, "is killed")
 }
 
-/// A submission of a job as it is now; nothing if it is no longer there.
+/// Returns the current summary of a submission of a job; `None` if the submission is gone.
 fn submission_of(
-    cluster: &Reached,
+    cluster: &ClusterConnection,
     job: &str,
     submission: &str,
 ) -> Result<Option<JobSummary>, Failure> {
-    match cluster.ask(cluster.client.describe(job)) {
+    match cluster.wait_for(cluster.client.describe(job)) {
         Ok(now) => {
             let is_it = now.summary.submission == submission;
             Ok(is_it.then_some(now.summary))
@@ -87,34 +88,34 @@ fn submission_of(
     }
 }
 
-/// Starts a container again.
+/// Restarts a container.
 pub fn restart(args: &RestartArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of_job(&args.place, &args.job, context)?;
+    let cluster = ClusterConnection::of_job(&args.place, &args.job, context)?;
     let container = ContainerId(args.container);
-    cluster.ask(cluster.client.restart(&args.job, container))?;
+    cluster.wait_for(cluster.client.restart(&args.job, container))?;
     let what = format!("restarts container {container}");
-    tell(context, &args.job, &what)
+    print_outcome(context, &args.job, &what)
 }
 
-/// Has a job in safe mode begin again.
+/// Restarts a job in safe mode.
 pub fn recover(args: &RecoverArgs, context: &Context) -> Result<(), Failure> {
     let job = &args.job.job;
-    let cluster = Reached::of_job(&args.job.place, job, context)?;
+    let cluster = ClusterConnection::of_job(&args.job.place, job, context)?;
     let request = RecoverRequest {
         from_epoch: args.from,
         from_nothing: args.from_nothing,
     };
-    let before = cluster.ask(cluster.client.describe(job))?.summary;
-    cluster.ask(cluster.client.recover(job, &request))?;
+    let before = cluster.wait_for(cluster.client.describe(job))?.summary;
+    cluster.wait_for(cluster.client.recover(job, &request))?;
     if args.detach {
-        return tell(context, job, "begins again");
+        return print_outcome(context, job, "is being restarted");
     }
-    let mut settling = Settling::again(&before);
+    let mut settling = StartupWatch::again(&before);
     let mut outcome = None;
     cluster.wait_until(&format!("{job} to run"), || {
         outcome = match submission_of(&cluster, job, &before.submission)? {
             Some(now) => {
-                let settled = settling.sees(&now, Instant::now());
+                let settled = settling.update(&now, Instant::now());
                 settled.map(|settled| settled.outcome(&now))
             }
             None => Some(Ok(Phase::Gone)),
@@ -122,15 +123,22 @@ pub fn recover(args: &RecoverArgs, context: &Context) -> Result<(), Failure> {
         Ok(outcome.is_some())
     })?;
     let what = match outcome.transpose()? {
-        Some(Phase::Paused) => "is there again, and deactivated: its sources read nothing",
-        Some(Phase::Finished | Phase::Killing | Phase::Gone) => "has begun again, and ended",
+        Some(Phase::Paused) => "runs again, and is paused: its sources read nothing",
+        Some(Phase::Finished | Phase::Killing | Phase::Gone) => "was restarted, and has ended",
         _ => "runs again",
     };
-    tell(context, job, what)
+    print_outcome(context, job, what)
 }
 
-/// Gives vertices other numbers of instances.
-pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
+/// Changes the parallelism of vertices, or the number of workers.
+pub fn rescale(args: &RescaleArgs, context: &Context) -> Result<(), Failure> {
+    match args.workers {
+        Some(workers) => rescale_workers(args, workers, context),
+        None => rescale_vertices(args, context),
+    }
+}
+
+fn rescale_vertices(args: &RescaleArgs, context: &Context) -> Result<(), Failure> {
     let update = ParallelismUpdate {
         parallelism: args
             .parallelism
@@ -145,9 +153,9 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
             "name each once: VERTEX=N",
         ));
     }
-    let cluster = Reached::of_job(&args.place, &args.job, context)?;
-    let graph = cluster.ask(cluster.client.plans(&args.job))?.logical;
-    cluster.ask(cluster.client.update(&args.job, &update))?;
+    let cluster = ClusterConnection::of_job(&args.place, &args.job, context)?;
+    let graph = cluster.wait_for(cluster.client.plans(&args.job))?.logical;
+    cluster.wait_for(cluster.client.update(&args.job, &update))?;
     let mut seen = None;
     if !args.detach {
         let has_all = |now: &JobDescription| {
@@ -157,10 +165,8 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
                 vertices.any(|vertex| vertex.name == *name && vertex.parallelism == *count)
             })
         };
-        let what = format!("the update of {}", args.job);
-        seen = Some(until_followed(
-            &cluster, &args.job, &what, has_all, context,
-        )?);
+        let what = format!("the rescale of {}", args.job);
+        seen = Some(wait_for_plan(&cluster, &args.job, &what, has_all, context)?);
     }
     let numbers: Vec<String> = update
         .parallelism
@@ -168,42 +174,49 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
         .map(|(vertex, count)| format!("{vertex}={count}"))
         .collect();
     let verb = match seen {
-        None => "is being updated",
-        Some(Phase::SafeMode) => "is in safe mode, and updated by `ardea recover`",
-        Some(_) => "is updated",
+        None => "is being rescaled",
+        Some(Phase::SafeMode) => {
+            "is in safe mode, and is rescaled when `ardea recover` restarts it"
+        }
+        Some(_) => "is rescaled",
     };
     let mut what = format!("{verb}: {}", numbers.join(", "));
-    let along = taken_along(&graph, &update);
+    let along = grouped_vertices(&graph, &update);
     if !along.is_empty() {
-        what += &format!("; with it, as they stay together: {}", along.join(", "));
+        what += &format!(
+            "; these vertices stay together with it and change as well: {}",
+            along.join(", ")
+        );
     }
-    tell(context, &args.job, &what)
+    print_outcome(context, &args.job, &what)
 }
 
-/// Spreads a job over another number of workers.
-pub fn rescale(args: &RescaleArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of_job(&args.place, &args.job, context)?;
+fn rescale_workers(args: &RescaleArgs, workers: u32, context: &Context) -> Result<(), Failure> {
+    let cluster = ClusterConnection::of_job(&args.place, &args.job, context)?;
     let update = ContainersUpdate {
-        containers: args.workers,
+        containers: workers,
     };
-    cluster.ask(cluster.client.rescale(&args.job, &update))?;
+    cluster.wait_for(cluster.client.rescale(&args.job, &update))?;
     let mut seen = None;
     if !args.detach {
-        let has = |now: &JobDescription| now.summary.container_count == args.workers;
+        let has = |now: &JobDescription| now.summary.container_count == workers;
         let what = format!("{} to be rescaled", args.job);
-        seen = Some(until_followed(&cluster, &args.job, &what, has, context)?);
+        seen = Some(wait_for_plan(&cluster, &args.job, &what, has, context)?);
     }
     let what = match seen {
-        None => format!("is being rescaled to {} workers", args.workers),
-        Some(Phase::SafeMode) => "is in safe mode, and rescaled by `ardea recover`".to_string(),
-        Some(_) => format!("is rescaled: it has {} workers", args.workers),
+        None => format!("is being rescaled to {workers} workers"),
+        Some(Phase::SafeMode) => {
+            "is in safe mode, and is rescaled when `ardea recover` restarts it".to_string()
+        }
+        Some(_) => format!("is rescaled: it has {workers} workers"),
     };
-    tell(context, &args.job, &what)
+    print_outcome(context, &args.job, &what)
 }
 
-/// Waits until a job has what was asked for, and runs by that; says what that waits for. Fails if the job has gone back to what it was.
-fn until_followed(
-    cluster: &Reached,
+/// Waits until a job has the requested plan and runs; prints what the job waits for. Fails if the
+/// change was rolled back.
+fn wait_for_plan(
+    cluster: &ClusterConnection,
     job: &str,
     what: &str,
     has: impl Fn(&JobDescription) -> bool,
@@ -212,7 +225,7 @@ fn until_followed(
     let (mut is_under_way, mut has_it, mut seen) = (false, false, Phase::Updating);
     let mut waited_for: Option<String> = None;
     cluster.wait_until(what, || {
-        let now = cluster.ask(cluster.client.describe(job))?;
+        let now = cluster.wait_for(cluster.client.describe(job))?;
         (seen, has_it) = (now.summary.phase, has(&now));
         if seen == Phase::Updating {
             is_under_way = true;
@@ -226,7 +239,7 @@ fn until_followed(
         }
         Ok(match seen {
             Phase::Running | Phase::Paused => has_it || is_under_way,
-            // It is followed when somebody has the job begin again.
+            // The plan takes effect when the user recovers the job.
             Phase::SafeMode => true,
             _ => false,
         })
@@ -236,19 +249,21 @@ fn until_followed(
     }
     let failed = Error::new(
         ErrorCode::NoRoom,
-        format!("job {job:?} has gone back to what it was; it had waited for this"),
+        format!(
+            "the change of job {job:?} was rolled back, since it could not be completed in time"
+        ),
     );
     let failed = match waited_for {
         Some(why) => failed.because(why),
         None => failed,
     };
     Err(failed
-        .hint("nothing of it has been stopped: add a host, stop other jobs, or ask for less")
+        .hint("nothing was stopped: add a host, stop other jobs, or request less")
         .into())
 }
 
-/// The vertices that change with those that are named, each with its number.
-fn taken_along(graph: &LogicalPlan, update: &ParallelismUpdate) -> Vec<String> {
+/// Returns the vertices that change together with those of `update`, each as `NAME=PARALLELISM`.
+fn grouped_vertices(graph: &LogicalPlan, update: &ParallelismUpdate) -> Vec<String> {
     let mut along = Vec::new();
     for group in graph.groups() {
         let named = group.iter().find_map(|name| update.parallelism.get(*name));
@@ -265,12 +280,12 @@ fn taken_along(graph: &LogicalPlan, update: &ParallelismUpdate) -> Vec<String> {
 fn agrees(question: &str) -> bool {
     print_error(question);
     let mut answer = String::new();
-    // What can't be read is no yes.
+    // An unreadable answer counts as no.
     let _ = io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
-fn tell(context: &Context, job: &str, what: &str) -> Result<(), Failure> {
+fn print_outcome(context: &Context, job: &str, what: &str) -> Result<(), Failure> {
     if context.json {
         return stdout::print_json(&json!({ "job": job, "outcome": what }));
     }
@@ -303,7 +318,7 @@ mod tests {
         let along = |named: &[(&str, u32)]| {
             let named = named.iter().map(|(name, count)| (name.to_string(), *count));
             let parallelism: BTreeMap<String, u32> = named.collect();
-            taken_along(&graph, &ParallelismUpdate { parallelism })
+            grouped_vertices(&graph, &ParallelismUpdate { parallelism })
         };
         assert_eq!(along(&[("b", 3)]), ["a=3", "c=3"]);
         assert_eq!(along(&[("b", 3), ("c", 3), ("d", 2)]), ["a=3"]);

@@ -5,10 +5,10 @@ use crate::commands::run::named;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The example job that is the demo.
+/// The name of the demo's example job.
 pub const JOB: &str = "flights";
 
-/// Runs the example with the options that the demo shares with it.
+/// Runs the example with the demo's options.
 pub fn run(args: DemoArgs, context: &Context) -> Result<(), Failure> {
     let speed = args
         .speed

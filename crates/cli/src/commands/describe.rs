@@ -1,4 +1,4 @@
-//! `ardea describe`: all that is known of a job.
+//! `ardea describe`: the full description of a job.
 
 use ardea_config::readable_bytes;
 use ardea_core::ErrorCode;
@@ -8,28 +8,28 @@ use ardea_rest::{
 use serde_json::json;
 
 use crate::args::RemoteJob;
+use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
 use crate::commands::list::lasted;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::reach::Reached;
+use crate::offline_jobs::OfflineCluster;
 use crate::stdout;
-use crate::unattended::Remembered;
-use ardea::console::figures::{counted, moment, since};
+use ardea::console::format_number::{counted, moment, since};
 
-/// How many of the latest notes are shown unless all are asked for.
+/// The number of latest notes that are shown without `--verbose`.
 const NOTES: usize = 10;
 
 /// Prints the description: paragraphs and tables, or an object.
 pub fn run(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
-    let cluster = match Reached::of(&args.place, context) {
+    let cluster = match ClusterConnection::of(&args.place, context) {
         Ok(cluster) => cluster,
-        Err(failure) => return remembered(args, context, failure),
+        Err(failure) => return print_stored(args, context, failure),
     };
-    let job = match cluster.ask(cluster.client.describe(&args.job)) {
+    let job = match cluster.wait_for(cluster.client.describe(&args.job)) {
         Ok(job) => job,
         Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => {
-            let past = cluster.ask(cluster.client.past(&args.job))?;
+            let past = cluster.wait_for(cluster.client.past(&args.job))?;
             return ended(&past, error.into(), context);
         }
         Err(failure) => return Err(failure),
@@ -44,22 +44,22 @@ fn show(job: &JobDescription, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Prints what the cluster's state tells where no host is up.
-fn remembered(args: &RemoteJob, context: &Context, failure: Failure) -> Result<(), Failure> {
-    let remembered = Remembered::instead(&args.place, context, failure)?;
-    if let Some(job) = remembered.ask(remembered.cluster.describe(&args.job))? {
-        remembered.say_so(context);
+/// Prints the job's records in the metadata store while no host is up.
+fn print_stored(args: &RemoteJob, context: &Context, failure: Failure) -> Result<(), Failure> {
+    let remembered = OfflineCluster::after_failure(&args.place, context, failure)?;
+    if let Some(job) = remembered.wait_for(remembered.cluster.describe(&args.job))? {
+        remembered.print_origin(context);
         return show(&job, context);
     }
-    let past = remembered.ask(remembered.cluster.past(&args.job))?;
+    let past = remembered.wait_for(remembered.cluster.past(&args.job))?;
     if past.is_empty() {
-        return Err(remembered.why_not(&args.job, None));
+        return Err(remembered.absence_failure(&args.job, None));
     }
-    remembered.say_so(context);
+    remembered.print_origin(context);
     ended(&past, remembered.failure, context)
 }
 
-/// Prints what is remembered of a job that is gone, the latest of its name; else that there is none.
+/// Prints the record of the latest past job of this name; fails with `failure` if there is none.
 fn ended(past: &[PastJobDescription], failure: Failure, context: &Context) -> Result<(), Failure> {
     let Some((last, earlier)) = past.split_first() else {
         return Err(failure);
@@ -74,9 +74,9 @@ fn past_text(past: &PastJobDescription, earlier: usize, is_verbose: bool) -> Str
     let summary = &past.summary;
     let how = match (summary.ending, summary.has_run) {
         (JobEnding::Finished, _) => "finished: all of its sources had ended",
-        (JobEnding::Followed, _) => "followed by another program",
+        (JobEnding::Followed, _) => "replaced by another program",
         (JobEnding::RolledBack, _) => {
-            "rolled back: it did not come up, and the program before came back"
+            "rolled back: it did not start, and the previous program was restarted"
         }
         (JobEnding::Killed, true) => "killed",
         (JobEnding::Killed, false) => "killed before it ever ran",
@@ -156,28 +156,26 @@ fn text(job: &JobDescription, is_verbose: bool) -> String {
     text + &problems(&job.problems) + &notes(&job.notes, is_verbose)
 }
 
-/// The host of a container: by the name that `drain` takes, else by the address of its machine.
+/// Returns the host of a container: the name that `drain` takes, else the address of its machine.
 fn host_of(container: &ContainerView) -> String {
     let host = container.host_name.clone();
     host.or_else(|| container.host.clone()).unwrap_or_default()
 }
 
-/// The output of containers that is not kept any more.
+/// Lists the amounts of container output that were discarded.
 fn left_out(containers: &[ContainerView]) -> String {
-    let long = containers
-        .iter()
-        .filter(|one| one.output_left_out_bytes > 0);
+    let long = containers.iter().filter(|one| one.output_removed_bytes > 0);
     let lines = long.map(|one| {
         format!(
             "  container {}: {} of its output are not kept (cluster.log_size, cluster.log_files)\n",
             one.id,
-            readable_bytes(one.output_left_out_bytes)
+            readable_bytes(one.output_removed_bytes)
         )
     });
     lines.collect()
 }
 
-/// The instances of a container, with their processes where they have one of their own.
+/// Lists the instances of a container, each with its process if it has its own.
 fn instances(container: &ContainerView) -> String {
     let instances = container.instances.iter().map(|instance| {
         let process = container.instance_processes.get(instance);
@@ -249,10 +247,10 @@ fn head(job: &JobDescription) -> String {
     lines.push(("packing", job.packing.clone()));
     if let Some(master) = &job.master {
         let text = format!(
-            "on {} at {} (epoch {})",
+            "on {} at {} (leader epoch {})",
             master.host, master.address, master.epoch
         );
-        lines.push(("master", text));
+        lines.push(("leader", text));
     }
     let upgrade = job.upgrade.as_ref();
     lines.extend(upgrade.map(|upgrade| ("upgrade", upgrade.text.clone())));
@@ -262,7 +260,7 @@ fn head(job: &JobDescription) -> String {
     fields(lines)
 }
 
-/// What a job promises, how far that is kept, and which life it is in.
+/// Describes a job's guarantee, its last committed epoch, and its attempt.
 fn epochs(epochs: &EpochsView) -> Vec<(&'static str, String)> {
     let committed = match (epochs.committed, epochs.committed_ms) {
         (None, _) => "no epoch yet".to_string(),
@@ -276,7 +274,7 @@ fn epochs(epochs: &EpochsView) -> Vec<(&'static str, String)> {
             )
         }
     };
-    // What a life that has yet to begin will begin from is what is committed.
+    // An attempt that has not begun yet will restore the committed epoch.
     let next = epochs.committed.filter(|_| !epochs.has_begun);
     let from = match epochs.restored_from.or(next) {
         Some(epoch) => format!("from epoch {epoch}"),
@@ -289,18 +287,18 @@ fn epochs(epochs: &EpochsView) -> Vec<(&'static str, String)> {
     };
     if epochs.rolled_back_count > 0 {
         let times = counted_times(epochs.rolled_back_count);
-        life += &format!("; the job went back {times} since its master leads");
+        life += &format!("; the job was restored {times} since its leader took over");
     }
     let mut lines = vec![
         ("guarantee", epochs.guarantee.clone()),
         ("committed", committed),
-        ("life", life),
+        ("attempt", life),
     ];
-    if epochs.given_up_count > 0 {
-        let times = counted_times(epochs.given_up_count);
+    if epochs.aborted_count > 0 {
+        let times = counted_times(epochs.aborted_count);
         lines.push((
-            "given up",
-            format!("an epoch, {times} since its master leads"),
+            "aborted",
+            format!("an epoch, {times} since its leader took over"),
         ));
     }
     lines.extend(epochs.trouble.clone().map(|why| ("trouble", why)));
@@ -314,13 +312,13 @@ fn counted_times(times: u64) -> String {
     }
 }
 
-/// Names and values, a line each.
+/// Formats names and values, one per line.
 fn fields(lines: Vec<(&str, String)>) -> String {
     let rows: Vec<Vec<String>> = lines
         .into_iter()
         .map(|(name, value)| vec![name.to_string(), value])
         .collect();
-    // Without its empty heading.
+    // Without the table's empty heading.
     let text = table(&["", ""], &rows);
     text.split_once('\n')
         .map_or(String::new(), |(_, rest)| rest.to_string())

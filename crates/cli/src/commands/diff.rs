@@ -1,26 +1,26 @@
-//! `ardea diff`: what becomes of each state of a job when another program goes on from it.
+//! `ardea diff`: checks whether another program can restore each state of a job.
 
 use std::path::Path;
 use std::process::Command;
 
-use ardea::job::{Comparison, remembered, told_states};
-use ardea::recovery::{Dropping, KeptStates};
+use ardea::job::{Comparison, parse_states, program_states};
+use ardea::recovery::{AllowedDrops, SavedStateSchema};
 use ardea_core::{Error, ErrorCode};
 
 use crate::args::DiffArgs;
-use crate::commands::jobs;
+use crate::cluster_connection::{ClusterConnection, is_of_a_cluster};
+use crate::commands::examples;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::reach::{Reached, is_of_a_cluster};
 use crate::{stdout, topology_file};
 
-/// Compares, and fails where something is impossible.
+/// Prints the comparison; fails if a state can't be restored.
 pub fn run(args: &DiffArgs, context: &Context) -> Result<(), Failure> {
-    let old = of_old(args, context)?;
-    let new = of_new(&args.new, &args.args)?;
-    let dropping = Dropping::listed(context.settings_of(None)?.text("recovery.drop")?);
+    let old = old_states(args, context)?;
+    let new = new_states(&args.new, &args.args)?;
+    let dropping = AllowedDrops::listed(context.settings_of(None)?.text("recovery.drop")?);
     let place = args.old.display().to_string();
-    // A program is its job, whatever its file is called.
+    // The output names a program by its job, and not by its file name.
     let is_program = Path::new(&args.new).is_file();
     let name = if is_program { &new.job } else { &args.new };
     let found = Comparison::of((&place, &old), (name, &new), &dropping);
@@ -31,43 +31,43 @@ pub fn run(args: &DiffArgs, context: &Context) -> Result<(), Failure> {
     Ok(found.check()?)
 }
 
-/// What the old one has kept: a folder has it written down, of a job of a cluster that says it.
-fn of_old(args: &DiffArgs, context: &Context) -> Result<KeptStates, Failure> {
+/// Returns the stored states of the old job, from its folder or from its cluster.
+fn old_states(args: &DiffArgs, context: &Context) -> Result<SavedStateSchema, Failure> {
     if !is_of_a_cluster(&args.place, &args.old) {
-        return Ok(KeptStates::look(&args.old)?);
+        return Ok(SavedStateSchema::look(&args.old)?);
     }
     let job = args.old.to_string_lossy();
-    let cluster = Reached::of_job_or_folder(&args.place, &args.old, context)?;
-    let told = cluster.ask(cluster.client.states(&job))?;
-    Ok(told_states(told)?)
+    let cluster = ClusterConnection::of_job_or_folder(&args.place, &args.old, context)?;
+    let told = cluster.wait_for(cluster.client.states(&job))?;
+    Ok(parse_states(told)?)
 }
 
-/// What the new one remembers: a folder has it written down, a program says it.
-fn of_new(name: &str, args: &[String]) -> Result<KeptStates, Failure> {
+/// Returns the states of the new job, from a folder or from a program.
+fn new_states(name: &str, args: &[String]) -> Result<SavedStateSchema, Failure> {
     let path = Path::new(name);
     if path.is_dir() {
-        return Ok(KeptStates::of_program(path)?);
+        return Ok(SavedStateSchema::of_program(path)?);
     }
     if topology_file::is_one(path) {
-        let what = format!("{name} is a topology, in which no state goes on");
+        let what = format!("{name} is a topology, which has no state to restore");
         return Err(Error::new(ErrorCode::WrongState, what)
-            .hint("topologies have acks instead of a guarantee; name a program that is a job, or a folder")
+            .hint("topologies have acks instead of a guarantee; name a job program, or a folder")
             .into());
     }
     if path.is_file() {
-        return of_program(path, args);
+        return states_of_program(path, args);
     }
-    let job = jobs::find(name)?;
-    Ok(remembered(&(job.build)(args)?)?)
+    let job = examples::find(name)?;
+    Ok(program_states(&(job.build)(args)?)?)
 }
 
-/// Asks a program that is a job; nothing of the job runs.
-fn of_program(program: &Path, args: &[String]) -> Result<KeptStates, Failure> {
+/// Runs a job program that prints its state schema; the job itself does not run.
+fn states_of_program(program: &Path, args: &[String]) -> Result<SavedStateSchema, Failure> {
     let failed = |why: String| {
-        let what = format!("{} does not say what it remembers", program.display());
+        let what = format!("{} does not print its state schema", program.display());
         Error::new(ErrorCode::ReadFailed, what)
             .because(why)
-            .hint("name a program that is a job, with the job's own arguments behind it")
+            .hint("name a job program, followed by the job's own arguments")
     };
     let whole = program.canonicalize().unwrap_or_else(|_| program.into());
     let asked = Command::new(whole)

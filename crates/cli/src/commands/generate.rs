@@ -12,8 +12,8 @@ use crate::context::Context;
 use crate::failure::{Failure, of_nexmark, print_error};
 use crate::output_file::write_whole;
 use crate::stdout;
-use ardea::console::Showing;
-use ardea::console::figures::grouped;
+use ardea::console::LineDisplay;
+use ardea::console::format_number::grouped;
 
 use counted::Counted;
 
@@ -31,7 +31,7 @@ pub fn run(args: &GenerateArgs, context: &Context) -> Result<(), Failure> {
         let mut counted = Counted::new(
             writer,
             args.events,
-            Showing::of(&context.supervisor(), is_stdout),
+            LineDisplay::of(&context.supervisor(), is_stdout),
         );
         let outcome = write_jsonl(config, &mut counted);
         counted.clear();

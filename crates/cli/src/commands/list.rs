@@ -6,27 +6,27 @@ use ardea_rest::{JobSummary, PastJobSummary, ProblemView};
 use serde_json::json;
 
 use crate::args::ListArgs;
+use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::reach::Reached;
+use crate::offline_jobs::OfflineCluster;
 use crate::stdout;
-use crate::unattended::Remembered;
-use ardea::console::figures::{counted, duration, moment, since};
+use ardea::console::format_number::{counted, duration, moment, since};
 
-/// How much is told of a problem in a line, in letters; `describe` tells all of it.
-const MOST_LETTERS: usize = 80;
+/// The maximum number of characters of a problem in a line; `describe` shows all of it.
+const MAX_PROBLEM_CHARS: usize = 80;
 
-/// Prints a line a job.
+/// Prints one line per job.
 pub fn run(args: &ListArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = match Reached::of(&args.place, context) {
+    let cluster = match ClusterConnection::of(&args.place, context) {
         Ok(cluster) => cluster,
-        Err(failure) if args.all => return remembered(args, context, failure),
+        Err(failure) if args.all => return print_stored(args, context, failure),
         Err(failure) => return Err(failure),
     };
-    let jobs = cluster.ask(cluster.client.list())?;
+    let jobs = cluster.wait_for(cluster.client.list())?;
     let past = match args.all {
-        true => cluster.ask(cluster.client.past_jobs())?,
+        true => cluster.wait_for(cluster.client.past_jobs())?,
         false => Vec::new(),
     };
     if jobs.is_empty() && !context.quiet && !context.json {
@@ -35,15 +35,15 @@ pub fn run(args: &ListArgs, context: &Context) -> Result<(), Failure> {
     show(args, &jobs, &past, context)
 }
 
-/// What the cluster's state tells where no host is up.
-fn remembered(args: &ListArgs, context: &Context, failure: Failure) -> Result<(), Failure> {
-    let remembered = Remembered::instead(&args.place, context, failure)?;
-    let jobs = remembered.ask(remembered.cluster.list())?;
-    let past = remembered.ask(remembered.cluster.past_jobs())?;
+/// Prints the records in the metadata store while no host is up.
+fn print_stored(args: &ListArgs, context: &Context, failure: Failure) -> Result<(), Failure> {
+    let remembered = OfflineCluster::after_failure(&args.place, context, failure)?;
+    let jobs = remembered.wait_for(remembered.cluster.list())?;
+    let past = remembered.wait_for(remembered.cluster.past_jobs())?;
     if jobs.is_empty() && past.is_empty() {
         return Err(remembered.failure);
     }
-    remembered.say_so(context);
+    remembered.print_origin(context);
     show(args, &jobs, &past, context)
 }
 
@@ -73,7 +73,8 @@ fn show(
     }
 }
 
-/// The jobs, as people read them; with their submissions where others of their names are shown beside them.
+/// Formats the jobs as a table, with their submissions if other jobs of the same names are shown
+/// too.
 pub fn jobs_table(jobs: &[JobSummary], with_submissions: bool) -> String {
     let mut headings = vec![
         "job",
@@ -114,7 +115,8 @@ pub fn jobs_table(jobs: &[JobSummary], with_submissions: bool) -> String {
     text
 }
 
-/// The number of containers that are up. While the leader changes it is not known.
+/// Returns the number of containers that are up, as text; the number is unknown during a change of
+/// leader.
 fn up(job: &JobSummary) -> String {
     match job.leader_changes {
         true => "–".to_string(),
@@ -122,7 +124,8 @@ fn up(job: &JobSummary) -> String {
     }
 }
 
-/// What is wrong with a job, in a line; nothing if nothing is known. Why it does what it does stands below the table.
+/// Returns a job's problems in a line, empty if there are none. The reason of its phase is printed
+/// below the table.
 fn problems(job: &JobSummary) -> String {
     let restarting = (job.restarting_count > 0)
         .then(|| format!("{} restarting", counted(job.restarting_count, "container")));
@@ -134,7 +137,7 @@ fn problems(job: &JobSummary) -> String {
 
 fn in_short(problem: &ProblemView) -> String {
     let message = &problem.message;
-    let short = match message.char_indices().nth(MOST_LETTERS) {
+    let short = match message.char_indices().nth(MAX_PROBLEM_CHARS) {
         Some((end, _)) => format!("{}…", &message[..end]),
         None => message.clone(),
     };
@@ -170,7 +173,7 @@ fn past_table(past: &[PastJobSummary]) -> String {
     table(&headings, &rows)
 }
 
-/// How long a job that is gone was there.
+/// Returns the lifetime of a past job.
 pub fn lasted(past: &PastJobSummary) -> String {
     let millis = past.ended_ms.saturating_sub(past.submitted_ms);
     duration(Duration::from_millis(millis))

@@ -1,4 +1,4 @@
-//! `ardea logs`: what the processes of a job have written, or of one that has ended wrote as long as it was there.
+//! `ardea logs`: the output of a job's processes, while it runs and for a time after its end.
 
 use std::thread;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use ardea_rest::{LogLine, LogQuery, PastJobSummary};
 use serde_json::json;
 
 use crate::args::LogsArgs;
+use crate::cluster_connection::ClusterConnection;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::reach::Reached;
+use crate::offline_jobs::OfflineCluster;
 use crate::stdout;
-use crate::unattended::Remembered;
 
-/// How long to wait before lines that broke off are asked for again.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// The delay before an interrupted stream of lines is requested again.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// Prints the lines as they come, each behind where it is from unless all are from one file.
+/// Prints the lines as they arrive, each with its origin unless all come from one file.
 pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
     let query = LogQuery {
         container: args.container.map(ContainerId),
@@ -28,113 +28,115 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         submission: args.submission.map(|submission| format!("{submission:x}")),
         ..LogQuery::default()
     };
-    let cluster = match Reached::of(&args.job.place, context) {
+    let cluster = match ClusterConnection::of(&args.job.place, context) {
         Ok(cluster) => cluster,
-        Err(failure) => return kept(args, query, context, failure),
+        Err(failure) => return print_stored(args, query, context, failure),
     };
     let job = &args.job.job;
-    let mut lines = match cluster.ask(cluster.client.logs(job, &query)) {
+    let mut lines = match cluster.wait_for(cluster.client.logs(job, &query)) {
         Err(failure) if is_without_hosts(&cluster, job, &failure) => {
-            return kept(args, query, context, failure);
+            return print_stored(args, query, context, failure);
         }
         lines => lines?,
     };
     let mut is_broken = false;
     loop {
-        match cluster.ask(lines.next()) {
+        match cluster.wait_for(lines.next()) {
             Ok(Some(line)) => {
                 is_broken = false;
                 print(&line, args, context)?;
             }
             Ok(None) => break,
-            Err(Failure::Error(error)) if args.follow && is_passing(&error) => {
+            Err(Failure::Error(error)) if args.follow && is_transient(&error) => {
                 if !is_broken {
-                    say_broken(&error, context);
+                    warn_of_gap(&error, context);
                 }
                 is_broken = true;
-                thread::sleep(AGAIN_AFTER);
+                thread::sleep(RETRY_DELAY);
                 let from_now = LogQuery {
                     tail: Some(0),
                     ..query.clone()
                 };
-                lines = cluster.ask(cluster.client.logs(job, &from_now))?;
+                lines = cluster.wait_for(cluster.client.logs(job, &from_now))?;
             }
             Err(failure) => return Err(failure),
         }
     }
-    // What is shown may be all that there will ever be.
+    // The lines shown so far may be final.
     if let Some(error) = ended(&cluster, job, query.submission.as_deref()) {
-        say(&error.message(), context);
+        print_status(&error.message(), context);
     }
     Ok(())
 }
 
-/// That the job, or that submission of it, is gone.
-fn ended(cluster: &Reached, job: &str, submission: Option<&str>) -> Option<Error> {
+/// Returns the error that reports the end of the job, or of its submission `submission`; `None` if
+/// that is not gone.
+fn ended(cluster: &ClusterConnection, job: &str, submission: Option<&str>) -> Option<Error> {
     if let Some(submission) = submission {
-        let past = cluster.ask(cluster.client.past(job)).ok()?;
+        let past = cluster.wait_for(cluster.client.past(job)).ok()?;
         let mut past = past.iter().map(|past| &past.summary);
         let gone = past.find(|past| past.submission == submission);
         return gone.map(PastJobSummary::ended);
     }
-    match cluster.ask(cluster.client.describe(job)) {
+    match cluster.wait_for(cluster.client.describe(job)) {
         Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => Some(error),
         _ => None,
     }
 }
 
-/// Whether another host, or the same one later, has more lines.
-fn is_passing(error: &Error) -> bool {
+/// Returns true if the error is transient: another host, or the same one later, may have more
+/// lines.
+fn is_transient(error: &Error) -> bool {
     matches!(
         error.code(),
         ErrorCode::Network | ErrorCode::Superseded | ErrorCode::SchedulerUnavailable
     )
 }
 
-/// Says that lines may be missing.
-fn say_broken(error: &Error, context: &Context) {
+/// Prints that lines may be missing.
+fn warn_of_gap(error: &Error, context: &Context) {
     if !context.quiet && !context.json {
         let what = error.message();
         print_error(&format!(
-            "{what}: what was written meanwhile is left out; without --follow it is shown\n"
+            "{what}: output written meanwhile is omitted; without --follow it is shown\n"
         ));
     }
 }
 
-/// Whether that is why there is nothing: other jobs have hosts, and this one has none.
-fn is_without_hosts(cluster: &Reached, job: &str, failure: &Failure) -> bool {
+/// Returns true if the failure means that this job has no hosts while those of other jobs are up.
+fn is_without_hosts(cluster: &ClusterConnection, job: &str, failure: &Failure) -> bool {
     let is_away = matches!(failure, Failure::Error(error) if error.code() == ErrorCode::Network);
-    let described = || cluster.ask(cluster.client.describe(job));
+    let described = || cluster.wait_for(cluster.client.describe(job));
     is_away && described().is_ok_and(|job| job.master.is_none())
 }
 
-/// Prints what this machine has of what a job has written, where no host of it is up.
-fn kept(
+/// Prints the job's output on this machine while none of its hosts is up.
+fn print_stored(
     args: &LogsArgs,
     query: LogQuery,
     context: &Context,
     failure: Failure,
 ) -> Result<(), Failure> {
     let (place, job) = (&args.job.place, &args.job.job);
-    let remembered = Remembered::instead(place, context, failure)?;
+    let remembered = OfflineCluster::after_failure(place, context, failure)?;
     let submission = query.submission.clone();
-    let mut lines = remembered.ask(remembered.cluster.logs(job, query))?;
-    while let Some(line) = remembered.ask(async { lines.recv().await.transpose() })? {
+    let mut lines = remembered.wait_for(remembered.cluster.logs(job, query))?;
+    while let Some(line) = remembered.wait_for(async { lines.recv().await.transpose() })? {
         print(&line, args, context)?;
     }
-    let what = match remembered.why_not(job, submission.as_deref()) {
+    let what = match remembered.absence_failure(job, submission.as_deref()) {
         Failure::Error(error) if error.code() == ErrorCode::NoSuchJob => error.message(),
-        // It may go on writing, which is not to be seen here.
+        // The job may go on writing, which is not visible here.
         failure if args.follow => return Err(failure),
         Failure::Error(error) => format!("the hosts of {job} are gone ({})", error.message()),
         failure => return Err(failure),
     };
-    let all = "this is what is on this machine of what it has written";
-    say(&format!("{what}: {all}"), context);
+    let all = "this is its output on this machine";
+    print_status(&format!("{what}: {all}"), context);
     Ok(())
 }
 
-fn say(what: &str, context: &Context) {
+fn print_status(what: &str, context: &Context) {
     if !context.quiet && !context.json {
         print_error(&format!("{what}\n"));
     }
@@ -148,7 +150,8 @@ fn print(line: &LogLine, args: &LogsArgs, context: &Context) -> Result<(), Failu
     }
 }
 
-/// A line longer than a piece is whole again where nothing comes between; elsewhere a sign says that it goes on.
+/// Formats a line with its origin. Pieces of a long line are joined if they come from one file;
+/// otherwise a mark shows the continuation.
 fn shown(line: &LogLine, is_one_file: bool) -> String {
     let LogLine {
         container,

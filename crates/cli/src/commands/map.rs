@@ -4,27 +4,28 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_config::readable_bytes;
-use ardea_core::{Error, ErrorCode, PARTITION_COUNT, shown};
+use ardea_core::{Error, ErrorCode, PARTITION_COUNT, escape_invisible};
 use ardea_rest::{MapEntryView, MapEvent, MapPutRequest, MapQuery, MapsView};
 use serde_json::{Value, json};
 
 use crate::args::{
-    MapArgs, MapCommand, MapFilterArgs, MapKeyArgs, MapPutArgs, MapScanArgs, MapWatchArgs, Where,
+    ClusterArgs, MapArgs, MapCommand, MapFilterArgs, MapKeyArgs, MapPutArgs, MapScanArgs,
+    MapWatchArgs,
 };
+use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::reach::Reached;
 use crate::stdout;
-use ardea::console::figures::{counted, grouped};
+use ardea::console::format_number::{counted, grouped};
 
-/// How long to wait before changes that broke off are asked for again.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// The delay before an interrupted stream of changes is requested again.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// What a reader of changes is told beside them.
-const BROKE_OFF: &str = "the host that told what happens has gone or was put out: asking again; scan the map for what was missed";
+/// The notice of an interrupted stream of changes.
+const RECONNECT_NOTICE: &str = "the connection to the host that sends changes was lost: reconnecting; scan the map for missed changes";
 
-/// Does what is asked of maps.
+/// Runs a subcommand.
 pub fn run(command: MapCommand, context: &Context) -> Result<(), Failure> {
     match command {
         MapCommand::List(place) => list(&place, context),
@@ -37,14 +38,14 @@ pub fn run(command: MapCommand, context: &Context) -> Result<(), Failure> {
     }
 }
 
-fn list(place: &Where, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(place, context)?;
-    let maps = cluster.ask(cluster.client.maps())?;
+fn list(place: &ClusterArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = ClusterConnection::of(place, context)?;
+    let maps = cluster.wait_for(cluster.client.maps())?;
     if context.json {
         return stdout::print_json(&json!(maps));
     }
     if maps.maps.is_empty() {
-        say(
+        print_status(
             &format!("cluster {} has no maps", cluster.settings.name),
             context,
         );
@@ -71,19 +72,19 @@ fn maps_table(maps: &MapsView) -> String {
     let limit = readable_bytes(maps.limit_bytes);
     let copies = match maps.unsettled_partitions {
         0 => "with all their copies".to_string(),
-        some => format!("{some} of {PARTITION_COUNT} parts of them without all copies yet"),
+        some => format!("{some} of {PARTITION_COUNT} partitions do not have all copies yet"),
     };
     let hosts = counted(maps.hosts, "host");
-    format!("{text}kept by {hosts}, {copies}; each up to {limit}, copies included\n")
+    format!("{text}stored by {hosts}, {copies}; at most {limit} per host, copies included\n")
 }
 
 fn get(args: &MapKeyArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.map.place, context)?;
-    let entry = cluster.ask(cluster.client.map_entry(&args.map.map, &args.key))?;
+    let cluster = ClusterConnection::of(&args.map.place, context)?;
+    let entry = cluster.wait_for(cluster.client.map_entry(&args.map.map, &args.key))?;
     print_value(&entry, context)
 }
 
-/// For people the value alone: they know the key.
+/// Prints the value: on a terminal without its key.
 fn print_value(entry: &MapEntryView, context: &Context) -> Result<(), Failure> {
     match context.json {
         true => stdout::print_json(&json!(entry)),
@@ -100,15 +101,15 @@ fn query(filter: &MapFilterArgs, limit: Option<u32>) -> MapQuery {
 }
 
 fn scan(args: &MapScanArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.map.place, context)?;
+    let cluster = ClusterConnection::of(&args.map.place, context)?;
     let query = query(&args.filter, Some(args.limit));
-    let found = cluster.ask(cluster.client.map_entries(&args.map.map, &query))?;
+    let found = cluster.wait_for(cluster.client.map_entries(&args.map.map, &query))?;
     if context.json {
         return stdout::print_json(&json!(found));
     }
     stdout::print(&found.entries.iter().map(line).collect::<String>())?;
     if found.more {
-        say(
+        print_status(
             "there are more: raise --limit, or narrow it down with --prefix or --where",
             context,
         );
@@ -116,28 +117,29 @@ fn scan(args: &MapScanArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An entry on a line.
+/// Formats an entry as a line.
 fn line(entry: &MapEntryView) -> String {
     let key = match &entry.key {
-        Value::String(text) => shown(text).into_owned(),
+        Value::String(text) => escape_invisible(text).into_owned(),
         other => other.to_string(),
     };
     format!("{key}  {}\n", entry.value)
 }
 
-/// Prints changes until the reader or somebody else ends it. Where a host is lost another one is asked, and it is said that something was missed.
+/// Prints changes until the reader closes the output or an interrupt arrives. After the loss of a
+/// host, requests the changes from another one, and prints that some may be missing.
 fn watch(args: &MapWatchArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.map.place, context)?;
+    let cluster = ClusterConnection::of(&args.map.place, context)?;
     let query = query(&args.filter, None);
-    let mut changes = cluster.ask(cluster.client.map_changes(&args.map.map, &query))?;
+    let mut changes = cluster.wait_for(cluster.client.map_changes(&args.map.map, &query))?;
     loop {
-        match cluster.ask(changes.next()) {
+        match cluster.wait_for(changes.next()) {
             Ok(Some(event)) => stdout::print_json(&json!(event))?,
-            Err(Failure::Error(error)) if !is_passing(&error) => return Err(error.into()),
+            Err(Failure::Error(error)) if !is_transient(&error) => return Err(error.into()),
             Ok(None) | Err(Failure::Error(_)) => {
-                say(BROKE_OFF, context);
-                thread::sleep(AGAIN_AFTER);
-                changes = cluster.ask(cluster.client.map_changes(&args.map.map, &query))?;
+                print_status(RECONNECT_NOTICE, context);
+                thread::sleep(RETRY_DELAY);
+                changes = cluster.wait_for(cluster.client.map_changes(&args.map.map, &query))?;
                 stdout::print_json(&json!(MapEvent::Missed))?;
             }
             Err(failure) => return Err(failure),
@@ -145,8 +147,9 @@ fn watch(args: &MapWatchArgs, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Whether another host, or the same one later, has more changes.
-fn is_passing(error: &Error) -> bool {
+/// Returns true if the error is transient: another host, or the same one later, may have more
+/// changes.
+fn is_transient(error: &Error) -> bool {
     matches!(
         error.code(),
         ErrorCode::Network | ErrorCode::Superseded | ErrorCode::StateUnavailable
@@ -155,12 +158,12 @@ fn is_passing(error: &Error) -> bool {
 
 fn put(args: &MapPutArgs, context: &Context) -> Result<(), Failure> {
     let MapKeyArgs { map, key } = &args.key;
-    let cluster = Reached::of(&map.place, context)?;
+    let cluster = ClusterConnection::of(&map.place, context)?;
     let value = serde_json::from_str(&args.value);
     let request = MapPutRequest {
         value: value.unwrap_or_else(|_| Value::String(args.value.clone())),
     };
-    let entry = cluster.ask(cluster.client.put_entry(&map.map, key, &request))?;
+    let entry = cluster.wait_for(cluster.client.put_entry(&map.map, key, &request))?;
     match context.json {
         true => stdout::print_json(&json!(entry)),
         false => Ok(()),
@@ -168,21 +171,21 @@ fn put(args: &MapPutArgs, context: &Context) -> Result<(), Failure> {
 }
 
 fn remove(args: &MapKeyArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.map.place, context)?;
-    let had = cluster.ask(cluster.client.remove_entry(&args.map.map, &args.key))?;
+    let cluster = ClusterConnection::of(&args.map.place, context)?;
+    let had = cluster.wait_for(cluster.client.remove_entry(&args.map.map, &args.key))?;
     print_value(&had, context)
 }
 
 fn drop_map(args: &MapArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
-    cluster.ask(cluster.client.drop_map(&args.map))?;
+    let cluster = ClusterConnection::of(&args.place, context)?;
+    cluster.wait_for(cluster.client.drop_map(&args.map))?;
     match context.json {
         true => stdout::print_json(&json!({ "map": args.map, "outcome": "dropped" })),
         false => Ok(()),
     }
 }
 
-fn say(what: &str, context: &Context) {
+fn print_status(what: &str, context: &Context) {
     if !context.quiet && !context.json {
         print_error(&format!("{what}\n"));
     }

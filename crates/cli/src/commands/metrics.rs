@@ -1,4 +1,4 @@
-//! `ardea metrics`: what was measured of a job.
+//! `ardea metrics`: the metrics of a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use ardea_rest::{MetricsQuery, MetricsRange, RangeQuery, SampleKind, SampleView}
 use serde_json::json;
 
 use crate::args::MetricsArgs;
+use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
 use crate::context::Context;
-use crate::failure::{Failure, Notice, print_notice};
-use crate::reach::Reached;
+use crate::failure::{Failure, MessageKind, print_notice};
 use crate::stdout;
-use ardea::console::figures::{duration, moment};
+use ardea::console::format_number::{duration, moment};
 
-/// Prints the latest values, or those of a time.
+/// Prints the latest values, or those of a time span.
 pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of_job(&args.job.place, &args.job.job, context)?;
+    let cluster = ClusterConnection::of_job(&args.job.place, &args.job.job, context)?;
     let job = &args.job.job;
     if let (Some(since), Some(name)) = (args.since, &args.name) {
         check_since(since)?;
@@ -30,10 +30,10 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
             from_ms: Some(now_ms().saturating_sub(millis(since))),
             to_ms: None,
         };
-        let range = cluster.ask(cluster.client.metrics_range(job, &query))?;
+        let range = cluster.wait_for(cluster.client.metrics_range(job, &query))?;
         if range.series.is_empty() {
             check(&cluster, args)?;
-            print_notice(Notice::Warning, &nothing_since(since), context.json);
+            print_notice(MessageKind::Warning, &nothing_since(since), context.json);
         }
         return match context.json {
             true => stdout::print_json(&json!(range)),
@@ -46,7 +46,7 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
         instance: args.instance,
         container: args.container,
     };
-    let samples = cluster.ask(cluster.client.metrics(job, &query))?;
+    let samples = cluster.wait_for(cluster.client.metrics(job, &query))?;
     if samples.is_empty() {
         check(&cluster, args)?;
     }
@@ -56,47 +56,48 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a time that has no second in it.
+/// Refuses a time span of less than a second.
 fn check_since(since: Duration) -> Result<(), Failure> {
     if since >= Duration::from_secs(1) {
         return Ok(());
     }
-    let what = "--since is too short: there is no second in it";
-    let hint = "what was measured is kept by seconds for a minute and by ten seconds for an hour: \
+    let what = "--since is too short: it must be at least one second";
+    let hint = "values are kept per second for a minute and per ten seconds for an hour: \
                 write for example --since 10m";
     Err(Failure::usage(what, hint))
 }
 
-/// All that was asked for is there, and nothing of it was measured in that time.
+/// Describes an empty result: the series exist, but have no values in the time span `since`.
 fn nothing_since(since: Duration) -> String {
     format!(
-        "nothing was measured of it in the last {}: a job's master keeps what was measured since it leads, an hour at most, and a second or \
-         ten seconds are told when they are over; try again in a few seconds, or a longer --since",
+        "there are no values of the last {}: the job's leader has values since it was elected, of an hour at most, and a value of one second \
+         or ten seconds becomes available at the end of that time; try again in a few seconds, or with a longer --since",
         duration(since)
     )
 }
 
-/// Why nothing matches: the first of what was asked for that there isn't; nothing if all of it is there, and only was not measured yet.
-fn check(cluster: &Reached, args: &MetricsArgs) -> Result<(), Failure> {
+/// Returns an error that names the first filter without a match. `Ok` if all filters match, and
+/// values are only missing so far.
+fn check(cluster: &ClusterConnection, args: &MetricsArgs) -> Result<(), Failure> {
     let all = MetricsQuery::default();
-    let all = cluster.ask(cluster.client.metrics(&args.job.job, &all))?;
+    let all = cluster.wait_for(cluster.client.metrics(&args.job.job, &all))?;
     match missing(&all, args) {
         Some(failure) => Err(failure),
         None => Ok(()),
     }
 }
 
-/// What a sample has to say to a question.
+/// Extracts the value that a filter compares.
 type ValueOf<'a> = &'a dyn Fn(&SampleView) -> String;
 
 fn missing(all: &[SampleView], args: &MetricsArgs) -> Option<Failure> {
     let job = &args.job.job;
     if all.is_empty() {
-        let what = format!("nothing has been measured of job {job:?} yet");
+        let what = format!("there are no metrics of job {job:?} yet");
         let error = Error::new(ErrorCode::StateUnavailable, what);
         return Some(error.hint("try again in a few seconds").into());
     }
-    // Each further question is asked of what matches those before it.
+    // Each filter applies to the samples that match the filters before it.
     let mut left: Vec<&SampleView> = all.iter().collect();
     let of_label = |label: &'static str| {
         move |sample: &SampleView| sample.labels.get(label).cloned().unwrap_or_default()
@@ -134,13 +135,13 @@ fn missing(all: &[SampleView], args: &MetricsArgs) -> Option<Failure> {
     None
 }
 
-/// Whether a series is of this histogram.
+/// Returns true if the series is part of this histogram.
 fn is_part_of(name: &str, histogram: &str) -> bool {
     let part = name.strip_prefix(histogram);
     part.is_some_and(|part| matches!(part, "_bucket" | "_sum" | "_count"))
 }
 
-/// The metrics that are probably meant, if not too many are.
+/// Returns the metrics that were probably meant; empty if there are too many.
 fn meant_metrics<'a>(wanted: &str, names: &[&'a str]) -> Vec<&'a str> {
     if let Some(meant) = nearest(wanted, names.iter().copied()) {
         return vec![meant];
@@ -171,7 +172,7 @@ fn absent(what: &str, wanted: &str, of: &str, there: &BTreeSet<String>) -> Failu
     };
     let hint = match (&meant[..], what) {
         ([], _) => known,
-        // There are dozens.
+        // The names are not listed, since there are dozens.
         (meant, "metric") => format!(
             "did you mean {}? without --name all are shown",
             meant.join(" or ")
@@ -196,10 +197,10 @@ fn latest_text(samples: &[SampleView]) -> String {
     table(&["metric", "of", ">value", "unit"], &rows)
 }
 
-/// What a metric counts, as its name says it.
+/// Returns the unit of a metric, from its name.
 fn unit(name: &str) -> &'static str {
     let of = name.strip_suffix("_total").unwrap_or(name);
-    // Parts of a histogram: how many were counted, and how many kept each bound.
+    // The parts of a histogram: the total count, and the counts up to each bound.
     let parts = ["_count", "_bucket"].iter();
     if let Some(of) = parts.filter_map(|part| of.strip_suffix(part)).next() {
         return match of {
@@ -218,14 +219,14 @@ fn unit(name: &str) -> &'static str {
         _ if of.contains("_messages_") => "messages",
         "in" | "out" if of.contains("_bytes_") => "bytes",
         "in" | "out" if of.contains("_frames_") => "frames",
-        "letters" => "letters",
-        "cuts" => "cuts",
+        "messages" => "messages",
+        "snapshots" => "snapshots",
         "entries" => "entries",
         "keys" => "keys",
         "epochs" => "epochs",
         _ if of.contains("_epochs_") => "epochs",
         "rollbacks" => "rollbacks",
-        "life" => "life",
+        "attempt" => "attempt",
         "slices" => "slices",
         "restarts" => "restarts",
         "exceptions" => "exceptions",
@@ -264,7 +265,7 @@ fn labels(labels: &BTreeMap<String, String>) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// As many digits as it has, and none behind the point that it hasn't.
+/// Formats a number with all its digits, without trailing zeros.
 fn value(value: Option<f64>) -> String {
     value.map_or("–".into(), |value| value.to_string())
 }
@@ -282,13 +283,13 @@ mod tests {
     use ardea_rest::{PointView, SeriesView};
 
     use super::*;
-    use crate::args::{RemoteJob, Where};
+    use crate::args::{ClusterArgs, RemoteJob};
 
     fn asked(name: Option<&str>, vertex: Option<&str>, instance: Option<u32>) -> MetricsArgs {
         MetricsArgs {
             job: RemoteJob {
                 job: "job".into(),
-                place: Where::default(),
+                place: ClusterArgs::default(),
             },
             name: name.map(String::from),
             vertex: vertex.map(String::from),

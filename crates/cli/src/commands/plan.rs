@@ -1,4 +1,4 @@
-//! `ardea plan`: how a job would run.
+//! `ardea plan`: the execution plan of a job.
 
 mod for_cluster;
 
@@ -9,13 +9,14 @@ use ardea_engine::ExecutionPlan;
 use serde_json::{Value, json};
 
 use crate::args::PlanArgs;
-use crate::commands::jobs;
+use crate::commands::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::{stdout, topology_file};
 
-/// Prints the job's graph, and the tasklets that the engine would make of it; runs nothing. Of a job of a cluster, how it runs there; of a
-/// topology in a file or a program that is a job, how it would be packed.
+/// Prints the job's graph and the tasklets that the engine would create, without running it. For a
+/// job of a cluster, prints its current plan; for a topology in a file or a job program, its
+/// packing plan.
 pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
     let (name, rest) = args.job.split();
     let path = Path::new(name);
@@ -26,16 +27,17 @@ pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
     if args.place.cluster.is_some() || args.place.at.is_some() {
         return for_cluster::running(name, rest, args, context);
     }
-    let job = match jobs::find(name) {
+    let job = match examples::find(name) {
         Ok(job) => job,
-        // No job that comes with ardea, so one of a cluster; what is no name at all is none of either.
+        // The name is not that of a job that comes with ardea, so it is taken for a job of a
+        // cluster. A word that starts with `-` is neither.
         Err(unknown) if !name.starts_with('-') => {
             return for_cluster::running_or(name, rest, unknown, args, context);
         }
         Err(unknown) => return Err(unknown),
     };
-    if jobs::asks_for_help(rest) {
-        return stdout::print(&jobs::usage(job));
+    if examples::asks_for_help(rest) {
+        return stdout::print(&examples::usage(job));
     }
     let config = context.node_config(args.job.threads)?;
     let pipeline = (job.build)(rest)?;
@@ -57,7 +59,7 @@ pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
     stdout::print(&text)
 }
 
-/// Each vertex with the edges that leave it, sources first.
+/// Lists each vertex with its outgoing edges, sources first.
 fn graph_text(dag: &Dag) -> Result<String, Failure> {
     let mut text = String::new();
     for id in dag.topological_order()? {
@@ -80,7 +82,7 @@ fn graph_text(dag: &Dag) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The consumer of an edge, and which of its inputs unless it has only one.
+/// Returns the consumer of an edge, with the number of the input if it has several.
 fn target(dag: &Dag, edge: &Edge) -> String {
     let (vertex, input) = edge.target();
     let name = dag.get(vertex).name();
@@ -97,7 +99,7 @@ fn routing(edge: &Edge) -> String {
 
 fn parallelism(parallelism: Parallelism) -> String {
     match parallelism {
-        Parallelism::Auto => "one a thread".into(),
+        Parallelism::Auto => "one per thread".into(),
         Parallelism::Exactly(count) => format!("{count}"),
         Parallelism::Zero => "0".into(),
     }

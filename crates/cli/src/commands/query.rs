@@ -7,16 +7,16 @@ use ardea_nexmark::queries::{self, QueryRun};
 use crate::args::QueryArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output_file::Earlier;
-use crate::supervise;
+use crate::output_file::FileBackup;
+use crate::run_job;
 
-/// What standard input is called where a file is named.
+/// The file name of standard input.
 const STANDARD_INPUT: &str = "/dev/stdin";
 
-/// Runs the query as a job. An output that was there before stays as it was if no record of the input was good.
+/// Runs the query as a job. Restores the previous output file if no record of the input was good.
 pub fn run(args: QueryArgs, context: &Context) -> Result<(), Failure> {
     let config = context.node_config(args.threads)?;
-    let earlier = Earlier::at(&args.output);
+    let earlier = FileBackup::at(&args.output);
     let pipeline = queries::build(&QueryRun {
         query: args.query.parse()?,
         input: match args.input == Path::new("-") {
@@ -29,10 +29,10 @@ pub fn run(args: QueryArgs, context: &Context) -> Result<(), Failure> {
         side: args.side,
         out_of_order: args.out_of_order,
     })?;
-    let outcome = supervise::run(&pipeline, config, context);
+    let outcome = run_job::run(&pipeline, config, context);
     match (&outcome, earlier) {
         (Err(Failure::NothingGood(_)), Some(earlier)) => {
-            earlier.put_back()?;
+            earlier.restore()?;
             outcome
         }
         _ => outcome,

@@ -2,22 +2,22 @@
 
 use std::path::Path;
 
-use crate::args::{JobArgs, Where};
-use crate::commands::jobs;
+use crate::args::{ClusterArgs, JobArgs};
+use crate::commands::examples;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::{stdout, supervise, topology_file};
+use crate::{run_job, stdout, topology_file};
 
-/// Runs the job, or explains it if its arguments ask for that.
+/// Runs the job, or prints its help if its arguments contain `--help`.
 pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
     let (name, rest) = args.split();
     let path = Path::new(name);
     if topology_file::is_one(path) {
         let topology = topology_file::read(path)?;
         let config = context.node_config(args.threads)?;
-        let cluster = context.cluster(&Where::default())?;
+        let cluster = context.cluster(&ClusterArgs::default())?;
         topology_file::check_instances(&topology, &cluster.instances)?;
-        return supervise::run(&topology, config, context);
+        return run_job::run(&topology, config, context);
     }
     named(name, rest, args.threads, context)
 }
@@ -29,11 +29,11 @@ pub fn named(
     threads: Option<u32>,
     context: &Context,
 ) -> Result<(), Failure> {
-    let job = jobs::find(name)?;
-    if jobs::asks_for_help(args) {
-        return stdout::print(&jobs::usage(job));
+    let job = examples::find(name)?;
+    if examples::asks_for_help(args) {
+        return stdout::print(&examples::usage(job));
     }
     let config = context.node_config(threads)?;
     let pipeline = (job.build)(args)?;
-    supervise::run(&pipeline, config, context)
+    run_job::run(&pipeline, config, context)
 }

@@ -1,4 +1,4 @@
-//! Settings as the stock program checks them: it doesn't know the parts that a program of a site's own brings along.
+//! The check of settings by this program, which lacks the modules of a site's own programs.
 
 use ardea::cluster::Modules;
 use ardea::job::{check_forms, unknown_names};
@@ -7,10 +7,11 @@ use ardea_core::Error;
 use ardea_rest::ClusterSettings;
 
 use crate::context::Context;
-use crate::failure::{Failure, Notice, print_notice};
+use crate::failure::{Failure, MessageKind, print_notice};
 
-/// Refuses what can't be meant. A name that this program doesn't know is refused where it is given to this command; what a file or the
-/// environment says is for other programs as well, so that one there is a warning.
+/// Refuses invalid settings. A module name that this program doesn't know is an error if it was
+/// given to this command. An unknown name from a file or the environment is only a warning, since
+/// other programs read these sources too.
 pub fn check(
     resolved: &Resolved,
     cluster: &ClusterSettings,
@@ -23,16 +24,16 @@ pub fn check(
         if resolved.origin(key) == Some(&Origin::Flag) {
             return Err(error.into());
         }
-        let hint = error.what_next().unwrap_or_default();
+        let hint = error.hint_text().unwrap_or_default();
         let told = format!("{}; {hint}", error.message());
-        print_notice(Notice::Warning, &told, context.json);
+        print_notice(MessageKind::Warning, &told, context.json);
     }
     Ok(())
 }
 
-/// With who may know the name.
+/// Adds a hint that another program may know the name.
 fn known_elsewhere(error: Error) -> Error {
-    let there_are = error.what_next().unwrap_or_default();
-    let hint = format!("{there_are}; parts of a program's own are known to that: `PROGRAM plan`");
+    let there_are = error.hint_text().unwrap_or_default();
+    let hint = format!("{there_are}; a program's own modules are checked by `PROGRAM plan`");
     error.hint(hint)
 }

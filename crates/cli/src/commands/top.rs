@@ -1,4 +1,4 @@
-//! `ardea top`: how a job is doing, again and again.
+//! `ardea top`: the current state of a job, updated continuously.
 
 mod live;
 
@@ -13,15 +13,15 @@ use ardea_rest::{ContainerTop, TopView, VertexTop};
 use serde_json::json;
 
 use crate::args::TopArgs;
+use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::reach::Reached;
 use crate::stdout;
 use ardea::console::can_redraw;
-use ardea::console::figures::{duration, short};
+use ardea::console::format_number::{duration, short};
 
-/// A heading that begins with `>` is of numbers.
+/// A heading that begins with `>` marks a column of numbers.
 const VERTICES: [&str; 14] = [
     "vertex",
     ">instances",
@@ -50,11 +50,12 @@ const MESSAGES: [&str; 7] = [
 const STATE: [&str; 5] = ["state of", ">keys", ">memory", ">keys on disk", ">on disk"];
 const CONTAINERS: [&str; 5] = ["container", "host", ">cores", ">memory", ">restarts"];
 
-/// Prints it once, or shows it until Ctrl-C or the job's end; in a pipe, and as JSON, printed anew each time.
+/// Prints the state once, or shows it until Ctrl-C or the job's end; in a pipe, and as JSON, prints
+/// it repeatedly.
 pub fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of_job(&args.job.place, &args.job.job, context)?;
+    let cluster = ClusterConnection::of_job(&args.job.place, &args.job.job, context)?;
     let job = &args.job.job;
-    let first = cluster.ask(cluster.client.top(job))?;
+    let first = cluster.wait_for(cluster.client.top(job))?;
     let is_live = can_redraw(&io::stdout()) && !args.once && !context.json;
     if !is_live {
         print(&first, context)?;
@@ -64,7 +65,7 @@ pub fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     }
     let watched = match is_live {
         true => live::show(&cluster.client, &first, args.every, context),
-        false => again(&cluster, args, context),
+        false => print_repeatedly(&cluster, args, context),
     };
     match watched {
         Err(Failure::Error(error)) if has_ended(&error) => {
@@ -77,15 +78,22 @@ pub fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Prints it anew each time.
-fn again(cluster: &Reached, args: &TopArgs, context: &Context) -> Result<(), Failure> {
+/// Prints the state repeatedly.
+fn print_repeatedly(
+    cluster: &ClusterConnection,
+    args: &TopArgs,
+    context: &Context,
+) -> Result<(), Failure> {
     loop {
         thread::sleep(args.every);
-        print(&cluster.ask(cluster.client.top(&args.job.job))?, context)?;
+        print(
+            &cluster.wait_for(cluster.client.top(&args.job.job))?,
+            context,
+        )?;
     }
 }
 
-/// Whether it says that the job that was there has come to its end, which is no fault of whoever watched it.
+/// Returns true if the error means that the job has ended, which is a normal end.
 fn has_ended(error: &Error) -> bool {
     error.code() == ErrorCode::NoSuchJob
 }
@@ -111,7 +119,7 @@ fn print(view: &TopView, context: &Context) -> Result<(), Failure> {
     stdout::print(&text)
 }
 
-/// Who is slow, or fails again and again, and who waits for it, a line each.
+/// Lists the vertices that are slow or fail repeatedly, with the vertices that wait for them.
 fn slow(view: &TopView) -> String {
     let mut waiting = BTreeMap::<&str, Vec<&str>>::new();
     for top in &view.vertices {
@@ -140,7 +148,7 @@ fn slow(view: &TopView) -> String {
     lines.collect()
 }
 
-/// What there is to say of a vertex, its name first.
+/// Returns the cells of a vertex, its name first.
 fn of_vertex(top: &VertexTop) -> Vec<String> {
     vec![
         top.vertex.clone(),
@@ -160,7 +168,7 @@ fn of_vertex(top: &VertexTop) -> Vec<String> {
     ]
 }
 
-/// What there is to say of a spout's messages, its name first.
+/// Returns the cells of a spout's messages, its name first.
 fn of_messages(top: &VertexTop) -> Option<Vec<String>> {
     let messages = top.messages.as_ref()?;
     Some(vec![
@@ -174,7 +182,7 @@ fn of_messages(top: &VertexTop) -> Option<Vec<String>> {
     ])
 }
 
-/// How much a vertex remembers, its name first.
+/// Returns the cells of a vertex's state sizes, its name first.
 fn of_state(top: &VertexTop) -> Option<Vec<String>> {
     let state = top.state?;
     Some(vec![

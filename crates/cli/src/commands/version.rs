@@ -1,4 +1,4 @@
-//! `ardea version`: which ardea this is.
+//! `ardea version`: the program's version.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! A cluster in a folder of its own, which is gone with all that runs of it when the test ends, however it ends.
+//! A cluster in a temporary folder. The folder and all processes are removed when the test ends, in
+//! any way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +15,13 @@ use crate::processes::{self, Process, Role};
 use crate::settings::without_settings;
 use crate::stripped::stripped;
 
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The time limit of a condition.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+/// The poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Words without end, counted in two containers, with acks.
+/// An endless word count in two containers, with acks.
 pub const WORD_COUNT: &str = "
 name: word-count
 config: { reliability: at-least-once }
@@ -31,15 +32,15 @@ bolts:
   - { name: out, component: print, inputs: [{ from: counts, grouping: global }] }
 ";
 
-/// A cluster in a folder of its own.
+/// A cluster in a temporary folder.
 pub struct Arena {
     folder: TempDir,
-    /// What its processes find in their environment beside what all have.
+    /// Additional environment variables of its processes.
     variables: Vec<(&'static str, String)>,
 }
 
 impl Arena {
-    /// In which nothing runs yet.
+    /// Creates a cluster without processes.
     pub fn new() -> Self {
         let folder = tempfile::Builder::new()
             .prefix("ardea-cluster-")
@@ -54,13 +55,13 @@ impl Arena {
         arena
     }
 
-    /// With this variable in the environment of its processes.
+    /// Adds an environment variable for its processes.
     pub fn with_variable(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_string()));
         self
     }
 
-    /// With hosts for all jobs.
+    /// Creates a cluster with `hosts` general hosts.
     pub fn with_hosts(hosts: usize) -> Self {
         let arena = Arena::new();
         arena.succeed(&format!("cluster start --workers {hosts}"));
@@ -71,7 +72,7 @@ impl Arena {
         self.folder.path()
     }
 
-    /// The folder of the cluster.
+    /// Returns the folder of the cluster.
     pub fn cluster(&self) -> PathBuf {
         self.path().join("state/ardea/clusters/local")
     }
@@ -80,7 +81,7 @@ impl Arena {
         fs::write(self.path().join(name), text).unwrap();
     }
 
-    /// A program in this folder, with these words.
+    /// Returns a command of a program in this folder, with these arguments.
     fn command(&self, program: &Path, line: &str) -> Command {
         let mut command = Command::new(program);
         without_settings(&mut command);
@@ -96,15 +97,15 @@ impl Arena {
         command
     }
 
-    /// Starts a command of `ardea`, and doesn't wait for it.
+    /// Starts a command of `ardea` without waiting for it.
     pub fn begin(&self, line: &str) -> Child {
         let mut command = self.command(ardea(), line);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     }
 
-    /// The same, and what it says can be read.
-    pub fn begin_heard(&self, line: &str) -> Child {
+    /// Like [`begin`](Self::begin), with readable output.
+    pub fn begin_with_output(&self, line: &str) -> Child {
         let mut command = self.command(ardea(), line);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
@@ -114,7 +115,7 @@ impl Arena {
         self.command(ardea(), line).output().unwrap()
     }
 
-    /// What a command says that succeeds.
+    /// Runs a command that has to succeed; returns its output.
     pub fn succeed(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(
@@ -129,14 +130,14 @@ impl Arena {
         serde_json::from_str(&self.succeed(&format!("{line} --json"))).unwrap()
     }
 
-    /// What a command complains of that fails.
+    /// Runs a command that has to fail; returns its error output.
     pub fn fail(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(!output.status.success(), "{line}: {output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
-    /// Has the job `numbers` submit itself.
+    /// Submits the job `numbers`.
     pub fn submit_numbers(&self, options: &str, arguments: &str) {
         let output = self.try_numbers(options, arguments);
         assert!(
@@ -146,24 +147,25 @@ impl Arena {
         );
     }
 
-    /// The same, whatever comes of it.
+    /// Like [`submit_numbers`](Self::submit_numbers), without checking the result.
     pub fn try_numbers(&self, options: &str, arguments: &str) -> Output {
         let line = format!("submit {options} -- {arguments}");
         self.command(own(), &line).output().unwrap()
     }
 
-    /// Has the program that is named so follow that of a job, whatever comes of it.
+    /// Upgrades the job `tally` to this program, without checking the result.
     pub fn try_upgrade(&self, options: &str, arguments: &str) -> Output {
         let line = format!("upgrade --name tally {options} -- {arguments}");
         self.command(own(), &line).output().unwrap()
     }
 
-    /// The program that is those jobs.
+    /// Returns the path of this program, which is also the program of the test jobs.
     pub fn program(&self) -> String {
         own().display().to_string()
     }
 
-    /// What is told of a job; nothing if there is none, or nobody tells it at the moment.
+    /// Returns the description of a job; `None` if there is no job, or no host answers at the
+    /// moment.
     pub fn look(&self, job: &str) -> Option<Value> {
         let output = self.run(&format!("describe {job} --json"));
         let is_told = output.status.success();
@@ -174,7 +176,7 @@ impl Arena {
         Some(self.look(job)?["phase"].as_str()?.to_string())
     }
 
-    /// The latest value of a metric, over all instances of a vertex.
+    /// Returns the latest value of a metric, summed over all instances of a vertex.
     pub fn metric(&self, job: &str, vertex: &str, name: &str) -> f64 {
         let line = format!("metrics {job} --vertex {vertex} --name {name} --json");
         let output = self.run(&line);
@@ -183,7 +185,7 @@ impl Arena {
         samples.iter().filter_map(|it| it["value"].as_f64()).sum()
     }
 
-    /// The latest values of a metric of a job, each with its labels.
+    /// Returns the latest values of a metric of a job, each with its labels.
     pub fn samples(&self, job: &str, name: &str) -> Vec<(Value, f64)> {
         let told = self.json(&format!("metrics {job} --name {name}"));
         let samples = told.as_array().unwrap().iter();
@@ -196,7 +198,7 @@ impl Arena {
         processes::all_of(&self.path().display().to_string())
     }
 
-    /// The workers of a job: container and process.
+    /// Returns the workers of a job: container and process.
     pub fn workers(&self, job: &str) -> Vec<(u64, i32)> {
         let all = self.processes().into_iter();
         let of_job = all.filter_map(|process| match process.role {
@@ -208,7 +210,7 @@ impl Arena {
         workers
     }
 
-    /// The hosts: name and process.
+    /// Returns the hosts: name and process.
     pub fn hosts(&self) -> Vec<(String, i32)> {
         let all = self.processes().into_iter();
         let hosts = all.filter_map(|process| match process.role {
@@ -218,24 +220,24 @@ impl Arena {
         hosts.collect()
     }
 
-    /// The process of a host.
+    /// Returns the process of a host.
     pub fn host(&self, name: &str) -> i32 {
         let hosts = self.hosts();
         let found = hosts.iter().find(|(known, _)| known == name);
         found.unwrap_or_else(|| panic!("no {name} in {hosts:?}")).1
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         self.until_none(|| (!is_so()).then(|| format!("not {what}")));
     }
 
-    /// Waits until there is nothing to complain of.
+    /// Waits until `complaint` returns `None`.
     pub fn until_none(&self, mut complaint: impl FnMut() -> Option<String>) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while let Some(complaint) = complaint() {
             assert!(Instant::now() < deadline, "{complaint}\n{}", self.told());
-            thread::park_timeout(LOOK);
+            thread::park_timeout(POLL_INTERVAL);
         }
     }
 
@@ -245,7 +247,7 @@ impl Arena {
         });
     }
 
-    /// What there is to read when something went wrong.
+    /// Returns details for a failure message.
     fn told(&self) -> String {
         let mut told = format!("{:?}\n", self.processes());
         for job in ["word-count", "numbers", "tally"] {
@@ -276,7 +278,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // Hosts first: they would start again what is killed.
+        // Hosts first, since they restart killed workers.
         for round in 0..100 {
             let left = self.processes();
             if left.is_empty() {
@@ -289,18 +291,19 @@ impl Drop for Arena {
                 false => hosts,
             };
             victims.iter().for_each(|it| processes::kill(it.pid));
-            thread::park_timeout(LOOK);
+            thread::park_timeout(POLL_INTERVAL);
         }
     }
 }
 
-/// The program `ardea`, without what only debuggers read: it is packed and unpacked many times.
+/// Returns the program `ardea` without debug information, since it is packed and unpacked many
+/// times.
 fn ardea() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| stripped(Path::new(env!("CARGO_BIN_EXE_ardea")), "ardea"))
 }
 
-/// This program, as `ardea` is.
+/// Returns this program without debug information.
 fn own() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| stripped(&std::env::current_exe().unwrap(), "numbers"))

@@ -1,4 +1,4 @@
-//! Jobs whose snapshots are in a real object store: it may go and come back, with all that it has kept.
+//! Jobs whose checkpoints are in a real object store, which may go away and come back.
 
 use std::fs;
 use std::io::Write;
@@ -7,39 +7,39 @@ use ardea_metastore::conformance::{Server, Skipped};
 
 use crate::arena::Arena;
 use crate::processes::kill;
-use crate::survives::{ENDLESS, EXACTLY_ONCE, Surviving};
+use crate::survives::{ENDLESS, EXACTLY_ONCE, GuaranteedJob};
 
-/// The environment of who may use the store.
+/// Adds the store's credentials to the environment.
 fn with_credentials(arena: Arena) -> Arena {
     arena
         .with_variable("AWS_ACCESS_KEY_ID", "ardea")
         .with_variable("AWS_SECRET_ACCESS_KEY", "ardea-secret")
 }
 
-/// A store; none, and a word on the terminal, if there can't be one.
+/// Starts a store; returns `None` and prints a notice if there can't be one.
 fn store() -> Option<Server> {
     match Server::start("minio.sh") {
         Ok(server) => Some(server),
         Err(Skipped(why)) => {
             let _ = writeln!(
                 std::io::stderr(),
-                "SKIPPED a cluster's snapshots in a bucket: {why}"
+                "SKIPPED a cluster's checkpoints in a bucket: {why}"
             );
             None
         }
     }
 }
 
-pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away() {
+pub fn a_job_with_its_checkpoints_in_a_bucket_goes_on_whatever_is_killed_and_away() {
     let Some(store) = store() else {
         return;
     };
     let endpoint = format!("endpoint=http://{}", store.address());
     let options = format!(
-        "--set job.containers=3 --set snapshots.folder=s3://states/jobs?{endpoint} {EXACTLY_ONCE} --set snapshots.timeout=2s"
+        "--set job.containers=3 --set checkpoints.folder=s3://states/jobs?{endpoint} {EXACTLY_ONCE} --set checkpoints.timeout=2s"
     );
     let arena = with_credentials(Arena::new());
-    let job = Surviving::submitted_to(arena, ENDLESS, 1_000, &options);
+    let job = GuaranteedJob::submitted_to(arena, ENDLESS, 1_000, &options);
     let arena = &job.arena;
     job.until_more();
     job.kill_worker(1, kill);
@@ -47,16 +47,16 @@ pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away(
     arena.succeed(&format!("savepoint tally --to {saved}"));
     arena.succeed(&format!("savepoint inspect {saved} --check"));
 
-    // Nothing is committed while it is away, and nothing published; then all of it is.
+    // Without the store no epoch is committed and nothing published; afterwards all of it is.
     store.kill();
-    arena.until("it is told that epochs are given up", || {
+    arena.until("it is told that epochs are aborted", || {
         let described = arena.succeed("describe tally");
         described.contains("trouble")
     });
     store.restart();
     job.until_more();
 
-    // Who has to begin anew waits until there is something to begin from.
+    // A restart waits until the checkpoint can be read.
     store.kill();
     arena
         .workers("tally")
@@ -65,7 +65,7 @@ pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away(
     arena.until("it waits for the store", || {
         let listed = arena.json("list");
         let reason = listed[0]["reason"].as_str().unwrap_or_default();
-        // If a snapshot was being made, what has become of that comes first.
+        // If a checkpoint was being written, its outcome is determined first.
         ["can't be read at the moment", "does not answer"]
             .iter()
             .any(|why| reason.contains(why))
@@ -73,28 +73,28 @@ pub fn a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away(
     store.restart();
     job.until_more();
 
-    arena.succeed("snapshots tally --check");
+    arena.succeed("checkpoints tally --check");
     job.stop();
-    // What is left stands for itself.
+    // The checkpoints can be read without the cluster.
     let kept = fs::read_dir(store.folder().join("data/states/jobs")).unwrap();
     let name = kept.flatten().next().unwrap().file_name();
     let left = format!("s3://states/jobs/{}?{endpoint}", name.display());
-    arena.succeed(&format!("snapshots {left} --check"));
+    arena.succeed(&format!("checkpoints {left} --check"));
     arena.succeed(&format!("savepoint {left} --to last"));
 }
 
-pub fn a_program_is_followed_from_one_place_of_snapshots_to_another() {
+pub fn a_program_is_followed_from_one_place_of_checkpoints_to_another() {
     let Some(store) = store() else {
         return;
     };
     let bucket = |bucket: &str| {
         let endpoint = format!("endpoint=http://{}", store.address());
-        format!("--set snapshots.folder=s3://{bucket}/jobs?{endpoint}")
+        format!("--set checkpoints.folder=s3://{bucket}/jobs?{endpoint}")
     };
-    let both = format!("{} --set snapshots.memory=on", bucket("states"));
+    let both = format!("{} --set checkpoints.memory=on", bucket("states"));
     let arena = with_credentials(Arena::new());
     let promises = |place: &str| format!("--set job.containers=3 {EXACTLY_ONCE} {place}");
-    let job = Surviving::submitted_to(arena, ENDLESS, 1_000, &promises(&both));
+    let job = GuaranteedJob::submitted_to(arena, ENDLESS, 1_000, &promises(&both));
     let arena = &job.arena;
     job.until_more();
     job.kill_worker(1, kill);
@@ -103,12 +103,17 @@ pub fn a_program_is_followed_from_one_place_of_snapshots_to_another() {
         arena.path().join("out").display()
     );
     let submission = || arena.json("describe tally")["submission"].clone();
-    for place in ["--set snapshots.folder=kept", &bucket("states"), "", &both] {
+    for place in [
+        "--set checkpoints.folder=kept",
+        &bucket("states"),
+        "",
+        &both,
+    ] {
         let upgraded = arena.try_upgrade(&promises(place), &arguments);
         assert!(upgraded.status.success(), "{place}: {upgraded:?}");
         job.until_more();
     }
-    // Before anything stops.
+    // The refusal comes before anything stops.
     let before = submission();
     let refused = arena.try_upgrade(&promises(&bucket("nowhere")), &arguments);
     let told = String::from_utf8_lossy(&refused.stderr);
@@ -129,7 +134,7 @@ pub fn a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason() {
     arena.succeed("cluster start --workers 1");
     let out = arena.path().display().to_string();
     let bucket = format!("s3://states/jobs?endpoint=http://{}", store.address());
-    let options = format!("{EXACTLY_ONCE} --set snapshots.folder={bucket}");
+    let options = format!("{EXACTLY_ONCE} --set checkpoints.folder={bucket}");
     let submit = |options: &str| {
         let refused = arena.try_numbers(options, &format!("tally {out} 10 10"));
         assert!(!refused.status.success(), "{refused:?}");
@@ -138,7 +143,7 @@ pub fn a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason() {
     let told = submit(&options);
     assert!(told.contains("AWS_SECRET_ACCESS_KEY"), "{told}");
     assert!(!told.contains("a-wrong-secret"), "{told}");
-    let nowhere = "--set snapshots.folder=s3://?endpoint=http://localhost";
+    let nowhere = "--set checkpoints.folder=s3://?endpoint=http://localhost";
     let told = submit(&format!("{EXACTLY_ONCE} {nowhere}"));
     assert!(told.contains("s3://BUCKET"), "{told}");
     assert!(arena.json("list").as_array().unwrap().is_empty());

@@ -1,22 +1,22 @@
-//! What users change of jobs that run.
+//! Changes of running jobs by users.
 
 use std::fs;
 
 use serde_json::Value;
 
 use crate::arena::Arena;
-use crate::deaths::Counted;
+use crate::deaths::NumbersJob;
 use crate::processes;
 
 pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
-    let job = Counted::begun(1_000);
+    let job = NumbersJob::begun(1_000);
     let arena = &job.arena;
     job.until_more();
     let before = arena.workers("numbers");
     let lives = lives(arena);
 
     for count in [4, 2] {
-        arena.succeed(&format!("update numbers pass={count}"));
+        arena.succeed(&format!("rescale numbers pass={count}"));
         let described = arena.json("describe numbers");
         let vertices = described["vertices"].as_array().unwrap();
         let pass = vertices.iter().find(|it| it["name"] == "pass").unwrap();
@@ -29,29 +29,29 @@ pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
         assert!(lives.iter().all(|it| self::lives(arena).contains(it)));
         job.until_more();
     }
-    arena.succeed("update numbers --parallelism pass=3");
+    arena.succeed("rescale numbers --parallelism pass=3");
     job.until_more();
-    let refused = arena.fail("update numbers pass=2 --parallelism pass=3");
+    let refused = arena.fail("rescale numbers pass=2 --parallelism pass=3");
     assert!(refused.contains("named twice"), "{refused}");
-    let refused = arena.fail("update numbers pas=2");
+    let refused = arena.fail("rescale numbers pas=2");
     assert!(refused.contains("did you mean pass?"), "{refused}");
     assert_eq!(refused.matches("ARD-").count(), 1, "{refused}");
-    let refused = arena.fail("update numbers numbers=16385");
+    let refused = arena.fail("rescale numbers numbers=16385");
     assert!(refused.contains("allows 10000 of a vertex"), "{refused}");
     job.end();
 }
 
 pub fn an_update_ends_although_a_container_dies_in_it() {
-    let job = Counted::begun_with("--set worker.instance_restarts=100", 1_000);
+    let job = NumbersJob::begun_with("--set worker.instance_restarts=100", 1_000);
     let arena = &job.arena;
     job.until_more();
-    arena.succeed("update numbers pass=4");
+    arena.succeed("rescale numbers pass=4");
     let trips = job.data.join("trip-always");
     fs::write(&trips, "").unwrap();
     let restarts = || arena.metric("numbers", "pass", "ardea_instance_restarts_total");
     arena.until("failing", || restarts() > 8.0);
-    // Nothing gets through, so the routes can't be switched as yet.
-    let mut update = arena.begin("update numbers pass=2");
+    // Nothing passes, so the routes can't be switched yet.
+    let mut update = arena.begin("rescale numbers pass=2");
     arena.until_phase("numbers", "updating");
     let container = job.container_of("record#1");
     let before = job.worker(container).unwrap();
@@ -67,7 +67,7 @@ pub fn an_update_ends_although_a_container_dies_in_it() {
     job.end();
 }
 
-/// The containers of `numbers`, each with the number of its life.
+/// Returns the containers of `numbers`, each with the number of its attempt.
 fn lives(arena: &Arena) -> Vec<(Value, Value)> {
     let described = arena.json("describe numbers");
     let containers = described["containers"].as_array().unwrap();
@@ -85,7 +85,7 @@ pub fn a_job_is_paused_and_its_containers_are_restarted_one_by_one() {
         words["records_out_per_s"].as_f64()
     };
     arena.until("emitting", || rate().is_some_and(|rate| rate > 0.0));
-    arena.succeed("deactivate word-count");
+    arena.succeed("pause word-count");
     arena.until_phase("word-count", "paused");
     arena.until("quiet", || rate() == Some(0.0));
 
@@ -99,7 +99,7 @@ pub fn a_job_is_paused_and_its_containers_are_restarted_one_by_one() {
     arena.until_phase("word-count", "paused");
     assert_eq!(rate(), Some(0.0), "what is restarted is still paused");
 
-    arena.succeed("activate word-count");
+    arena.succeed("resume word-count");
     arena.until_phase("word-count", "running");
     arena.until("emitting again", || rate().is_some_and(|rate| rate > 0.0));
     let refused = arena.fail("restart word-count 7");

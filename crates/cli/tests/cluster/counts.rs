@@ -1,16 +1,16 @@
-//! What can be counted of a job that runs: its connections, and its messages.
+//! Counts of a running job: connections and messages.
 
 use std::fs;
 use std::path::Path;
 
 use crate::arena::Arena;
-use crate::deaths::Counted;
+use crate::deaths::NumbersJob;
 use crate::processes::connections;
 
-/// How often `pass` hands on each number.
+/// The number of times that `pass` emits each number.
 const COPIES: u64 = 25;
 
-/// How many connections there are between each two workers of `numbers`.
+/// Returns the number of connections between each two workers of `numbers`.
 fn between_workers(arena: &Arena) -> Vec<usize> {
     let workers = arena.workers("numbers");
     let ends: Vec<_> = workers.iter().map(|(_, pid)| connections(*pid)).collect();
@@ -22,7 +22,8 @@ fn between_workers(arena: &Arena) -> Vec<usize> {
     pairs.map(joins).collect()
 }
 
-/// Waits until there is one between each two: one that takes another's place is there beside it for a moment.
+/// Waits until there is one connection between each two workers: a replacement coexists with the
+/// old connection briefly.
 fn until_one_between_workers(arena: &Arena) {
     arena.until_none(|| {
         let between = between_workers(arena);
@@ -32,11 +33,11 @@ fn until_one_between_workers(arena: &Arena) {
 
 pub fn two_containers_have_one_connection_however_many_instances_they_have() {
     let arena = Arena::with_hosts(2);
-    let job = Counted::begun_as(arena, "rate=1000 spouts=2 bolts=3", |_| String::new());
+    let job = NumbersJob::begun_as(arena, "rate=1000 spouts=2 bolts=3", |_| String::new());
     let arena = &job.arena;
     job.until_more();
     until_one_between_workers(arena);
-    arena.succeed("update numbers pass=12 record=12");
+    arena.succeed("rescale numbers pass=12 record=12");
     job.until_more();
     until_one_between_workers(arena);
     job.end();
@@ -45,13 +46,13 @@ pub fn two_containers_have_one_connection_however_many_instances_they_have() {
 pub fn each_message_is_acked_once_however_many_tuples_in_other_containers_came_of_it() {
     let arena = Arena::with_hosts(2);
     let shape = format!("rate=1000 spouts=2 bolts=4 copies={COPIES}");
-    let job = Counted::begun_as(arena, &shape, |_: &Path| String::new());
+    let job = NumbersJob::begun_as(arena, &shape, |_: &Path| String::new());
     let arena = &job.arena;
     job.until_more();
-    arena.succeed("deactivate numbers");
+    arena.succeed("pause numbers");
     arena.until_phase("numbers", "paused");
     let told = |name| arena.metric("numbers", "numbers", name) as u64;
-    // What is told is up to a second old.
+    // Metrics are up to a second old.
     let mut before = 0;
     arena.until("all acked, and each copy seen once", || {
         let emitted = told("ardea_messages_emitted_total");
@@ -64,9 +65,9 @@ pub fn each_message_is_acked_once_however_many_tuples_in_other_containers_came_o
     let recorded = fs::read_dir(&job.data).unwrap().flatten();
     let recorded = recorded.filter(|it| it.file_name().to_string_lossy().starts_with("seen-"));
     assert_eq!(recorded.count(), 4, "all of `record` have had some");
-    arena.succeed("activate numbers");
+    arena.succeed("resume numbers");
     job.end();
-    // Nothing died, so that each copy of each number has been seen, and only once.
+    // No process died, so each copy of each number has been recorded exactly once.
     let (numbers, _) = job.ledger().nothing_is_lost();
     assert_eq!(job.ledger().records(), numbers * COPIES);
 }

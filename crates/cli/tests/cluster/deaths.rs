@@ -1,4 +1,4 @@
-//! Processes of a job that are killed without a word.
+//! Processes of a job that are killed with SIGKILL.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,49 +10,49 @@ use crate::arena::Arena;
 use crate::numbers::Ledger;
 use crate::processes::{kill, kill_group};
 
-/// A job `numbers` that runs in three containers, and where it writes things down.
-pub struct Counted {
+/// A job `numbers` in three containers, and the folder of its records.
+pub struct NumbersJob {
     pub arena: Arena,
     pub data: PathBuf,
 }
 
-impl Counted {
-    /// With so many numbers a second.
+impl NumbersJob {
+    /// Submits the job with `rate` numbers per second.
     pub fn begun(rate: u32) -> Self {
-        Counted::begun_with("", rate)
+        NumbersJob::begun_with("", rate)
     }
 
-    /// The same, with these options.
+    /// Like [`begun`](Self::begun), with the options `options`.
     pub fn begun_with(options: &str, rate: u32) -> Self {
-        Counted::begun_told(rate, |_| options.to_string())
+        NumbersJob::begun_told(rate, |_| options.to_string())
     }
 
-    /// The same, with options that may name the folder where things are written down.
+    /// Like [`begun`](Self::begun), with options that may contain the folder of the records.
     pub fn begun_told(rate: u32, options: impl FnOnce(&Path) -> String) -> Self {
-        Counted::begun_in(Arena::with_hosts(2), rate, options)
+        NumbersJob::begun_in(Arena::with_hosts(2), rate, options)
     }
 
-    /// The same in that cluster.
+    /// Like [`begun_told`](Self::begun_told), in the cluster `arena`.
     pub fn begun_in(arena: Arena, rate: u32, options: impl FnOnce(&Path) -> String) -> Self {
-        Counted::begun_as(arena, &format!("rate={rate}"), options)
+        NumbersJob::begun_as(arena, &format!("rate={rate}"), options)
     }
 
-    /// The same, of another shape.
+    /// Like [`begun_in`](Self::begun_in), with other arguments of the job.
     pub fn begun_as(arena: Arena, shape: &str, options: impl FnOnce(&Path) -> String) -> Self {
         let data = arena.path().join("data");
         fs::create_dir(&data).unwrap();
         let arguments = format!("{} {shape}", data.display());
         let options = options(&data);
         arena.submit_numbers(&format!("--set job.containers=3 {options}"), &arguments);
-        Counted { arena, data }
+        NumbersJob { arena, data }
     }
 
-    /// What it has written down.
+    /// Returns the job's records.
     pub fn ledger(&self) -> Ledger {
         Ledger(self.data.clone())
     }
 
-    /// Waits until the job has moved on.
+    /// Waits until the job has made progress.
     pub fn until_more(&self) {
         let ledger = self.ledger();
         let goal = ledger.records() + 300;
@@ -60,7 +60,7 @@ impl Counted {
             .until("more numbers", || ledger.records() >= goal);
     }
 
-    /// Has the job come to its end, and sees that no number is missing.
+    /// Ends the job, and checks that no number is missing.
     pub fn end(&self) {
         let arena = &self.arena;
         let ledger = self.ledger();
@@ -73,7 +73,7 @@ impl Counted {
         assert_eq!(arena.workers("numbers"), []);
     }
 
-    /// The container of an instance.
+    /// Returns the container of an instance.
     pub fn container_of(&self, instance: &str) -> u64 {
         let described = self.arena.json("describe numbers");
         let containers = described["containers"].as_array().unwrap();
@@ -86,14 +86,15 @@ impl Counted {
         containers.iter().find(has).unwrap()["id"].as_u64().unwrap()
     }
 
-    /// The process of a container.
+    /// Returns the process of a container.
     pub fn worker(&self, container: u64) -> Option<i32> {
         let workers = self.arena.workers("numbers");
         let found = workers.iter().find(|(id, _)| *id == container);
         found.map(|(_, pid)| *pid)
     }
 
-    /// Has a container's process killed, waits until there is another and numbers flow again, and sees that no other one is new.
+    /// Kills a container's process, waits until it is replaced and numbers flow again, and checks
+    /// that no other process was replaced.
     pub fn kill_container(&self, container: u64, kill: fn(i32)) {
         let before = self.arena.workers("numbers");
         let victim = self.worker(container).unwrap();
@@ -113,7 +114,7 @@ impl Counted {
 }
 
 pub fn with_acks_no_death_loses_a_number() {
-    let job = Counted::begun(1_000);
+    let job = NumbersJob::begun(1_000);
     let arena = &job.arena;
     job.until_more();
     let with_spout = job.container_of("numbers#0");
@@ -121,10 +122,11 @@ pub fn with_acks_no_death_loses_a_number() {
     job.kill_container(without.unwrap(), kill);
     job.kill_container(with_spout, kill_group);
 
-    // All hosts at once: the containers go on without, and the next hosts find them, and know what has happened.
+    // All hosts at once: the containers keep running, and the next hosts find them and know their
+    // history.
     let runs_since = arena.json("describe numbers")["since_ms"].clone();
     arena.until("handed over: two restarts", || {
-        let told = arena.json("state dump --below /jobs/numbers/chronicle");
+        let told = arena.json("metastore dump --below /jobs/numbers/chronicle");
         let lives = told["tree"]["value"]["lives"].as_array().cloned();
         let restarts = lives.unwrap_or_default();
         let restarts = restarts.iter().filter_map(|it| it["restarts"].as_u64());
@@ -137,7 +139,7 @@ pub fn with_acks_no_death_loses_a_number() {
     arena.succeed("cluster start --workers 2");
     arena.until_phase("numbers", "running");
     assert_eq!(arena.workers("numbers"), workers, "nothing was restarted");
-    // What masters before have seen is read while this one leads already.
+    // A new leader reads the history of earlier ones while it already leads.
     arena.until("what was before is known", || {
         let described = arena.json("describe numbers");
         described["since_ms"] == runs_since && restarts(&described) == 2
@@ -148,14 +150,14 @@ pub fn with_acks_no_death_loses_a_number() {
     job.end();
     let past = arena.json("describe numbers");
     assert_eq!(past["ending"], "finished");
-    // Those that later hosts have found again, and that ended as they were to, are no problem.
+    // Containers that later hosts have found again, and that ended as they should, are no problem.
     let problems = past["problems"].as_array().unwrap().iter();
     let killed: BTreeSet<&str> = problems.filter_map(|it| it["instance"].as_str()).collect();
     let expected = [without.unwrap(), with_spout].map(|id| format!("container {id}"));
     assert_eq!(killed, expected.iter().map(String::as_str).collect());
 }
 
-/// How often the containers of a job were started again.
+/// Returns the number of restarts of a job's containers.
 fn restarts(described: &Value) -> u64 {
     let containers = described["containers"].as_array().unwrap().iter();
     containers.filter_map(|it| it["restarts"].as_u64()).sum()

@@ -1,15 +1,15 @@
-//! Hosts that are drained under jobs that go on.
+//! Hosts that are drained under running jobs.
 
 use serde_json::Value;
 
 use crate::arena::Arena;
-use crate::deaths::Counted;
+use crate::deaths::NumbersJob;
 use crate::processes::kill;
-use crate::survives::{ENDLESS, EXACTLY_ONCE, Surviving};
+use crate::survives::{ENDLESS, EXACTLY_ONCE, GuaranteedJob};
 
 const ON_HOSTS: &str = "--set cluster.scheduler=hosts";
 
-/// What is told of a host; nothing while nobody tells, or it is not up.
+/// Returns the status of the host `name`; `None` if no host answers, or `name` is not up.
 fn host(arena: &Arena, name: &str) -> Option<Value> {
     let output = arena.run("cluster status --json");
     let told: Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -17,7 +17,7 @@ fn host(arena: &Arena, name: &str) -> Option<Value> {
     hosts.find(|host| host["name"] == name).cloned()
 }
 
-/// The containers on a host, and whether it is drained.
+/// Returns the containers on a host, and true if the host is drained.
 fn standing(arena: &Arena, name: &str) -> Option<(Vec<u64>, bool)> {
     let host = host(arena, name)?;
     let containers = host["containers"].as_array()?.iter();
@@ -37,8 +37,8 @@ fn until_on(arena: &Arena, name: &str, is_so: impl Fn(&[u64], bool) -> bool) -> 
     seen
 }
 
-fn surviving() -> Surviving {
-    let job = Surviving::begun(ENDLESS, 1_000, &format!("{EXACTLY_ONCE} {ON_HOSTS}"));
+fn surviving() -> GuaranteedJob {
+    let job = GuaranteedJob::begun(ENDLESS, 1_000, &format!("{EXACTLY_ONCE} {ON_HOSTS}"));
     job.until_more();
     job
 }
@@ -52,7 +52,7 @@ pub fn a_host_is_drained_under_a_job_and_what_is_published_is_the_same() {
     assert_eq!(standing(arena, "host-2"), Some((Vec::new(), true)));
     let now = arena.workers("tally");
     assert_eq!(now.len(), 3);
-    // What was elsewhere is what it was.
+    // Containers on other hosts are unchanged.
     let stays = before.iter().filter(|(id, _)| !there.contains(id));
     assert!(stays.clone().count() > 0);
     assert!(
@@ -64,7 +64,8 @@ pub fn a_host_is_drained_under_a_job_and_what_is_published_is_the_same() {
     assert!(told.contains("host host-2 is drained"), "{told}");
     job.until_more();
 
-    // That it stops ends nothing, and it stays drained when it comes back.
+    // The death of the drained host ends no container, and the host stays drained when it comes
+    // back.
     kill(arena.host("host-2"));
     job.until_more();
     assert_eq!(arena.workers("tally"), now);
@@ -75,10 +76,10 @@ pub fn a_host_is_drained_under_a_job_and_what_is_published_is_the_same() {
     arena.succeed("rescale tally --workers 4");
     assert_eq!(standing(arena, "host-2"), Some((Vec::new(), true)));
 
-    // There is no other left.
+    // No other host is left.
     let refused = arena.fail("cluster drain host-1");
     assert!(
-        refused.contains("ARD-622") && refused.contains("not drained"),
+        refused.contains("ARD-622") && refused.contains("all hosts are drained"),
         "{refused}"
     );
     arena.succeed("cluster undrain host-2");
@@ -108,7 +109,7 @@ pub fn a_drain_goes_on_though_its_command_and_the_leader_are_killed() {
     command.kill().unwrap();
     command.wait().unwrap();
     kill(arena.host(&leader));
-    // The other host leads now, and nothing can leave it as long as the first is away.
+    // The other host leads now, and no container can leave it while the first is away.
     arena.succeed("cluster start --workers 2");
     until_on(arena, other, |containers, drained| {
         drained && containers.is_empty()
@@ -128,7 +129,7 @@ pub fn a_host_that_dies_while_it_is_drained_is_left_all_the_same() {
     let mut command = arena.begin("cluster drain host-2");
     until_on(arena, "host-2", |_, drained| drained);
     kill(arena.host("host-2"));
-    // One that had not been moved when its host died is made anew under its number.
+    // A container that had not been moved when its host died is recreated under its number.
     arena.until("nothing is left of what was there", || {
         let workers = arena.workers("tally");
         workers.len() == 3 && !workers.iter().any(|it| were_there.contains(it))
@@ -143,7 +144,7 @@ pub fn a_host_that_dies_while_it_is_drained_is_left_all_the_same() {
 }
 
 pub fn a_drain_loses_no_number_of_a_job_without_a_guarantee() {
-    let job = Counted::begun_with(ON_HOSTS, 1_000);
+    let job = NumbersJob::begun_with(ON_HOSTS, 1_000);
     let arena = &job.arena;
     job.until_more();
     for (drained, undrained) in [("host-2", "host-1"), ("host-1", "host-2")] {
@@ -171,7 +172,7 @@ pub fn a_drain_that_can_not_be_is_refused_with_the_reason_and_changes_nothing() 
     assert_eq!(standing(&arena, "host-1").map(|it| it.1), Some(false));
     arena.succeed("kill word-count --yes");
 
-    // One without containers is drained at once, and then gets none.
+    // A host without containers is drained at once, and then gets none.
     arena.succeed("cluster drain host-1");
     let status = arena.succeed("cluster status");
     assert!(status.contains("drained"), "{status}");
@@ -179,7 +180,7 @@ pub fn a_drain_that_can_not_be_is_refused_with_the_reason_and_changes_nothing() 
     arena.succeed(&line);
     arena.until("told: that there is no room", || {
         let described = arena.run("describe word-count --verbose");
-        String::from_utf8_lossy(&described.stdout).contains("no host is there that is not drained")
+        String::from_utf8_lossy(&described.stdout).contains("all hosts are drained")
     });
     arena.succeed("cluster undrain host-1");
     arena.until_phase("word-count", "running");
@@ -196,7 +197,7 @@ pub fn an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers
         });
         total > 0
     });
-    // Two instances a container, and three containers a host.
+    // Two instances per container, and three containers per host.
     let sizes = format!(
         "--set instance.memory={} --set container.memory={}",
         total / 8,
@@ -211,7 +212,7 @@ pub fn an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers
     };
     arena.until("it is told what it waits for", || {
         let told = reason().unwrap_or_default();
-        told.contains("ARD-622") && told.contains("goes back")
+        told.contains("ARD-622") && told.contains("is cancelled")
     });
     let listed = arena.succeed("list");
     assert!(listed.contains("ARD-622"), "{listed}");
@@ -223,7 +224,7 @@ pub fn an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers
     arena.until("only what was there is there", stays);
 
     let told = arena.fail("update word-count counts=12");
-    for part in ["ARD-622", "has gone back to what it was", " room "] {
+    for part in ["ARD-622", "was rolled back", " room "] {
         assert!(told.contains(part), "{part}: {told}");
     }
     arena.until_phase("word-count", "running");
@@ -231,7 +232,7 @@ pub fn an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers
     assert_eq!(reason(), None);
     let described = arena.succeed("describe word-count --verbose");
     assert!(
-        described.contains("goes back to the plan that it has"),
+        described.contains("returns to its current plan"),
         "{described}"
     );
     arena.succeed("kill word-count --yes");

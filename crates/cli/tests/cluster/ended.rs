@@ -1,4 +1,4 @@
-//! Jobs that have come to their end: what can still be asked of them.
+//! Jobs that have ended: the queries that still work.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ bolts:
   - { name: out, component: print, inputs: [{ from: counts, grouping: global }] }
 ";
 
-/// Has the job run to its end; what submitting it told.
+/// Runs the job to its end; returns the output of the submission.
 fn ended(arena: &Arena, options: &str) -> String {
     arena.write("short.yaml", SHORT);
     let told = arena.succeed(&format!(
@@ -32,7 +32,7 @@ fn ended(arena: &Arena, options: &str) -> String {
     told
 }
 
-/// Sees that what the job wrote is told, and of both containers.
+/// Checks that the logs of both containers are shown.
 fn tells_what_it_wrote(arena: &Arena) {
     let told = arena.succeed("logs short --json --tail 10000");
     let lines = told.lines().map(|line| -> serde_json::Value {
@@ -52,7 +52,7 @@ fn tells_what_it_wrote(arena: &Arena) {
     assert!(said.contains("\"short\" ended at 20"), "{said}");
 }
 
-/// How many lines containers have written to their standard output.
+/// Returns the number of lines that containers have written to standard output.
 fn lines_written(arena: &Arena) -> usize {
     let mut lines = 0;
     let mut folders = vec![arena.cluster()];
@@ -90,7 +90,7 @@ pub fn a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are
         "{said}"
     );
     tells_what_it_wrote(&arena);
-    for command in ["kill", "top", "metrics", "deactivate"] {
+    for command in ["kill", "top", "metrics", "pause"] {
         let told = arena.fail(&format!("{command} short"));
         assert!(
             told.contains("ended at 20") && told.contains("it had finished"),
@@ -109,7 +109,7 @@ pub fn a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are
     std::fs::remove_dir_all(jobs).unwrap();
     let told = arena.fail("logs short");
     assert!(
-        told.contains("is not to be found") && told.contains("kept for a day"),
+        told.contains("can't be found") && told.contains("kept for a day"),
         "{told}"
     );
 }
@@ -146,7 +146,7 @@ pub fn who_follows_what_a_job_writes_has_it_to_the_last_line_and_is_told_its_end
         };
         arena.until("written: something", || !last().is_empty());
         let follow = format!("logs {job} --source stdout --tail 1 --follow");
-        let mut follower = arena.begin_heard(&follow);
+        let mut follower = arena.begin_with_output(&follow);
         let mut followed = String::new();
         let stdout = follower.stdout.as_mut().unwrap();
         BufReader::with_capacity(1, stdout)
@@ -187,7 +187,10 @@ pub fn a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes() 
                 .is_some_and(|it| it["master"].is_null())
     });
     let told = arena.fail("kill lonely --yes");
-    assert!(told.contains("`ardea cluster start` brings one"), "{told}");
+    assert!(
+        told.contains("`ardea cluster start` starts a host"),
+        "{told}"
+    );
     let logs = arena.run("logs lonely --tail 1");
     assert!(logs.status.success() && !logs.stdout.is_empty(), "{logs:?}");
     let said = String::from_utf8_lossy(&logs.stderr).into_owned();

@@ -1,14 +1,14 @@
-//! Instances that fail, while their containers are well.
+//! Instances that fail while their containers are healthy.
 
 use std::fs;
 
 use serde_json::Value;
 
 use crate::arena::Arena;
-use crate::deaths::Counted;
+use crate::deaths::NumbersJob;
 use crate::processes;
 
-/// What is told of a vertex of `numbers`.
+/// Returns the description of a vertex of `numbers`.
 fn vertex(arena: &Arena, name: &str) -> Value {
     vertex_of(arena, "numbers", name)
 }
@@ -21,7 +21,7 @@ fn vertex_of(arena: &Arena, job: &str, name: &str) -> Value {
 }
 
 pub fn an_instance_that_fails_is_made_anew_alone_and_nothing_is_lost() {
-    let job = Counted::begun(1_000);
+    let job = NumbersJob::begun(1_000);
     let arena = &job.arena;
     job.until_more();
     let workers = arena.workers("numbers");
@@ -51,7 +51,7 @@ pub fn an_instance_that_fails_is_made_anew_alone_and_nothing_is_lost() {
     assert_eq!(told("ardea_exceptions_total"), 3.0);
     let lost = arena.samples("numbers", "ardea_messages_failed_total");
     let lost = lost.iter().filter(|(labels, _)| labels["reason"] == "lost");
-    // What was pending failed at once, and didn't wait for its timeout.
+    // Pending messages failed at once, and not after their timeout.
     assert!(lost.map(|(_, count)| count).sum::<f64>() >= 3.0);
     let described = arena.json("describe numbers");
     let problem = &described["problems"][0];
@@ -64,7 +64,7 @@ pub fn an_instance_that_fails_is_made_anew_alone_and_nothing_is_lost() {
 }
 
 pub fn an_instance_that_fails_again_and_again_ends_its_container_with_the_reason() {
-    let job = Counted::begun_with("--set worker.instance_restarts=3", 1_000);
+    let job = NumbersJob::begun_with("--set worker.instance_restarts=3", 1_000);
     let arena = &job.arena;
     job.until_more();
     let before = arena.workers("numbers");

@@ -1,4 +1,4 @@
-//! Strangers who find the ports of a cluster, and what they say there.
+//! Clients that send garbage to the ports of a cluster.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -6,22 +6,22 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ardea_network::exchange::{EdgeNumber, Header, JobNumber, Kind, MOST_PAYLOAD_BYTES, StreamId};
+use ardea_network::exchange::{EdgeNumber, Header, JobNumber, Kind, MAX_PAYLOAD_BYTES, StreamId};
 
 use crate::arena::Arena;
-use crate::deaths::Counted;
+use crate::deaths::NumbersJob;
 use crate::processes::{Process, Role, files, ports, resident_bytes, threads};
 
-/// How much more memory a process may have after it was sent garbage.
+/// The maximum growth of a process's memory after garbage.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// How many conversations each port is drawn into.
+/// The number of conversations per port.
 const CONVERSATIONS: u32 = 60;
 
-/// How often it is looked what processes have, before.
+/// The number of samples of the processes' resources beforehand.
 const LOOKS: u32 = 5;
 
-/// A seed of one's own, to see once more what has been seen.
+/// The environment variable with a seed, to repeat a run.
 const SEED: &str = "ARDEA_FUZZ_SEED";
 
 pub fn garbage_on_every_port_is_borne() {
@@ -53,7 +53,7 @@ pub fn garbage_on_every_port_is_borne() {
     assert_eq!(arena.phase("word-count").as_deref(), Some("running"));
 }
 
-/// What strangers may say.
+/// Returns fixed garbage messages.
 fn garbage() -> Vec<Vec<u8>> {
     vec![
         Vec::new(),
@@ -65,8 +65,7 @@ fn garbage() -> Vec<Vec<u8>> {
         b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n{"
             .to_vec(),
         (0..=255).cycle().take(70_000).collect(),
-        // The first bytes of a client that speaks TLS, and a record that is longer than what
-        // follows.
+        // The first bytes of a TLS client, and a record that is longer than the data that follows.
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
         [b"\x16\x03\x01\x40\x00\x01".to_vec(), vec![0; 500]].concat(),
     ]
@@ -79,14 +78,14 @@ pub fn random_bytes_on_every_port_stop_no_job_and_leave_nothing_open() {
         since.as_nanos() as u64
     });
     eprintln!("random bytes of {SEED}={seed}");
-    // Some of its instances have processes of their own.
-    let job = Counted::begun_as(Arena::with_hosts(2), "rate=1000 processes=true", |_| {
+    // Some of its instances have their own processes.
+    let job = NumbersJob::begun_as(Arena::with_hosts(2), "rate=1000 processes=true", |_| {
         "--set metrics.sinks=prometheus:127.0.0.1:0".to_string()
     });
     let arena = &job.arena;
     job.until_more();
     let processes = arena.processes();
-    // What comes and goes by itself is there at one look or another.
+    // Several samples, to include resources that come and go.
     let mut before: BTreeMap<i32, Held> = BTreeMap::new();
     for _ in 0..LOOKS {
         job.until_more();
@@ -97,7 +96,8 @@ pub fn random_bytes_on_every_port_stop_no_job_and_leave_nothing_open() {
     }
     let all = ports_of(&processes);
     let of = |is: fn(&Role) -> bool| all.iter().filter(|(role, _)| is(role)).count();
-    // Those of hosts are for workers, for other hosts, for snapshots in memory and for people, those of containers for each other and for metrics.
+    // Hosts listen for workers, other hosts, checkpoints in memory, and users; containers for each
+    // other and for metrics.
     assert_eq!(of(|role| matches!(role, Role::Host(_))), 2 * 4, "{all:?}");
     assert_eq!(
         of(|role| matches!(role, Role::Worker(..))),
@@ -129,7 +129,7 @@ pub fn random_bytes_on_every_port_stop_no_job_and_leave_nothing_open() {
     job.end();
 }
 
-/// Where processes listen.
+/// Returns the ports at which processes listen.
 fn ports_of(processes: &[Process]) -> Vec<(Role, u16)> {
     let of = |process: &Process| {
         let ports = ports(process.pid).into_iter();
@@ -141,7 +141,7 @@ fn ports_of(processes: &[Process]) -> Vec<(Role, u16)> {
     processes.iter().flat_map(of).collect()
 }
 
-/// What a process has at a moment.
+/// The resources of a process at a moment.
 #[derive(Clone, Copy, Default, Debug)]
 struct Held {
     files: usize,
@@ -173,10 +173,10 @@ impl Held {
     }
 }
 
-/// Who says what nobody has asked for, the same again for the same seed.
+/// A client that sends unexpected messages; the same seed gives the same messages.
 struct Stranger {
     state: u64,
-    /// Conversations that are not at their end while others begin.
+    /// Connections that stay open while others are opened.
     open: Vec<TcpStream>,
 }
 
@@ -208,7 +208,7 @@ impl Stranger {
     fn talk(&mut self, port: u16) {
         for _ in 0..CONVERSATIONS {
             let mut said = self.nonsense();
-            // Half a frame, as often as not; some say no more for as long as others talk.
+            // Half of the frames are truncated; some connections then stay idle.
             if self.below(2) == 0 {
                 said.truncate(self.below(said.len()));
             }
@@ -223,7 +223,7 @@ impl Stranger {
         }
     }
 
-    /// Something that begins as what some port expects.
+    /// Returns a message that begins as some port expects.
     fn nonsense(&mut self) -> Vec<u8> {
         match self.below(8) {
             0 => self.bytes(4 << 10),
@@ -254,7 +254,7 @@ impl Stranger {
         head
     }
 
-    /// The first message of a process of a cluster, up to where it says which.
+    /// Returns the first message between processes of a cluster, up to the cluster's name.
     fn greeting(&mut self) -> Vec<u8> {
         let mut body = b"ARDC".to_vec();
         body.extend(ardea_network::rpc::VERSION.to_le_bytes());
@@ -262,7 +262,7 @@ impl Stranger {
         [(body.len() as u32).to_le_bytes().to_vec(), body].concat()
     }
 
-    /// A frame between containers, which promises a payload of any length.
+    /// Returns a frame between containers that announces a payload of any length.
     fn frame(&mut self) -> Vec<u8> {
         let kinds = [
             Kind::Hello,
@@ -282,7 +282,7 @@ impl Stranger {
         let payload = self.bytes(8 << 10);
         let promised = match self.below(2) {
             0 => payload.len(),
-            _ => self.below(MOST_PAYLOAD_BYTES),
+            _ => self.below(MAX_PAYLOAD_BYTES),
         };
         [header.encode(promised).to_vec(), payload].concat()
     }
@@ -296,7 +296,7 @@ fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// Sends this so many times, unless the other side has had enough.
+/// Sends `bytes` `times` times, unless the other end closes the connection.
 fn send(port: u16, bytes: &[u8], times: u32) {
     let mut stream = connect(port);
     for _ in 0..times {
@@ -304,7 +304,7 @@ fn send(port: u16, bytes: &[u8], times: u32) {
             return;
         }
     }
-    // Who has closed it has answered as well.
+    // A closed connection counts as a response as well.
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = [0; 4096];
     loop {

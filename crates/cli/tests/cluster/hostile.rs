@@ -1,4 +1,4 @@
-//! Wrong input: of users, and on disk.
+//! Invalid input: from users, and on disk.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ pub fn what_can_not_run_is_refused_with_the_reason() {
         "list --cluster other --at {}",
         api.as_str().unwrap()
     ));
-    assert!(other.contains("of cluster \"local\""), "{other}");
+    assert!(other.contains("belongs to cluster \"local\""), "{other}");
 
     corrupt_package(&arena);
     assert_eq!(arena.workers("word-count"), workers);
@@ -66,7 +66,7 @@ pub fn a_state_that_can_not_be_read_is_told_where_people_look_and_given_up_by_th
     });
     let listed = arena.succeed("list");
     assert!(
-        listed.contains("no master") && says_why(&listed),
+        listed.contains("no leader") && says_why(&listed),
         "{listed}"
     );
     for host in ["host-1", "host-2"] {
@@ -76,24 +76,24 @@ pub fn a_state_that_can_not_be_read_is_told_where_people_look_and_given_up_by_th
         });
     }
     let lease = lease.file_name().unwrap().to_string_lossy().into_owned();
-    arena.succeed(&format!("state remove /jobs/word-count/{lease}"));
+    arena.succeed(&format!("metastore remove /jobs/word-count/{lease}"));
     arena.until_phase("word-count", "running");
     assert_eq!(arena.workers("word-count"), workers, "its data went on");
 
     let definition = "/jobs/word-count/definition";
-    let whole = arena.fail(&format!("state remove {definition}"));
+    let whole = arena.fail(&format!("metastore remove {definition}"));
     assert!(whole.contains("not damaged"), "{whole}");
     let file = arena
         .cluster()
         .join(format!("state/tree{definition}/.node"));
     fs::write(file, "junk").unwrap();
     let kept = arena.fail("kill word-count --yes");
-    let way_out = format!("`ardea state remove {definition}`");
+    let way_out = format!("`ardea metastore remove {definition}`");
     assert!(
         kept.contains("ARD-505") && kept.contains(&way_out),
         "{kept}"
     );
-    arena.succeed(&format!("state remove {definition}"));
+    arena.succeed(&format!("metastore remove {definition}"));
     arena.until("over: what ran of the job", || {
         arena.workers("word-count").is_empty()
     });
@@ -101,7 +101,8 @@ pub fn a_state_that_can_not_be_read_is_told_where_people_look_and_given_up_by_th
     arena.until_phase("word-count", "running");
 }
 
-/// A package with another byte is never run, and who looks at the job is told why. Submitting again puts it right.
+/// Checks that a package with a changed byte is never run, that the job's description has the
+/// reason, and that submitting again repairs it.
 fn corrupt_package(arena: &Arena) {
     arena.write("more.txt", "another package");
     let submit = "submit word-count.yaml --name damaged --file more.txt";

@@ -1,16 +1,19 @@
-//! Clusters of one machine as their users meet them: the real program, its hosts and containers, and what is done to them.
+//! Clusters of one machine as their users see them: the real program, its hosts and containers,
+//! under faults and changes.
 //!
-//! In reading order: `arena` is a cluster in a folder of its own, which leaves nothing behind; `processes` finds what runs of it;
-//! `numbers`, beside this folder, and `tally` are jobs that show whether anything was lost; `suite` runs the tests, which are in the other files.
+//! In reading order: `arena` is a cluster in a temporary folder, which is removed completely;
+//! `processes` finds its processes; `numbers`, beside this folder, and `tally` are jobs that detect
+//! lost records; `suite` runs the tests, which are in the other files.
 //!
-//! This program is those jobs as well: in containers it is the worker, and `submit` has it submit itself. So it has a `main` of its own.
+//! This program is also those jobs: it is their worker in containers, and `submit` makes it submit
+//! itself. So it has its own `main`.
 
 use std::process::ExitCode;
 
 mod arena;
-mod disguise;
 mod processes;
 mod suite;
+mod unexpected_workers;
 
 #[path = "../numbers/mod.rs"]
 mod numbers;
@@ -29,16 +32,16 @@ mod ended;
 mod failures;
 mod fuzz;
 mod hostile;
-mod life;
+mod lifecycle;
 mod maps;
 mod measured;
 mod output;
+mod refused_workers;
 mod slurm;
 mod starts;
 mod submits;
 mod survives;
 mod tally;
-mod turned_away;
 mod upgrades;
 
 use suite::Test;
@@ -54,13 +57,13 @@ const TESTS: &[Test] = &[
     },
     #[cfg(feature = "s3")]
     Test {
-        name: "a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away",
-        run: buckets::a_job_with_its_snapshots_in_a_bucket_goes_on_whatever_is_killed_and_away,
+        name: "a_job_with_its_checkpoints_in_a_bucket_goes_on_whatever_is_killed_and_away",
+        run: buckets::a_job_with_its_checkpoints_in_a_bucket_goes_on_whatever_is_killed_and_away,
     },
     #[cfg(feature = "s3")]
     Test {
-        name: "a_program_is_followed_from_one_place_of_snapshots_to_another",
-        run: buckets::a_program_is_followed_from_one_place_of_snapshots_to_another,
+        name: "a_program_is_followed_from_one_place_of_checkpoints_to_another",
+        run: buckets::a_program_is_followed_from_one_place_of_checkpoints_to_another,
     },
     #[cfg(feature = "s3")]
     Test {
@@ -81,27 +84,27 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed",
-        run: life::a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed,
+        run: lifecycle::a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed,
     },
     Test {
         name: "a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job",
-        run: life::a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job,
+        run: lifecycle::a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job,
     },
     Test {
         name: "a_job_that_comes_again_as_its_hosts_are_about_to_end_keeps_hosts",
-        run: life::a_job_that_comes_again_as_its_hosts_are_about_to_end_keeps_hosts,
+        run: lifecycle::a_job_that_comes_again_as_its_hosts_are_about_to_end_keeps_hosts,
     },
     Test {
         name: "jobs_are_listed_while_their_leader_changes",
-        run: life::jobs_are_listed_while_their_leader_changes,
+        run: lifecycle::jobs_are_listed_while_their_leader_changes,
     },
     Test {
         name: "a_second_job_without_hosts_for_all_gets_its_own",
-        run: life::a_second_job_without_hosts_for_all_gets_its_own,
+        run: lifecycle::a_second_job_without_hosts_for_all_gets_its_own,
     },
     Test {
         name: "who_stops_a_cluster_that_is_down_is_told_which_jobs_go_on",
-        run: life::who_stops_a_cluster_that_is_down_is_told_which_jobs_go_on,
+        run: lifecycle::who_stops_a_cluster_that_is_down_is_told_which_jobs_go_on,
     },
     Test {
         name: "several_who_start_a_cluster_at_once_all_find_it_up",
@@ -189,7 +192,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         name: "a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why",
-        run: turned_away::a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why,
+        run: refused_workers::a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why,
     },
     Test {
         name: "garbage_on_every_port_is_borne",
@@ -216,8 +219,8 @@ const TESTS: &[Test] = &[
         run: survives::what_is_published_is_the_same_whoever_is_killed,
     },
     Test {
-        name: "without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them",
-        run: survives::without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them,
+        name: "without_a_folder_checkpoints_are_in_the_memory_of_hosts_and_survive_any_of_them",
+        run: survives::without_a_folder_checkpoints_are_in_the_memory_of_hosts_and_survive_any_of_them,
     },
     Test {
         name: "what_is_published_is_the_same_with_other_numbers_of_instances",
@@ -256,12 +259,12 @@ const TESTS: &[Test] = &[
         run: drains::an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers_before,
     },
     Test {
-        name: "the_snapshots_of_a_job_are_shown_and_checked",
-        run: survives::the_snapshots_of_a_job_are_shown_and_checked,
+        name: "the_checkpoints_of_a_job_are_shown_and_checked",
+        run: survives::the_checkpoints_of_a_job_are_shown_and_checked,
     },
     Test {
-        name: "a_snapshot_that_is_damaged_is_passed_over_and_that_is_told",
-        run: survives::a_snapshot_that_is_damaged_is_passed_over_and_that_is_told,
+        name: "a_checkpoint_that_is_damaged_is_passed_over_and_that_is_told",
+        run: survives::a_checkpoint_that_is_damaged_is_passed_over_and_that_is_told,
     },
     Test {
         name: "a_job_whose_folder_is_away_waits_with_the_reason_and_goes_on_by_itself",
@@ -292,8 +295,8 @@ const TESTS: &[Test] = &[
         run: upgrades::a_program_whose_state_is_damaged_does_not_come_up_and_says_why,
     },
     Test {
-        name: "an_upgrade_from_a_damaged_snapshot_ends_with_the_reason",
-        run: upgrades::an_upgrade_from_a_damaged_snapshot_ends_with_the_reason,
+        name: "an_upgrade_from_a_damaged_checkpoint_ends_with_the_reason",
+        run: upgrades::an_upgrade_from_a_damaged_checkpoint_ends_with_the_reason,
     },
     Test {
         name: "state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well",
@@ -318,8 +321,8 @@ const TESTS: &[Test] = &[
 ];
 
 fn main() -> ExitCode {
-    if let Some(disguise) = disguise::of_this_worker() {
-        if let Err(error) = disguise::run(disguise) {
+    if let Some(disguise) = unexpected_workers::of_this_worker() {
+        if let Err(error) = unexpected_workers::run(disguise) {
             eprintln!("error: {error}");
         }
         return ExitCode::FAILURE;

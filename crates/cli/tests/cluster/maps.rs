@@ -1,4 +1,4 @@
-//! Maps of the cluster: jobs write to them, people look at them.
+//! Maps of the cluster, written by jobs and read by users.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use crate::processes::kill;
 use crate::survives::ENDLESS;
 use crate::tally::KEYS;
 
-/// A job in two containers that writes its counts to the map `tally`.
+/// Starts a job in two containers that writes its counts to the map `tally`.
 fn counting() -> Arena {
     let arena = Arena::with_hosts(2);
     let arguments = format!("tally out {ENDLESS} 1000 map");
@@ -19,14 +19,14 @@ fn counting() -> Arena {
     arena
 }
 
-/// How many entries the map has; none where nobody tells.
+/// Returns the number of entries of the map; 0 if no host answers.
 fn entries(arena: &Arena) -> u64 {
     let listed = arena.run("map list --json");
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
     listed["maps"][0]["entries"].as_u64().unwrap_or(0)
 }
 
-/// What a key has been counted to; nothing where nobody tells.
+/// Returns the count of a key; `None` if no host answers.
 fn counted(arena: &Arena, key: u64) -> Option<u64> {
     let told = arena.run(&format!("map get tally {key}"));
     let told: Value = serde_json::from_slice(&told.stdout).ok()?;
@@ -42,7 +42,7 @@ fn until_more(arena: &Arena) {
     arena.until("a greater count", || counted(arena, 7) > before);
 }
 
-/// Waits until either of the two hosts may go.
+/// Waits until all copies exist, so that either of the two hosts may be killed.
 fn until_all_copies(arena: &Arena) {
     arena.until("all copies", || {
         let listed = arena.run("map list --json");
@@ -51,7 +51,7 @@ fn until_all_copies(arena: &Arena) {
     });
 }
 
-/// All entries: keys with their counts.
+/// Returns all entries: keys with their counts.
 fn all(arena: &Arena) -> Vec<(u64, u64)> {
     let found = arena.json("map scan tally");
     let entries = found["entries"].as_array().unwrap().iter();
@@ -67,14 +67,14 @@ pub fn a_map_that_a_job_writes_is_seen_from_outside_and_outlives_job_and_hosts()
     let listed = arena.succeed("map list");
     assert!(listed.contains("tally  u64   Counted"), "{listed}");
     assert!(
-        listed.contains("kept by 2 hosts") && listed.contains("each up to 1GiB"),
+        listed.contains("stored by 2 hosts") && listed.contains("at most 1GiB per host"),
         "{listed}"
     );
 
-    let mut watch = arena.begin_heard("map watch tally --where parity=odd --prefix 1");
+    let mut watch = arena.begin_with_output("map watch tally --where parity=odd --prefix 1");
     let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let changes = lines.map(|line| -> Value { serde_json::from_str(&line.unwrap()).unwrap() });
-    // A host that gets no cpu for long is put out of the grid, and then something may be missed, which is said.
+    // A host without CPU for long is removed from the grid, and then a `missed` event may be sent.
     for change in changes.filter(|it| it["change"] != "missed").take(20) {
         assert_eq!(change["change"], "updated", "{change}");
         assert_eq!(change["value"]["parity"], "odd", "{change}");
@@ -83,7 +83,7 @@ pub fn a_map_that_a_job_writes_is_seen_from_outside_and_outlives_job_and_hosts()
     watch.kill().unwrap();
     watch.wait().unwrap();
 
-    // Whichever host goes, the job writes on, and nothing of the map is lost.
+    // After the loss of either host, the job keeps writing, and no entry of the map is lost.
     for _ in 0..2 {
         until_all_copies(&arena);
         let before = all(&arena);
@@ -159,7 +159,7 @@ pub fn a_map_is_changed_from_outside_and_done_away_with() {
     assert_eq!(entries(&arena), 0);
 }
 
-/// What the follower has told of each key, if that is what it has found of it.
+/// Returns the keys for which the follower has received and found the same count.
 fn followed(arena: &Arena) -> BTreeMap<u64, u64> {
     let told = arena.run("map scan followed --json");
     let told: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
@@ -188,7 +188,7 @@ pub fn a_job_that_follows_a_map_and_looks_up_in_it_knows_what_it_has_whichever_h
     };
     until_more();
     let workers = arena.workers("follower");
-    // The host that tells what happens is one of the two.
+    // One of the two hosts sends the changes.
     let hosts = arena.hosts();
     assert_eq!(hosts.len(), 2, "{hosts:?}");
     for (name, _) in hosts {
@@ -210,7 +210,7 @@ pub fn a_job_that_follows_a_map_and_looks_up_in_it_knows_what_it_has_whichever_h
     };
     until_followed(&wanted);
 
-    // What people change is followed as well.
+    // Changes by users are followed as well.
     arena.succeed(r#"map put tally 100 {"parity":"none","count":5}"#);
     arena.succeed("map remove tally 7");
     let mut wanted = wanted;

@@ -1,11 +1,11 @@
-//! What is measured of a job, wherever its instances run.
+//! The metrics of a job, wherever its instances run.
 
 use std::fs;
 
 use serde_json::Value;
 
 use crate::arena::Arena;
-use crate::deaths::Counted;
+use crate::deaths::NumbersJob;
 
 /// Metrics of which some series has to be above zero while numbers flow.
 const FLOWING: &[&str] = &[
@@ -28,7 +28,7 @@ const FLOWING: &[&str] = &[
     "ardea_process_resident_bytes",
 ];
 
-/// Metrics that have to be told, whatever they are.
+/// Metrics that have to be present, with any value.
 const TOLD: &[&str] = &[
     "ardea_queue_fill_ratio",
     "ardea_blocked_seconds_total",
@@ -40,8 +40,8 @@ const TOLD: &[&str] = &[
 
 pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
     let file = "metrics-{container}.jsonl";
-    let job = Counted::begun_told(1_000, |data| {
-        // No folder can be made there.
+    let job = NumbersJob::begun_told(1_000, |data| {
+        // No folder can be created there.
         let fails = "json-lines:/proc/none/{container}";
         let works = format!("json-lines:{}/{file}", data.display());
         format!("--set metrics.sinks={works},{fails}")
@@ -68,7 +68,7 @@ pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
         values.dedup();
         values
     };
-    // Five instances in three containers: each tells for itself.
+    // Five instances in three containers, each with its own series.
     assert_eq!(arena.samples("numbers", "ardea_records_in_total").len(), 5);
     assert_eq!(of("ardea_process_cpu_seconds_total", "container").len(), 3);
     assert_eq!(of("ardea_messages_acked_total", "vertex"), ["numbers"]);
@@ -76,7 +76,7 @@ pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
     assert_eq!(reasons, ["bolt", "lost", "timeout"]);
     let shares = of("ardea_complete_latency_quantile_seconds", "quantile");
     assert_eq!(shares, ["0.5", "0.99", "0.999", "1"]);
-    // Sinks are told the same.
+    // Sinks receive the same metrics.
     let written: String = (1..=3)
         .map(|container| job.data.join(format!("metrics-{container}.jsonl")))
         .map(|path| fs::read_to_string(path).unwrap())
@@ -88,7 +88,7 @@ pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
             "{name} is not written"
         );
     }
-    // What is shown is of the last moments, in which nothing may have been acked.
+    // `top` shows the last moments, in which nothing may have been acked.
     arena.until("top tells of acks and how long they took", || {
         let top = arena.json("top numbers --once");
         let messages = &top["vertices"][0]["messages"];
@@ -100,7 +100,7 @@ pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
     job.end();
 }
 
-/// Whom a vertex waits for, as `top` says.
+/// Returns the vertex for which a vertex waits, according to `top`.
 fn waits_for(arena: &Arena, vertex: &str) -> Option<String> {
     let top = arena.json("top numbers --once");
     let vertices = top["vertices"].as_array().unwrap();
@@ -109,7 +109,7 @@ fn waits_for(arena: &Arena, vertex: &str) -> Option<String> {
 }
 
 pub fn a_slow_step_slows_its_source_is_named_and_loses_nothing() {
-    let job = Counted::begun_with("--set queue_chunks=2", 5_000);
+    let job = NumbersJob::begun_with("--set queue_chunks=2", 5_000);
     let arena = &job.arena;
     job.until_more();
     fs::write(job.data.join("slow"), "").unwrap();
@@ -133,14 +133,14 @@ pub fn a_slow_step_slows_its_source_is_named_and_loses_nothing() {
 
 pub fn a_step_that_fails_again_and_again_is_named_and_not_those_behind_it() {
     let options = "--set queue_chunks=2 --set worker.instance_restarts=100";
-    let job = Counted::begun_with(options, 5_000);
+    let job = NumbersJob::begun_with(options, 5_000);
     let arena = &job.arena;
     job.until_more();
     fs::write(job.data.join("trip-always"), "").unwrap();
     arena.until("numbers waits for pass", || {
         waits_for(arena, "numbers").as_deref() == Some("pass")
     });
-    // Not because it is slow, as it may have seemed before it had failed a second time.
+    // Not because it is slow, as it may have seemed before its second failure.
     let told = "pass fails again and again: numbers waits for it\n";
     let text = || arena.succeed("top numbers --once");
     arena.until(told, || text().contains(told));

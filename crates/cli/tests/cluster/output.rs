@@ -1,11 +1,11 @@
-//! Output of containers, which is bounded whoever dies, and of which what is left out is told.
+//! Output of containers: it is bounded under any failure, and discarded output is reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::arena::Arena;
 
-/// Prints some hundred kilobytes a second, for ever.
+/// A job that prints some hundred kilobytes per second, for ever.
 const CHATTY: &str = "
 name: chatty
 spouts:
@@ -14,10 +14,10 @@ bolts:
   - { name: out, component: print, inputs: [{ from: words, grouping: shuffle }] }
 ";
 
-/// Three files of 64 KiB, and what is printed within a moment on a machine that is busy.
+/// Three files of 64 KiB, and the output of a moment on a busy machine.
 const MOST_BYTES: u64 = 3 * (64 << 10) + (4 << 20);
 
-/// The files of standard output of all containers.
+/// Returns the files of standard output of all containers.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -39,7 +39,7 @@ fn bytes(arena: &Arena) -> u64 {
         .sum()
 }
 
-/// Where the files of the output begin, as the cluster has written it down.
+/// Returns the position at which the files of the output begin, as stored by the cluster.
 fn position(arena: &Arena) -> u64 {
     let all = files(&arena.cluster()).into_iter();
     let at = all.filter(|path| path.ends_with("stdout.log.at"));
@@ -68,7 +68,7 @@ pub fn what_a_container_prints_is_bounded_and_what_is_left_out_is_told() {
             .contains("of its output are not kept")
     });
     assert!(bytes(&arena) < MOST_BYTES, "{} bytes", bytes(&arena));
-    // By the name that `drain` takes.
+    // The host is shown by the name that `drain` takes.
     for command in ["describe", "plan", "top"] {
         let line = match command {
             "top" => "top chatty --once".to_string(),
@@ -77,16 +77,13 @@ pub fn what_a_container_prints_is_bounded_and_what_is_left_out_is_told() {
         let told = arena.succeed(&line);
         assert!(told.contains("host-1") || told.contains("host-2"), "{told}");
     }
-    let left_out = "ardea_output_left_out_bytes_total";
+    let left_out = "ardea_output_removed_bytes_total";
     arena.until("the loss is measured", || {
         let samples = arena.samples("chatty", left_out);
         samples.iter().any(|(_, value)| *value > 0.0)
     });
     let errors = arena.succeed("logs chatty --source stderr --tail 10000");
-    assert!(
-        errors.contains("the oldest is left out from now on"),
-        "{errors}"
-    );
+    assert!(errors.contains("is dropped from now on"), "{errors}");
 }
 
 pub fn a_container_bounds_its_output_while_no_host_is_up_and_so_is_what_it_leaves() {

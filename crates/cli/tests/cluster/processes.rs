@@ -1,4 +1,4 @@
-//! What runs on this machine of a cluster, read from `/proc`.
+//! The processes of a cluster on this machine, read from `/proc`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,20 +13,20 @@ pub struct Process {
     pub role: Role,
 }
 
-/// What a process is for.
+/// The role of a process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
     /// A host, by name.
     Host(String),
     /// The worker of a container: the job, and the container's number.
     Worker(String, u64),
-    /// Something that a container has started.
+    /// A process that a container has started.
     OfContainer,
     /// A command.
     Command,
 }
 
-/// All processes in whose environment this folder is.
+/// Returns all processes whose environment contains this folder.
 pub fn all_of(folder: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -50,7 +50,7 @@ fn of_folder(pid: i32, folder: &str) -> Option<Process> {
     }
     let json = |name: &str| value(name).and_then(|text| serde_json::from_str::<Value>(text).ok());
     let role = if let Some(worker) = json("ARDEA_WORKER") {
-        // In a step of a Slurm job it is the child of the script that starts it.
+        // In a step of a Slurm job the worker is a child of the script that starts it.
         let is_program = value("SLURM_STEP_ID")
             .and(value("ARDEA_CONTAINER"))
             .is_some();
@@ -70,7 +70,7 @@ fn of_folder(pid: i32, folder: &str) -> Option<Process> {
     Some(Process { pid, role })
 }
 
-/// The fields of `/proc/PID/stat` behind the name, which may hold anything.
+/// Returns the fields of `/proc/PID/stat` after the name, which may contain any characters.
 fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -85,14 +85,14 @@ fn group(pid: i32) -> Option<i32> {
     stat(pid)?.get(2)?.parse().ok()
 }
 
-/// Whether that stands in the environment of a process's parent.
+/// Returns true if the environment of a process's parent contains this text.
 fn parent_has(pid: i32, variable: &str) -> bool {
     let parent = stat(pid).and_then(|fields| fields.get(1)?.parse::<i32>().ok());
     let environment = parent.and_then(|parent| fs::read(format!("/proc/{parent}/environ")).ok());
     environment.is_some_and(|environment| String::from_utf8_lossy(&environment).contains(variable))
 }
 
-/// Kills a process; that it is gone already is well.
+/// Kills a process, if it still exists.
 pub fn kill(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = kill_process(pid, Signal::KILL);
@@ -113,7 +113,7 @@ pub fn kill_group(pid: i32) {
     }
 }
 
-/// The memory that a process has at the moment.
+/// Returns the resident memory of a process in bytes.
 pub fn resident_bytes(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -121,24 +121,24 @@ pub fn resident_bytes(pid: i32) -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-/// How many files a process has open, connections among them.
+/// Returns the number of open files of a process, including connections.
 pub fn files(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// How many threads a process has.
+/// Returns the number of threads of a process.
 pub fn threads(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
-/// The TCP ports of this machine's own address at which a process listens.
+/// Returns the TCP ports at which a process listens.
 pub fn ports(pid: i32) -> Vec<u16> {
     let listening = sockets(pid).into_iter();
     let listening = listening.filter(|socket| socket.state == "0A");
     listening.map(|socket| socket.here).collect()
 }
 
-/// The TCP connections of a process: its port, and that at the other end.
+/// Returns the TCP connections of a process: the local and the remote port.
 pub fn connections(pid: i32) -> Vec<(u16, u16)> {
     let connected = sockets(pid).into_iter();
     let connected = connected.filter(|socket| socket.state == "01");
@@ -150,11 +150,11 @@ pub fn connections(pid: i32) -> Vec<(u16, u16)> {
 struct Socket {
     here: u16,
     there: u16,
-    /// As `/proc/net/tcp` calls it.
+    /// The state code in `/proc/net/tcp`.
     state: String,
 }
 
-/// The TCP sockets of a process.
+/// Returns the TCP sockets of a process.
 fn sockets(pid: i32) -> Vec<Socket> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()

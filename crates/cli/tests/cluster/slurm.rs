@@ -6,13 +6,13 @@ use std::process::Command;
 use ardea_metastore::conformance::{Server, Skipped};
 
 use crate::arena::Arena;
-use crate::deaths::Counted;
+use crate::deaths::NumbersJob;
 use crate::processes::kill;
 
-/// Which options `sbatch` is given.
+/// The options with which `sbatch` is called.
 const OPTIONS: &str = "--set cluster.scheduler=slurm --set slurm.options=--comment=of-a-test";
 
-/// What Slurm's commands say of a cluster.
+/// Returns the output of a Slurm command on the cluster.
 fn slurm(server: &Server, command: &str) -> String {
     let mut words = command.split(' ');
     let output = Command::new(words.next().unwrap())
@@ -35,7 +35,7 @@ pub fn containers_in_slurm_jobs_lose_no_number_and_leave_no_job() {
     let conf = server.folder().join("slurm.conf");
     let arena = Arena::new().with_variable("SLURM_CONF", &conf.display().to_string());
     arena.succeed("cluster start --workers 2");
-    let job = Counted::begun_in(arena, 500, |_| OPTIONS.to_string());
+    let job = NumbersJob::begun_in(arena, 500, |_| OPTIONS.to_string());
     let arena = &job.arena;
     let described = arena.json("describe numbers");
     assert_eq!(described["scheduler"], "slurm");
@@ -48,19 +48,19 @@ pub fn containers_in_slurm_jobs_lose_no_number_and_leave_no_job() {
         assert!(is_ours && line.ends_with("|of-a-test|RUNNING"), "{line}");
     }
 
-    // Its script starts it again; nobody else's container is touched.
+    // Its script restarts it; no other container is touched.
     let with_spout = job.container_of("numbers#0");
     let without = (1..=3).find(|container| *container != with_spout);
     job.kill_container(without.unwrap(), kill);
     let told = arena.succeed("describe numbers -v");
     assert!(told.contains("signal 9"), "{told}");
 
-    // A host that comes to lead finds them.
+    // A new leader finds the containers.
     let workers = arena.workers("numbers");
-    let leader = crate::life::leader(arena, "numbers").unwrap();
+    let leader = crate::lifecycle::leader(arena, "numbers").unwrap();
     kill(arena.host(&leader));
     arena.until("another leads", || {
-        crate::life::leader(arena, "numbers").is_some_and(|now| now != leader)
+        crate::lifecycle::leader(arena, "numbers").is_some_and(|now| now != leader)
     });
     arena.until_phase("numbers", "running");
     assert_eq!(arena.workers("numbers"), workers, "nothing was restarted");

@@ -1,18 +1,18 @@
-//! Hosts that are started: by several at once, and among files that somebody has truncated.
+//! Starting hosts: by several commands at once, and with truncated files.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use crate::arena::Arena;
-use crate::deaths::Counted;
+use crate::deaths::NumbersJob;
 use crate::processes::kill;
 
 pub fn several_who_start_a_cluster_at_once_all_find_it_up() {
     for _ in 0..3 {
         let arena = Arena::new();
         let line = "cluster start --workers 2";
-        let starting: Vec<_> = (0..4).map(|_| arena.begin_heard(line)).collect();
+        let starting: Vec<_> = (0..4).map(|_| arena.begin_with_output(line)).collect();
         let outputs = starting
             .into_iter()
             .map(|it| it.wait_with_output().unwrap());
@@ -57,20 +57,20 @@ pub fn a_cluster_that_is_given_what_is_anothers_neither_takes_nor_stops_it() {
 }
 
 pub fn a_truncated_record_costs_no_host_and_no_number() {
-    let job = Counted::begun(1_000);
+    let job = NumbersJob::begun(1_000);
     let arena = &job.arena;
     job.until_more();
     let workers = arena.workers("numbers");
     let hosts = arena.hosts();
     let file_of = |pid: i32| arena.cluster().join(format!("run/{pid}.json"));
 
-    // Hosts are known again before long.
+    // Hosts rewrite their run files before long.
     fs::write(file_of(hosts[0].1), "").unwrap();
     arena.until("written again: the file of a host", || {
         fs::read(file_of(hosts[0].1)).is_ok_and(|text| !text.is_empty())
     });
 
-    // The next hosts find all containers, that one too.
+    // The next hosts find all containers, including that one.
     hosts.iter().for_each(|(_, pid)| kill(*pid));
     let record = record_of(arena, 2);
     fs::write(&record, "").unwrap();
@@ -83,7 +83,7 @@ pub fn a_truncated_record_costs_no_host_and_no_number() {
         told.contains("run.json.damaged")
     });
 
-    // One that dies with such a record is replaced as any other.
+    // A container with such a record that dies is replaced like any other.
     fs::write(&record, "").unwrap();
     job.kill_container(2, kill);
     job.end();

@@ -1,4 +1,4 @@
-//! Submitting that is cut off.
+//! Submissions that are interrupted.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::arena::Arena;
 use crate::processes::Role;
 
-/// How often it is tried.
+/// The number of attempts.
 const TRIES: u32 = 20;
 
-/// A job that prints the lines of a file.
+/// Returns a job that prints the lines of a file.
 fn lines_of(file: &str) -> String {
     format!(
         "
@@ -121,7 +121,7 @@ pub fn a_submit_that_is_killed_leaves_a_whole_job_or_none() {
     assert_eq!(packages(&arena), 1, "all are the same program");
 }
 
-/// How many files the package store has.
+/// Returns the number of files in the package store.
 fn packages(arena: &Arena) -> usize {
     fs::read_dir(arena.cluster().join("packages"))
         .unwrap()

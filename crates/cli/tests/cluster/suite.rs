@@ -1,6 +1,6 @@
-//! Runs tests, a few at a time: most of what they do is waiting.
+//! Runs tests, a few at a time, since they mostly wait.
 //!
-//! Understands what `cargo test` passes on most often: words that names contain, `--exact`, `--list`, `--skip`.
+//! Supports the common arguments of `cargo test`: parts of names, `--exact`, `--list`, `--skip`.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// How many tests run at the same time.
+/// The number of tests that run at the same time.
 const AT_ONCE: usize = 3;
 
-/// How much of what a test complained of is told once more at the end, where it is looked for first.
+/// The number of lines of a failure that are repeated at the end of the output.
 const LINES_AGAIN: usize = 60;
 
 thread_local! {
-    /// What the latest panic of this thread said.
+    /// The message of the latest panic of this thread.
     static COMPLAINT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -27,7 +27,7 @@ pub struct Test {
     pub run: fn(),
 }
 
-/// Runs those that the command line asks for.
+/// Runs the tests that the command line selects.
 pub fn run(tests: &[Test]) -> ExitCode {
     let wanted = Wanted::of_command_line();
     let chosen: Vec<&Test> = tests.iter().filter(|it| wanted.has(it.name)).collect();
@@ -51,7 +51,7 @@ pub fn run(tests: &[Test]) -> ExitCode {
                     let began = Instant::now();
                     let passed = catch_unwind(AssertUnwindSafe(test.run)).is_ok();
                     let seconds = began.elapsed().as_secs_f64();
-                    // In the words of other tests' programs: who looks for failures looks for these.
+                    // The format of the standard test harness, so that tools find failures.
                     match passed {
                         true => println!("test {} ... ok ({seconds:.1} s)", test.name),
                         false => {
@@ -93,7 +93,7 @@ pub fn run(tests: &[Test]) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Which tests are asked for.
+/// The selection of tests.
 #[derive(Default)]
 struct Wanted {
     words: Vec<String>,
@@ -111,7 +111,7 @@ impl Wanted {
                 "--exact" => wanted.is_exact = true,
                 "--list" => wanted.only_list = true,
                 "--skip" => wanted.skipped.extend(given.next()),
-                // How the tests are run and told is the same always.
+                // Options for running and output are ignored.
                 option if option.starts_with('-') => {}
                 _ => wanted.words.push(word),
             }

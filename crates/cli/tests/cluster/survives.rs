@@ -1,4 +1,4 @@
-//! Jobs with a guarantee: whatever is killed or changed, what they publish is what it would have been.
+//! Jobs with a guarantee: under any fault or change, they publish the same results.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,44 +11,44 @@ use crate::processes::{kill, kill_group};
 use crate::tally::Tally;
 
 /// A job `tally` in three containers.
-pub struct Surviving {
+pub struct GuaranteedJob {
     pub arena: Arena,
     pub out: Tally,
     numbers: u64,
 }
 
-/// How a job is submitted that promises something.
+/// Returns the options of a job with a guarantee.
 pub fn promises(options: &str) -> String {
-    format!("--set job.containers=3 --set snapshots.folder=kept {options}")
+    format!("--set job.containers=3 --set checkpoints.folder=kept {options}")
 }
 
-/// The options of a job in three containers, with its snapshots in the memory of hosts.
+/// Returns the options of a job in three containers, with its checkpoints in the memory of hosts.
 pub fn in_memory(options: &str) -> String {
     format!("--set job.containers=3 {options}")
 }
 
-/// More numbers than there is time for.
+/// A number of records that no test reaches.
 pub const ENDLESS: u64 = 1_000_000_000;
 
-pub const EXACTLY_ONCE: &str = "--set guarantee=exactly-once --set snapshots.every=200ms";
+pub const EXACTLY_ONCE: &str = "--set guarantee=exactly-once --set checkpoints.every=200ms";
 
-impl Surviving {
+impl GuaranteedJob {
     pub fn begun(numbers: u64, rate: u64, options: &str) -> Self {
-        Surviving::submitted(numbers, rate, &promises(options))
+        GuaranteedJob::submitted(numbers, rate, &promises(options))
     }
 
     pub fn submitted(numbers: u64, rate: u64, options: &str) -> Self {
-        Surviving::submitted_to(Arena::new(), numbers, rate, options)
+        GuaranteedJob::submitted_to(Arena::new(), numbers, rate, options)
     }
 
-    /// To two hosts of that cluster, in which nothing runs yet.
+    /// Submits the job to two new hosts of the cluster `arena`.
     pub fn submitted_to(arena: Arena, numbers: u64, rate: u64, options: &str) -> Self {
         arena.succeed("cluster start --workers 2");
         let out = arena.path().join("out");
         fs::create_dir(&out).unwrap();
         let arguments = format!("tally {} {numbers} {rate}", out.display());
         arena.submit_numbers(options, &arguments);
-        Surviving {
+        GuaranteedJob {
             arena,
             out: Tally(out),
             numbers,
@@ -56,10 +56,10 @@ impl Surviving {
     }
 
     pub fn exactly_once(numbers: u64, rate: u64) -> Self {
-        Surviving::begun(numbers, rate, EXACTLY_ONCE)
+        GuaranteedJob::begun(numbers, rate, EXACTLY_ONCE)
     }
 
-    /// What is known of its epochs; nothing while nobody tells.
+    /// Returns the state of the job's epochs; `None` while no host answers.
     fn epochs(&self) -> Option<Value> {
         let epochs = self.arena.look("tally")?["epochs"].clone();
         epochs.is_object().then_some(epochs)
@@ -70,7 +70,7 @@ impl Surviving {
         epochs.and_then(|it| it["committed"].as_u64()).unwrap_or(0)
     }
 
-    /// Waits until more has been committed, and published.
+    /// Waits until more has been committed and published.
     pub fn until_more(&self) {
         let (committed, lines) = (self.committed(), self.out.lines().len());
         self.arena.until("more is committed and published", || {
@@ -86,7 +86,7 @@ impl Surviving {
             .1
     }
 
-    /// Kills the worker of a container, and waits until the next life has published something.
+    /// Kills the worker of a container, and waits until the next attempt has published something.
     pub fn kill_worker(&self, container: u64, kill: fn(i32)) {
         let life = self.life();
         kill(self.worker(container));
@@ -99,7 +99,7 @@ impl Surviving {
         epochs.and_then(|it| it["life"].as_u64()).unwrap_or(0)
     }
 
-    /// The host that leads it, as soon as one does.
+    /// Returns the host that leads the job, as soon as one does.
     pub fn leader(&self) -> String {
         let mut leader = None;
         self.arena.until("a host leads tally", || {
@@ -110,7 +110,7 @@ impl Surviving {
         leader.unwrap_or_default()
     }
 
-    /// Waits for its end, and sees that everything was published, and once.
+    /// Waits for the job's end, and checks that every result was published exactly once.
     fn end(&self) {
         let arena = &self.arena;
         arena.until("the end of tally", || {
@@ -121,13 +121,13 @@ impl Surviving {
         assert_eq!(arena.workers("tally"), []);
     }
 
-    /// Kills it, and sees that all that was published is whole.
+    /// Kills the job, and checks that the published results are complete.
     pub fn stop(&self) {
         self.arena.succeed("kill tally --yes");
         assert!(self.out.is_whole().unwrap() > 1_000);
     }
 
-    /// The folder of its snapshots.
+    /// Returns the folder of the job's checkpoints.
     pub fn folder(&self) -> PathBuf {
         let mut folders = fs::read_dir(self.arena.path().join("kept"))
             .unwrap()
@@ -137,13 +137,13 @@ impl Surviving {
 }
 
 pub fn what_is_published_is_the_same_whoever_is_killed() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
     job.until_more();
     job.kill_worker(1, kill);
     job.kill_worker(2, kill_group);
 
-    // Its master: the containers go on, and so does the life that they are in.
+    // Kills the job's leader: the containers keep running, and so does the attempt.
     let (workers, life) = (arena.workers("tally"), job.life());
     kill(arena.host(&job.leader()));
     arena.until("another master", || job.epochs().is_some());
@@ -151,7 +151,7 @@ pub fn what_is_published_is_the_same_whoever_is_killed() {
     assert_eq!((arena.workers("tally"), job.life()), (workers, life));
     arena.succeed("cluster start --workers 2");
 
-    // Both at once.
+    // Kills the leader and a worker at once.
     let leader = arena.host(&job.leader());
     kill(job.worker(3));
     kill(leader);
@@ -160,18 +160,18 @@ pub fn what_is_published_is_the_same_whoever_is_killed() {
     job.stop();
 }
 
-pub fn without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them() {
-    let job = Surviving::submitted(ENDLESS, 1_000, &in_memory(EXACTLY_ONCE));
+pub fn without_a_folder_checkpoints_are_in_the_memory_of_hosts_and_survive_any_of_them() {
+    let job = GuaranteedJob::submitted(ENDLESS, 1_000, &in_memory(EXACTLY_ONCE));
     let arena = &job.arena;
     job.until_more();
     job.kill_worker(1, kill);
-    let seen = arena.json("snapshots tally --check");
+    let seen = arena.json("checkpoints tally --check");
     assert!(
         seen["folder"].as_str().unwrap().contains("memory"),
         "{seen}"
     );
 
-    // Each host keeps copies of what the other has.
+    // Each host holds backups of the other's data.
     for _ in 0..2 {
         let (workers, life) = (arena.workers("tally"), job.life());
         kill(arena.host(&job.leader()));
@@ -183,7 +183,7 @@ pub fn without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_
         job.until_more();
     }
 
-    // What all of them have lost at once those hand over anew who remember it.
+    // If all hosts are lost at once, the workers send them their part of the state again.
     let (workers, life) = (arena.workers("tally"), job.life());
     arena.hosts().iter().for_each(|(_, host)| kill(*host));
     arena.succeed("cluster start --workers 2");
@@ -196,7 +196,7 @@ pub fn without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_
 }
 
 pub fn what_is_published_is_the_same_with_other_numbers_of_instances() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     job.until_more();
     for count in [1, 3, 2] {
         let life = job.life();
@@ -209,7 +209,7 @@ pub fn what_is_published_is_the_same_with_other_numbers_of_instances() {
 }
 
 pub fn what_is_published_is_the_same_over_other_numbers_of_workers() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
     job.until_more();
     let first = job.worker(1);
@@ -220,7 +220,7 @@ pub fn what_is_published_is_the_same_over_other_numbers_of_workers() {
         arena.until("as many workers", || arena.workers("tally").len() == count);
         job.until_more();
     }
-    // Nothing was restarted that stays.
+    // Remaining instances were not restarted.
     assert_eq!(job.worker(1), first);
     let life = job.life();
     arena.succeed("rescale tally --workers 3");
@@ -229,42 +229,42 @@ pub fn what_is_published_is_the_same_over_other_numbers_of_workers() {
     job.stop();
 }
 
-pub fn the_snapshots_of_a_job_are_shown_and_checked() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+pub fn the_checkpoints_of_a_job_are_shown_and_checked() {
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
     job.until_more();
     job.until_more();
-    let seen = arena.json("snapshots tally --check");
+    let seen = arena.json("checkpoints tally --check");
     assert_eq!(
         (&seen["job"], &seen["checked"]),
         (&"tally".into(), &true.into())
     );
-    let snapshots = seen["snapshots"].as_array().unwrap();
-    // Three are kept, and the one that is held while it is read.
-    assert!(!snapshots.is_empty() && snapshots.len() <= 4, "{seen}");
-    for snapshot in snapshots {
-        assert!(snapshot["damage"].is_null(), "{snapshot}");
-        let vertices = snapshot["vertices"].as_array().unwrap();
+    let checkpoints = seen["checkpoints"].as_array().unwrap();
+    // Three checkpoints are retained, and the one that is locked while it is read.
+    assert!(!checkpoints.is_empty() && checkpoints.len() <= 4, "{seen}");
+    for checkpoint in checkpoints {
+        assert!(checkpoint["damage"].is_null(), "{checkpoint}");
+        let vertices = checkpoint["vertices"].as_array().unwrap();
         let counts = vertices.iter().find(|it| it["name"] == "counts").unwrap();
         assert_eq!(counts["instances"], 2);
     }
-    // The one that was held is let go, and so followed as any other.
+    // The locked checkpoint is released, and so removed like any other.
     let epochs = |seen: &Value| -> Vec<u64> {
-        let snapshots = seen["snapshots"].as_array().unwrap().iter();
-        snapshots.filter_map(|it| it["epoch"].as_u64()).collect()
+        let checkpoints = seen["checkpoints"].as_array().unwrap().iter();
+        checkpoints.filter_map(|it| it["epoch"].as_u64()).collect()
     };
     let checked = epochs(&seen).into_iter().max();
     arena.until("none is left of those that were checked", || {
-        let now = epochs(&arena.json("snapshots tally"));
+        let now = epochs(&arena.json("checkpoints tally"));
         now.iter().min() > checked.as_ref()
     });
-    let text = arena.succeed("snapshots tally");
+    let text = arena.succeed("checkpoints tally");
     assert!(text.contains("by vertex"), "{text}");
     let text = arena.succeed("describe tally");
     for told in ["exactly-once", "committed", "began from the beginning"] {
         assert!(text.contains(told), "{told}: {text}");
     }
-    // Nothing is left of what was given up, nor of parts that have become snapshots.
+    // Aborted checkpoints and parts that were merged into checkpoints are removed.
     arena.until("few parts", || {
         let files = fs::read_dir(job.folder()).unwrap().flatten();
         let parts = files.filter(|it| it.file_name().to_string_lossy().starts_with("part-"));
@@ -273,13 +273,13 @@ pub fn the_snapshots_of_a_job_are_shown_and_checked() {
     arena.succeed("kill tally --yes");
 }
 
-pub fn a_snapshot_that_is_damaged_is_passed_over_and_that_is_told() {
-    let options = "--set guarantee=at-least-once --set snapshots.every=1s";
-    let job = Surviving::begun(ENDLESS, 1_000, options);
+pub fn a_checkpoint_that_is_damaged_is_passed_over_and_that_is_told() {
+    let options = "--set guarantee=at-least-once --set checkpoints.every=1s";
+    let job = GuaranteedJob::begun(ENDLESS, 1_000, options);
     let arena = &job.arena;
     job.until_more();
     job.until_more();
-    // Before the next one: of the newest nothing can be read.
+    // Before the next one, make the newest checkpoint unreadable.
     let committed = job.committed();
     let name = format!("-{committed}.manifest");
     let files = fs::read_dir(job.folder()).unwrap().flatten();
@@ -297,7 +297,7 @@ pub fn a_snapshot_that_is_damaged_is_passed_over_and_that_is_told() {
 }
 
 pub fn a_job_whose_folder_is_away_waits_with_the_reason_and_goes_on_by_itself() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
     job.until_more();
     let (folder, away) = (job.folder(), arena.path().join("away"));
@@ -306,14 +306,14 @@ pub fn a_job_whose_folder_is_away_waits_with_the_reason_and_goes_on_by_itself() 
     let waits = || {
         let listed = arena.json("list");
         let reason = listed[0]["reason"].as_str().unwrap_or_default().to_string();
-        reason.contains("not seen at the moment")
+        reason.contains("not accessible at the moment")
     };
     arena.until("it waits", waits);
-    // As often as would be too often, if it were a failure.
+    // More attempts than would be allowed if these were failures.
     let life = job.life();
     arena.until("it has looked again and again", || job.life() > life + 5);
     assert_eq!(arena.phase("tally").as_deref(), Some("recovering"));
-    let mut saving = arena.begin_heard("savepoint tally --to saved");
+    let mut saving = arena.begin_with_output("savepoint tally --to saved");
     let mut told = String::new();
     let mut says = BufReader::new(saving.stderr.as_mut().unwrap());
     says.read_line(&mut told).unwrap();
@@ -334,15 +334,17 @@ pub fn a_job_that_can_not_keep_its_promise_is_refused_with_the_reason() {
         assert!(!output.status.success(), "{options}: {output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    // Where no folder can be made.
+    // In a place where no folder can be created.
     arena.write("file", "");
-    let told = submit(&format!("{EXACTLY_ONCE} --set snapshots.folder=file/kept"));
+    let told = submit(&format!(
+        "{EXACTLY_ONCE} --set checkpoints.folder=file/kept"
+    ));
     assert!(told.contains("file/kept"), "{told}");
-    let folder = "--set snapshots.folder=kept";
+    let folder = "--set checkpoints.folder=kept";
     let told = arena.fail(&format!("submit word-count.yaml {EXACTLY_ONCE} {folder}"));
     assert!(told.contains("would forget"), "{told}");
     assert!(arena.json("list").as_array().unwrap().is_empty());
-    // Who comes second leaves no folder.
+    // The second submission leaves no folder.
     let options = format!("{EXACTLY_ONCE} {folder}");
     arena.submit_numbers(&options, &format!("tally {out} {ENDLESS} 1000"));
     let told = submit(&options);
@@ -363,7 +365,7 @@ pub fn a_job_that_can_not_begin_is_told_for_that_by_all_who_ask() {
     assert!(again.contains("cannot read book.txt"), "{again}");
     arena.succeed("kill words --yes");
 
-    // A file that is missing is missing at each attempt, so none of the hundred is made.
+    // A missing file is missing at each attempt, so none of the hundred attempts is made.
     let options = "--set recovery.attempts=100 --detach";
     arena.succeed(&format!("{submit} {options} -- book.txt"));
     arena.until("it is in safe mode, and says why", || {
@@ -376,7 +378,7 @@ pub fn a_job_that_can_not_begin_is_told_for_that_by_all_who_ask() {
 
 pub fn a_job_that_fails_again_and_again_waits_for_somebody_to_decide() {
     let options = format!("{EXACTLY_ONCE} --set recovery.attempts=0");
-    let job = Surviving::begun(30_000, 1_000, &options);
+    let job = GuaranteedJob::begun(30_000, 1_000, &options);
     let arena = &job.arena;
     job.until_more();
     kill(job.worker(1));
@@ -386,7 +388,7 @@ pub fn a_job_that_fails_again_and_again_waits_for_somebody_to_decide() {
     assert!(reason.contains("ardea recover tally"), "{reason}");
     let described = arena.succeed("describe tally");
     assert!(described.contains("safe_mode"), "{described}");
-    // It is not waited for in vain, and followed when the job begins again.
+    // The command does not wait in vain; the update takes effect when the job is recovered.
     arena.succeed("update tally counts=1");
     arena.succeed("recover tally");
     let refused = arena.fail("recover tally");

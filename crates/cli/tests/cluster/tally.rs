@@ -1,5 +1,5 @@
-//! A job whose output tells whether anything was lost or counted twice: numbers, counted by key one by one, into files that are seen when
-//! their epoch is committed.
+//! A job whose output shows whether records were lost or counted twice: numbers, counted by key one
+//! by one, into files that become visible when their epoch is committed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use ardea::prelude::*;
 use ardea_connectors::grid::{Change, ClusterMap, changes, lookup, put, update};
 use serde::{Deserialize, Serialize};
 
-/// How many keys the numbers are counted by.
+/// The number of keys.
 pub const KEYS: u64 = 23;
 
-/// Whether this process is to be that job.
+/// Returns true if this process should be the job `tally`.
 pub fn is_asked_for() -> bool {
     std::env::args().any(|word| word == "tally")
 }
@@ -22,21 +22,23 @@ fn wrong() -> Error {
     Error::new(ErrorCode::InvalidConfig, "tally FOLDER NUMBERS RATE")
 }
 
-/// What a key has in the map `tally`.
+/// The value of a key in the map `tally`.
 #[derive(Clone, Serialize, Deserialize)]
 struct Counted {
     parity: String,
     count: u64,
 }
 
-/// What a key has in the map `followed`: what it was told to be counted to, and what was looked up behind that.
+/// The value of a key in the map `followed`: the count in the change event, and the count that a
+/// subsequent read returned.
 #[derive(Clone, Serialize, Deserialize)]
 struct Followed {
     told: u64,
     found: u64,
 }
 
-/// Another job: what happens to the map `tally`, each with what it has then, makes the map `followed`.
+/// Builds another job, which writes each change of the map `tally`, with the value read after it,
+/// to the map `followed`.
 fn follower() -> ardea::Result<Pipeline> {
     let map = ClusterMap::<u64, Counted>::new("tally")?;
     let followed = ClusterMap::<u64, Followed>::new("followed")?;
@@ -64,8 +66,9 @@ fn follower() -> ardea::Result<Pipeline> {
     Ok(p)
 }
 
-/// `tally FOLDER NUMBERS RATE [HOW]`: so many numbers, so many a second. Another version of it has other keys (`text`), fails with each
-/// record (`fails`), or writes to a map of the cluster (`map`), which yet another job follows (`follow`).
+/// Builds the job `tally FOLDER NUMBERS RATE [HOW]`, which counts `NUMBERS` numbers, `RATE` per
+/// second. Variants have other keys (`text`), fail with each record (`fails`), write to a map of
+/// the cluster (`map`), or follow that map (`follow`).
 pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
     let [_, folder, numbers, rate, how @ ..] = arguments else {
         return Err(wrong());
@@ -127,7 +130,7 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
 pub struct Tally(pub PathBuf);
 
 impl Tally {
-    /// What has been published so far.
+    /// Returns the lines published so far.
     pub fn lines(&self) -> Vec<(u64, u64)> {
         let mut lines = Vec::new();
         for file in fs::read_dir(&self.0).into_iter().flatten().flatten() {
@@ -144,7 +147,8 @@ impl Tally {
         lines
     }
 
-    /// Whether of each key each count was published, and once, up to some; how many lines that are.
+    /// Checks that for each key every count up to some number was published exactly once; returns
+    /// the number of lines.
     pub fn is_whole(&self) -> Result<usize, String> {
         let lines = self.lines();
         let mut next = [1; KEYS as usize];
@@ -160,7 +164,7 @@ impl Tally {
         Ok(lines.len())
     }
 
-    /// What has to be published of so many numbers: of each key, each count once.
+    /// Returns the expected lines for `numbers` numbers: for each key, every count once.
     pub fn expected(numbers: u64) -> Vec<(u64, u64)> {
         let of_key = |key: u64| numbers / KEYS + u64::from(key < numbers % KEYS);
         let lines = (0..KEYS).flat_map(|key| (1..=of_key(key)).map(move |count| (key, count)));

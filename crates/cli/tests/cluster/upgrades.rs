@@ -1,4 +1,4 @@
-//! Savepoints of jobs on clusters, and programs that follow each other.
+//! Savepoints of jobs on clusters, and upgrades.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,15 +7,15 @@ use std::process::Output;
 
 use crate::arena::Arena;
 use crate::processes::kill;
-use crate::survives::{ENDLESS, EXACTLY_ONCE, Surviving, in_memory, promises};
+use crate::survives::{ENDLESS, EXACTLY_ONCE, GuaranteedJob, in_memory, promises};
 use crate::tally::Tally;
 
-fn arguments(job: &Surviving, how: &str) -> String {
+fn arguments(job: &GuaranteedJob, how: &str) -> String {
     let out = job.out.0.display();
     format!("tally {out} {ENDLESS} 2000 {how}")
 }
 
-fn upgrade(job: &Surviving, options: &str, how: &str) -> Output {
+fn upgrade(job: &GuaranteedJob, options: &str, how: &str) -> Output {
     let options = promises(&format!("{EXACTLY_ONCE} {options}"));
     job.arena.try_upgrade(&options, &arguments(job, how))
 }
@@ -24,20 +24,20 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Which submission runs, and what is told of its upgrade.
-fn seen(job: &Surviving) -> Option<(String, String)> {
+/// Returns the running submission, and the stage of its upgrade.
+fn seen(job: &GuaranteedJob) -> Option<(String, String)> {
     let told = job.arena.look("tally")?;
     let submission = told["submission"].as_str()?.to_string();
     let stage = told["upgrade"]["stage"].as_str().unwrap_or_default();
     Some((submission, stage.to_string()))
 }
 
-fn submission(job: &Surviving) -> String {
+fn submission(job: &GuaranteedJob) -> String {
     seen(job).expect("somebody leads it").0
 }
 
 pub fn one_program_follows_another_and_what_is_published_is_the_same() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     job.until_more();
     let mut before = submission(&job);
     for _ in 0..2 {
@@ -48,10 +48,10 @@ pub fn one_program_follows_another_and_what_is_published_is_the_same() {
         before = now.0;
         job.until_more();
     }
-    // Nothing is said again: the job keeps the settings that it has.
+    // No setting is repeated: the job retains its settings.
     let settings = || {
         let mut settings = job.arena.json("describe tally")["settings"].clone();
-        // Where the state of this one was left.
+        // Removes the setting with the place of this submission's initial state.
         settings.as_object_mut().unwrap().remove("recovery.from");
         settings
     };
@@ -64,7 +64,7 @@ pub fn one_program_follows_another_and_what_is_published_is_the_same() {
     assert!(told.contains("guarantee=exactly-once"), "{told}");
     job.until_more();
     let told = job.arena.succeed("describe tally");
-    assert!(told.contains("has followed"), "{told}");
+    assert!(told.contains("it was upgraded from"), "{told}");
     let listed = job.arena.json("list --all");
     let past = listed["past"].as_array().unwrap();
     assert_eq!(past.len(), 3);
@@ -73,15 +73,15 @@ pub fn one_program_follows_another_and_what_is_published_is_the_same() {
 }
 
 pub fn a_program_that_does_not_come_up_gives_way_to_the_one_before() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     job.until_more();
     let before = submission(&job);
-    let options = "--set recovery.attempts=1 --set snapshots.every=2s";
+    let options = "--set recovery.attempts=1 --set checkpoints.every=2s";
     let failed = upgrade(&job, options, "fails");
     assert!(!failed.status.success(), "{failed:?}");
     let told = said(&failed);
     assert!(told.contains("the old one runs again"), "{told}");
-    // Whoever leads it next tells of that as soon as it has read what is stored.
+    // The next leader reports it as soon as it has read the metadata store.
     job.arena.until("it is told", || {
         seen(&job).is_some_and(|(now, stage)| now != before && stage == "rolled_back")
     });
@@ -94,7 +94,7 @@ pub fn a_program_that_does_not_come_up_gives_way_to_the_one_before() {
     job.stop();
 }
 
-/// Removes what the manifests in a folder refer to.
+/// Removes the blocks to which the manifests in a folder refer.
 fn lose_blocks(folder: &Path) {
     let files = fs::read_dir(folder).unwrap().flatten();
     let blocks = files.filter(|file| file.file_name().to_string_lossy().starts_with("block-"));
@@ -103,7 +103,7 @@ fn lose_blocks(folder: &Path) {
 }
 
 pub fn a_program_whose_state_is_damaged_does_not_come_up_and_says_why() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
     job.until_more();
     arena.succeed("savepoint tally --to saved");
@@ -119,10 +119,10 @@ pub fn a_program_whose_state_is_damaged_does_not_come_up_and_says_why() {
     arena.succeed("kill tally --yes");
 }
 
-pub fn an_upgrade_from_a_damaged_snapshot_ends_with_the_reason() {
-    // No epoch ends but those that are asked for: a later one may be whole again.
-    let rarely = "--set guarantee=exactly-once --set snapshots.every=1h";
-    let job = Surviving::begun(ENDLESS, 1_000, rarely);
+pub fn an_upgrade_from_a_damaged_checkpoint_ends_with_the_reason() {
+    // Only requested epochs end: a later one may be complete again.
+    let rarely = "--set guarantee=exactly-once --set checkpoints.every=1h";
+    let job = GuaranteedJob::begun(ENDLESS, 1_000, rarely);
     job.arena.succeed("savepoint tally --to saved");
     lose_blocks(&job.folder());
     let failed = upgrade(&job, "", "");
@@ -132,7 +132,7 @@ pub fn an_upgrade_from_a_damaged_snapshot_ends_with_the_reason() {
 }
 
 pub fn state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well() {
-    let job = Surviving::submitted(ENDLESS, 1_000, &in_memory(EXACTLY_ONCE));
+    let job = GuaranteedJob::submitted(ENDLESS, 1_000, &in_memory(EXACTLY_ONCE));
     let arena = &job.arena;
     job.until_more();
     let upgrade = |options: &str, how: &str| {
@@ -146,7 +146,7 @@ pub fn state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well() {
     assert!(now.0 != before && now.1 == "upgraded", "{now:?}");
     job.until_more();
     let failed = upgrade(
-        "--set recovery.attempts=1 --set snapshots.every=2s",
+        "--set recovery.attempts=1 --set checkpoints.every=2s",
         "fails",
     );
     assert!(
@@ -162,7 +162,7 @@ pub fn state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well() {
 }
 
 pub fn an_upgrade_goes_on_though_its_command_and_its_master_are_killed() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
     job.until_more();
     let before = submission(&job);
@@ -177,7 +177,7 @@ pub fn an_upgrade_goes_on_though_its_command_and_its_master_are_killed() {
 }
 
 pub fn what_can_not_go_on_is_refused_before_anything_stops() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
     job.until_more();
     let before = submission(&job);
@@ -196,7 +196,7 @@ pub fn what_can_not_go_on_is_refused_before_anything_stops() {
     job.stop();
 }
 
-/// By key, the least count that was published there; fails if one is missing behind it.
+/// Returns the least published count of each key; fails if a later one is missing.
 fn firsts(out: &Path) -> BTreeMap<u64, u64> {
     let mut firsts = BTreeMap::new();
     let mut last = BTreeMap::new();
@@ -209,12 +209,13 @@ fn firsts(out: &Path) -> BTreeMap<u64, u64> {
     firsts
 }
 
-/// The folder of a job that its cluster has forgotten can be looked at, compared and saved.
+/// Checks that the folder of a job that its cluster has forgotten can be inspected, compared and
+/// saved.
 fn assert_left(arena: &Arena, folder: &Path) {
     let folder = folder.display();
-    let looked = arena.json(&format!("snapshots {folder} --check"));
+    let looked = arena.json(&format!("checkpoints {folder} --check"));
     assert!(
-        looked["snapshots"]
+        looked["checkpoints"]
             .as_array()
             .is_some_and(|it| !it.is_empty()),
         "{looked}"
@@ -230,11 +231,11 @@ fn assert_left(arena: &Arena, folder: &Path) {
 }
 
 pub fn a_savepoint_of_a_job_on_a_cluster_begins_another_there() {
-    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;
     job.until_more();
     let saved = arena.json("savepoint tally --to saved");
-    let epoch = saved["savepoint"]["snapshot"][1].as_u64();
+    let epoch = saved["savepoint"]["checkpoint"][1].as_u64();
     assert!(epoch > Some(0), "{saved}");
     let told = arena.succeed("savepoint inspect saved --check");
     assert!(
@@ -243,13 +244,13 @@ pub fn a_savepoint_of_a_job_on_a_cluster_begins_another_there() {
     );
     let again = arena.fail("savepoint tally --to saved");
     assert!(again.contains("already"), "{again}");
-    // It has gone on meanwhile, and nothing is kept for the savepoint any more.
+    // The job has continued meanwhile, and nothing is retained for the savepoint any more.
     job.until_more();
     job.stop();
 
     let other = arena.path().join("other");
     std::fs::create_dir_all(&other).unwrap();
-    // What the sink has written belongs to the folder that it is named by.
+    // The sink's state belongs to the folder in its name.
     let sink = format!("write {}", job.out.0.join("tally.txt").display());
     arena.write("ardea.toml", &format!("[recovery]\ndrop = \"{sink}\"\n"));
     let options = promises(&format!("{EXACTLY_ONCE} --set recovery.from=saved"));
@@ -265,7 +266,7 @@ pub fn a_savepoint_of_a_job_on_a_cluster_begins_another_there() {
     let firsts = firsts(&other);
     assert!(firsts.values().all(|first| *first > 1), "{firsts:?}");
 
-    // What is in it can be compared with a program, as any savepoint can.
+    // The folder can be compared with a program like any savepoint.
     let program = arena.program();
     let same = arena.succeed(&format!("diff saved {program} {arguments}"));
     assert!(same.contains("keep"), "{same}");

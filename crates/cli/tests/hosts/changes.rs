@@ -1,4 +1,5 @@
-//! A component's instances, which have processes of their own on all hosts, are doubled and halved under load.
+//! The instances of a vertex, which have their own processes on all hosts, are doubled and halved
+//! under load.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +9,21 @@ use crate::cluster::{Cluster, JOB, Worker};
 use crate::measured::{Measured, now_ms};
 use crate::poll::until_true;
 
-/// What is doubled and halved.
+/// The vertex that is doubled and halved.
 const VERTEX: &str = "pass";
 
-/// The processes of all instances that have one of their own.
+/// Returns the processes of all instances that have their own.
 fn processes(cluster: &Cluster) -> BTreeSet<(u32, usize, i32)> {
     let instances = cluster.instances(JOB).into_iter();
     let known = |it: Worker| (it.container, it.host, it.pid);
     instances.map(known).collect()
 }
 
-/// Gives the vertex so many instances, and waits until it has them.
+/// Sets the vertex's parallelism, and waits until it is in effect.
 fn update(cluster: &Cluster, count: u32) {
     let parallelism = [(VERTEX.to_string(), count)].into();
     let update = ParallelismUpdate { parallelism };
-    // An order whose answer comes late was taken all the same.
+    // A request whose response is late has been accepted all the same.
     let _ = cluster.ask(|client| {
         let update = update.clone();
         async move { client.update(JOB, &update).await }
@@ -42,7 +43,7 @@ fn update(cluster: &Cluster, count: u32) {
     );
 }
 
-/// No worker and no process of an instance that was there before is another one.
+/// Checks that no existing worker or instance process is replaced by an update.
 pub fn update_of_instances(cluster: &mut Cluster, measured: &mut Measured) {
     cluster.runs(JOB);
     let workers = cluster.workers(JOB);

@@ -1,4 +1,5 @@
-//! A cluster of four hosts under test: its state manager's server, the hosts' processes, and what the cluster says.
+//! A cluster of four hosts under test: the server of its metadata store, the hosts' processes, and
+//! requests to it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,18 +19,18 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::ground::{Ground, HOSTS};
+use crate::ground::{HOSTS, HostNamespaces};
 use crate::numbers::Ledger;
 use crate::poll::until;
 use crate::settings::without_settings;
 
-/// The job that is there from the beginning.
+/// The job that runs from the beginning.
 pub const JOB: &str = "numbers";
 
 /// The secret of the cluster.
 const TOKEN: &str = "5e0e3a1f0c2b4d6f8a9b7c6d5e4f3a2b";
 
-/// What the job is told of its shape: something of it is on every host, and processes of instances are as well.
+/// The arguments of the job: every host has a part of it, and processes of instances.
 const SHAPE: [&str; 5] = [
     "rate=500",
     "spouts=2",
@@ -38,10 +39,10 @@ const SHAPE: [&str; 5] = [
     "pending=5000",
 ];
 
-/// How long a host may take to answer, on a machine that has much to do.
+/// The time limit of a host's response, on a busy machine.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Which state manager.
+/// The kind of metadata store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     ZooKeeper,
@@ -59,26 +60,26 @@ impl Kind {
     }
 }
 
-/// The cluster. Dropping it ends all of it.
+/// The cluster. Its processes end when this value is dropped.
 pub struct Cluster {
     hosts: BTreeMap<usize, Child>,
     pub server: Server,
-    /// Dropped before what it runs on.
+    /// Dropped before the namespaces in which it runs.
     _packages: Option<PackageServer>,
     runtime: Runtime,
     state: String,
     packages: String,
     /// The host that answered last.
     answers: Cell<usize>,
-    /// Last but one: what runs there is killed before its folder goes.
-    pub ground: Ground,
+    /// Dropped last but one: its processes are killed before its folder is removed.
+    pub ground: HostNamespaces,
     folder: TempDir,
 }
 
 impl Cluster {
-    /// Started, with the job running on all hosts.
+    /// Starts the cluster, with the job running on all hosts.
     pub fn start(kind: Kind) -> std::result::Result<Self, Skipped> {
-        let ground = Ground::new()?;
+        let ground = HostNamespaces::new()?;
         let here = ground.here().parse().expect("an address");
         let server = Server::start_at(&format!("{}.sh", kind.name()), here)?;
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -91,7 +92,7 @@ impl Cluster {
             .build();
         let runtime = runtime.expect("threads");
         let store = folder.path().join("packages");
-        // Both kinds of store are tried, one with each state manager.
+        // Both kinds of package store are tested, one with each metadata store.
         let served = (kind == Kind::Etcd).then(|| {
             let options = StoreOptions {
                 token: Some(Token::new(TOKEN)),
@@ -128,12 +129,13 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The job's program: this one, without what debuggers want, because four hosts unpack it.
+    /// Copies this program as the job's program, without debug information, since four hosts unpack
+    /// it.
     fn make_program(&self) {
         let own = std::env::current_exe().expect("this program");
         let program = self.program();
         fs::copy(&own, &program).expect("there is room");
-        // Where there is no `strip` it takes longer.
+        // Unpacking takes longer where there is no `strip`.
         let _ = Command::new("strip")
             .arg("-S")
             .arg(&program)
@@ -145,7 +147,7 @@ impl Cluster {
         self.folder.path().join("numbers-job")
     }
 
-    /// The settings of all processes of the cluster.
+    /// Returns the settings of all processes of the cluster.
     fn settings(&self, directory: &str, host: &str) -> Vec<String> {
         let at = |name: &str| self.folder.path().join(name).display().to_string();
         let settings = [
@@ -162,7 +164,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Starts the process that stands for a host.
+    /// Starts the process of a host.
     pub fn start_host(&mut self, host: usize) {
         let name = format!("h{host}");
         let log = File::options()
@@ -189,14 +191,15 @@ impl Cluster {
         self.folder.path().join(format!("h{host}.log"))
     }
 
-    /// Kills the process that stands for a host; its containers are left alone.
+    /// Kills the process of a host; its containers keep running.
     pub fn kill_host(&mut self, host: usize) {
         let mut child = self.hosts.remove(&host).expect("it was started");
         child.kill().expect("it runs");
         child.wait().expect("it has ended");
     }
 
-    /// Starts the hosts whose processes were killed, and waits until all are registered. Fails if one has ended by itself.
+    /// Starts the hosts whose processes were killed, and waits until all are registered. Fails if
+    /// one has ended by itself.
     pub fn all_hosts_are_there(&mut self) {
         for host in 1..=HOSTS {
             if !self.hosts.contains_key(&host) {
@@ -216,7 +219,8 @@ impl Cluster {
         });
     }
 
-    /// Submits the job under that name, with these settings, on so many containers; waits until it runs.
+    /// Submits the program as the job `job`, with `settings` and `containers` containers; waits
+    /// until it runs.
     pub fn submit(&self, job: &str, recorded: &str, settings: &[&str], containers: u32) {
         let ledger = self.folder.path().join(recorded);
         fs::create_dir_all(&ledger).expect("a folder");
@@ -246,12 +250,12 @@ impl Cluster {
         );
     }
 
-    /// What a job has recorded.
+    /// Returns the records of a job.
     pub fn ledger(&self, recorded: &str) -> Ledger {
         Ledger(self.folder.path().join(recorded))
     }
 
-    /// What a host says: the one that answered last, or else the first that does.
+    /// Returns the response of the host that answered last, or else of the first that does.
     pub fn ask<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Client) -> F) -> Option<T> {
         let last = self.answers.get();
         (0..HOSTS).find_map(|step| {
@@ -262,7 +266,7 @@ impl Cluster {
         })
     }
 
-    /// What a host says.
+    /// Returns the response of a host.
     fn ask_host<T, F: Future<Output = Result<T>>>(
         &self,
         host: usize,
@@ -276,7 +280,7 @@ impl Cluster {
         self.runtime.block_on(ask(client))
     }
 
-    /// All that is known of a job.
+    /// Returns the description of a job.
     pub fn describe(&self, job: &str) -> Option<JobDescription> {
         let job = job.to_string();
         self.ask(|client| {
@@ -294,7 +298,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until a job runs with all of its containers; gives what is known of it then.
+    /// Waits until a job runs with all of its containers; returns its description.
     pub fn runs(&self, job: &str) -> JobDescription {
         until(&format!("{job} runs"), 90, || {
             let described = self.describe(job)?;
@@ -307,13 +311,14 @@ impl Cluster {
         })
     }
 
-    /// Which host leads a job.
+    /// Returns the host that leads a job.
     pub fn leader(&self, job: &str) -> usize {
         let described = until("somebody leads", 60, || self.describe(job));
         host_number(&described.master.expect("it was asked for").host)
     }
 
-    /// The workers of a job on all hosts: container to process. Fails if a container has two.
+    /// Returns the workers of a job on all hosts: container to process. Fails if a container has
+    /// two.
     pub fn workers(&self, job: &str) -> BTreeMap<u32, Worker> {
         let mut workers = BTreeMap::new();
         for worker in self.processes(job) {
@@ -324,12 +329,12 @@ impl Cluster {
         workers
     }
 
-    /// The workers of a job on all hosts.
+    /// Returns the workers of a job on all hosts.
     pub fn processes(&self, job: &str) -> Vec<Worker> {
         self.processes_that(job, false)
     }
 
-    /// The processes of a job's instances that have one of their own.
+    /// Returns the processes of a job's instances that have their own.
     pub fn instances(&self, job: &str) -> Vec<Worker> {
         self.processes_that(job, true)
     }
@@ -345,8 +350,8 @@ impl Cluster {
         found
     }
 
-    /// Waits until new numbers arrive, and all that had been emitted until now has been acked; fails if any of it was lost.
-    /// Gives how many numbers that are, and how many came again.
+    /// Waits until new numbers arrive, and all those emitted before have been acked; fails if any
+    /// was lost. Returns the count of these numbers, and the count of repeated ones.
     pub fn goes_on(&self, recorded: &str) -> (u64, u64) {
         let ledger = self.ledger(recorded);
         let before = ledger.positions();
@@ -360,7 +365,7 @@ impl Cluster {
         ledger.nothing_is_lost()
     }
 
-    /// Tells what can be told, when something has failed.
+    /// Prints details after a failure.
     pub fn tell_all(&self) {
         if let Some(described) = self.describe(JOB) {
             eprintln!("{:?}, led by {:?}", described.summary, described.master);
@@ -401,7 +406,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The process, if it is one of a container, its job, and whether it is that of an instance.
+    /// Returns a container's process, its job, and true if it is the process of an instance; `None`
+    /// for any other process.
     fn of(pid: i32, host: usize) -> Option<(Self, String, bool)> {
         let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
         let mut variables = environment.split(|byte| *byte == 0);
@@ -418,12 +424,12 @@ impl Worker {
         Some((worker, job, is_instance))
     }
 
-    /// `kill -9`.
+    /// Kills the process with SIGKILL.
     pub fn kill(&self) {
         kill_process(self.id(), Signal::KILL).expect("it runs");
     }
 
-    /// `kill -9` of its process group.
+    /// Kills the process group with SIGKILL.
     pub fn kill_group(&self) {
         kill_process_group(self.id(), Signal::KILL).expect("it runs");
     }
@@ -433,7 +439,7 @@ impl Worker {
     }
 }
 
-/// The number of a host: `h3` or an address that ends with it.
+/// Returns the number of a host: from `h3`, or from an address that ends with it.
 pub fn host_number(name: &str) -> usize {
     let digits = name.rsplit(['h', '.']).next().unwrap_or(name);
     digits

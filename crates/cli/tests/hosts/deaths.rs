@@ -1,4 +1,4 @@
-//! `kill -9` of each kind of process.
+//! SIGKILL to each kind of process.
 
 use ardea_rest::{JobDescription, Phase};
 
@@ -7,12 +7,12 @@ use crate::ground::HOSTS;
 use crate::measured::{Measured, now_ms};
 use crate::poll::{pass, until, until_true};
 
-/// The worker of a container.
+/// Kills the worker of a container.
 pub fn worker(cluster: &mut Cluster, measured: &mut Measured) {
     killed(cluster, measured, Worker::kill);
 }
 
-/// All of a container's process group.
+/// Kills a container's process group.
 pub fn group(cluster: &mut Cluster, measured: &mut Measured) {
     killed(cluster, measured, Worker::kill_group);
 }
@@ -51,7 +51,7 @@ fn incarnation(described: &JobDescription, container: u32) -> Option<u64> {
         .incarnation
 }
 
-/// Fails if a worker is another one that should not be.
+/// Fails if a worker was replaced that should not have been.
 pub fn only_changed(
     before: &std::collections::BTreeMap<u32, Worker>,
     cluster: &Cluster,
@@ -67,7 +67,7 @@ pub fn only_changed(
     }
 }
 
-/// The process of an instance that has one of its own: its worker and all others are left alone.
+/// Kills the process of an instance that has its own: its worker and all others stay.
 pub fn instance(cluster: &mut Cluster, measured: &mut Measured) {
     cluster.runs(JOB);
     let before = cluster.workers(JOB);
@@ -90,7 +90,7 @@ pub fn instance(cluster: &mut Cluster, measured: &mut Measured) {
     assert_eq!(left, instances.len() - 1, "only one instance was killed");
 }
 
-/// The host that leads the job; it is started again at once, as whatever watches over its process would.
+/// Kills the host that leads the job; it is restarted at once, as by a process supervisor.
 pub fn leader(cluster: &mut Cluster, measured: &mut Measured) {
     let before = cluster.workers(JOB);
     let epoch = |cluster: &Cluster| Some(cluster.describe(JOB)?.master?.epoch);
@@ -115,7 +115,7 @@ pub fn leader(cluster: &mut Cluster, measured: &mut Measured) {
     only_changed(&before, cluster, &[]);
 }
 
-/// A host that does not lead the job; it is started again.
+/// Kills a host that does not lead the job; it is restarted.
 pub fn follower(cluster: &mut Cluster, _: &mut Measured) {
     let before = cluster.workers(JOB);
     let leader = cluster.leader(JOB);
@@ -130,7 +130,8 @@ pub fn follower(cluster: &mut Cluster, _: &mut Measured) {
     only_changed(&before, cluster, &[]);
 }
 
-/// A host's process that is not started again for long: its containers are heard, and left alone.
+/// Kills a host's process without restarting it for long: its containers stay connected, and keep
+/// running.
 pub fn host_for_good(cluster: &mut Cluster, measured: &mut Measured) {
     cluster.runs(JOB);
     let before = cluster.workers(JOB);
@@ -151,7 +152,8 @@ pub fn host_for_good(cluster: &mut Cluster, measured: &mut Measured) {
     measured.note("host dead for 20 s, all in order", at, now_ms());
 }
 
-/// The spouts stop, and all that they have emitted has been recorded; the job ends by itself, and leaves no process.
+/// Stops the spouts; checks that all that they have emitted was recorded, and that the job ends by
+/// itself and leaves no process.
 pub fn the_end(cluster: &mut Cluster, _: &mut Measured) {
     let ledger = cluster.ledger(JOB);
     ledger.enough();

@@ -1,4 +1,5 @@
-//! Four hosts on this machine: network namespaces on one bridge, made by `scripts/services/hosts.sh`.
+//! Four hosts on this machine: network namespaces on one bridge, created by
+//! `scripts/services/hosts.sh`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -6,14 +7,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use ardea_metastore::conformance::Skipped;
 
-/// How many hosts there are.
+/// The number of hosts.
 pub const HOSTS: usize = 4;
 
-/// What the script ends with when there can be no hosts on this machine.
+/// The script's exit code if there can be no hosts on this machine.
 const NOT_HERE: i32 = 75;
 
-/// The hosts; gone with all that runs there when this is dropped.
-pub struct Ground {
+/// The hosts. They and their processes are removed when this value is dropped.
+pub struct HostNamespaces {
     script: Child,
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -21,8 +22,8 @@ pub struct Ground {
     subnet: String,
 }
 
-impl Ground {
-    /// Makes them.
+impl HostNamespaces {
+    /// Creates the hosts.
     pub fn new() -> Result<Self, Skipped> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
         let mut script = Command::new(scripts.join("hosts.sh"))
@@ -47,7 +48,7 @@ impl Ground {
             assert!(ended == Some(NOT_HERE) && !required, "hosts.sh: {said}");
             return Err(Skipped(said.trim().to_string()));
         };
-        Ok(Ground {
+        Ok(HostNamespaces {
             prefix: prefix.to_string(),
             subnet: subnet.to_string(),
             script,
@@ -56,24 +57,24 @@ impl Ground {
         })
     }
 
-    /// The address of a host, 1 to [`HOSTS`].
+    /// Returns the address of a host, 1 to [`HOSTS`].
     pub fn address(&self, host: usize) -> String {
         format!("{}.{host}", self.subnet)
     }
 
-    /// The address of this machine.
+    /// Returns the address of this machine.
     pub fn here(&self) -> String {
         format!("{}.254", self.subnet)
     }
 
-    /// The first words of a command that runs on a host.
+    /// Returns the beginning of a command that runs on a host.
     pub fn on(&self, host: usize) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &format!("{}-{host}", self.prefix)]);
         command
     }
 
-    /// The processes of a host.
+    /// Returns the processes of a host.
     pub fn processes(&self, host: usize) -> Vec<i32> {
         let listed = Command::new("ip")
             .args(["netns", "pids", &format!("{}-{host}", self.prefix)])
@@ -86,7 +87,7 @@ impl Ground {
             .collect()
     }
 
-    /// `cut I`, `cut I J`, `heal I`, `heal I J`.
+    /// Sends a command to the script: `cut I`, `cut I J`, `heal I`, `heal I J`.
     pub fn command(&mut self, line: &str) {
         let commands = self.commands.as_mut().expect("it is open until the end");
         writeln!(commands, "{line}").expect("the script reads");
@@ -96,9 +97,9 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for HostNamespaces {
     fn drop(&mut self) {
-        // The end of its input is what the script waits for.
+        // The script ends at the end of its input.
         self.commands = None;
         let _ = self.script.wait();
     }

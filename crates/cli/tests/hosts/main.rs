@@ -1,21 +1,23 @@
-//! Several hosts: a cluster of four, as network namespaces of this machine, with a real ZooKeeper or etcd, a job that is spread over
-//! them, and everything that may die or be cut off on the way. `make hosts` runs it; it needs root.
+//! Several hosts: a cluster of four, as network namespaces of this machine, with a real ZooKeeper
+//! or etcd, a job spread over them, and faults of all processes and connections. `make hosts` runs
+//! it; it needs root.
 //!
 //! ```text
 //! scripts/hosts.sh [zookeeper|etcd] [SCENARIO …]
 //! ```
 //!
-//! This program is also the job: see `numbers`, beside this folder. In reading order: `ground` (namespaces, cut and healed), `cluster` (hosts as
-//! processes, and what they say), `measured`, then the scenarios, in `deaths`, `cuts`, `outage`, `changes` and `beside`.
+//! This program is also the job: see `numbers`, beside this folder. In reading order: `ground`
+//! (namespaces, cut and healed), `cluster` (host processes, and requests to them), `measured`, then
+//! the scenarios, in `deaths`, `partitions`, `outage`, `changes` and `other_jobs`.
 
-mod beside;
 mod changes;
 mod cluster;
-mod cuts;
 mod deaths;
 mod ground;
 mod measured;
+mod other_jobs;
 mod outage;
+mod partitions;
 mod poll;
 
 #[path = "../numbers/mod.rs"]
@@ -32,7 +34,7 @@ use ardea_metastore::conformance::Skipped;
 use cluster::{Cluster, Kind};
 use measured::Measured;
 
-/// Something that happens to a cluster with a job, which goes on.
+/// A fault of a cluster whose job keeps running.
 type Scenario = fn(&mut Cluster, &mut Measured);
 
 const SCENARIOS: &[(&str, Scenario)] = &[
@@ -42,18 +44,21 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("the_host_that_leads_is_killed", deaths::leader),
     ("a_host_that_does_not_lead_is_killed", deaths::follower),
     ("a_host_stays_dead", deaths::host_for_good),
-    ("a_host_is_cut_off_and_healed", cuts::follower),
-    ("the_host_that_leads_is_cut_off_and_healed", cuts::leader),
-    ("two_hosts_are_cut_from_each_other", cuts::pair),
+    ("a_host_is_cut_off_and_healed", partitions::follower),
     (
-        "the_state_managers_server_is_gone_for_a_while",
+        "the_host_that_leads_is_cut_off_and_healed",
+        partitions::leader,
+    ),
+    ("two_hosts_are_cut_from_each_other", partitions::pair),
+    (
+        "the_metadata_stores_server_is_gone_for_a_while",
         outage::server,
     ),
     (
         "instances_with_processes_are_doubled_and_halved",
         changes::update_of_instances,
     ),
-    ("two_jobs_run_side_by_side", beside::two_jobs),
+    ("two_jobs_run_side_by_side", other_jobs::two_jobs),
     ("all_numbers_arrive_and_the_job_ends", deaths::the_end),
 ];
 
@@ -62,7 +67,7 @@ fn main() -> ExitCode {
         return ardea::main(numbers::build);
     }
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    // What asks a test program for its list of tests gets an empty one.
+    // A list of tests is requested, and is empty.
     if wanted.iter().any(|word| word == "--list") {
         return ExitCode::SUCCESS;
     }
@@ -91,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs what is asked for, one after the other; gives the names of what failed.
+/// Runs the selected scenarios, one after the other; returns the names of those that failed.
 fn run(cluster: &mut Cluster, kind: Kind, asked: &[&String]) -> Vec<String> {
     let mut measured = Measured::default();
     let mut failed = Vec::new();

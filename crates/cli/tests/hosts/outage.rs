@@ -1,10 +1,10 @@
-//! The state manager's server is killed and comes back.
+//! The metadata store's server is killed and comes back.
 
 use crate::cluster::{Cluster, JOB};
 use crate::measured::{Measured, now_ms};
 use crate::poll::{pass, until};
 
-/// For 30 s. Data goes on meanwhile, and nothing is restarted.
+/// Kills the server for 30 s. Data flows on meanwhile, and nothing is restarted.
 pub fn server(cluster: &mut Cluster, measured: &mut Measured) {
     let before = cluster.workers(JOB);
     let ledger = cluster.ledger(JOB);
@@ -14,13 +14,13 @@ pub fn server(cluster: &mut Cluster, measured: &mut Measured) {
         pass(10);
         assert!(
             ledger.records() > records + 1000,
-            "data stopped with the state manager"
+            "data stopped with the metadata store"
         );
     }
     cluster.server.restart();
     let at = now_ms();
     until("somebody leads again", 60, || cluster.describe(JOB));
-    measured.note("state manager back, job led", at, now_ms());
+    measured.note("metadata store back, job led", at, now_ms());
     cluster.all_hosts_are_there();
     cluster.runs(JOB);
     cluster.goes_on(JOB);

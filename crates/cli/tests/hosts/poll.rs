@@ -1,15 +1,15 @@
-//! Waiting for what comes about by itself.
+//! Polling for conditions.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// The poll interval.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Looks until there is something.
+/// Polls until `look` returns a value.
 ///
 /// # Panics
-/// If that takes longer than so many seconds; `what` says what has not come about.
+/// If that takes longer than `seconds` seconds; the message contains `what`.
 pub fn until<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     loop {
@@ -21,7 +21,7 @@ pub fn until<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -
     }
 }
 
-/// Looks until it is so.
+/// Polls until `look` returns true.
 ///
 /// # Panics
 /// As [`until`].
@@ -29,7 +29,7 @@ pub fn until_true(what: &str, seconds: u64, mut look: impl FnMut() -> bool) {
     until(what, seconds, || look().then_some(()));
 }
 
-/// Lets time pass, in which something is out of order on purpose.
+/// Waits for `seconds` seconds, during a deliberate fault.
 pub fn pass(seconds: u64) {
     let end = Instant::now() + Duration::from_secs(seconds);
     while let Some(left) = end.checked_duration_since(Instant::now()) {

@@ -1,4 +1,4 @@
-//! What numbers go through: a bolt that fails when it is told to, and one that writes down what it sees.
+//! The bolts: one that fails on request, and one that records its input.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,15 +8,16 @@ use ardea::topology::*;
 
 use super::ledger::SeenFile;
 
-/// Hands on what it is given. It panics, once, when the file `trip` is there, and always when `trip-always` is.
+/// A bolt that emits its input. It panics once if the file `trip` exists, and always if
+/// `trip-always` does.
 pub struct Pass {
     folder: PathBuf,
-    /// How often it hands on each number.
+    /// The number of times that the bolt emits each number.
     copies: u32,
 }
 
 impl Pass {
-    /// Told by files of that folder.
+    /// Creates a bolt that is controlled by files of `folder`.
     pub fn new(folder: PathBuf, copies: u32) -> Self {
         Pass { folder, copies }
     }
@@ -40,14 +41,14 @@ impl Bolt for Pass {
     }
 }
 
-/// Writes down what it sees; slowly while the file `slow` is there.
+/// A bolt that records its input; slowly while the file `slow` exists.
 pub struct Record {
     folder: PathBuf,
     seen: Option<SeenFile>,
 }
 
 impl Record {
-    /// Into files of that folder.
+    /// Creates a bolt that records into files of `folder`.
     pub fn new(folder: PathBuf) -> Self {
         Record { folder, seen: None }
     }

@@ -1,10 +1,11 @@
-//! What the job `numbers` has emitted and recorded, in a folder that outlives its processes.
+//! The records of the job `numbers`: emitted and received numbers, in a folder that outlives its
+//! processes.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `spout-I` | the next number of spout instance I, and below which all of its numbers have been acked; 8 bytes each |
-//! | `seen-…` | the numbers that one life of an instance of `record` has had, 8 bytes each |
-//! | `enough` | spouts emit nothing new when this is there |
+//! | `spout-I` | the next number of spout instance I, and the number below which all are acked; 8 bytes each |
+//! | `seen-…` | the numbers received in one attempt of an instance of `record`, 8 bytes each |
+//! | `enough` | if it exists, spouts emit no new numbers |
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -12,26 +13,26 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// A spout's number and its instance, as one number.
+/// Combines a spout's number and its instance into one number.
 pub fn stamped(instance: u32, number: u64) -> i64 {
     (number * 1000 + u64::from(instance)) as i64
 }
 
-/// How far a spout instance is.
+/// The position of a spout instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Position {
     /// The next number that it has never emitted.
     pub next: u64,
-    /// All below have been acked.
+    /// The number below which all numbers have been acked.
     pub acked_below: u64,
 }
 
-/// Keeps the position of a spout instance.
+/// The file with the position of a spout instance.
 #[derive(Debug)]
 pub struct PositionFile(File);
 
 impl PositionFile {
-    /// Opened, and what is written there.
+    /// Opens the file, and returns the position in it.
     pub fn open(folder: &Path, instance: u32) -> io::Result<(Self, Position)> {
         let path = folder.join(format!("spout-{instance}"));
         let mut options = OpenOptions::new();
@@ -45,7 +46,7 @@ impl PositionFile {
         Ok((PositionFile(file), position))
     }
 
-    /// Writes it, in one call: whoever kills the process leaves the former or this.
+    /// Writes the position in one call: after a kill, the file has the old position or the new one.
     pub fn write(&self, position: Position) -> io::Result<()> {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&position.next.to_le_bytes());
@@ -70,19 +71,19 @@ fn read(file: &File) -> io::Result<Position> {
     })
 }
 
-/// Where one life of an instance of `record` writes down what it has had.
+/// The file with the numbers received in one attempt of an instance of `record`.
 #[derive(Debug)]
 pub struct SeenFile(File);
 
 impl SeenFile {
-    /// A file of its own.
+    /// Opens a file for this process.
     pub fn open(folder: &Path, instance: u32) -> io::Result<Self> {
         let path = folder.join(format!("seen-{instance}-{}", std::process::id()));
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(SeenFile(file))
     }
 
-    /// When this returns, the death of the process does not undo it.
+    /// Records a number. The record survives the death of the process.
     pub fn add(&mut self, stamped: i64) -> io::Result<()> {
         self.0.write_all(&stamped.to_le_bytes())
     }
@@ -93,7 +94,7 @@ impl SeenFile {
 pub struct Ledger(pub PathBuf);
 
 impl Ledger {
-    /// The positions of all spout instances.
+    /// Returns the positions of all spout instances.
     pub fn positions(&self) -> BTreeMap<u32, Position> {
         let mut positions = BTreeMap::new();
         for (name, path) in self.files("spout-") {
@@ -106,7 +107,7 @@ impl Ledger {
         positions
     }
 
-    /// How many records there are, those that came twice counted twice.
+    /// Returns the number of records, including repeated ones.
     pub fn records(&self) -> u64 {
         let files = self.files("seen-").into_iter();
         files
@@ -115,19 +116,19 @@ impl Ledger {
             .sum()
     }
 
-    /// Says that no new numbers are wanted.
+    /// Makes the spouts stop emitting new numbers.
     pub fn enough(&self) {
         fs::write(self.0.join("enough"), "").expect("the folder is there");
     }
 
-    /// Whether all that was ever emitted has been acked.
+    /// Returns true if all emitted numbers have been acked.
     pub fn is_whole(&self) -> bool {
         let positions = self.positions();
         positions.values().all(|at| at.acked_below == at.next)
     }
 
-    /// Fails unless all that the spouts take for dealt with has been recorded. Gives how many numbers that are, and how many
-    /// records came again.
+    /// Fails unless all acked numbers were recorded. Returns the count of these numbers, and the
+    /// count of repeated records.
     pub fn nothing_is_lost(&self) -> (u64, u64) {
         let positions = self.positions();
         let mut seen: BTreeMap<u32, Vec<bool>> = BTreeMap::new();

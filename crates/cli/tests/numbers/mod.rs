@@ -1,8 +1,9 @@
-//! A job that shows whether anything was lost: numbers go through it with acks, and both ends write down what they know, in a folder that
-//! outlives its processes (`ledger`).
+//! A job that shows whether records were lost: numbers pass through it with acks, and both ends
+//! record them in a folder that outlives its processes (`ledger`).
 //!
-//! Spouts number what they emit until the file `enough` is there (`spout`); bolts `pass` hand it on to bolts `record`, and what else is to
-//! happen is asked for by files as well (`bolts`). The tests of one machine and those of several hosts are programs that are this job too.
+//! Spouts emit consecutive numbers until the file `enough` exists (`spout`). Bolts `pass` emit them
+//! to bolts `record`; files control their faults (`bolts`). The tests of one machine and those of
+//! several hosts are programs that are also this job.
 
 use std::fmt::Display;
 use std::num::NonZeroUsize;
@@ -22,7 +23,7 @@ pub use ledger::Ledger;
 use bolts::{Pass, Record};
 use spout::Numbers;
 
-/// Whether this process is to be the job, and not its tests.
+/// Returns true if this process is to be the job, and not its tests.
 pub fn is_asked_for() -> bool {
     let is_told = |name| std::env::var_os(name).is_some();
     is_told("ARDEA_WORKER")
@@ -32,7 +33,8 @@ pub fn is_asked_for() -> bool {
             .is_some_and(|word| ["submit", "upgrade", "states"].contains(&&*word))
 }
 
-/// `FOLDER`, where it is written down, and then what a [`Shape`] can be told.
+/// Builds the job from its arguments: `FOLDER`, which holds its records, and the fields of
+/// [`Shape`].
 pub fn build(arguments: &[String]) -> ardea::Result<Topology> {
     let Some((folder, told)) = arguments.split_first() else {
         return Err(wrong("numbers FOLDER [KEY=VALUE …]"));
@@ -65,20 +67,20 @@ pub fn build(arguments: &[String]) -> ardea::Result<Topology> {
     topology.build()
 }
 
-/// How much of what there is.
+/// The rate, the parallelism and other parameters of the job.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Numbers a second and spout.
+    /// Numbers per second and spout.
     rate: f64,
     /// Instances of the spout.
     spouts: u32,
     /// Instances of each bolt.
     bolts: u32,
-    /// How often `pass` hands on each number.
+    /// The number of times that `pass` emits each number.
     copies: u32,
-    /// Whether the instances of `pass` have processes of their own.
+    /// True if the instances of `pass` have their own processes.
     has_processes: bool,
-    /// How many numbers of each spout may be under way; as many as the queues hold unless told.
+    /// The maximum number of pending tuples per spout; by default the capacity of the queues.
     pending: Option<NonZeroUsize>,
 }
 

@@ -1,4 +1,4 @@
-//! The spout: it numbers what it emits, and remembers what was acked.
+//! The spout: it emits consecutive numbers, and records which were acked.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use ardea::topology::*;
 
 use super::ledger::{Position, PositionFile, stamped};
 
-/// Numbers from 0 on, stamped with the instance. One that is started again goes on with what was not acked when it died, as a spout that
-/// reads a log of records would.
+/// A spout of numbers from 0 on, stamped with the instance. After a restart it continues with the
+/// numbers that were not acked before, like a spout that reads a log.
 pub struct Numbers {
     folder: PathBuf,
     rate: f64,
     instance: u32,
     file: Option<PositionFile>,
     at: Position,
-    /// The next number to be emitted in this life.
+    /// The next number to emit in this attempt.
     next: u64,
-    /// Acked, above what all are.
+    /// The acked numbers above the position below which all are acked.
     acked: BTreeSet<u64>,
     failed: Vec<u64>,
     begun: Option<Instant>,
@@ -28,7 +28,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// So many a second, written down there.
+    /// Creates a spout that emits `rate` numbers per second, with its records in `folder`.
     pub fn new(folder: PathBuf, rate: f64) -> Self {
         Numbers {
             folder,
@@ -46,7 +46,7 @@ impl Numbers {
         }
     }
 
-    /// Every 20 ms: writes how far it is, and sees whether it is enough.
+    /// Writes the spout's position and checks for the file `enough`, every 20 ms.
     fn look(&mut self) -> Outcome {
         let now = Instant::now();
         if self
@@ -67,12 +67,12 @@ impl Numbers {
         Ok(())
     }
 
-    /// Whether the rate lets it emit one more.
+    /// Returns true if the rate permits one more number.
     fn may(&mut self) -> bool {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         let due = begun.elapsed().as_secs_f64() * self.rate;
         if due - self.emitted as f64 > self.rate {
-            // What could not be emitted while nothing was read is not made up for.
+            // Numbers that could not be emitted during a standstill are not made up for.
             self.emitted = (due - self.rate / 100.0) as u64;
         }
         (self.emitted as f64) < due
@@ -96,7 +96,7 @@ impl Spout for Numbers {
         self.look()?;
         let number = match self.failed.pop() {
             Some(number) => number,
-            // What a former life has emitted is emitted again, whatever came of it.
+            // Numbers of an earlier attempt are emitted again, acked or not.
             None if self.is_enough && self.next >= self.at.next => {
                 if self.at.acked_below < self.at.next {
                     return Ok(Next::Wait(Duration::from_millis(20)));
@@ -136,7 +136,7 @@ impl Spout for Numbers {
 
     fn close(&mut self) {
         if let Some(file) = &self.file {
-            // A position that is too low costs a replay, and nothing else.
+            // A position that is too low only costs a replay.
             let _ = file.write(self.at);
         }
     }

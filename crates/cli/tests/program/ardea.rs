@@ -1,4 +1,4 @@
-//! Starts the binary and waits for it, never for ever.
+//! Starts the binary and waits for it with a time limit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::settings::without_settings;
 use crate::stripped::stripped;
 
-/// How long a test waits for what must come.
+/// The time limit of a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program, without what only debuggers read: it is packed when it is submitted, and loaded in every test.
+/// Returns the program without debug information: it is packed when submitted, and loaded in every
+/// test.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| stripped(Path::new(env!("CARGO_BIN_EXE_ardea")), "ardea"))
 }
 
-/// The program with these arguments, in an environment without settings.
+/// Returns a command of the program with these arguments, in an environment without settings.
 pub fn ardea(args: &[&str]) -> Command {
     let mut command = Command::new(program());
     without_settings(&mut command);
@@ -33,7 +34,7 @@ pub fn ardea(args: &[&str]) -> Command {
     command
 }
 
-/// What a run left behind.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Finished {
     pub code: Option<i32>,
@@ -46,7 +47,7 @@ pub fn run(args: &[&str]) -> Finished {
     finish(ardea(args).spawn().unwrap())
 }
 
-/// As [`run`], and fails the test unless the program succeeds.
+/// Like [`run`], and fails the test unless the program succeeds.
 pub fn succeed(args: &[&str]) -> String {
     let finished = run(args);
     assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
@@ -105,7 +106,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A file of NEXMark events.
+/// Creates a file of NEXMark events.
 pub fn events(folder: &Path, count: u64) -> String {
     let path = folder.join("events.jsonl").display().to_string();
     succeed(&[
@@ -125,7 +126,7 @@ fn text_of(mut stream: impl Read) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads one line and goes, as `head -1` does.
+/// Reads one line and closes the pipe, as `head -1` does.
 pub fn head_1(args: &[&str]) {
     let mut child = ardea(args).spawn().unwrap();
     let mut line = String::new();

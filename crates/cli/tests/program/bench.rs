@@ -1,4 +1,4 @@
-//! The benches: what they print where nobody looks.
+//! Benchmarks whose output is no terminal.
 
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ fn repeated_runs_end_with_a_line_of_the_best_and_the_median() {
     }
 }
 
-/// The lines of a bench in a pipe.
+/// Returns the lines of a benchmark in a pipe.
 fn lines(words: &str) -> Vec<Value> {
     let words: Vec<&str> = words.split(' ').collect();
     let out = succeed(&[&["bench"], &words[..], &["--quiet"]].concat());
@@ -74,7 +74,8 @@ fn lines(words: &str) -> Vec<Value> {
 
 #[test]
 fn a_sweep_prints_an_object_a_run_for_throughput_and_for_latency() {
-    // Long enough that something passes on a machine that is busy: where nothing does there is no half of it.
+    // Long enough that some tuples pass on a busy machine: half of a rate of zero can't be
+    // measured.
     let short = "--words 1000 --duration 250ms --warmup 1ms --no-baseline";
     let lines_of = |flags: &str| lines(&format!("wordcount {flags} {short}"));
     let told = |lines: &[Value]| -> Vec<(u64, bool, bool)> {
@@ -101,7 +102,7 @@ fn a_sweep_prints_an_object_a_run_for_throughput_and_for_latency() {
 
 #[test]
 fn the_parts_of_a_tuples_way_over_containers_add_up_to_its_latency() {
-    // Where the machine stood still for longer than is measured, nothing passed in that time: then it is measured again.
+    // Repeats a measurement in which no tuple passed because the machine stood still.
     let runs = (0..5).map(|_| {
         let told = lines("latency --steps 2 --rate 500 --duration 500ms --warmup 100ms");
         let [told] = &told[..] else {
@@ -118,7 +119,7 @@ fn the_parts_of_a_tuples_way_over_containers_add_up_to_its_latency() {
     let sum: f64 = parts.iter().map(|part| figure(part)).sum();
     let mean = figure("mean_us");
     assert!((sum - mean).abs() < mean * 0.05, "{told}");
-    // Both steps are elsewhere than what is before them.
+    // Each step is in another container than the one before it.
     for transport in told["edge_transport_us"].as_array().unwrap() {
         assert!(transport.as_f64() > Some(0.0), "{told}");
     }
@@ -129,12 +130,14 @@ fn the_parts_of_a_tuples_way_over_containers_add_up_to_its_latency() {
 
 #[test]
 fn a_copy_that_is_killed_costs_no_result_and_doubles_none() {
-    let told = lines("twins --rate 10000 --duration 1s --warmup 300ms --snapshot-interval 100ms");
+    let told = lines(
+        "active-active --rate 10000 --duration 1s --warmup 300ms --checkpoint-interval 100ms",
+    );
     let [told] = &told[..] else {
         panic!("{told:?}");
     };
     assert_eq!((&told["lost"], &told["duplicated"]), (&0.into(), &0.into()));
-    // 16 results each 10 ms.
+    // 16 results every 10 ms.
     assert!(told["results"].as_u64() >= Some(16 * 100), "{told}");
     for figure in ["p50_ms", "alone_p50_ms", "killed_max_ms", "spike_ms"] {
         assert!(told[figure].is_number(), "{figure}: {told}");
@@ -145,9 +148,10 @@ fn a_copy_that_is_killed_costs_no_result_and_doubles_none() {
 fn what_a_guarantee_costs_is_told_pair_by_pair() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().display();
-    let short = "--duration 300ms --warmup 50ms --no-baseline --snapshot-interval 50ms --repeat 2";
+    let short =
+        "--duration 300ms --warmup 50ms --no-baseline --checkpoint-interval 50ms --repeat 2";
     let runs = lines(&format!(
-        "nexmark --query q5 --rate 10000 --slide 50ms --guarantee exactly-once --both --snapshot-folder {at} {short}"
+        "nexmark --query q5 --rate 10000 --slide 50ms --guarantee exactly-once --both --checkpoint-folder {at} {short}"
     ));
     let told = runs.iter().map(|run| run["guarantee"].as_str().unwrap());
     let [without, with] = ["none", "exactly-once"];
@@ -155,9 +159,9 @@ fn what_a_guarantee_costs_is_told_pair_by_pair() {
         told.collect::<Vec<_>>(),
         [without, with, without, with, with]
     );
-    assert!(runs[0]["snapshots"].is_null() && runs[0]["snapshot_interval"].is_null());
-    assert!(runs[1]["snapshots"].as_u64() >= Some(2), "{}", runs[1]);
-    assert_eq!(runs[1]["snapshot_interval"], "50ms");
+    assert!(runs[0]["checkpoints"].is_null() && runs[0]["checkpoint_interval"].is_null());
+    assert!(runs[1]["checkpoints"].as_u64() >= Some(2), "{}", runs[1]);
+    assert_eq!(runs[1]["checkpoint_interval"], "50ms");
     let last = &runs[4];
     assert_eq!(last["pairs"], 2);
     assert!(last["with_by_without"]["p50_ms"].is_number(), "{last}");
@@ -220,7 +224,8 @@ fn a_soak_prints_an_object_a_look_and_at_the_end_whether_its_limits_held() {
             assert!(line[figure].as_f64() > Some(0.0), "{figure}: {line}");
         }
     }
-    // A busy machine may leave a job without a core for as long as a look lasts, but not for all of them.
+    // A busy machine may leave a job without CPU for one sampling interval, but not for all of
+    // them.
     let tuples = lines[..4].iter().map(|line| line["tuples"].as_u64());
     assert!(tuples.sum::<Option<u64>>() > Some(0), "{lines:?}");
     let last = &lines[4];

@@ -1,4 +1,4 @@
-//! A job whose snapshots are in a real object store, where there can be one.
+//! A job whose checkpoints are in a real object store, if one can be started.
 
 use std::io::Write;
 
@@ -16,11 +16,11 @@ fn with_credentials(args: &[&str], secret: &str) -> Finished {
 }
 
 #[test]
-fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at_and_saved() {
+fn a_job_keeps_its_checkpoints_in_a_bucket_and_they_can_be_looked_at_and_saved() {
     let server = match Server::start("minio.sh") {
         Ok(server) => server,
         Err(Skipped(why)) => {
-            let _ = writeln!(std::io::stderr(), "SKIPPED snapshots in a bucket: {why}");
+            let _ = writeln!(std::io::stderr(), "SKIPPED checkpoints in a bucket: {why}");
             return;
         }
     };
@@ -28,7 +28,7 @@ fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at_and_saved() {
     let events = events(folder.path(), 20_000);
     let output = folder.path().join("out.jsonl").display().to_string();
     let state = format!("s3://states/q2?endpoint=http://{}", server.address());
-    let setting = format!("snapshots.folder={state}");
+    let setting = format!("checkpoints.folder={state}");
     let query = [
         "nexmark",
         "run",
@@ -46,7 +46,10 @@ fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at_and_saved() {
     let finished = with_credentials(&query, "ardea-secret");
     assert_eq!(finished.code, Some(0), "{finished:?}");
 
-    let looked = with_credentials(&["snapshots", &state, "--check", "--json"], "ardea-secret");
+    let looked = with_credentials(
+        &["checkpoints", &state, "--check", "--json"],
+        "ardea-secret",
+    );
     assert_eq!(looked.code, Some(0), "{looked:?}");
     let looked: Value = serde_json::from_str(&looked.out).unwrap();
     assert_eq!(looked["job"], "q2");
@@ -71,7 +74,7 @@ fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at_and_saved() {
 
     let again = with_credentials(&query, "ardea-secret");
     assert!(again.err.contains("has completed already"), "{again:?}");
-    let refused = with_credentials(&["snapshots", &state], "a-wrong-secret");
+    let refused = with_credentials(&["checkpoints", &state], "a-wrong-secret");
     assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(refused.err.contains("AWS_SECRET_ACCESS_KEY"), "{refused:?}");
     assert!(!refused.err.contains("a-wrong-secret"), "{refused:?}");

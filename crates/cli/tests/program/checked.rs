@@ -1,4 +1,5 @@
-//! Settings that can't be meant, as the commands that would use them refuse them: before anything is stored or started.
+//! Invalid settings are refused by the commands that would use them, before anything is stored or
+//! started.
 
 use std::fs;
 
@@ -88,7 +89,7 @@ fn what_a_file_says_for_a_program_with_parts_of_its_own_is_a_warning_to_others()
     for part in ["statsd", "unix", "by-rack", "`PROGRAM plan`"] {
         assert!(finished.err.contains(part), "{part}: {finished:?}");
     }
-    // What no program could mean is refused wherever it is written.
+    // A value that no program accepts is refused wherever it is written.
     fs::write(&file, "metrics.sinks = \"prometheus:xx\"\n").unwrap();
     fails(&served, "config", 2, "metrics.sinks cannot be");
 }

@@ -1,4 +1,4 @@
-//! The commands that talk to a cluster, with a pretended one behind them.
+//! The commands for clusters, against a simulated cluster.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// The program fails with this code, and says this.
+/// Runs a command that has to fail with this code and message.
 pub(crate) fn fails(served: &Served, line: &str, code: i32, says: &str) -> Finished {
     let finished = served.run(line);
     assert_eq!(finished.code, Some(code), "{line}: {finished:?}");
@@ -95,8 +95,8 @@ fn components_are_told_with_what_can_be_set() {
 fn a_job_is_told_what_to_do() {
     let served = Served::with_word_count();
     for line in [
-        "deactivate word-count",
-        "activate word-count",
+        "pause word-count",
+        "resume word-count",
         "restart word-count 2",
         "update word-count words=4 counts=1",
         "kill word-count",
@@ -110,8 +110,8 @@ fn a_job_is_told_what_to_do() {
         assert_eq!(finished.out, "", "{line}");
     }
     let commands = [
-        "deactivate word-count",
-        "activate word-count",
+        "pause word-count",
+        "resume word-count",
         "restart word-count 2",
         "update word-count {\"counts\": 1, \"words\": 4}",
         "kill word-count",
@@ -123,19 +123,19 @@ fn a_job_is_told_what_to_do() {
 #[test]
 fn a_command_waits_for_whoever_is_about_to_lead_the_job_as_long_as_patience_lasts() {
     let served = Served::with_word_count();
-    served.cluster.unled_for("word-count", 2);
-    served.succeed("deactivate word-count");
-    served.cluster.unled_for("word-count", u32::MAX);
-    for hasty in ["activate word-count", "kill word-count --yes"] {
-        let before = served.cluster.turned_away();
+    served.cluster.fail_without_leader("word-count", 2);
+    served.succeed("pause word-count");
+    served.cluster.fail_without_leader("word-count", u32::MAX);
+    for hasty in ["resume word-count", "kill word-count --yes"] {
+        let before = served.cluster.refused_count();
         let hasty = format!("{hasty} --set cluster.patience=1s");
-        fails(&served, &hasty, 3, "nobody leads");
-        // Once, and once more when patience ends: a second, as hosts want to be asked again.
-        assert!(served.cluster.turned_away() <= before + 2);
+        fails(&served, &hasty, 3, "has no leader");
+        // Once, and once more at the end of the patience: hosts ask for retries after a second.
+        assert!(served.cluster.refused_count() <= before + 2);
     }
-    served.cluster.unled_for("word-count", 1);
+    served.cluster.fail_without_leader("word-count", 1);
     served.succeed("kill word-count --yes");
-    let commands = ["deactivate word-count", "kill word-count"];
+    let commands = ["pause word-count", "kill word-count"];
     assert_eq!(served.cluster.commands(), commands);
 }
 
@@ -144,9 +144,9 @@ fn a_job_of_which_no_host_is_there_is_not_asked_to_be_killed_again_and_again() {
     let served = Served::with_word_count();
     let what = "no host is there for the job \"word-count\"";
     let why = Error::new(ErrorCode::Network, what).into();
-    served.cluster.turn_away("word-count", u32::MAX, why);
+    served.cluster.refuse("word-count", u32::MAX, why);
     fails(&served, "kill word-count --yes", 3, "no host is there");
-    assert_eq!(served.cluster.turned_away(), 1);
+    assert_eq!(served.cluster.refused_count(), 1);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn plans_metrics_logs_and_top_are_printed() {
 fn what_would_be_ignored_by_a_plan_is_refused() {
     let served = Served::with_word_count();
     fs::write(served.folder.path().join("count.yaml"), WORD_COUNT).unwrap();
-    let arguments = "none such as \"extra\" is taken";
+    let arguments = "\"extra\" is not accepted";
     fails(&served, "plan word-count extra", 2, arguments);
     let there = "plan --cluster pretended word-count extra";
     fails(&served, there, 2, arguments);
@@ -219,10 +219,10 @@ fn what_would_be_ignored_by_a_plan_is_refused() {
         "plan count.yaml --threads 2",
         "plan --threads 2 --dry-run sensors --rate 10",
     ] {
-        fails(&served, line, 2, "--threads is of jobs that run in one");
+        fails(&served, line, 2, "--threads is for jobs that run in one");
     }
     let at = "plan --at http://127.0.0.1:1 count.yaml";
-    fails(&served, at, 2, "none is asked");
+    fails(&served, at, 2, "contacts none");
     fails(&served, "plan wordcuont extra", 2, "did you mean");
     served.succeed("plan sensors --threads 2 --rate 10");
 }
@@ -416,14 +416,17 @@ fn a_topology_in_a_file_is_run_planned_and_submitted() {
         "is no topology by its name",
     );
     let many = "submit count.yaml --name many --set job.containers=99";
-    let told = "asks for more than there is to run: 4 instances are in 4 containers";
+    let told = "is more than needed: 4 instances are in 4 containers";
     let submitted = served.succeed(many);
     assert!(submitted.contains(told), "{submitted}");
 }
 
 #[test]
 fn the_book_has_every_setting_of_clusters_and_its_topology_can_be_packed() {
-    let book = include_str!("../../../../docs/cluster.md");
+    let book = concat!(
+        include_str!("../../../../docs/submitting-jobs.md"),
+        include_str!("../../../../docs/cluster-settings.md")
+    );
     let served = Served::new(None);
     let config = json(&served.succeed("config --json"));
     for entry in config.as_array().unwrap() {
@@ -433,7 +436,7 @@ fn the_book_has_every_setting_of_clusters_and_its_topology_can_be_packed() {
         let is_told = book.contains(&format!("`{key}`")) || book.contains(&format!("`.{name}`"));
         assert!(
             !is_of_clusters || is_told,
-            "docs/cluster.md says nothing of {key}"
+            "docs/cluster-settings.md says nothing of {key}"
         );
     }
     let fenced = |language: &str| {

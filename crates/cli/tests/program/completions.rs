@@ -41,7 +41,7 @@ fn bash_offers_the_jobs_behind_run() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // It is too long for an argument.
+    // The script is too long for an argument.
     let mut told = bash.stdin.take().unwrap();
     write!(told, "{script}\n{ask}\n").unwrap();
     drop(told);

@@ -1,4 +1,4 @@
-//! Whose turn it is after a failure: the exit code, and the error as text and as JSON.
+//! Exit codes of failures, and the errors as text and as JSON.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -73,13 +73,13 @@ fn a_file_in_the_place_of_a_folder_is_told_as_such() {
     let file = file.display().to_string();
     let told = "file is a file, not a folder";
     fails(&["savepoint", "inspect", &file], 3, told);
-    fails(&["snapshots", &file], 3, told);
+    fails(&["checkpoints", &file], 3, told);
     let input = events(folder.path(), 10);
     let query = ["nexmark", "run", "--query", "q2", "-i", &input, "-o"];
     let below = format!("{file}/out.jsonl");
     fails(&[&query[..], &[&below]].concat(), 3, told);
     let output = folder.path().join("out").display().to_string();
-    let state = format!("snapshots.folder={file}");
+    let state = format!("checkpoints.folder={file}");
     let guarantee = ["--set", "guarantee=exactly-once", "--set", &state];
     fails(&[&query[..], &[&output], &guarantee].concat(), 3, told);
 }
@@ -108,6 +108,11 @@ fn more_threads_than_make_sense_are_refused_before_anything_starts() {
         2,
         "threads are too many",
     );
+}
+
+#[cfg(feature = "bench")]
+#[test]
+fn a_benchmark_refuses_more_threads_than_a_process_can_have() {
     for bench in [&["nexmark"][..], &["stages"], &["wordcount", "--max"]] {
         fails(
             &[&["bench"], bench, &["--threads", "100000"]].concat(),
@@ -115,6 +120,12 @@ fn more_threads_than_make_sense_are_refused_before_anything_starts() {
             "threads are too many",
         );
     }
+}
+
+#[cfg(not(feature = "bench"))]
+#[test]
+fn a_program_without_benchmarks_says_how_to_build_one_with_them() {
+    fails(&["bench", "nexmark", "--query", "q5"], 2, "make bench");
 }
 
 #[test]
@@ -148,7 +159,7 @@ fn a_job_that_would_overwrite_its_input_is_refused_and_the_input_is_left_alone()
         "nexmark", "run", "--query", "q13", "-i", &input, "--side", &side, "-o", &side,
     ];
     fails(&query, 2, "would overwrite");
-    // What the sink calls its file until it is whole.
+    // The sink's name for its file until that is complete.
     fs::rename(at("hard"), at("out.part")).unwrap();
     let (part, out) = (at("out.part"), at("out"));
     let query = ["nexmark", "run", "--query", "q0", "-i", &part, "-o", &out];
@@ -229,7 +240,7 @@ fn who_keeps_state_is_told_what_it_means_when_no_record_was_good_or_nothing_is_p
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     fs::write(at("bad.jsonl"), "junk\n").unwrap();
-    let kept = format!("snapshots.folder={}", at("kept"));
+    let kept = format!("checkpoints.folder={}", at("kept"));
     let (bad, output) = (at("bad.jsonl"), at("out.jsonl"));
     let query = ["nexmark", "run", "--query", "q2", "-i", &bad, "-o", &output];
     let keeps = ["--set", &kept, "--set", "guarantee=exactly-once"];
@@ -237,7 +248,7 @@ fn who_keeps_state_is_told_what_it_means_when_no_record_was_good_or_nothing_is_p
     fails(
         &[&query[..], &keeps[..2]].concat(),
         5,
-        "snapshots.folder means nothing without a guarantee",
+        "checkpoints.folder means nothing without a guarantee",
     );
 }
 
@@ -311,6 +322,7 @@ fn a_wrong_setting_is_2_and_says_where_it_was_written() {
     );
 }
 
+#[cfg(feature = "bench")]
 #[test]
 fn options_of_later_versions_are_refused_by_name() {
     for (option, value) in [("--mode", "micro-batch"), ("--epoch", "9ms")] {

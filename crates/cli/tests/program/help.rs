@@ -1,24 +1,23 @@
-//! The help of every command, and what is said of the program itself.
+//! The help of every command, and the description of the program itself.
 
 use std::fs;
 use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 57] = [
+const COMMANDS: &[&[&str]] = &[
     &[],
     &["demo"],
     &["run"],
-    &["jobs"],
+    &["examples"],
     &["plan"],
     &["submit"],
     &["list"],
     &["describe"],
-    &["activate"],
-    &["deactivate"],
+    &["pause"],
+    &["resume"],
     &["kill"],
     &["restart"],
-    &["update"],
     &["upgrade"],
     &["savepoint"],
     &["diff"],
@@ -41,10 +40,20 @@ const COMMANDS: [&[&str]; 57] = [
     &["map", "put"],
     &["map", "remove"],
     &["map", "drop"],
-    &["state"],
-    &["state", "dump"],
-    &["state", "remove"],
+    &["metastore"],
+    &["metastore", "dump"],
+    &["metastore", "remove"],
     &["version"],
+    &["replicas"],
+    &["nexmark"],
+    &["nexmark", "generate"],
+    &["nexmark", "run"],
+    &["config"],
+    &["completions"],
+];
+
+#[cfg(feature = "bench")]
+const BENCHMARKS: &[&[&str]] = &[
     &["bench"],
     &["bench", "nexmark"],
     &["bench", "wordcount"],
@@ -54,26 +63,34 @@ const COMMANDS: [&[&str]; 57] = [
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "forward"],
-    &["bench", "twins"],
-    &["twins"],
+    &["bench", "active-active"],
     &["bench", "rescale"],
     &["bench", "grid"],
-    &["nexmark"],
-    &["nexmark", "generate"],
-    &["nexmark", "run"],
-    &["config"],
-    &["completions"],
 ];
+
+#[cfg(not(feature = "bench"))]
+const BENCHMARKS: &[&[&str]] = &[];
 
 #[test]
 fn every_command_explains_itself_on_standard_output() {
-    for command in COMMANDS {
-        let help = succeed(&[command, &["--help"]].concat());
+    for command in COMMANDS.iter().chain(BENCHMARKS) {
+        let help = succeed(&[command, &["--help"][..]].concat());
         assert!(help.contains("Usage: ardea"), "{command:?}: {help}");
         assert!(
             help.contains("--json"),
             "{command:?} has the common options: {help}"
         );
+    }
+}
+
+#[test]
+fn verbs_of_heron_and_jet_are_aliases() {
+    for (alias, verb) in [
+        ("activate", "resume"),
+        ("deactivate", "pause"),
+        ("update", "rescale"),
+    ] {
+        assert_eq!(succeed(&[alias, "--help"]), succeed(&[verb, "--help"]));
     }
 }
 

@@ -1,6 +1,7 @@
-//! Ctrl-C: the first drains, the second stops at once; nothing is left half done.
+//! Ctrl-C: the first drains, the second stops at once; no partial results are left.
 //!
-//! Most jobs here write to a pipe that nobody reads, so they can't end by themselves, drained or not, until the test reads.
+//! Most jobs here write to a pipe that is not read, so they can't end, drained or not, until the
+//! test reads.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -14,10 +15,10 @@ use serde_json::Value;
 
 use crate::ardea::{ardea, events, eventually, exit_code, finish, signal};
 
-/// More than all queues of a job hold.
+/// More events than all queues of a job hold.
 const EVENTS: u64 = 200_000;
 
-/// So many, which are made once for all tests.
+/// Returns a file of [`EVENTS`] events, created once for all tests.
 fn many_events() -> &'static str {
     static MADE: OnceLock<String> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -29,7 +30,7 @@ fn many_events() -> &'static str {
     })
 }
 
-/// Signals that come within 100 ms of one are one with it.
+/// Waits until the next signal counts separately: signals within 100 ms count as one.
 fn let_the_next_count() {
     let sent = Instant::now();
     eventually("the next signal counts", || {
@@ -44,7 +45,7 @@ struct Stuck {
     folder: tempfile::TempDir,
 }
 
-/// A job that has begun to write and is held up by its reader. What it says goes to a file.
+/// Starts a job that has begun to write and is blocked by its reader. Its messages go to a file.
 fn stuck_job() -> Stuck {
     stuck_job_with(&[])
 }
@@ -164,7 +165,8 @@ fn who_wants_to_hear_nothing_is_told_that_a_result_is_not_whole() {
 fn an_interrupt_after_the_end_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let input = events(folder.path(), 2_000);
-    // More than a pipe holds, so that the program is still there when its job is over: it can't tell what it has to.
+    // More than a pipe holds, so that the program can't print its messages, and still runs when its
+    // job is over.
     let long = folder.path().join("x".repeat(200));
     let output = long.display().to_string();
     let (reader, writer) = std::io::pipe().unwrap();
@@ -206,7 +208,7 @@ fn a_pipe_without_a_writer_does_not_hold_up_the_first_interrupt() {
     let mut child = ardea(&["run", "wordcount", &pipe, "--progress"])
         .spawn()
         .unwrap();
-    // The first line of progress says that the job has started.
+    // The first line of progress shows that the job has started.
     let mut said = BufReader::new(child.stderr.take().unwrap());
     said.read_line(&mut String::new()).unwrap();
     signal(&child, Signal::INT);

@@ -1,4 +1,4 @@
-//! Live tables on a terminal, and what is typed meanwhile.
+//! Live tables on a terminal, and keyboard input meanwhile.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 use crate::ardea::{ardea, eventually, exit_code, signal};
 use crate::served::Served;
 
-/// A terminal of 24 lines, and what was written on it.
+/// A terminal of 24 lines, and the output on it.
 struct Terminal {
     keys: File,
     side: OwnedFd,
@@ -61,7 +61,7 @@ impl Terminal {
         }
     }
 
-    /// Starts the program there, and waits until it shows this.
+    /// Starts the program on the terminal, and waits until it shows this text.
     fn shows(&self, mut command: Command, what: &str) -> Child {
         let side = || self.side.try_clone().unwrap();
         let child = command
@@ -125,7 +125,7 @@ fn top_of_a_job_that_is_killed_ends_well_and_says_so() {
 }
 
 #[test]
-fn a_narrow_terminal_has_a_table_more_and_nothing_cut_off() {
+fn a_narrow_terminal_has_a_table_more_and_nothing_snapshot_off() {
     let served = Served::with_word_count();
     for (columns, is_narrow) in [(80, true), (140, false)] {
         let mut terminal = Terminal::wide(columns);

@@ -1,4 +1,5 @@
-//! The program `ardea` as its users meet it: the real binary, with its output, its exit codes and its signals.
+//! The program `ardea` as its users see it: the real binary, with its output, its exit codes and
+//! its signals.
 
 mod ardea;
 #[path = "../settings/mod.rs"]
@@ -6,24 +7,26 @@ mod settings;
 #[path = "../stripped/mod.rs"]
 mod stripped;
 
+#[cfg(feature = "bench")]
 mod bench;
 #[cfg(feature = "s3")]
 mod buckets;
 mod checked;
+#[cfg(feature = "bench")]
+mod checkpoint_benches;
 mod clusters;
 mod completions;
+mod examples;
 mod exit_codes;
 mod generate;
 mod help;
 mod interrupts;
-mod jobs;
 mod keyboard;
+mod metastore;
 mod named_pipes;
 mod orders;
 mod pipes;
+mod replicas;
 mod served;
-mod state;
-mod survival_benches;
 mod survives;
 mod topology_files;
-mod twins;

@@ -1,4 +1,5 @@
-//! Named pipes in the place of files: what is read of one comes out, and what one was to take and didn't is an error.
+//! Named pipes instead of files: data read from one is processed, and failed writes to one are
+//! errors.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::ardea::{Finished, ardea, events, eventually, finish, signal};
 
-/// Makes a pipe, and opens both its ends: the program never waits for them.
+/// Creates a pipe, and opens both its ends, so that the program never waits for the other end.
 fn open_pipe(folder: &Path) -> (String, File) {
     let name = closed_pipe(folder);
     let both = OpenOptions::new().read(true).write(true).open(&name);
@@ -23,7 +24,7 @@ fn closed_pipe(folder: &Path) -> String {
     path.display().to_string()
 }
 
-/// Waits until the program runs its job, started with `--progress`.
+/// Starts a command with `--progress`, and waits until its job runs.
 fn running(args: &[&str]) -> Child {
     let mut child = ardea(&[args, &["--progress"]].concat()).spawn().unwrap();
     let said = child.stderr.as_mut().unwrap();
@@ -32,7 +33,7 @@ fn running(args: &[&str]) -> Child {
     child
 }
 
-/// Runs the word count over a pipe that goes on, and drains it once it has read `text`.
+/// Runs the word count over a pipe that stays open, and drains it once it has read `text`.
 fn drained_count(text: &[u8]) -> Finished {
     let folder = tempfile::tempdir().unwrap();
     let (name, mut pipe) = open_pipe(folder.path());

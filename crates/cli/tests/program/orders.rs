@@ -1,4 +1,5 @@
-//! A job from files to files with a join, timers and windows, killed again and again: each result is there once.
+//! A job from files to files with a join, timers and windows, killed repeatedly: each result is
+//! published exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +17,7 @@ const WITHIN: i64 = 900;
 const KILLS: u32 = 12;
 const STOPS: u32 = 40;
 
-/// Numbers that look random, and are the same in each run of a seed.
+/// A pseudorandom sequence, the same in each run of a seed.
 struct Random(u64);
 
 impl Random {
@@ -28,13 +29,13 @@ impl Random {
     }
 }
 
-/// The input of a job, and what has to come out.
+/// The input of a job, and its expected results.
 struct Shop {
     folder: PathBuf,
     expected: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// As it is compared: by name of the file's kind, sorted.
+/// Returns results in the form in which they are compared: as sorted lines.
 fn sorted(results: impl IntoIterator<Item = Value>) -> Vec<String> {
     let mut lines: Vec<String> = results.into_iter().map(|it| it.to_string()).collect();
     lines.sort_unstable();
@@ -47,7 +48,7 @@ fn write_lines(path: &Path, lines: impl IntoIterator<Item = Value>) {
 }
 
 impl Shop {
-    /// A shop with so many orders, of which two in three are paid in time.
+    /// Creates a shop with `orders` orders, two thirds of which are paid in time.
     fn open(folder: &Path, orders: u64, random: &mut Random) -> Shop {
         let (mut ordered, mut payments) = (Vec::new(), Vec::new());
         let (mut paid, mut overdue) = (Vec::new(), Vec::new());
@@ -102,12 +103,12 @@ impl Shop {
             &self.at("payments.jsonl"),
             &self.at("out"),
         ];
-        let folder = format!("snapshots.folder={}", self.at("state"));
+        let folder = format!("checkpoints.folder={}", self.at("state"));
         let settings = [
             "guarantee=exactly-once",
             &folder,
-            "snapshots.every=20ms",
-            "snapshots.pause=0s",
+            "checkpoints.every=20ms",
+            "checkpoints.pause=0s",
         ];
         let settings = settings.iter().flat_map(|setting| ["--set", setting]);
         let before = ["run"].into_iter().chain(more.iter().copied());
@@ -121,7 +122,7 @@ impl Shop {
         ardea(&arguments).spawn().unwrap()
     }
 
-    /// The results that can be seen.
+    /// Returns the published results, by kind of file.
     fn published(&self) -> BTreeMap<&'static str, Vec<String>> {
         let mut published = BTreeMap::new();
         for kind in ["paid", "overdue", "revenue"] {
@@ -140,7 +141,7 @@ impl Shop {
         published
     }
 
-    /// All results are there, once, and nothing is left of what was begun.
+    /// Checks that all results are published exactly once, and that no partial file is left.
     fn check(&self) {
         let published = self.published();
         for (kind, expected) in &self.expected {
@@ -158,7 +159,7 @@ impl Shop {
     }
 }
 
-/// Waits for so long; whether it has ended by then, which it may only if it has done all.
+/// Waits for `time`; returns true if the job has ended by then, which it may only after completion.
 fn ends_within(child: &mut Child, time: Duration) -> bool {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -180,7 +181,7 @@ fn a_job_that_is_killed_at_any_moment_publishes_each_result_once() {
     let shop = Shop::open(folder.path(), ORDERS, &mut random);
     let mut has_ended = false;
     for life in 0..KILLS {
-        // In other numbers of instances now and then.
+        // The parallelism changes every few attempts.
         let threads = ["1", "2", "3"][(life / 4) as usize % 3];
         let mut child = shop.start(&["--threads", threads, "-q"]);
         has_ended = ends_within(&mut child, Duration::from_millis(30 + random.below(600)));
@@ -201,7 +202,7 @@ fn a_job_that_is_killed_at_any_moment_publishes_each_result_once() {
         assert_eq!(finished.code, Some(0), "{finished:?}");
     }
     shop.check();
-    succeed(&["snapshots", &shop.at("state"), "--check"]);
+    succeed(&["checkpoints", &shop.at("state"), "--check"]);
 }
 
 #[test]
@@ -222,12 +223,12 @@ fn a_job_that_is_stopped_again_and_again_comes_to_its_end() {
                 has_ended = true;
                 break;
             }
-            // There is more to do; or it came before there was a job, or before anybody listened.
+            // More input is left, or the signal came before there was a job or a handler.
             Some(4 | 130) | None => {}
             Some(code) => panic!("it ended with {code}"),
         }
     }
-    // On a slow machine it may have been stopped before it had done anything, each time.
+    // On a slow machine it may have been stopped each time before it had made progress.
     if !has_ended {
         let finished = finish(shop.start(&[]));
         assert_eq!(finished.code, Some(0), "{finished:?}");

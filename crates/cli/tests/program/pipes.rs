@@ -1,4 +1,5 @@
-//! Standard output as a pipe: a reader that has seen enough is a normal end, and nothing but results is in it.
+//! Standard output as a pipe: a reader that closes it early is a normal end, and it contains only
+//! results.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,29 +1,29 @@
-//! A pretended cluster, and the program that talks to it.
+//! A simulated cluster, and the program that connects to it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ardea_core::Token;
-use ardea_rest::testing::{PretendedCluster, word_count};
+use ardea_rest::testing::{FakeCluster, word_count};
 use ardea_rest::{Client, Server, ServerConfig};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::ardea::{Finished, ardea, finish};
 
-/// A cluster that answers until this is dropped, with a folder of its own for whoever talks to it.
+/// A cluster that answers until this value is dropped, with a folder for the program under test.
 pub struct Served {
-    pub cluster: PretendedCluster,
+    pub cluster: FakeCluster,
     pub base: String,
     pub folder: TempDir,
     runtime: Runtime,
 }
 
 impl Served {
-    /// Without jobs.
+    /// Creates a cluster without jobs.
     pub fn new(token: Option<&str>) -> Self {
         let runtime = Runtime::new().unwrap();
-        let cluster = PretendedCluster::new();
+        let cluster = FakeCluster::new();
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let config = ServerConfig::at(loopback).token(token.map(Token::new));
         let server = runtime
@@ -39,21 +39,22 @@ impl Served {
         }
     }
 
-    /// With a job `word-count`.
+    /// Creates a cluster with a job `word-count`.
     pub fn with_word_count() -> Self {
         let served = Served::new(None);
         served.submit("word-count", 42);
         served
     }
 
-    /// Submits a job of that name, with that number.
+    /// Submits a job with the given name and submission number.
     pub fn submit(&self, name: &str, submission: u64) {
         let client = Client::new(&self.base, None).unwrap();
         let request = word_count("pretended", name, submission);
         self.runtime.block_on(client.submit(&request)).unwrap();
     }
 
-    /// Runs the program with these arguments, told where the cluster is by its settings; `{folder}` stands for the folder.
+    /// Runs the program with these arguments, and the cluster's address in its settings; `{folder}`
+    /// stands for the folder.
     pub fn run(&self, line: &str) -> Finished {
         let folder = self.folder.path().display().to_string();
         let words = line
@@ -71,7 +72,7 @@ impl Served {
         finish(command.spawn().unwrap())
     }
 
-    /// As [`run`](Self::run), and fails the test unless the program succeeds.
+    /// Like [`run`](Self::run), and fails the test unless the program succeeds.
     pub fn succeed(&self, line: &str) -> String {
         let finished = self.run(line);
         assert_eq!(finished.code, Some(0), "{line}: {finished:?}");

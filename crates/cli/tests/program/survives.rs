@@ -1,4 +1,4 @@
-//! Jobs that survive, and `ardea snapshots`.
+//! Jobs with a guarantee, and `ardea checkpoints`.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn a_job_with_a_guarantee_completes_says_what_that_took_and_is_not_run_twice() {
     let events = events(folder.path(), 20_000);
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (output, plain, state) = (at("out.jsonl"), at("plain.jsonl"), at("state"));
-    let setting = format!("snapshots.folder={state}");
+    let setting = format!("checkpoints.folder={state}");
     let query = |output: &str, more: &[&str]| {
         let mut args = vec![
             "nexmark", "run", "--query", "q2", "-i", &events, "-o", output,
@@ -30,24 +30,24 @@ fn a_job_with_a_guarantee_completes_says_what_that_took_and_is_not_run_twice() {
     let summary = json(&finished.out);
     assert_eq!(summary["status"], "completed");
     assert!(
-        summary["survival"]["snapshots"].as_u64() >= Some(1),
+        summary["fault_tolerance"]["checkpoints"].as_u64() >= Some(1),
         "{summary}"
     );
     query(&plain, &[]);
     assert_eq!(fs::read(&output).unwrap(), fs::read(&plain).unwrap());
-    let looked = json(&succeed(&["snapshots", &state, "--check", "--json"]));
+    let looked = json(&succeed(&["checkpoints", &state, "--check", "--json"]));
     assert_eq!(
         (&looked["job"], &looked["state"]),
         (&Value::from("q2"), &Value::from("completed"))
     );
-    let snapshots = looked["snapshots"].as_array().unwrap();
-    assert!(!snapshots.is_empty());
+    let checkpoints = looked["checkpoints"].as_array().unwrap();
+    assert!(!checkpoints.is_empty());
     assert!(
-        snapshots
+        checkpoints
             .iter()
-            .all(|snapshot| snapshot["damage"].is_null())
+            .all(|checkpoint| checkpoint["damage"].is_null())
     );
-    let text = succeed(&["snapshots", &state]);
+    let text = succeed(&["checkpoints", &state]);
     assert!(text.starts_with("q2 in "), "{text}");
     assert!(text.contains("by vertex"), "{text}");
     let again = query(&output, &guarantee);
@@ -60,14 +60,14 @@ fn a_job_with_a_guarantee_completes_says_what_that_took_and_is_not_run_twice() {
         other.err.contains("elsewhere.jsonl") && other.err.contains("has completed in"),
         "{other:?}"
     );
-    // Damage is found, and told by the exit code.
+    // Damage is detected, and reported by the exit code.
     for file in fs::read_dir(&state).unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "manifest") {
-            fs::write(path, "ardea snapshot 1 xxh3 0\n{}").unwrap();
+            fs::write(path, "ardea checkpoint 1 xxh3 0\n{}").unwrap();
         }
     }
-    let damaged = run(&["snapshots", &state]);
+    let damaged = run(&["checkpoints", &state]);
     assert_eq!(damaged.code, Some(1), "{damaged:?}");
     assert!(damaged.out.contains("damaged"), "{damaged:?}");
     assert!(damaged.err.contains("ARD-645"), "{damaged:?}");
@@ -77,10 +77,10 @@ fn a_job_with_a_guarantee_completes_says_what_that_took_and_is_not_run_twice() {
 fn a_folder_that_is_no_jobs_is_told_with_what_to_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display().to_string();
-    let finished = run(&["snapshots", &path]);
+    let finished = run(&["checkpoints", &path]);
     assert_eq!(finished.code, Some(2), "{finished:?}");
-    assert!(finished.err.contains("snapshots.folder"), "{finished:?}");
-    let finished = run(&["snapshots", &format!("{path}/none")]);
+    assert!(finished.err.contains("checkpoints.folder"), "{finished:?}");
+    let finished = run(&["checkpoints", &format!("{path}/none")]);
     assert_eq!(finished.code, Some(3), "{finished:?}");
 }
 
@@ -90,7 +90,7 @@ fn a_savepoint_is_written_shown_checked_and_compared() {
     let events = events(folder.path(), 20_000);
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (output, state, saved) = (at("out.jsonl"), at("state"), at("saved"));
-    let setting = format!("snapshots.folder={state}");
+    let setting = format!("checkpoints.folder={state}");
     succeed(&[
         "nexmark",
         "run",
@@ -112,13 +112,13 @@ fn a_savepoint_is_written_shown_checked_and_compared() {
     assert!(text.contains("whole: "), "{text}");
     let again = run(&["savepoint", &state, "--to", &saved]);
     assert_eq!(again.code, Some(2), "{again:?}");
-    // Compared with itself nothing changes; another job has no place for it.
+    // Compared with itself nothing changes; another job lacks its states.
     let same = json(&succeed(&["diff", &state, &saved, "--json"]));
     assert_eq!(same["possible"], true, "{same}");
     let other = run(&["diff", &saved, "wordcount", "book.txt"]);
     assert_eq!(other.code, Some(2), "{other:?}");
     assert!(other.out.contains("impossible"), "{other:?}");
-    // Damage is found.
+    // Damage is detected.
     for file in fs::read_dir(&saved).unwrap() {
         let path = file.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "block") {

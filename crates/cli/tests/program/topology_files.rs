@@ -1,4 +1,4 @@
-//! Topologies from files, of the components that come with ardea: `ardea run FILE.yaml`.
+//! Topologies from files, built from the components that come with ardea: `ardea run FILE.yaml`.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::ardea::{ardea, finish, head_1, run};
 use crate::served::Served;
 
-/// A topology that prints random words, with these settings of them, in a file.
+/// Creates a file with a topology that prints random words, with these settings of the spout.
 fn printed_words(folder: &Path, settings: &str) -> String {
     let yaml = format!(
         "
@@ -25,7 +25,7 @@ bolts:
 #[test]
 fn results_that_can_not_be_written_fail_the_job_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    // Without an end of its own: it ends since it can't write.
+    // An endless topology, which ends because it can't write.
     let file = printed_words(folder.path(), "{}");
     let full = File::options().write(true).open("/dev/full").unwrap();
     let child = ardea(&["run", &file]).stdout(full).spawn().unwrap();
@@ -58,7 +58,7 @@ fn more_instances_than_a_cluster_would_take_are_refused_before_anything_runs() {
     fs::write(&file, many).unwrap();
     let finished = run(&["run", &file]);
     assert_eq!(finished.code, Some(2), "{finished:?}");
-    let told = "\"out\" asks for 100000 instances";
+    let told = "\"out\" has 100000 instances";
     assert!(
         finished.err.contains("ARD-101") && finished.err.contains(told),
         "{finished:?}"

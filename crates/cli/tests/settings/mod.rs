@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-/// What the tests themselves are told by their environment, such as `ARDEA_SERVICES_REQUIRED`, is no setting of what they start.
+/// Removes all settings from a command's environment: those of the tests, such as
+/// `ARDEA_SERVICES_REQUIRED`, are not meant for it.
 pub fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ARDEA_") {

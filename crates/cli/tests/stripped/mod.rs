@@ -1,10 +1,11 @@
-//! Programs without what only debuggers read: they are packed, unpacked and loaded many times.
+//! Programs without debug information: they are packed, unpacked and loaded many times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Such a copy of `program`, of this name in the folder for what tests make; itself where there is no `strip`.
+/// Returns a stripped copy of `program`, under this name in the folder for test files; an
+/// unstripped copy where there is no `strip`.
 pub fn stripped(program: &Path, name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let part = folder.join(format!("{name}-{}", std::process::id()));
@@ -17,7 +18,7 @@ pub fn stripped(program: &Path, name: &str) -> PathBuf {
         fs::copy(program, &part).expect("there is room");
     }
     let path = folder.join(name);
-    // Another process of tests may use the one that is there: it keeps it.
+    // Another test process may be using the old copy; replacing it by a rename does not affect it.
     fs::rename(&part, &path).expect("a copy in its place");
     path
 }

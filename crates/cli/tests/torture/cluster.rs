@@ -1,4 +1,5 @@
-//! The cluster under torture: its hosts as processes, its state manager, the job on it, and what it says.
+//! The cluster under test: its hosts as processes, its metadata store, the job on it, and requests
+//! to it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::job::JOB;
-use crate::land::Land;
+use crate::network::HostNetwork;
 use crate::poll::until;
 use crate::services::CREDENTIALS;
 use crate::settings::without_settings;
@@ -26,51 +27,51 @@ use crate::settings::without_settings;
 /// The secret of the cluster.
 const TOKEN: &str = "5e0e3a1f0c2b4d6f8a9b7c6d5e4f3a2b";
 
-/// How long a host may take to answer, on a machine that has much to do.
+/// The time limit of a host's response, on a busy machine.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long a host that ends by itself at once stays gone.
+/// The delay before a host that has ended by itself is restarted.
 const STARTS_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What the job promises, and how.
+/// The settings of the job and of its guarantee.
 const SETTINGS: [&str; 7] = [
     "cluster.patience=3m",
     "cluster.scheduler=hosts",
     "cluster.packing=round-robin",
     "job.containers=3",
     "guarantee=exactly-once",
-    "snapshots.every=500ms",
-    // Faults come faster than anybody would find reasonable.
+    "checkpoints.every=500ms",
+    // Faults occur more often than in any real cluster.
     "recovery.attempts=50",
 ];
 
-/// What the job's program is told.
+/// The parameters of the job's program.
 pub struct Program {
     pub arguments: Vec<String>,
-    /// Where its snapshots are: a folder, or a part of a bucket.
+    /// The location of its checkpoints: a folder, or a part of a bucket.
     pub kept: String,
 }
 
-/// The cluster. Dropping it ends all of it.
+/// The cluster. Its processes end when this value is dropped.
 pub struct Cluster {
-    /// The processes of hosts, and since when they run.
+    /// The processes of hosts, and their start times.
     hosts: BTreeMap<usize, (Child, Instant)>,
     state: String,
-    /// The state manager's, where it has one.
+    /// The server of the metadata store, if that has one.
     state_server: Option<Server>,
     runtime: Runtime,
     /// The host that answered last.
     answers: Cell<usize>,
-    pub land: Land,
+    pub land: HostNetwork,
     folder: PathBuf,
 }
 
 impl Cluster {
-    /// Started, with all hosts registered.
-    pub fn start(land: Land, folder: &Path) -> std::result::Result<Self, Skipped> {
+    /// Starts the cluster, and waits until all hosts are registered.
+    pub fn start(land: HostNetwork, folder: &Path) -> std::result::Result<Self, Skipped> {
         let (state, state_server) = match &land {
-            Land::Here(_) => (format!("file:{}", folder.join("state").display()), None),
-            Land::Spaces(_) => {
+            HostNetwork::Here(_) => (format!("file:{}", folder.join("state").display()), None),
+            HostNetwork::Spaces(_) => {
                 let own = land.own_address().parse().expect("an address");
                 let server = Server::start_at("zookeeper.sh", own)?;
                 let state = format!("zookeeper://{}/ardea", server.address());
@@ -99,7 +100,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Without what debuggers want, because each host unpacks it.
+    /// Copies the programs without debug information, since each host unpacks them.
     fn make_programs(&self) {
         let own = std::env::current_exe().expect("this program");
         let ardea = PathBuf::from(env!("CARGO_BIN_EXE_ardea"));
@@ -112,7 +113,7 @@ impl Cluster {
         }
     }
 
-    /// The settings of a process of the cluster.
+    /// Returns the settings of a process of the cluster.
     fn settings(&self, directory: &str, (address, port): (String, u16)) -> Vec<String> {
         let at = |name: &str| self.folder.join(name).display().to_string();
         let settings = [
@@ -152,7 +153,7 @@ impl Cluster {
         self.hosts.insert(host, (child, Instant::now()));
     }
 
-    /// Kills the process that stands for a host, if it runs; its containers are left alone.
+    /// Kills the process of a host, if it runs; its containers keep running.
     pub fn kill_host(&mut self, host: usize) {
         if let Some((mut child, _)) = self.hosts.remove(&host) {
             let _ = child.kill();
@@ -160,7 +161,7 @@ impl Cluster {
         }
     }
 
-    /// Everything on a host is gone.
+    /// Kills all processes on a host.
     pub fn kill_machine(&mut self, host: usize) {
         self.kill_host(host);
         let directory = self.folder.join(format!("h{host}"));
@@ -169,7 +170,8 @@ impl Cluster {
         }
     }
 
-    /// Starts the hosts whose processes are gone, as whatever watches over them would: not again and again at once.
+    /// Starts the hosts whose processes are gone, as a process supervisor would, with a delay
+    /// between restarts.
     pub fn start_missing(&mut self) {
         for host in 1..=self.land.hosts() {
             let is_due = |(child, since): &mut (Child, Instant)| {
@@ -190,13 +192,13 @@ impl Cluster {
         });
     }
 
-    /// The process that stands for a host.
+    /// Returns the process of a host.
     pub fn host_process(&self, host: usize) -> Option<i32> {
         let (child, _) = self.hosts.get(&host)?;
         i32::try_from(child.id()).ok()
     }
 
-    /// The state manager's server is killed; where it has none, nothing happens.
+    /// Kills the server of the metadata store, if that has one.
     pub fn kill_state(&self) {
         if let Some(server) = &self.state_server {
             server.kill();
@@ -209,7 +211,7 @@ impl Cluster {
         }
     }
 
-    /// Submits the job, with its snapshots in that folder; waits until it runs.
+    /// Submits the job, and waits until it runs.
     pub fn submit(&self, program: &Program) {
         let output = self.of_program("submit", program).output();
         let output = output.expect("the program is there");
@@ -217,7 +219,8 @@ impl Cluster {
         assert!(output.status.success(), "submit: {said}");
     }
 
-    /// Has the program followed by itself, as by another version; whether a host has taken that. It goes on by itself.
+    /// Upgrades the job to the same program; returns true if a host has accepted the upgrade, which
+    /// then goes on by itself.
     pub fn upgrade(&self, program: &Program) -> bool {
         let mut command = self.of_program("upgrade", program);
         let status = command
@@ -228,7 +231,7 @@ impl Cluster {
         status.success()
     }
 
-    /// What the job's own program is told to do with it.
+    /// Returns a command of the job's own program.
     fn of_program(&self, verb: &str, program: &Program) -> Command {
         let own = (self.land.own_address(), 0);
         let mut command = Command::new(self.folder.join("torture-job"));
@@ -239,7 +242,7 @@ impl Cluster {
         }
         command
             .arg("--set")
-            .arg(format!("snapshots.folder={}", program.kept))
+            .arg(format!("checkpoints.folder={}", program.kept))
             .args(SETTINGS.iter().flat_map(|setting| ["--set", setting]))
             .args(self.settings("submitter", own))
             .arg("--")
@@ -250,7 +253,7 @@ impl Cluster {
         command
     }
 
-    /// What a host says: the one that answered last, or else the first that does.
+    /// Returns the response of the host that answered last, or else of the first that does.
     pub fn ask<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Client) -> F) -> Option<T> {
         let (last, hosts) = (self.answers.get(), self.land.hosts());
         (0..hosts).find_map(|step| {
@@ -269,13 +272,11 @@ impl Cluster {
         let (address, port) = self.land.address(host);
         let base = format!("http://{address}:{port}");
         let client = Client::new(&base, Some(Token::new(TOKEN)))?;
-        let client = client
-            .patience(ANSWERS_WITHIN)
-            .asks_again_for(ANSWERS_WITHIN);
+        let client = client.timeout(ANSWERS_WITHIN).retry_timeout(ANSWERS_WITHIN);
         self.runtime.block_on(ask(client))
     }
 
-    /// All that is known of the job, by whoever leads it.
+    /// Returns the description of the job by its leader.
     pub fn describe(&self) -> Option<JobDescription> {
         self.ask(|client| async move {
             let described = client.describe(JOB).await?;
@@ -286,14 +287,14 @@ impl Cluster {
         })
     }
 
-    /// The host that leads the job, if somebody says so.
+    /// Returns the host that leads the job, if any host answers.
     pub fn leader(&self) -> Option<usize> {
         let master = self.describe()?.master?;
         let digits = master.host.rsplit(['h', '.']).next()?;
         digits.parse().ok()
     }
 
-    /// The workers of the job's containers: container and process.
+    /// Returns the workers of the job's containers: container and process.
     pub fn workers(&self) -> Vec<(u64, i32)> {
         let mut workers: Vec<(u64, i32)> = self
             .processes()
@@ -304,7 +305,7 @@ impl Cluster {
         workers
     }
 
-    /// All that runs of the cluster.
+    /// Returns all processes of the cluster.
     pub fn processes(&self) -> Vec<i32> {
         let folder = self.folder.display().to_string().into_bytes();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -317,7 +318,7 @@ impl Cluster {
         pids.filter(is_ours).collect()
     }
 
-    /// Tells what can be told, when something has gone wrong.
+    /// Prints details after a failure.
     pub fn tell_all(&self) {
         if let Some(described) = self.describe() {
             eprintln!("{:?}, led by {:?}", described.summary, described.master);
@@ -361,20 +362,20 @@ impl Drop for Cluster {
     }
 }
 
-/// The container whose worker a process is, if it is one.
+/// Returns the container of which a process is the worker, if it is one.
 fn container_of(pid: i32) -> Option<u64> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
     let start = variables.find_map(|variable| variable.strip_prefix(b"ARDEA_WORKER="))?;
     let start: Value = serde_json::from_slice(start).ok()?;
-    // What it has started has its environment as well, and no group of its own.
+    // Child processes of a worker have the same environment, but no process group of their own.
     let own = Pid::from_raw(pid)?;
     let is_worker = getpgid(Some(own)).is_ok_and(|group| group == own);
     let container = start["worker"]["container"].as_u64()?;
     is_worker.then_some(container)
 }
 
-/// Sends a signal; that the process is gone already is well.
+/// Sends a signal to a process, if it still exists.
 pub fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = kill_process(pid, signal);

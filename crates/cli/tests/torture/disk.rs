@@ -1,27 +1,27 @@
-//! The place of the job's snapshots: a small disk of its own, where one can be had, which can be filled; else a folder.
+//! The place of the job's checkpoints: a small mounted disk, which can be filled, or else a folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::dice::Dice;
+use crate::random::SeededRandom;
 
-/// How large the disk is: many times what the job remembers.
+/// The size of the disk: many times the job's state.
 const SIZE: &str = "size=64m,mode=755";
 
-/// What fills it.
+/// The file that fills the disk.
 const BALLAST: &str = "ballast";
-/// What the job's folder is called while it is away.
+/// The name of the job's folder while it is away.
 const AWAY: &str = "away";
 
-/// The place of snapshots. A disk goes when this is dropped.
+/// The place of checkpoints. A mounted disk is unmounted when this value is dropped.
 pub struct Disk {
     path: PathBuf,
     is_mounted: bool,
 }
 
-/// A file that was damaged, and what it was before.
+/// A damaged byte of a file, and its previous value.
 pub struct Damaged {
     path: PathBuf,
     at: u64,
@@ -29,7 +29,7 @@ pub struct Damaged {
 }
 
 impl Disk {
-    /// In that folder, which is made.
+    /// Creates the folder `path`, and mounts a disk on it if possible.
     pub fn at(path: PathBuf) -> Self {
         fs::create_dir(&path).expect("a folder");
         let mount = Command::new("mount")
@@ -45,12 +45,12 @@ impl Disk {
         &self.path
     }
 
-    /// Whether it can be filled.
+    /// Returns true if the disk can be filled.
     pub fn is_small(&self) -> bool {
         self.is_mounted
     }
 
-    /// Leaves no room. Others may still find a little, or lose the last.
+    /// Fills the disk. Other processes may still find a little space, or take the last.
     pub fn fill(&self) {
         if !self.is_mounted {
             return;
@@ -66,7 +66,8 @@ impl Disk {
         let _ = fs::remove_file(self.path.join(BALLAST));
     }
 
-    /// The job's folder, if it is there: of those of all its submissions that with the newest snapshot. One in which there is none yet is just being made.
+    /// Returns the job's folder: the one with the newest checkpoint among those of all submissions.
+    /// A folder without a checkpoint is just being created.
     fn folder(&self) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.path).ok()?.flatten();
         let folders = entries.filter(|entry| entry.path().is_dir() && entry.file_name() != AWAY);
@@ -82,7 +83,7 @@ impl Disk {
         dated.max().map(|(_, path)| path)
     }
 
-    /// Takes the job's folder away; where it has to come back to.
+    /// Moves the job's folder away; returns its original path.
     pub fn take_away(&self) -> Option<PathBuf> {
         let folder = self.folder()?;
         fs::rename(&folder, self.path.join(AWAY)).expect("it is there");
@@ -93,9 +94,9 @@ impl Disk {
         fs::rename(self.path.join(AWAY), folder).expect("nobody has taken its place");
     }
 
-    /// Turns a byte around of a file of the newest snapshot: of its manifest, or of the newest block.
+    /// Inverts a byte in a file of the newest checkpoint: in its manifest, or in the newest block.
     pub fn damage(&self, chance: u64) -> Option<Damaged> {
-        let mut dice = Dice::of(chance);
+        let mut dice = SeededRandom::of(chance);
         let ending = if dice.percent(50) {
             ".manifest"
         } else {
@@ -105,7 +106,7 @@ impl Disk {
         let wanted = files.filter(|file| file.file_name().to_string_lossy().ends_with(ending));
         let newest = wanted.max_by_key(|file| file.metadata().and_then(|it| it.modified()).ok())?;
         let path = newest.path();
-        // Never made anew, if it has just been removed.
+        // The file is not created again if it has just been removed.
         let mut file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
         let length = file.metadata().ok()?.len();
         let at = dice.below(length.max(1));
@@ -118,7 +119,7 @@ impl Disk {
         Some(Damaged { path, at, byte })
     }
 
-    /// Restores what was damaged, if it is still there.
+    /// Restores the damaged byte, if the file still exists.
     pub fn restore(&self, damaged: &Damaged) {
         let file = OpenOptions::new().write(true).open(&damaged.path);
         if let Ok(mut file) = file
@@ -128,7 +129,7 @@ impl Disk {
         }
     }
 
-    /// Copies what is there to a folder, for whoever looks for the reason of something.
+    /// Copies the contents to a folder, for the analysis of failures.
     pub fn copy_to(&self, folder: &Path) {
         let copied = Command::new("cp")
             .args(["-a", "--"])
@@ -136,7 +137,7 @@ impl Disk {
             .arg(folder)
             .status();
         if !copied.is_ok_and(|status| status.success()) {
-            eprintln!("torture: the snapshots could not be copied");
+            eprintln!("torture: the checkpoints could not be copied");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writes the inputs while the job runs: each event when it is due, by a thread of its own.
+//! Writes the inputs while the job runs: each event when it is due, on a separate thread.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,10 +11,10 @@ use crate::inputs::{Event, Input, STEP_MILLIS};
 use crate::job::PAYMENTS;
 use crate::services::produce;
 
-/// From one batch to the next.
+/// The interval between two batches.
 const BATCH_EVERY: Duration = Duration::from_millis(250);
 
-/// Writes the inputs, until it is told to come to their end.
+/// A writer of the inputs, until their end is requested.
 pub struct Feeder {
     fed: Arc<Mutex<Fed>>,
     thread: Option<JoinHandle<()>>,
@@ -26,15 +26,17 @@ struct Fed {
     file: File,
     orders: u64,
     payments: u64,
-    /// Whether Kafka is there: nothing is written to one that is about to be killed, so that it is always known what has been.
+    /// True if Kafka is up. Nothing is written to a broker that is about to be killed, so that the
+    /// written messages are always known.
     has_kafka: bool,
-    /// Nothing more is written, perhaps because something went wrong.
+    /// True if nothing more is written, also after a failure.
     is_over: bool,
     failure: Option<String>,
 }
 
 impl Feeder {
-    /// Writes orders to the file `orders.csv` of that folder, and payments to their topic, the first ones before this returns.
+    /// Starts to write orders to the file `orders.csv` of that folder, and payments to their topic;
+    /// the first ones are written before this returns.
     pub fn start(seed: u64, folder: &Path, brokers: String) -> Self {
         let file = File::create(folder.join("orders.csv")).expect("a file");
         let fed = Arc::new(Mutex::new(Fed {
@@ -69,17 +71,17 @@ impl Feeder {
         }
     }
 
-    /// Writes nothing to Kafka from now on, or all that is due. What is being written is waited for.
+    /// Stops or resumes writing to Kafka. Waits for writes in progress.
     pub fn has_kafka(&self, has_kafka: bool) {
         lock(&self.fed).has_kafka = has_kafka;
     }
 
-    /// Why it could not go on, if it couldn't.
+    /// Returns the reason why the writer could not continue, if any.
     pub fn failure(&self) -> Option<String> {
         lock(&self.fed).failure.clone()
     }
 
-    /// The inputs end, after equally many events. How many that are.
+    /// Ends both inputs after the same number of events. Returns that number.
     ///
     /// # Panics
     /// If something could not be written.
@@ -113,7 +115,7 @@ fn lock(fed: &Mutex<Fed>) -> MutexGuard<'_, Fed> {
 }
 
 impl Fed {
-    /// Writes what is due, up to the event of that number.
+    /// Writes the due events, up to the number `due`.
     fn feed(&mut self, due: u64) {
         let orders = self.lines(Input::Orders, self.orders, due);
         self.write_orders(&orders);

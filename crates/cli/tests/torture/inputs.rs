@@ -1,18 +1,20 @@
-//! What goes into the job: events that follow from a seed and their numbers, in the order of their times.
+//! The inputs of the job: events that follow from a seed and their numbers, in the order of their
+//! times.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dice::Dice;
+use crate::random::SeededRandom;
 
-/// From one event of an input to the next, in milliseconds of event time and of the clock.
+/// The interval between two events of an input, in milliseconds of event time and of the clock.
 pub const STEP_MILLIS: i64 = 20;
 
-/// How many keys there are.
+/// The number of keys.
 const KEYS: u64 = 30;
 
-/// How far behind all others the last event of an input lies: whatever waits for time to pass has waited by then.
+/// The distance of the last event of an input from all others, in milliseconds: all timers and
+/// windows are due by then.
 const FAR: i64 = 3_600_000;
 
 /// One of the two inputs: orders come in a file, payments in a topic.
@@ -25,23 +27,23 @@ pub enum Input {
 /// An order or a payment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Event {
-    /// Its number in its input.
+    /// The number of the event in its input.
     pub number: u64,
-    /// When it happened.
+    /// The time of the event in milliseconds.
     pub millis: i64,
     pub key: u32,
     pub amount: i64,
 }
 
 impl Event {
-    /// The event of that number.
+    /// Returns the event with the number `number`.
     pub fn of(seed: u64, input: Input, number: u64) -> Self {
         let salt = match input {
             Input::Orders => 0x0bde,
             Input::Payments => 0xfa1d,
         };
-        let mut dice = Dice::of(Dice::of(seed ^ (salt << 48)).roll() ^ number);
-        // Some keys come more often than others.
+        let mut dice = SeededRandom::of(SeededRandom::of(seed ^ (salt << 48)).roll() ^ number);
+        // Some keys are more frequent than others.
         let key = dice.below(KEYS).min(dice.below(KEYS));
         Event {
             number,
@@ -51,14 +53,14 @@ impl Event {
         }
     }
 
-    /// The first so many events of an input.
+    /// Returns the first `count` events of an input.
     pub fn all(seed: u64, input: Input, count: u64) -> Vec<Event> {
         (0..count)
             .map(|number| Event::of(seed, input, number))
             .collect()
     }
 
-    /// What follows the last of so many events: it says that nothing comes any more.
+    /// Returns the event that ends an input of `count` events.
     pub fn end(count: u64) -> Self {
         Event {
             number: u64::MAX,
@@ -72,7 +74,7 @@ impl Event {
         self.number == u64::MAX
     }
 
-    /// Reads a line.
+    /// Parses a line.
     pub fn parse(line: &str) -> Result<Self, String> {
         let wrong = || format!("{line:?} is no event");
         let fields: Vec<&str> = line.split(',').collect();
@@ -88,7 +90,7 @@ impl Event {
     }
 }
 
-/// As a line.
+/// The event as a line.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Event {
@@ -101,18 +103,18 @@ impl fmt::Display for Event {
     }
 }
 
-/// Where a key belongs.
+/// Returns the region of a key.
 pub fn region(key: u32) -> String {
     format!("r{}", key % 4)
 }
 
-/// The table of regions: a line a key.
+/// Returns the table of regions: one line per key.
 pub fn regions() -> String {
     let lines = (0..KEYS as u32).map(|key| format!("{key},{}\n", region(key)));
     lines.collect()
 }
 
-/// What the inputs promise.
+/// Tests of the inputs.
 pub mod promises {
     use super::*;
 

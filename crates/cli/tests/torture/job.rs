@@ -1,4 +1,5 @@
-//! The job under torture: two inputs without an end, a table, joins, windows, timers, running totals, and sinks of both kinds.
+//! The job under test: two endless inputs, a table, joins, windows, timers, running totals, and
+//! sinks of both kinds.
 //!
 //! ```text
 //! orders (file)     ─┬─ pairs     in the same second, of a key        ─▶ files, exactly once
@@ -8,7 +9,8 @@
 //!                    └─ balances  running, of both                    ─▶ PostgreSQL, idempotent
 //! ```
 //!
-//! No source is ever taken for idle: one that is silent because something is broken holds up time, and so nothing is late.
+//! Sources have no idle timeout: a source that is silent because of a fault holds back the
+//! watermark, so no record is late.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -18,28 +20,28 @@ use ardea::{kafka, postgres};
 
 use crate::inputs::Event;
 
-/// The name of the job, and what its arguments begin with.
+/// The name of the job, and its first argument.
 pub const JOB: &str = "torture";
 
-/// The topic that is read, and the one that is written.
+/// The topics of the payments, which is read, and of the rates, which is written.
 pub const PAYMENTS: &str = "payments";
 pub const RATES: &str = "rates";
 
-/// The tables that are written, as they are made.
+/// The statements that create the output tables.
 pub const TABLES: &str = "create table silences (line text); \
     create table balances (key text primary key, line text)";
 
-/// Orders and payments of one second make pairs.
+/// The length of the windows that pair orders and payments.
 pub const PAIRED_MILLIS: i64 = 1_000;
-/// How long after its order a payment is near.
+/// The maximum delay of a payment after its order to be near.
 pub const NEAR_MILLIS: i64 = 300;
-/// Over how long orders are counted, and how often.
+/// The length and the slide of the windows that count orders.
 pub const RATED_MILLIS: i64 = 2_000;
 pub const RATED_EVERY_MILLIS: i64 = 500;
-/// How long a key without payments has to be silent to be told of.
+/// The time without payments after which a key is reported as silent.
 pub const SILENT_MILLIS: i64 = 1_500;
 
-/// Whether this process is to be the job, and not its tests.
+/// Returns true if this process is to be the job, and not its tests.
 pub fn is_asked_for() -> bool {
     let is_told = |name| std::env::var_os(name).is_some();
     is_told("ARDEA_WORKER")
@@ -60,7 +62,8 @@ fn two() -> Parallelism {
     Parallelism::Exactly(NonZeroU32::MIN.saturating_add(1))
 }
 
-/// `torture FOLDER BROKERS POSTGRES`: the folder of its files, where Kafka is, and the database.
+/// Builds the job `torture FOLDER BROKERS POSTGRES`: the folder of its files, the Kafka brokers,
+/// and the database.
 pub fn build(arguments: &[String]) -> Result<Pipeline> {
     let [_, folder, brokers, database] = arguments else {
         let what = "torture FOLDER BROKERS POSTGRES";
@@ -104,7 +107,7 @@ pub fn build(arguments: &[String]) -> Result<Pipeline> {
     Ok(p)
 }
 
-/// Lines of an epoch are seen when that is committed.
+/// Creates a sink of files that become visible when their epoch is committed.
 fn lines_in(folder: &Path, name: &str) -> Sink<String> {
     files::write_lines(folder.join("out").join(name))
         .rotate_with_epochs()
@@ -118,7 +121,7 @@ fn row(line: &str) -> Result<(u32, String), String> {
     Ok((key, region.to_string()))
 }
 
-/// The end of an input moves time, and is nothing else.
+/// Parses lines into timed events. The event that ends an input only advances the watermark.
 fn timed(lines: Stream<String, Unbounded, Untimed>) -> Events {
     lines
         .try_map(|line: &String| Event::parse(line), OnError::Fail)
@@ -204,7 +207,7 @@ fn silences(payments: Events) -> Stream<String, Unbounded, Timed> {
             "silences",
             || Timestamp::MIN,
             move |last, _, _, time, context| {
-                // The timer before is off, unless its silence has passed already.
+                // The previous timer is cleared, unless its silence has already passed.
                 if time < *last + silence {
                     context.clear_event_timer(*last + silence);
                 }
@@ -216,7 +219,7 @@ fn silences(payments: Events) -> Stream<String, Unbounded, Timed> {
         .parallelism(two())
 }
 
-/// A key, and what is known of it.
+/// A key, and its balance as a line.
 type Balance = (String, String);
 
 fn balances(orders: Events, payments: Events) -> Stream<Balance, Unbounded, Timed> {

@@ -1,33 +1,36 @@
-//! The torture test: a job with everything that remembers something runs on a real cluster while all that can go wrong does, at random
-//! from a seed, and what it has published in the end has to be what a simple program computes, record by record.
+//! The torture test: a job with all kinds of state runs on a real cluster under random faults that
+//! follow from a seed. Its published results must equal those of a simple program, record by
+//! record.
 //!
 //! ```text
 //! scripts/torture.sh --seed 7 --faults 200     `make torture ARGS="…"`
 //! ```
 //!
-//! In reading order. What follows from a seed and from nothing else: `dice`, `inputs`, `plan` (which faults, in which order), `oracle` (what has to
-//! come out), `verdict` (how that differs from what did). The job: `job`. The ground that it stands on: `land` (hosts, with networks of
-//! their own if there may be namespaces), `cluster`, `services` (Kafka, PostgreSQL), `disk`, `feeder`; `world` is all of that. What is
-//! done to it: `suffering`; and one run of it all: `run`.
+//! In reading order. Functions of a seed only: `random`, `inputs`, `plan` (the sequence of faults),
+//! `oracle` (the expected results), `verdict` (the differences from the actual results). The job:
+//! `job`. Its environment: `network` (hosts, with their own networks if namespaces are permitted),
+//! `cluster`, `services` (Kafka, PostgreSQL), `disk`, `feeder`; `environment` contains all of
+//! these. The execution of faults: `faults`; a complete run: `run`.
 //!
-//! Without arguments it is a suite: the promises of the pure parts, and a short torture. This program is also the job.
+//! Without arguments it is a test suite: tests of the pure modules, and a short run. This program
+//! is also the job.
 
 use std::process::ExitCode;
 
 mod cluster;
-mod dice;
 mod disk;
+mod environment;
+mod faults;
 mod feeder;
 mod inputs;
 mod job;
-mod land;
+mod network;
 mod oracle;
 mod plan;
+mod random;
 mod run;
 mod services;
-mod suffering;
 mod verdict;
-mod world;
 
 #[path = "../hosts/ground.rs"]
 mod ground;
@@ -39,7 +42,7 @@ mod settings;
 #[path = "../cluster/suite.rs"]
 mod suite;
 
-use run::Wish;
+use run::RunOptions;
 use suite::Test;
 
 const TESTS: &[Test] = &[
@@ -99,16 +102,16 @@ const TESTS: &[Test] = &[
     },
 ];
 
-/// A short torture, on this machine's own network; its seed is another each time, and is told.
+/// Runs a short torture test on this machine's own network, with a random seed, which is printed.
 fn what_comes_out_is_the_same_whatever_goes_wrong() {
-    assert!(run::run(&Wish::short()), "see above");
+    assert!(run::run(&RunOptions::short()), "see above");
 }
 
 fn main() -> ExitCode {
     if job::is_asked_for() {
         return ardea::main(job::build);
     }
-    match Wish::of_command_line() {
+    match RunOptions::of_command_line() {
         Ok(None) => suite::run(TESTS),
         Ok(Some(wish)) => match run::run(&wish) {
             true => ExitCode::SUCCESS,

@@ -1,4 +1,5 @@
-//! What the job has to publish, computed in the simplest way from the same events: loops over lists, nothing of the engine.
+//! The expected results of the job, computed from the same events by loops over lists, without the
+//! engine.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// What has to come of these events.
+    /// Returns the expected results of these events.
     pub fn expected(orders: &[Event], payments: &[Event]) -> Self {
         let mut outputs = Outputs {
             pairs: pairs(orders, payments),
@@ -35,7 +36,7 @@ impl Outputs {
         }
     }
 
-    /// Each output with its name.
+    /// Returns each output with its name.
     pub fn all(&self) -> [(&'static str, &Vec<String>); 5] {
         [
             ("pairs", &self.pairs),
@@ -94,7 +95,7 @@ fn near(orders: &[Event], payments: &[Event]) -> Vec<String> {
 fn rates(orders: &[Event]) -> Vec<String> {
     let mut windows: BTreeMap<(i64, String), (u64, i64)> = BTreeMap::new();
     for order in orders {
-        // The ends of all windows that hold it.
+        // The ends of all windows that contain the order.
         let mut end = (order.millis.div_euclid(RATED_EVERY_MILLIS) + 1) * RATED_EVERY_MILLIS;
         while end - RATED_MILLIS <= order.millis {
             let (count, sum) = windows.entry((end, region(order.key))).or_default();
@@ -118,7 +119,7 @@ fn silences(payments: &[Event]) -> Vec<String> {
             lines.push(silent(payment.key, before));
         }
     }
-    // At the end all are silent.
+    // At the end all keys are silent.
     lines.extend(last.into_iter().map(|(key, since)| silent(key, since)));
     lines
 }
@@ -134,7 +135,7 @@ fn balances(orders: &[Event], payments: &[Event]) -> Vec<String> {
     keys.into_iter().map(line).collect()
 }
 
-/// What the oracle promises, reckoned by hand.
+/// Tests of the oracle, with results computed by hand.
 pub mod promises {
     use super::*;
 
@@ -196,7 +197,7 @@ pub mod promises {
             event(2, 2_999, 1, 1),
             event(3, 3_000, 2, 1),
         ];
-        // A payment at the very moment comes too late: the timer is due by then.
+        // A payment at the very moment is too late: the timer is due by then.
         let seen = Outputs::expected(&[], &payments).silences;
         assert_eq!(seen, ["silent 1 2999", "silent 1 4499", "silent 2 4500"]);
     }

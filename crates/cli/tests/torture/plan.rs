@@ -1,126 +1,129 @@
-//! What goes wrong, and when: a plan of faults that follows from a seed and from nothing else.
+//! The plan of faults, which follows from a seed only.
 //!
-//! A deck of all kinds of faults is shuffled and dealt, again and again, so that a plan as long as the deck has each of them. What lasts for a while may be
-//! interrupted by what strikes; and now and then the next fault does not wait until the job has recovered from the one before.
+//! A deck of all kinds of faults is shuffled and dealt repeatedly, so that a plan as long as the
+//! deck has each of them. A lasting fault may be accompanied by an instant one. Sometimes the next
+//! fault does not wait until the job has recovered from the one before.
 
 use std::fmt;
 
-use crate::dice::Dice;
+use crate::random::SeededRandom;
 
-/// The vertices whose numbers of instances are changed.
+/// The vertices whose parallelism is changed.
 pub const RESCALED: [&str; 5] = ["pairs", "near", "rates", "silences", "balances"];
 
-/// The most instances that one of them gets.
+/// The maximum parallelism of a rescaled vertex.
 const MOST_INSTANCES: u64 = 3;
 
-/// So many faults in a row, at most, wait for no recovery: then the job shows that it still can.
+/// The maximum number of consecutive faults without waiting for recovery.
 const MOST_AT_A_RUN: u32 = 2;
 
-/// What strikes at once. A number means one of those that there are, modulo how many.
+/// An instant fault. Its number selects a target, modulo the number of targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Blow {
-    /// `kill -9` of a container's worker.
+pub enum InstantFault {
+    /// SIGKILL to a container's worker.
     Worker(u64),
-    /// Of all workers at once.
+    /// SIGKILL to all workers at once.
     AllWorkers,
-    /// Of the process that stands for a host; its containers go on.
+    /// SIGKILL to a host's process; its containers keep running.
     Host(u64),
-    /// Of that of the host which leads the job.
+    /// SIGKILL to the process of the host that leads the job.
     Master,
-    /// Of that and of a worker.
+    /// SIGKILL to the leader and to a worker.
     MasterAndWorker(u64),
-    /// Of everything on a host.
+    /// SIGKILL to all processes on a host.
     Machine(u64),
 }
 
-/// What lasts for a while.
+/// A lasting fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Spell {
-    /// A worker stands still (SIGSTOP).
+pub enum LastingFault {
+    /// A worker is stopped (SIGSTOP).
     WorkerStalls(u64),
-    /// The process of a host does.
+    /// The process of a host is stopped.
     HostStalls(u64),
-    /// That of the host which leads.
+    /// The process of the host that leads the job is stopped.
     MasterStalls,
-    /// A host reaches nobody.
+    /// A host is cut off from all others.
     HostCut(u64),
-    /// The one that leads does not.
+    /// The host that leads the job is cut off from all others.
     MasterCut,
-    /// Two hosts don't reach each other.
+    /// Two hosts can't reach each other.
     PairCut(u64, u64),
-    /// The broker is gone.
+    /// The Kafka broker is down.
     Kafka,
-    /// The database's server is.
+    /// The database server is down.
     Postgres,
-    /// The state manager's server is.
+    /// The metadata store's server is down.
     State,
-    /// There is no space where snapshots are.
+    /// The disk of the checkpoints is full.
     DiskFull,
-    /// The folder of snapshots is not there, or the store whose bucket it is a part of.
+    /// The folder of checkpoints is missing, or the object store is down.
     FolderAway,
-    /// The job is paused by its user.
+    /// The user pauses the job.
     Paused,
 }
 
-/// What somebody does to the job.
+/// An operation on the job, or damage to its checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
-    /// Another number of instances.
+pub enum Operation {
+    /// A change of a vertex's parallelism.
     Rescale(&'static str, u32),
-    /// A container is started anew.
+    /// A restart of a container.
     Restart(u64),
-    /// The program is followed by itself, as by a new version.
+    /// An upgrade to the same program.
     Upgrade,
-    /// A bit of the newest snapshot is turned around, and the job has to go back to it; then the file is restored.
+    /// Damage to the newest checkpoint, which the job then has to restore; afterwards the file is
+    /// repaired.
     Damage(u64),
 }
 
-/// One thing that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    Blow(Blow),
+    Blow(InstantFault),
     Spell {
-        spell: Spell,
+        spell: LastingFault,
         millis: u64,
-        /// In the middle of it.
-        amid: Option<Blow>,
+        /// An instant fault in the middle of the lasting one.
+        amid: Option<InstantFault>,
     },
-    Deed(Deed),
+    Deed(Operation),
 }
 
-/// What comes after a fault.
+/// The continuation after a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
     /// The job recovers, and commits.
     Recovers,
-    /// The next fault, after so many milliseconds.
+    /// The next fault follows after this number of milliseconds.
     GoesOn(u64),
 }
 
-/// A fault, and what comes after it.
+/// A fault and its continuation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     pub fault: Fault,
     pub then: Then,
 }
 
-/// What can be done on a machine.
+/// The kinds of faults that a machine permits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Able {
-    /// Hosts can be cut off, and the state manager has a server: there are network namespaces.
+pub struct Capabilities {
+    /// True if hosts can be cut off and the metadata store has a server: there are network
+    /// namespaces.
     pub cuts: bool,
-    /// There can be a small disk: file systems can be mounted.
+    /// True if there is a small disk: file systems can be mounted.
     pub fills: bool,
-    /// Snapshots are in files, which can be damaged: they are in no bucket.
+    /// True if checkpoints are in files, which can be damaged, and not in a bucket.
     pub damages: bool,
 }
 
-/// A kind of fault, as it lies in the deck.
-type Card = fn(&mut Dice) -> Fault;
+/// A constructor of a kind of fault, a card of the deck.
+type Card = fn(&mut SeededRandom) -> Fault;
 
-/// The plan for this seed: so many faults, of the kinds that are possible.
-pub fn plan(seed: u64, faults: usize, able: Able) -> Vec<Step> {
-    let mut dice = Dice::of(seed);
+/// Returns the plan of the seed `seed`: `faults` faults, of the kinds in `able`.
+pub fn plan(seed: u64, faults: usize, able: Capabilities) -> Vec<Step> {
+    let mut dice = SeededRandom::of(seed);
     let mut steps: Vec<Step> = Vec::with_capacity(faults);
     let (mut deck, mut at_a_run) = (Vec::new(), 0);
     while steps.len() < faults {
@@ -142,12 +145,12 @@ pub fn plan(seed: u64, faults: usize, able: Able) -> Vec<Step> {
     steps
 }
 
-/// How many kinds there are.
-pub fn kinds(able: Able) -> usize {
+/// Returns the number of permitted kinds.
+pub fn kinds(able: Capabilities) -> usize {
     cards(able).len()
 }
 
-fn cards(able: Able) -> Vec<Card> {
+fn cards(able: Capabilities) -> Vec<Card> {
     let mut cards = ANYWHERE.to_vec();
     if able.damages {
         cards.extend(WITH_FILES);
@@ -162,49 +165,49 @@ fn cards(able: Able) -> Vec<Card> {
 }
 
 const ANYWHERE: [Card; 17] = [
-    |dice| Fault::Blow(Blow::Worker(dice.below(100))),
-    |_| Fault::Blow(Blow::AllWorkers),
-    |dice| Fault::Blow(Blow::Host(dice.below(100))),
-    |_| Fault::Blow(Blow::Master),
-    |dice| Fault::Blow(Blow::MasterAndWorker(dice.below(100))),
-    |dice| Fault::Blow(Blow::Machine(dice.below(100))),
+    |dice| Fault::Blow(InstantFault::Worker(dice.below(100))),
+    |_| Fault::Blow(InstantFault::AllWorkers),
+    |dice| Fault::Blow(InstantFault::Host(dice.below(100))),
+    |_| Fault::Blow(InstantFault::Master),
+    |dice| Fault::Blow(InstantFault::MasterAndWorker(dice.below(100))),
+    |dice| Fault::Blow(InstantFault::Machine(dice.below(100))),
     |dice| {
         let who = dice.below(100);
-        lasting(dice, Spell::WorkerStalls(who), 300, 5_000)
+        lasting(dice, LastingFault::WorkerStalls(who), 300, 5_000)
     },
     |dice| {
         let who = dice.below(100);
-        lasting(dice, Spell::HostStalls(who), 300, 5_000)
+        lasting(dice, LastingFault::HostStalls(who), 300, 5_000)
     },
-    |dice| lasting(dice, Spell::MasterStalls, 300, 8_000),
-    |dice| lasting(dice, Spell::Kafka, 500, 6_000),
-    |dice| lasting(dice, Spell::Postgres, 500, 6_000),
-    |dice| lasting(dice, Spell::Paused, 200, 3_000),
+    |dice| lasting(dice, LastingFault::MasterStalls, 300, 8_000),
+    |dice| lasting(dice, LastingFault::Kafka, 500, 6_000),
+    |dice| lasting(dice, LastingFault::Postgres, 500, 6_000),
+    |dice| lasting(dice, LastingFault::Paused, 200, 3_000),
     folder_away,
     rescale,
     rescale,
-    |dice| Fault::Deed(Deed::Restart(dice.below(100))),
-    |_| Fault::Deed(Deed::Upgrade),
+    |dice| Fault::Deed(Operation::Restart(dice.below(100))),
+    |_| Fault::Deed(Operation::Upgrade),
 ];
 
-const WITH_FILES: [Card; 1] = [|dice| Fault::Deed(Deed::Damage(dice.roll()))];
+const WITH_FILES: [Card; 1] = [|dice| Fault::Deed(Operation::Damage(dice.roll()))];
 
 const WITH_NAMESPACES: [Card; 4] = [
     |dice| {
         let who = dice.below(100);
-        lasting(dice, Spell::HostCut(who), 1_000, 12_000)
+        lasting(dice, LastingFault::HostCut(who), 1_000, 12_000)
     },
-    |dice| lasting(dice, Spell::MasterCut, 1_000, 12_000),
+    |dice| lasting(dice, LastingFault::MasterCut, 1_000, 12_000),
     |dice| {
         let (one, other) = (dice.below(100), dice.below(100));
-        lasting(dice, Spell::PairCut(one, other), 1_000, 8_000)
+        lasting(dice, LastingFault::PairCut(one, other), 1_000, 8_000)
     },
-    |dice| lasting(dice, Spell::State, 500, 8_000),
+    |dice| lasting(dice, LastingFault::State, 500, 8_000),
 ];
 
-const WITH_MOUNTS: [Card; 1] = [|dice| lasting(dice, Spell::DiskFull, 500, 5_000)];
+const WITH_MOUNTS: [Card; 1] = [|dice| lasting(dice, LastingFault::DiskFull, 500, 5_000)];
 
-fn lasting(dice: &mut Dice, spell: Spell, least: u64, most: u64) -> Fault {
+fn lasting(dice: &mut SeededRandom, spell: LastingFault, least: u64, most: u64) -> Fault {
     let millis = dice.between(least, most);
     let amid = dice.percent(40).then(|| blow(dice));
     Fault::Spell {
@@ -214,9 +217,10 @@ fn lasting(dice: &mut Dice, spell: Spell, least: u64, most: u64) -> Fault {
     }
 }
 
-/// Nobody would notice that it is gone, if nothing had to be read.
-fn folder_away(dice: &mut Dice) -> Fault {
-    let spell = Spell::FolderAway;
+/// Removes the folder, with an instant fault meanwhile: without one, no checkpoint would have to be
+/// read.
+fn folder_away(dice: &mut SeededRandom) -> Fault {
+    let spell = LastingFault::FolderAway;
     let (millis, amid) = (dice.between(500, 5_000), Some(blow(dice)));
     Fault::Spell {
         spell,
@@ -225,63 +229,65 @@ fn folder_away(dice: &mut Dice) -> Fault {
     }
 }
 
-fn rescale(dice: &mut Dice) -> Fault {
+fn rescale(dice: &mut SeededRandom) -> Fault {
     let vertex = RESCALED[dice.below(RESCALED.len() as u64) as usize];
     let count = dice.between(1, MOST_INSTANCES);
-    Fault::Deed(Deed::Rescale(vertex, count as u32))
+    Fault::Deed(Operation::Rescale(vertex, count as u32))
 }
 
-fn blow(dice: &mut Dice) -> Blow {
+fn blow(dice: &mut SeededRandom) -> InstantFault {
     match dice.below(10) {
-        0..=3 => Blow::Worker(dice.below(100)),
-        4 => Blow::AllWorkers,
-        5 | 6 => Blow::Host(dice.below(100)),
-        7 | 8 => Blow::Master,
-        _ => Blow::MasterAndWorker(dice.below(100)),
+        0..=3 => InstantFault::Worker(dice.below(100)),
+        4 => InstantFault::AllWorkers,
+        5 | 6 => InstantFault::Host(dice.below(100)),
+        7 | 8 => InstantFault::Master,
+        _ => InstantFault::MasterAndWorker(dice.below(100)),
     }
 }
 
-impl fmt::Display for Blow {
+impl fmt::Display for InstantFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Blow::Worker(who) => write!(f, "worker {who} is killed"),
-            Blow::AllWorkers => f.write_str("all workers are killed"),
-            Blow::Host(who) => write!(f, "the process of host {who} is killed"),
-            Blow::Master => f.write_str("the host that leads is killed"),
-            Blow::MasterAndWorker(who) => {
+            InstantFault::Worker(who) => write!(f, "worker {who} is killed"),
+            InstantFault::AllWorkers => f.write_str("all workers are killed"),
+            InstantFault::Host(who) => write!(f, "the process of host {who} is killed"),
+            InstantFault::Master => f.write_str("the host that leads is killed"),
+            InstantFault::MasterAndWorker(who) => {
                 write!(f, "the host that leads and worker {who} are killed")
             }
-            Blow::Machine(who) => write!(f, "all on host {who} is killed"),
+            InstantFault::Machine(who) => write!(f, "all on host {who} is killed"),
         }
     }
 }
 
-impl fmt::Display for Spell {
+impl fmt::Display for LastingFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Spell::WorkerStalls(who) => write!(f, "worker {who} stands still"),
-            Spell::HostStalls(who) => write!(f, "the process of host {who} stands still"),
-            Spell::MasterStalls => f.write_str("the host that leads stands still"),
-            Spell::HostCut(who) => write!(f, "host {who} is cut off"),
-            Spell::MasterCut => f.write_str("the host that leads is cut off"),
-            Spell::PairCut(one, other) => write!(f, "hosts {one} and {other} are cut apart"),
-            Spell::Kafka => f.write_str("Kafka is gone"),
-            Spell::Postgres => f.write_str("PostgreSQL is gone"),
-            Spell::State => f.write_str("the state manager is gone"),
-            Spell::DiskFull => f.write_str("the disk of snapshots is full"),
-            Spell::FolderAway => f.write_str("the folder of snapshots is away"),
-            Spell::Paused => f.write_str("the job is paused"),
+            LastingFault::WorkerStalls(who) => write!(f, "worker {who} stands still"),
+            LastingFault::HostStalls(who) => write!(f, "the process of host {who} stands still"),
+            LastingFault::MasterStalls => f.write_str("the host that leads stands still"),
+            LastingFault::HostCut(who) => write!(f, "host {who} is cut off"),
+            LastingFault::MasterCut => f.write_str("the host that leads is cut off"),
+            LastingFault::PairCut(one, other) => write!(f, "hosts {one} and {other} are cut apart"),
+            LastingFault::Kafka => f.write_str("Kafka is gone"),
+            LastingFault::Postgres => f.write_str("PostgreSQL is gone"),
+            LastingFault::State => f.write_str("the metadata store is gone"),
+            LastingFault::DiskFull => f.write_str("the disk of checkpoints is full"),
+            LastingFault::FolderAway => f.write_str("the folder of checkpoints is away"),
+            LastingFault::Paused => f.write_str("the job is paused"),
         }
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Deed::Rescale(vertex, count) => write!(f, "{vertex} gets {count} instances"),
-            Deed::Restart(who) => write!(f, "container {who} is started anew"),
-            Deed::Upgrade => f.write_str("the program is followed by itself"),
-            Deed::Damage(_) => f.write_str("the newest snapshot is damaged, and restored later"),
+            Operation::Rescale(vertex, count) => write!(f, "{vertex} gets {count} instances"),
+            Operation::Restart(who) => write!(f, "container {who} is started anew"),
+            Operation::Upgrade => f.write_str("the program is followed by itself"),
+            Operation::Damage(_) => {
+                f.write_str("the newest checkpoint is damaged, and restored later")
+            }
         }
     }
 }
@@ -303,16 +309,16 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What the plan promises.
+/// Tests of the plan.
 pub mod promises {
     use super::*;
 
-    const ALL: Able = Able {
+    const ALL: Capabilities = Capabilities {
         cuts: true,
         fills: true,
         damages: true,
     };
-    const NONE: Able = Able {
+    const NONE: Capabilities = Capabilities {
         cuts: false,
         fills: false,
         damages: false,
@@ -325,9 +331,10 @@ pub mod promises {
             assert_eq!(long.len(), 300);
             assert_ne!(long, plan(seed + 1, 300, ALL));
         }
-        // One on which tests may rely: it is never another for that seed, else what was written down could not be run again.
+        // A fixed expectation: the sequence of a seed must never change, so that recorded seeds can
+        // be run again.
         let first: Vec<u64> = (0..3)
-            .scan(Dice::of(7), |dice, _| Some(dice.roll()))
+            .scan(SeededRandom::of(7), |dice, _| Some(dice.roll()))
             .collect();
         assert_eq!(
             first,
@@ -343,11 +350,11 @@ pub mod promises {
         for able in [ALL, NONE] {
             for seed in 0..50 {
                 let dealt = plan(seed, kinds(able), able);
-                let damaged = able.damages.then_some("the newest snapshot is damaged");
+                let damaged = able.damages.then_some("the newest checkpoint is damaged");
                 let faults = [
                     "all workers are killed",
                     "Kafka is gone",
-                    "the folder of snapshots is away",
+                    "the folder of checkpoints is away",
                     "the program is followed",
                     "instances",
                 ];
@@ -362,17 +369,17 @@ pub mod promises {
     pub fn what_a_machine_can_not_do_is_in_no_plan() {
         for seed in 0..50 {
             for step in plan(seed, 200, NONE) {
-                assert!(!matches!(step.fault, Fault::Deed(Deed::Damage(_))));
+                assert!(!matches!(step.fault, Fault::Deed(Operation::Damage(_))));
                 let Fault::Spell { spell, .. } = step.fault else {
                     continue;
                 };
                 let is_possible = !matches!(
                     spell,
-                    Spell::HostCut(_)
-                        | Spell::MasterCut
-                        | Spell::PairCut(..)
-                        | Spell::State
-                        | Spell::DiskFull
+                    LastingFault::HostCut(_)
+                        | LastingFault::MasterCut
+                        | LastingFault::PairCut(..)
+                        | LastingFault::State
+                        | LastingFault::DiskFull
                 );
                 assert!(is_possible, "{spell}");
             }

@@ -1,4 +1,4 @@
-//! One torture from its beginning to its verdict.
+//! A complete torture run, from its start to its verdict.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -6,37 +6,37 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ardea_metastore::conformance::Skipped;
 
-use crate::land::Land;
-use crate::plan::{Able, Then, plan};
-use crate::suffering::pass;
-use crate::world::World;
+use crate::environment::TestEnvironment;
+use crate::faults::pass;
+use crate::network::HostNetwork;
+use crate::plan::{Capabilities, Then, plan};
 
-/// How many faults a short torture has, and one that is not told how many.
+/// The number of faults of a short run, and the default of others.
 const FEW: usize = 10;
 const MANY: usize = 200;
 
-/// After how many faults it is looked whether what has come out so far is right.
+/// The number of faults after which the results so far are checked.
 const LOOK_EVERY: usize = 10;
 
-/// What is asked for.
+/// The options of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct RunOptions {
     seed: u64,
     faults: usize,
-    /// Hosts have networks of their own, where they can have.
+    /// True if hosts have their own networks, where possible.
     has_networks: bool,
-    /// Snapshots are in a bucket.
+    /// True if checkpoints are in a bucket.
     has_bucket: bool,
-    /// Only say what would be done.
+    /// True if the plan is only printed.
     only_plan: bool,
-    /// Keep all files even if all is well.
+    /// True if all files are retained even after a success.
     keeps: bool,
 }
 
-impl Wish {
-    /// A short one, which needs no rights.
+impl RunOptions {
+    /// Returns the options of a short run, which needs no privileges.
     pub fn short() -> Self {
-        Wish {
+        RunOptions {
             seed: some_seed(),
             faults: FEW,
             has_networks: false,
@@ -46,9 +46,9 @@ impl Wish {
         }
     }
 
-    /// What the command line says; nothing, if it asks for no torture in particular.
+    /// Parses the command line; returns `None` if it has no options of a run.
     pub fn of_command_line() -> Result<Option<Self>, String> {
-        let (mut wish, mut is_told) = (Wish::short(), false);
+        let (mut wish, mut is_told) = (RunOptions::short(), false);
         (wish.faults, wish.has_networks) = (MANY, true);
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -64,7 +64,7 @@ impl Wish {
                 "--plan" => wish.only_plan = true,
                 "--keep" => wish.keeps = true,
                 "--long" => {}
-                // For the suite.
+                // Options of the test suite.
                 _ => continue,
             }
             is_told = true;
@@ -72,7 +72,7 @@ impl Wish {
         Ok(is_told.then_some(wish))
     }
 
-    /// How to have the same again.
+    /// Returns the command that repeats the run.
     fn again(&self) -> String {
         let here = if self.has_networks { "" } else { " --here" };
         let bucket = if self.has_bucket { " --bucket" } else { "" };
@@ -81,17 +81,17 @@ impl Wish {
     }
 }
 
-/// Another each time.
+/// Returns a seed that differs each time.
 fn some_seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().subsec_nanos().into()
 }
 
-/// Carries it out; whether all was well, or could not be tried, which is said.
-pub fn run(wish: &Wish) -> bool {
+/// Performs the run; returns true if it succeeded, or if it was skipped, which is printed.
+pub fn run(wish: &RunOptions) -> bool {
     eprintln!("torture: again by {}", wish.again());
     if wish.only_plan {
-        let able = Able {
+        let able = Capabilities {
             cuts: wish.has_networks,
             fills: !wish.has_bucket,
             damages: !wish.has_bucket,
@@ -129,21 +129,21 @@ pub fn run(wish: &Wish) -> bool {
     is_well
 }
 
-/// With networks of their own for hosts, if they are wanted and can be had.
-fn begin(wish: &Wish, folder: &Path) -> Result<World, Skipped> {
-    let spaces = wish.has_networks.then(Land::spaces);
+/// Creates the test environment, with separate networks of hosts if requested and possible.
+fn begin(wish: &RunOptions, folder: &Path) -> Result<TestEnvironment, Skipped> {
+    let spaces = wish.has_networks.then(HostNetwork::spaces);
     let land = match spaces {
         Some(Ok(land)) => land,
         Some(Err(Skipped(why))) => {
             eprintln!("SKIPPED hosts that are cut off: {why}");
-            Land::here()
+            HostNetwork::here()
         }
-        None => Land::here(),
+        None => HostNetwork::here(),
     };
-    World::begin(wish.seed, land, folder, wish.has_bucket)
+    TestEnvironment::begin(wish.seed, land, folder, wish.has_bucket)
 }
 
-fn tell(wish: &Wish, world: &mut World) {
+fn tell(wish: &RunOptions, world: &mut TestEnvironment) {
     let able = world.able();
     if !able.fills && !wish.has_bucket {
         eprintln!("SKIPPED full disks: no small one can be mounted");
@@ -157,7 +157,7 @@ fn tell(wish: &Wish, world: &mut World) {
             steps.len(),
             step.fault
         );
-        world.suffers(step.fault);
+        world.execute(step.fault);
         match step.then {
             Then::GoesOn(millis) => pass(millis),
             Then::Recovers => world.recovers(),

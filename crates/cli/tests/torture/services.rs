@@ -1,4 +1,5 @@
-//! The systems beside the cluster, Kafka, PostgreSQL and an object store, and what is written to them and read from them by their own programs.
+//! The external systems: Kafka, PostgreSQL and an object store, accessed by their own client
+//! programs.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -9,13 +10,13 @@ use ardea_metastore::conformance::{Server, Skipped};
 
 use crate::job::RATES;
 
-/// The environment of who may use the store.
+/// The environment variables with the store's credentials.
 pub const CREDENTIALS: [(&str, &str); 2] = [
     ("AWS_ACCESS_KEY_ID", "ardea"),
     ("AWS_SECRET_ACCESS_KEY", "ardea-secret"),
 ];
 
-/// A broker and a database, and a store, where snapshots are in a bucket.
+/// A broker, a database, and a store if checkpoints are in a bucket.
 pub struct Services {
     pub kafka: Server,
     pub postgres: Server,
@@ -23,7 +24,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Started, at an address that all hosts reach.
+    /// Starts the systems, at an address that all hosts reach.
     pub fn start(at: IpAddr, has_bucket: bool) -> Result<Self, Skipped> {
         let (kafka, postgres) = thread::scope(|scope| {
             let kafka = scope.spawn(|| Server::start_at("kafka.sh", at));
@@ -38,7 +39,7 @@ impl Services {
         })
     }
 
-    /// A part of its bucket, if there is a store.
+    /// Returns a part of the store's bucket, if there is a store.
     pub fn bucket(&self) -> Option<String> {
         let store = self.store.as_ref()?;
         Some(format!(
@@ -55,7 +56,7 @@ impl Services {
         format!("postgres://postgres@{}/postgres", self.postgres.address())
     }
 
-    /// Runs statements, and gives the rows of the last one, a line each.
+    /// Executes statements, and returns the rows of the last one, one per line.
     pub fn sql(&self, statements: &str) -> Result<Vec<String>, String> {
         let address = self.postgres.address();
         let mut psql = Command::new("psql");
@@ -68,7 +69,7 @@ impl Services {
         said(&mut psql)
     }
 
-    /// What is committed of the topic that the job writes.
+    /// Returns the committed messages of the job's output topic.
     pub fn rates(&self) -> Result<Vec<String>, String> {
         let mut kcat = Command::new("kcat");
         kcat.args(["-C", "-q", "-e", "-o", "beginning", "-p", "0"])
@@ -80,7 +81,8 @@ impl Services {
     }
 }
 
-/// Writes lines to a topic, a message each, and returns when all are acknowledged. The topic is made if it is not there.
+/// Writes lines to a topic, one message each, and returns when all are acknowledged. The topic is
+/// created if it does not exist.
 pub fn produce(brokers: &str, topic: &str, lines: &str) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("kcat: {error}");
     let mut kcat = Command::new("kcat")
@@ -102,7 +104,7 @@ pub fn produce(brokers: &str, topic: &str, lines: &str) -> Result<(), String> {
     }
 }
 
-/// The lines that a program says, if it succeeds.
+/// Returns the output lines of a program, if it succeeds.
 fn said(command: &mut Command) -> Result<Vec<String>, String> {
     let output = command
         .stdin(Stdio::null())

@@ -1,26 +1,26 @@
-//! What was published against what should have been: which records are missing, which came more than once, which are nobody's.
+//! The comparison of published and expected results: missing, duplicate and unexpected records.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::oracle::Outputs;
 
-/// How many records of a kind are told.
+/// The maximum number of records of a kind that are printed.
 const MOST_TOLD: usize = 20;
 
-/// How one output differs from what it should be.
+/// The differences of one output from the expected one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Differences {
-    /// Never came.
+    /// Records that are missing.
     pub missing: Vec<String>,
-    /// Came more often than they should have, once for each time too many.
+    /// Records that occur too often, once for each surplus occurrence.
     pub doubled: Vec<String>,
-    /// Should not have come at all.
+    /// Records that are not expected at all.
     pub unexpected: Vec<String>,
 }
 
 impl Differences {
-    /// Of two sorted lists.
+    /// Compares two sorted lists.
     pub fn of(expected: &[String], seen: &[String]) -> Self {
         let mut differences = Differences::default();
         let (mut wanted, mut seen) = (expected.iter().peekable(), seen.iter().peekable());
@@ -53,7 +53,7 @@ impl Differences {
         self.can_be_mended() && self.missing.is_empty()
     }
 
-    /// Whether what is wrong may be so because not all has come yet.
+    /// Returns true if the differences may be due to results that are not published yet.
     pub fn can_be_mended(&self) -> bool {
         self.doubled.is_empty() && self.unexpected.is_empty()
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Differences {
     }
 }
 
-/// How all outputs differ, by name: those that do.
+/// Returns the outputs that differ, by name.
 pub fn compare(expected: &Outputs, seen: &Outputs) -> Vec<(&'static str, Differences)> {
     let both = expected.all().into_iter().zip(seen.all());
     let differing = both.filter_map(|((name, expected), (_, seen))| {
@@ -91,7 +91,7 @@ pub fn compare(expected: &Outputs, seen: &Outputs) -> Vec<(&'static str, Differe
     differing.collect()
 }
 
-/// What the comparison promises.
+/// Tests of the comparison.
 pub mod promises {
     use super::*;
 

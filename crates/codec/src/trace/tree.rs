@@ -1,10 +1,10 @@
-//! What has been learned of a type.
+//! The facts known about a type.
 
 use ardea_core::{EnumSchema, FieldSchema, Schema, StructSchema, VariantSchema};
 
-use super::Why;
+use super::PassEnd;
 
-/// Texts that some type may accept that is written as one.
+/// Sample strings, one of which a type written as a string may accept.
 pub(super) const TEXTS: [&str; 9] = [
     "",
     "0",
@@ -16,25 +16,24 @@ pub(super) const TEXTS: [&str; 9] = [
     "1970-01-01",
     "http://a/",
 ];
-/// The same of bytes.
+/// Sample byte strings.
 pub(super) const BYTES: [&[u8]; 3] = [&[], &[0; 16], &[0; 4]];
-/// The same of numbers.
+/// Sample numbers.
 pub(super) const NUMBERS: [u8; 2] = [0, 1];
 
-/// What tells a type from others: that of what reads it, and its name.
+/// The identity of a type: the type name of its visitor, and its own name.
 pub(super) type TypeName = (&'static str, &'static str);
 
-/// A place of a type, among all that have been found.
+/// The index of a node in the tree: one value within the type, such as a field.
 pub(super) type NodeId = usize;
 
-/// What is known of a place.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// Which sample it gets.
+    /// The index of the sample that answers the next request for the node.
     pub(super) sample: usize,
-    /// Nothing more is found out of it.
-    is_given_up: bool,
+    /// True if no more facts about the node can be determined.
+    is_aborted: bool,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +41,7 @@ pub(super) enum Kind {
     #[default]
     Unknown,
     Leaf(Schema),
-    /// The name of a field, of which not all are known beforehand.
+    /// The name of a field in a struct that accepts any names.
     Identifier,
     Option(NodeId),
     List(NodeId),
@@ -50,31 +49,31 @@ pub(super) enum Kind {
     Tuple(Vec<NodeId>),
     Struct(Struct),
     Enum(Enum),
-    /// The struct or enum of this name, in which it lies.
-    Again(&'static str),
+    /// A reference to the enclosing struct or enum of this name.
+    Recursive(&'static str),
 }
 
 #[derive(Debug)]
 pub(super) struct Struct {
     pub(super) name: &'static str,
-    /// All that its fields may be called.
+    /// All names of the struct's fields, including aliases.
     pub(super) names: &'static [&'static str],
     pub(super) fields: Vec<NodeId>,
-    /// For each of the names, what the field is really called.
+    /// The primary name of the field for each name.
     primary: Vec<Option<&'static str>>,
-    /// The fields that have to be there.
+    /// The fields that must be present.
     required: Vec<&'static str>,
-    stage: Stage,
+    stage: StructPhase,
 }
 
-/// What of a struct is looked at.
+/// The question being examined about a struct.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum StructPhase {
     Fields,
-    /// Whose name the one at this place is.
+    /// The field that the name at this position belongs to.
     Names(usize),
     Required,
-    Over,
+    Done,
 }
 
 #[derive(Debug)]
@@ -82,30 +81,29 @@ pub(super) struct Enum {
     pub(super) name: &'static str,
     pub(super) names: &'static [&'static str],
     pub(super) variants: Vec<NodeId>,
-    /// Whether there are fewer variants than names.
+    /// True if there are fewer variants than names.
     pub(super) has_aliases: Option<bool>,
-    /// A variant that could be read.
-    pub(super) whole: Option<usize>,
-    /// How often one was chosen before any could be read.
+    /// A variant that has been read.
+    pub(super) readable: Option<usize>,
+    /// The number of choices before any variant was read.
     pub(super) tries: usize,
 }
 
-/// All places of a type.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct TypeTree {
     nodes: Vec<Node>,
-    /// How often something was learned.
+    /// The number of facts determined.
     learned: u64,
     last_sample: Option<NodeId>,
-    /// The structs and enums that the place at hand lies in.
+    /// The structs and enums that enclose the current node.
     path: Vec<(TypeName, NodeId)>,
 }
 
-impl Tree {
+impl TypeTree {
     pub(super) const ROOT: NodeId = 0;
 
     pub(super) fn new() -> Self {
-        Tree {
+        TypeTree {
             nodes: vec![Node::default()],
             learned: 0,
             last_sample: None,
@@ -113,14 +111,14 @@ impl Tree {
         }
     }
 
-    /// Another reading begins. How often something was learned until now.
-    pub(super) fn begin(&mut self) -> u64 {
+    /// Starts another pass. Returns the number of facts determined so far.
+    pub(super) fn begin_pass(&mut self) -> u64 {
         self.path.clear();
         self.last_sample = None;
         self.learned
     }
 
-    pub(super) fn learned(&self) -> u64 {
+    pub(super) fn fact_count(&self) -> u64 {
         self.learned
     }
 
@@ -146,7 +144,7 @@ impl Tree {
         matches!(self.nodes[id].kind, Kind::Unknown)
     }
 
-    /// A value without anything in it is asked for; the number of the sample that it gets.
+    /// Records a request for a scalar value and returns the index of its sample.
     pub(super) fn leaf(&mut self, id: NodeId, schema: Schema) -> usize {
         if self.is_unknown(id) {
             self.set(id, Kind::Leaf(schema));
@@ -157,15 +155,16 @@ impl Tree {
 
     pub(super) fn is_done(&self, id: NodeId) -> bool {
         let node = &self.nodes[id];
-        node.is_given_up
+        node.is_aborted
             || match &node.kind {
                 Kind::Unknown => false,
-                Kind::Leaf(_) | Kind::Identifier | Kind::Again(_) => true,
+                Kind::Leaf(_) | Kind::Identifier | Kind::Recursive(_) => true,
                 Kind::Option(of) | Kind::List(of) => self.is_done(*of),
                 Kind::Map(key, value) => self.is_done(*key) && self.is_done(*value),
                 Kind::Tuple(parts) => parts.iter().all(|part| self.is_done(*part)),
                 Kind::Struct(of) => {
-                    of.stage == Stage::Over && of.fields.iter().all(|field| self.is_done(*field))
+                    of.stage == StructPhase::Done
+                        && of.fields.iter().all(|field| self.is_done(*field))
                 }
                 Kind::Enum(of) => {
                     of.has_aliases.is_some()
@@ -174,7 +173,8 @@ impl Tree {
             }
     }
 
-    /// The sample that was given last may be the one that is not liked; false if there is no other.
+    /// Switches the last node to its next sample, as the type may have rejected it. Returns false
+    /// if there is no other.
     pub(super) fn try_another_sample(&mut self) -> bool {
         let Some(last) = self.last_sample else {
             return false;
@@ -193,23 +193,23 @@ impl Tree {
         true
     }
 
-    /// The first place of which nothing more can be learned is left as it is.
-    pub(super) fn give_up_one(&mut self) {
-        let mut at = Tree::ROOT;
+    /// Leaves the first incomplete node as it is, because nothing more can be determined about it.
+    pub(super) fn skip_incomplete(&mut self) {
+        let mut at = TypeTree::ROOT;
         while let Some(inner) = self.first_undone(at) {
             at = inner;
         }
         self.learned += 1;
         match &mut self.nodes[at].kind {
-            Kind::Struct(of) if matches!(of.stage, Stage::Names(_)) => of.next_stage(),
-            _ => self.nodes[at].is_given_up = true,
+            Kind::Struct(of) if matches!(of.stage, StructPhase::Names(_)) => of.next_stage(),
+            _ => self.nodes[at].is_aborted = true,
         }
     }
 
     fn first_undone(&self, id: NodeId) -> Option<NodeId> {
         let undone = |ids: &[NodeId]| ids.iter().copied().find(|id| !self.is_done(*id));
         match &self.nodes[id].kind {
-            Kind::Unknown | Kind::Leaf(_) | Kind::Identifier | Kind::Again(_) => None,
+            Kind::Unknown | Kind::Leaf(_) | Kind::Identifier | Kind::Recursive(_) => None,
             Kind::Option(of) | Kind::List(of) => undone(&[*of]),
             Kind::Map(key, value) => undone(&[*key, *value]),
             Kind::Tuple(parts) => undone(parts),
@@ -218,7 +218,7 @@ impl Tree {
         }
     }
 
-    /// The place of this struct or enum, if the place at hand lies in it.
+    /// Returns the node of this struct or enum, if it encloses the current node.
     pub(super) fn within(&self, of: TypeName) -> Option<NodeId> {
         let mut path = self.path.iter();
         let (_, found) = path.find(|(known, _)| *known == of)?;
@@ -247,29 +247,29 @@ impl Tree {
                 fields,
                 primary: vec![None; names.len()],
                 required: Vec::new(),
-                stage: Stage::Fields,
+                stage: StructPhase::Fields,
             };
             self.set(id, Kind::Struct(of));
         }
     }
 
-    /// The places of the names of those fields that a struct gets next time.
+    /// Returns the positions of the field names that are offered to a struct in the next pass.
     pub(super) fn offer(&mut self, id: NodeId) -> Vec<usize> {
         loop {
             let Kind::Struct(of) = &self.nodes[id].kind else {
                 return Vec::new();
             };
             match of.stage {
-                Stage::Fields => {
+                StructPhase::Fields => {
                     let mut fields = of.fields.iter();
                     match fields.position(|field| !self.is_done(*field)) {
                         Some(next) => return vec![next],
                         None => self.next_stage(id),
                     }
                 }
-                Stage::Names(at) if at < of.names.len() => return vec![at, at],
-                Stage::Names(_) => self.next_stage(id),
-                Stage::Required | Stage::Over => {
+                StructPhase::Names(at) if at < of.names.len() => return vec![at, at],
+                StructPhase::Names(_) => self.next_stage(id),
+                StructPhase::Required | StructPhase::Done => {
                     let names = of.names.iter().enumerate();
                     return names
                         .filter(|(_, name)| of.required.contains(name))
@@ -287,25 +287,25 @@ impl Tree {
         }
     }
 
-    /// What came of it.
-    pub(super) fn heard(&mut self, id: NodeId, outcome: Result<(), Why>) {
+    /// Records the outcome of a pass over a struct.
+    pub(super) fn record_outcome(&mut self, id: NodeId, outcome: Result<(), PassEnd>) {
         let Kind::Struct(of) = &mut self.nodes[id].kind else {
             return;
         };
         match (of.stage, outcome) {
-            (Stage::Names(at), Err(Why::Twice(name))) => {
+            (StructPhase::Names(at), Err(PassEnd::Twice(name))) => {
                 of.primary[at] = Some(name);
                 self.next_stage(id);
             }
-            // It takes both: one of its own making.
-            (Stage::Names(_), Ok(()) | Err(Why::Missing(_))) => self.next_stage(id),
-            (Stage::Required, Err(Why::Missing(name)))
+            // The type accepts both: it has its own `Deserialize` implementation.
+            (StructPhase::Names(_), Ok(()) | Err(PassEnd::Missing(_))) => self.next_stage(id),
+            (StructPhase::Required, Err(PassEnd::Missing(name)))
                 if of.names.contains(&name) && !of.required.contains(&name) =>
             {
                 of.required.push(name);
                 self.learned += 1;
             }
-            (Stage::Required, Ok(())) => self.next_stage(id),
+            (StructPhase::Required, Ok(())) => self.next_stage(id),
             _ => {}
         }
     }
@@ -323,7 +323,7 @@ impl Tree {
                 names,
                 variants,
                 has_aliases: (names.len() < 2).then_some(false),
-                whole: None,
+                readable: None,
                 tries: 0,
             };
             self.set(id, Kind::Enum(of));
@@ -337,12 +337,11 @@ impl Tree {
         }
     }
 
-    /// Something was learned that only the caller knows.
-    pub(super) fn note(&mut self) {
+    /// Records a fact determined by the caller.
+    pub(super) fn record_fact(&mut self) {
         self.learned += 1;
     }
 
-    /// What is known of a place.
     pub(super) fn schema(&self, id: NodeId) -> Schema {
         let boxed = |id: &NodeId| Box::new(self.schema(*id));
         match &self.nodes[id].kind {
@@ -368,7 +367,7 @@ impl Tree {
                     has_aliases: of.has_aliases.unwrap_or(true),
                 })
             }
-            Kind::Again(name) => Schema::Again(name.to_string()),
+            Kind::Recursive(name) => Schema::Again(name.to_string()),
         }
     }
 
@@ -381,8 +380,9 @@ impl Tree {
             fields: fields
                 .map(|(at, name)| {
                     let schema = self.schema(of.fields[at]);
-                    // Serde has a value for an option that is missing.
-                    let is_known = of.stage == Stage::Over || matches!(schema, Schema::Option(_));
+                    // Serde has a default for a missing option.
+                    let is_known =
+                        of.stage == StructPhase::Done || matches!(schema, Schema::Option(_));
                     let others = of.names.iter().enumerate();
                     let also = others.filter(|(other, _)| *other != at && primary(*other) == *name);
                     FieldSchema {
@@ -400,10 +400,10 @@ impl Tree {
 impl Struct {
     fn next_stage(&mut self) {
         self.stage = match self.stage {
-            Stage::Fields => Stage::Names(0),
-            Stage::Names(at) if at + 1 < self.names.len() => Stage::Names(at + 1),
-            Stage::Names(_) => Stage::Required,
-            Stage::Required | Stage::Over => Stage::Over,
+            StructPhase::Fields => StructPhase::Names(0),
+            StructPhase::Names(at) if at + 1 < self.names.len() => StructPhase::Names(at + 1),
+            StructPhase::Names(_) => StructPhase::Required,
+            StructPhase::Required | StructPhase::Done => StructPhase::Done,
         };
     }
 }

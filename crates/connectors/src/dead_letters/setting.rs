@@ -1,4 +1,4 @@
-//! The setting that names the place of a job's dead letters.
+//! The settings of a job's dead letters.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,19 @@ use super::to_bounded_file;
 const PLACE: &str = "dead_letters";
 const LIMIT: &str = "dead_letters_limit";
 
-/// Replaced by the number of the container in the name of a file.
+/// The placeholder for the container number in a file name.
 const CONTAINER: &str = "{container}";
 
 /// The settings of a job's dead letters.
 ///
 /// ```
-/// use ardea_connectors::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterPlace};
+/// use ardea_connectors::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterTarget};
 /// use ardea_config::{Resolver, Schema};
 ///
 /// let schema = Schema::of(DEAD_LETTER_SETTINGS);
 /// let resolved = Resolver::new(&schema).flags(["dead_letters=bad.jsonl"]).resolve()?;
 /// let config = DeadLetterConfig::from_settings(&resolved)?.expect("a place is named");
-/// assert_eq!(config.place, DeadLetterPlace::File("bad.jsonl".into()));
+/// assert_eq!(config.place, DeadLetterTarget::File("bad.jsonl".into()));
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
 pub static DEAD_LETTER_SETTINGS: &[Setting] = &[
@@ -45,12 +45,13 @@ pub static DEAD_LETTER_SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The place of a job's dead letters.
+/// The destination of a job's dead letters.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum DeadLetterPlace {
-    /// A file of JSON lines; on a cluster a folder of them, unless its name has `{container}` in it.
+pub enum DeadLetterTarget {
+    /// A file of JSON lines. On a cluster, a folder with one file per container, unless the name
+    /// contains `{container}`.
     File(PathBuf),
-    /// A topic.
+    /// A Kafka topic.
     Kafka {
         /// Addresses of brokers, separated by commas.
         brokers: String,
@@ -59,16 +60,16 @@ pub enum DeadLetterPlace {
     },
 }
 
-impl DeadLetterPlace {
-    /// Reads what the setting says.
+impl DeadLetterTarget {
+    /// Parses the value of the setting.
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let is_scheme =
             |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase());
         match text.split_once(':').filter(|(word, _)| is_scheme(word)) {
-            None => Ok(DeadLetterPlace::File(PathBuf::from(text))),
+            None => Ok(DeadLetterTarget::File(PathBuf::from(text))),
             Some(("kafka", place)) => match place.split_once('/') {
                 Some((brokers, topic)) if !brokers.is_empty() && is_topic(topic) => {
-                    Ok(DeadLetterPlace::Kafka {
+                    Ok(DeadLetterTarget::Kafka {
                         brokers: brokers.to_string(),
                         topic: topic.to_string(),
                     })
@@ -76,13 +77,13 @@ impl DeadLetterPlace {
                 _ => Err("kafka needs brokers and a topic: kafka:HOST:PORT/TOPIC".to_string()),
             },
             Some((word, _)) => Err(format!(
-                "there is no place {word}: write a file (./{text} if it is called so) or kafka:HOST:PORT/TOPIC"
+                "unknown destination {word}: name a file (./{text} if that is its name) or kafka:HOST:PORT/TOPIC"
             )),
         }
     }
 }
 
-/// Whether a topic of Kafka can have this name.
+/// Returns true if this is a valid name of a Kafka topic.
 fn is_topic(name: &str) -> bool {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     !name.is_empty() && name.len() <= 249 && name.chars().all(is_legal)
@@ -91,17 +92,18 @@ fn is_topic(name: &str) -> bool {
 /// The values of [`DEAD_LETTER_SETTINGS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeadLetterConfig {
-    /// Where they go.
-    pub place: DeadLetterPlace,
-    /// The largest size of a file, in bytes.
+    /// The destination.
+    pub place: DeadLetterTarget,
+    /// The maximum size of a file, in bytes.
     pub most_bytes: u64,
 }
 
 impl DeadLetterConfig {
-    /// Reads the settings; none if no place is named, or the schema lacks them.
+    /// Reads the settings; returns `None` if no destination is set or the schema lacks these
+    /// settings.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if there can be no such place.
+    /// [`ErrorCode::InvalidConfig`] if the destination is invalid.
     pub fn from_settings(resolved: &Resolved) -> Result<Option<Self>> {
         if resolved.value(PLACE).is_none() {
             return Ok(None);
@@ -110,27 +112,29 @@ impl DeadLetterConfig {
         if text.is_empty() {
             return Ok(None);
         }
-        let place = DeadLetterPlace::parse(text).map_err(|why| resolved.refuse(PLACE, why))?;
+        let place = DeadLetterTarget::parse(text).map_err(|why| resolved.refuse(PLACE, why))?;
         Ok(Some(DeadLetterConfig {
             place,
             most_bytes: resolved.bytes(LIMIT)?,
         }))
     }
 
-    /// Opens the file of a job that runs in this process alone, or in a container of that number.
+    /// Opens the file of the container with the number `container`; with `None`, the file of a job
+    /// that runs only in this process.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`] if it can't be opened, [`ErrorCode::InvalidConfig`] if the place is no file.
+    /// [`ErrorCode::WriteFailed`] if the file cannot be opened, [`ErrorCode::InvalidConfig`] if the
+    /// destination is not a file.
     pub fn open_file(&self, job: &str, container: Option<u32>) -> Result<DeadLetters> {
-        let DeadLetterPlace::File(path) = &self.place else {
-            let what = "the place of dead letters is no file";
+        let DeadLetterTarget::File(path) = &self.place else {
+            let what = "the destination of dead letters is not a file";
             return Err(Error::new(ErrorCode::InvalidConfig, what));
         };
         to_bounded_file(file_of(path, job, container)?, self.most_bytes)
     }
 }
 
-/// The file of a process. The folder of a container's file is made if it isn't there.
+/// Returns the path of a process's file. For a container, creates the folder of the file.
 fn file_of(path: &Path, job: &str, container: Option<u32>) -> Result<PathBuf> {
     let text = path.to_string_lossy();
     let number = container.unwrap_or(0).to_string();
@@ -148,11 +152,11 @@ fn file_of(path: &Path, job: &str, container: Option<u32>) -> Result<PathBuf> {
 }
 
 fn make_folder(folder: &Path) -> Result<()> {
-    // A file in the working directory has a parent without a name.
+    // A file in the working directory has an empty parent.
     if folder.as_os_str().is_empty() {
         return Ok(());
     }
-    ardea_filesystem::make_folder(folder).map_err(|error| {
+    ardea_filesystem::create_folder(folder).map_err(|error| {
         let what = format!(
             "cannot make the folder of dead letters {}",
             folder.display()
@@ -187,9 +191,9 @@ mod tests {
                 .place
         };
         for file in ["bad.jsonl", "/var/a:b", "./kafka:x", "C:x"] {
-            assert_eq!(place(file), DeadLetterPlace::File(file.into()), "{file}");
+            assert_eq!(place(file), DeadLetterTarget::File(file.into()), "{file}");
         }
-        let topic = DeadLetterPlace::Kafka {
+        let topic = DeadLetterTarget::Kafka {
             brokers: "a:9092,b:9092".into(),
             topic: "bad.records".into(),
         };

@@ -1,4 +1,4 @@
-//! A series of gzip members or zstd frames, unpacked one after the other.
+//! A series of gzip members or zstd frames, decompressed one after the other.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
@@ -9,26 +9,26 @@ use super::Packing;
 /// The size of a read of compressed data.
 const COMPRESSED_READ_SIZE: usize = 64 << 10;
 
-/// Unpacks the members of a stream.
+/// A reader that decompresses the members of a stream.
 ///
-/// Behind a member comes another one, the end, or padding: zero bytes, as archives on tapes and preallocated files
-/// have them. Anything else is an error of the kind [`ErrorKind::InvalidData`].
+/// A member is followed by another one, the end, or padding: zero bytes, as in tape archives and
+/// preallocated files. Other data is an error of kind [`ErrorKind::InvalidData`].
 pub(super) struct Members<R: Read> {
     packing: Packing,
     stage: Stage<BufReader<R>>,
-    /// The number of the member at hand, from one.
+    /// The number of the present member, from one.
     number: u64,
 }
 
-/// The reader is in exactly one of these at a time.
+/// The state of the reader.
 enum Stage<B: BufRead> {
     /// Within a gzip member.
     Gzip(GzDecoder<B>),
     /// Within a zstd frame.
     Zstd(zstd::Decoder<'static, B>),
-    /// Behind a member.
+    /// After a member.
     Between(B),
-    /// A decoder could not be made, or reported damage.
+    /// A decoder could not be created, or reported damage.
     Failed,
 }
 
@@ -53,7 +53,7 @@ impl<R: Read> Members<R> {
         })
     }
 
-    /// The stream below.
+    /// Returns the underlying stream.
     pub fn stream(&mut self) -> Option<&mut R> {
         let stream = match &mut self.stage {
             Stage::Gzip(decoder) => decoder.get_mut(),
@@ -64,7 +64,7 @@ impl<R: Read> Members<R> {
         Some(stream.get_mut())
     }
 
-    /// Skips padding, and begins the next member if one follows; false at the end of the stream.
+    /// Skips padding and starts the next member; false at the end of the stream.
     fn begin_next(&mut self) -> io::Result<bool> {
         let Stage::Between(stream) = &mut self.stage else {
             return Ok(false);
@@ -92,7 +92,7 @@ impl<R: Read> Members<R> {
         Ok(true)
     }
 
-    /// The member at hand has ended.
+    /// Finishes the present member.
     fn end_member(&mut self) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Failed) {
             Stage::Gzip(decoder) => Stage::Between(decoder.into_inner()),
@@ -126,6 +126,7 @@ impl<R: Read> Read for Members<R> {
 }
 
 fn garbage(member: u64) -> io::Error {
-    let what = format!("behind member {member} comes neither another one nor padding of zeros");
+    let what =
+        format!("the data behind member {member} is neither another member nor zero padding");
     io::Error::new(ErrorKind::InvalidData, what)
 }

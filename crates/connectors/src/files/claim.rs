@@ -1,4 +1,4 @@
-//! One output, one sink: two that wrote to the same file would each replace what the other wrote.
+//! Process-wide claims on output paths: each file is written by one sink only.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ardea_core::{Error, ErrorCode, Result, real_path};
 use ardea_filesystem::Shown;
 
-/// The names that sinks of this process write to now.
+/// The paths claimed by the sinks of this process.
 static CLAIMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// The right to write to all names of an output, until it is dropped.
+/// An exclusive claim on the paths of an output, released on drop.
 #[derive(Debug)]
 pub(crate) struct Claim(Vec<PathBuf>);
 
 impl Claim {
-    /// Claims the names of the output of one instance of a sink: of a file its own and that of its part.
+    /// Claims the paths of the output of one sink instance, for example a file and its part.
     ///
-    /// Made while a job is put together, so that a second sink is refused before either has written.
+    /// Called while a job is built, so that a second sink is refused before either has written.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if another sink has one of them.
+    /// [`ErrorCode::InvalidJob`] if another sink has claimed one of the paths.
     pub(crate) fn take(names: &[PathBuf]) -> Result<Self> {
         let names: Vec<_> = names.iter().map(|name| real_path(name)).collect();
         let mut claimed = claimed();

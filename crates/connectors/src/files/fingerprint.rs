@@ -1,4 +1,4 @@
-//! The identity of a file: what tells it from another one that has its name later.
+//! Identities of files, which distinguish a file from a later one of the same name.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
@@ -11,23 +11,23 @@ use xxhash_rust::xxh3::Xxh3;
 use super::follow::born;
 use super::open::open_at_once;
 
-/// The number of pieces of a file that are compared, and the length of each.
+/// The number of samples of a file that are compared, and the length of each.
 const PIECES: u64 = 16;
 const PIECE: u64 = 512;
 
-/// The identity of a plain file at the time when it was opened.
+/// The identity of a plain file when it was opened.
 ///
-/// A file is the same one if its inode, length and time of the last change are as they were. Otherwise sixteen pieces
-/// of 512 bytes, evenly spread from its beginning to its end of then, have to be the same; so a file that was
-/// appended to, or copied back, is the same one.
+/// A file is the same if its inode, length and modification time are unchanged. Otherwise sixteen
+/// samples of 512 bytes, evenly spread over its length when it was opened, must be equal. So a file
+/// that was appended to or copied back counts as the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Fingerprint {
     device: u64,
     inode: u64,
     length: u64,
-    /// Nanoseconds since 1970.
+    /// The modification time in nanoseconds since 1970.
     modified_ns: i64,
-    /// The hash of the pieces.
+    /// The hash of the samples.
     pieces: u64,
 }
 
@@ -44,7 +44,7 @@ impl Fingerprint {
         })
     }
 
-    /// Returns true if it is the identity of this file, as far as that can be told.
+    /// Returns true if `file` is the identified file, as far as this can be determined.
     pub fn is_of(&self, file: &File) -> io::Result<bool> {
         let metadata = file.metadata()?;
         let is_unchanged = (metadata.dev(), metadata.ino()) == (self.device, self.inode)
@@ -56,42 +56,43 @@ impl Fingerprint {
         Ok(metadata.len() >= self.length && pieces(file, self.length)? == self.pieces)
     }
 
-    /// The length that the file had.
+    /// Returns the length of the file when it was opened.
     pub fn length(&self) -> u64 {
         self.length
     }
 }
 
-/// The state of a file that was read, compared with what it was then.
+/// The difference between a file that was read and the file now at its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Change {
     Unchanged,
-    /// The same content, with another time or inode.
+    /// The file has the same content, but another modification time or inode.
     Touched,
-    /// The same file with more, less or other content.
+    /// It is the same file with more, less or other content.
     Altered,
-    /// Another file.
+    /// It is another file.
     Replaced,
 }
 
-/// The identity of a file by its metadata, and by samples of its content once it has been read.
+/// The identity of a file by its metadata, and by samples of its content once it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Mark {
+pub(super) struct FileIdentity {
     device: u64,
     inode: u64,
-    /// When it was made, in nanoseconds since 1970, if the file system tells: numbers of inodes are used again.
+    /// The creation time in nanoseconds since 1970, if the file system reports it. Inode numbers
+    /// are reused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     born: Option<u64>,
     length: u64,
     modified_ns: i64,
-    /// The hash of pieces of the content.
+    /// The hash of samples of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pieces: Option<u64>,
 }
 
-impl Mark {
+impl FileIdentity {
     pub fn of(metadata: &Metadata) -> Self {
-        Mark {
+        FileIdentity {
             device: metadata.dev(),
             inode: metadata.ino(),
             born: born(metadata),
@@ -101,22 +102,22 @@ impl Mark {
         }
     }
 
-    /// The mark of a file of which the first `length` bytes have been read; of all bytes if that is
-    /// not said.
+    /// Returns the identity of a file of which the first `length` bytes were read, or all bytes if
+    /// `length` is `None`.
     pub fn of_read(file: &File, length: Option<u64>) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let length = length.unwrap_or(metadata.len());
-        Ok(Mark {
+        Ok(FileIdentity {
             length,
             pieces: Some(pieces(file, length)?),
-            ..Mark::of(&metadata)
+            ..FileIdentity::of(&metadata)
         })
     }
 
-    /// Compares the file with the one at `path`, whose mark is `now`. The content decides where
-    /// metadata does not: inodes are used again, devices have other numbers after a restart, and
-    /// copies may keep times.
-    pub fn compare(&self, now: &Mark, path: &Path) -> io::Result<Change> {
+    /// Compares this identity with `now`, the identity of the file that is now at `path`. The
+    /// content decides where metadata is ambiguous: inodes are reused, device numbers change after
+    /// a reboot, and copies may preserve times.
+    pub fn compare(&self, now: &FileIdentity, path: &Path) -> io::Result<Change> {
         let is_as_long = self.length == now.length;
         let is_as_old = is_as_long && self.modified_ns == now.modified_ns;
         let are_twins = self
@@ -132,7 +133,7 @@ impl Mark {
         }
         let is_one = self.is_one_with(now);
         let has_content = match self.pieces {
-            // None of its bytes can tell it from another one.
+            // An empty file has no content to compare.
             Some(_) if self.length == 0 => is_one && is_as_long,
             Some(_) if self.length > now.length => false,
             Some(expected) if is_as_long || !is_one => {
@@ -147,23 +148,24 @@ impl Mark {
         })
     }
 
-    /// The mark of `now`, which has the same content.
-    pub fn touched(&self, now: &Mark) -> Mark {
-        Mark {
+    /// Returns the identity `now` with the content hash of this one, for a file with the same
+    /// content.
+    pub fn touched(&self, now: &FileIdentity) -> FileIdentity {
+        FileIdentity {
             pieces: self.pieces,
             ..*now
         }
     }
 
-    /// Returns true if it is the mark of the same file, which may have changed since.
-    pub fn is_of_same(&self, other: &Mark) -> bool {
+    /// Returns true if `other` probably identifies the same file, whose content may differ.
+    pub fn is_of_same(&self, other: &FileIdentity) -> bool {
         let is_unchanged = (self.length, self.modified_ns) == (other.length, other.modified_ns);
         is_unchanged || self.is_one_with(other)
     }
 
-    /// Returns true if it is certainly the same file, which may have changed since.
-    pub fn is_one_with(&self, other: &Mark) -> bool {
-        let id = |mark: &Mark| (mark.device, mark.inode, mark.born);
+    /// Returns true if both certainly identify the same file, whose content may differ.
+    pub fn is_one_with(&self, other: &FileIdentity) -> bool {
+        let id = |mark: &FileIdentity| (mark.device, mark.inode, mark.born);
         self.born.is_some() && id(self) == id(other)
     }
 
@@ -171,26 +173,26 @@ impl Mark {
         self.length
     }
 
-    /// The numbers of its device and inode.
+    /// Returns the device and inode numbers.
     pub fn inode(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 }
 
-/// The time of the last change, in nanoseconds since 1970.
+/// Returns the modification time in nanoseconds since 1970.
 fn modified_ns(metadata: &Metadata) -> i64 {
     let seconds = metadata.mtime().saturating_mul(1_000_000_000);
     seconds.saturating_add(metadata.mtime_nsec())
 }
 
-/// The hash of pieces of the first `length` bytes; of all of them if they are few.
+/// Returns the hash of samples of the first `length` bytes; in a small file, of all these bytes.
 fn pieces(file: &File, length: u64) -> io::Result<u64> {
     let mut hash = Xxh3::new();
     let mut piece = [0; PIECE as usize];
     for number in 0..PIECES {
         let at = match length <= PIECES * PIECE {
             true => number * PIECE,
-            // The last one ends with the file.
+            // The last sample ends at the end of the file.
             false => {
                 let (room, gaps) = (length - PIECE, PIECES - 1);
                 room / gaps * number + room % gaps * number / gaps
@@ -199,10 +201,10 @@ fn pieces(file: &File, length: u64) -> io::Result<u64> {
         if at >= length {
             break;
         }
-        // At most the size of a piece.
+        // At most the size of a sample.
         let piece = &mut piece[..(length - at).min(PIECE) as usize];
         match file.read_exact_at(piece, at) {
-            // It is being truncated.
+            // The file is being truncated.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
             read => read?,
         }
@@ -228,10 +230,10 @@ mod tests {
         let path = dir.path().join("file");
         let change = |before: &str, now: &str| {
             fs::write(&path, before).unwrap();
-            let mut mark = Mark::of_read(&File::open(&path).unwrap(), None).unwrap();
+            let mut mark = FileIdentity::of_read(&File::open(&path).unwrap(), None).unwrap();
             (mark.device, mark.born) = (mark.device + 1, None);
             fs::write(&path, now).unwrap();
-            let now = Mark::of(&fs::metadata(&path).unwrap());
+            let now = FileIdentity::of(&fs::metadata(&path).unwrap());
             mark.compare(&now, &path).unwrap()
         };
         assert_eq!(change("one\n", "one\n"), Change::Touched);

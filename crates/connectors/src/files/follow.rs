@@ -1,10 +1,10 @@
-//! Follows a growing file, over truncation and rotation.
+//! Tailing of a growing file across truncation and rotation.
 
+mod follow_state;
 mod followed;
-mod kept;
 mod late;
 mod replaced;
-mod trace;
+mod rotation;
 
 use std::fs;
 use std::io;
@@ -13,54 +13,56 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext,
-    Isolation, Outbox, Parallelism, Processor, Progress, RestoredState, Result, Source, StateShape,
-    Unbounded, instance_state,
+    Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext, Isolation, Outbox, Parallelism,
+    Processor, Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest, SnapshotWriter,
+    Source, StateShape, Unbounded, instance_state,
 };
 
 use super::list::cannot_read;
 use super::read::FileSource;
 use crate::OnDamage;
 use crate::decompressed::Damage;
+use crate::fd_poll::not_now;
 use crate::format::Decode;
-use crate::intake::{BAD_HEADER_HINT, Intake, READ_SIZE, Reading, Turn};
-use crate::ready::not_now;
+use crate::record_reader::{BAD_HEADER_HINT, Intake, NextAction, READ_SIZE, Reading};
+use follow_state::{FollowState, STATE};
 use followed::Followed;
 pub(super) use followed::{born, is_missing};
-use kept::{Kept, STATE};
-use replaced::{Parked, Replaced};
+use replaced::{PausedFile, ReplacedFiles};
 
-/// How often an unchanged file is looked at, once it has been unchanged for a while.
+/// The maximum and the initial poll interval of an unchanged file; the interval doubles with each
+/// poll.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The time for which a replaced file is held unless the source says otherwise.
+/// The default of [`FollowSource::rotate_wait`].
 const ROTATE_WAIT: Duration = Duration::from_secs(5);
 
-/// A source that reads a file from its beginning and then goes on as it grows, like `tail -F`.
+/// A source that reads a file from its beginning and then tails it as it grows, like `tail -F`.
 ///
-/// * A last line without newline is kept until its newline comes, until its file is let go, or
-///   until a job without state drains.
-/// * When another file has taken the path (rotation), the old one is read to its end first, then the new one from
-///   its beginning. While no file has the path, the source waits for one.
-/// * The old one is held until it has not grown for five seconds, or as
-///   [`rotate_wait`](Self::rotate_wait) says, and lines that its writer still adds come among those
-///   of the new one. Sixteen are held at most; the first one of more is let go. A file that came
-///   and went between two looks at the path, up to 50 ms apart when all is read, is not known of.
-/// * When the file has become shorter than what was read, or has other bytes in the 256 before that place (truncation,
-///   also by a writer that has written more since), it is read from its beginning.
-/// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
-///   unless it is to be [waited for](Self::wait_for_file).
-/// * The source's `suffix`, `parallelism` and `on_damage(OnDamage::Keep)` fail the job at its
-///   start: they mean nothing for such a file.
-/// * A job that drains reads no further, and delivers what it has read, an unfinished last line
-///   too. In a job that keeps its state such a line stays in the file, and comes when the job goes
-///   on.
-/// * A job that keeps its state goes on with the line that comes next. A file that was rotated
-///   meanwhile is looked for beside its old name, and read to its end before the one that has the
-///   name by then; files that came and went in between are not known of, so it must not have been
-///   rotated twice. One that is nowhere fails the job; one that was held is a dead letter then. A
-///   truncated one is read from its beginning.
+/// * A last line without newline is held back until its newline arrives, until its file is closed,
+///   or until a job without state drains.
+/// * When another file has taken the path (rotation), the old file is first read to its end, then
+///   the new one from its beginning. While no file has the path, the source waits for one.
+/// * The old file stays open until it has not grown for five seconds, or for
+///   [`rotate_wait`](Self::rotate_wait). Lines still appended to it are emitted between lines of
+///   the new file. At most sixteen replaced files are kept open; beyond that the oldest is closed.
+///   A file that appears and disappears between two polls of the path, up to 50 ms apart, is not
+///   detected.
+/// * A truncated file is read from its beginning. Truncation is detected if the file is shorter
+///   than the bytes read, or if the last 256 bytes read have changed.
+/// * Only one plain file can be followed. A directory or a compressed file fails the job at its
+///   start. A missing file fails the job too, unless the source [waits for
+///   it](Self::wait_for_file).
+/// * The source's `suffix`, `parallelism` and `on_damage(OnDamage::Keep)` do not apply to a
+///   followed file and fail the job at its start.
+/// * A draining job stops reading and emits the lines read, including an unfinished last line. In a
+///   job with state such a line stays in the file and is emitted after a restore.
+/// * A restored job continues with the next line. A file rotated meanwhile is searched for in the
+///   same directory and read to its end before the file now at the path. A file between the two is
+///   not detected, so the file must not have been rotated twice. If the file is not found, the job
+///   fails. A replaced file that is not found is only reported as a dead letter. A truncated file
+///   is read from its beginning.
 ///
 /// ```
 /// use ardea_connectors::files;
@@ -74,7 +76,7 @@ pub struct FollowSource<T, D> {
     start: Start,
 }
 
-/// The settings of following.
+/// The settings of a followed file.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     from_end: bool,
@@ -94,33 +96,35 @@ impl<T: Send + 'static, D: Decode<T>> FollowSource<T, D> {
         }
     }
 
-    /// Skips the lines that the file has when the job starts. An unfinished last line counts as new. Files that take its place
-    /// later, and one that was [waited for](Self::wait_for_file), are read from their beginning all the same.
+    /// Skips the lines in the file at the start of the job. An unfinished last line counts as new.
+    /// Files that replace it later, and a file that the source [waited for](Self::wait_for_file),
+    /// are still read from their beginning.
     ///
-    /// The place in a dead letter then counts lines from where reading began: `app.log from byte 1200:3`. A format that needs the
-    /// beginning of the file, such as CSV with a header, fails the job at its start.
+    /// Positions in dead letters then count lines from the start position: `app.log from byte
+    /// 1200:3`. A format that needs the beginning of the file, such as CSV with a header, fails the
+    /// job at its start.
     pub fn from_end(mut self) -> Self {
         self.start.from_end = true;
         self
     }
 
-    /// Waits for the file if it isn't there when the job starts, instead of failing the job.
+    /// Waits for the file if it does not exist at the start of the job, instead of failing the job.
     pub fn wait_for_file(mut self) -> Self {
         self.start.waits = true;
         self
     }
 
-    /// Sets the time without growth after which a file is let go that another has replaced; five
-    /// seconds unless set. Set it longer than the writer may take to begin the new file. With zero
-    /// it is let go at its end, and what is added to it later is not read.
+    /// Sets how long a replaced file may stay unchanged before it is closed; five seconds by
+    /// default. `wait` should exceed the time that the writer may take to switch to the new file.
+    /// With zero, a replaced file is closed at its end, and bytes appended later are not read.
     ///
-    /// The disk space of a held file that was removed is free when it is let go.
+    /// The disk space of a removed file is freed when the source closes the file.
     pub fn rotate_wait(mut self, wait: Duration) -> Self {
         self.start.rotate_wait = wait;
         self
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Unbounded> {
         let start = self.start;
         let unfit = unfit_setting(&self.source);
@@ -147,60 +151,60 @@ impl<T: Send + 'static, D: Decode<T>> From<FollowSource<T, D>> for Source<T, Unb
     }
 }
 
-/// The reason why a setting of the source does not fit a followed file.
+/// Returns the reason why a setting of the source does not apply to a followed file, if any.
 fn unfit_setting<T, D>(source: &FileSource<T, D>) -> Option<&'static str> {
     if source.suffix.is_some() {
         return Some("one file is followed, and `suffix` chooses among those of a directory");
     }
     if source.parallelism != Parallelism::ONE {
-        return Some("one file is followed, which one instance reads");
+        return Some("one file is followed, and one instance reads it");
     }
     (source.reading.on_damage == Some(OnDamage::Keep)).then_some(
-        "a followed file has no end, so `on_damage` can't keep what comes before its damage",
+        "a followed file has no end, so `on_damage` can't keep the records before its damage",
     )
 }
 
-/// What the reader is doing.
-enum Stage {
-    /// Waiting for a file to have the path.
+/// The state of the reader.
+enum ReaderState {
+    /// Waiting for a file at the path.
     Awaiting,
-    /// Reading the file that has the path, as it grows.
+    /// Reading the file at the path as it grows.
     Growing(Followed),
-    /// Reading what is left of a file that another has replaced.
+    /// Reading the rest of a replaced file.
     Finishing(Followed),
-    /// Reading what came late into a file that was held.
+    /// Reading bytes that were appended to a replaced file.
     Late {
         file: Followed,
-        /// True if its time is over.
+        /// True if the file is closed after the appended bytes.
         is_over: bool,
     },
-    /// Delivering the last records of a replaced file.
+    /// Emitting the last records of a replaced file.
     Ending(Followed),
 }
 
-/// Reads one file, and the files that take its place.
+/// The processor that reads one file and the files that replace it.
 struct FollowP<T, D> {
     path: PathBuf,
     start: Start,
-    /// A setting that does not fit, and why.
+    /// The reason why a setting of the source does not apply to a followed file, if any.
     unfit: Option<&'static str>,
     instance: Instance,
     intake: Intake<T, D>,
-    stage: Stage,
-    /// The file that has the path, while another one is read.
-    at_path: Option<Parked>,
+    stage: ReaderState,
+    /// The file at the path while another file is read.
+    at_path: Option<PausedFile>,
     /// Replaced files.
-    replaced: Replaced,
-    /// True if the file that has the path is read before those that it has replaced are looked at.
+    replaced: ReplacedFiles,
+    /// True if the file at the path is read before the replaced files are polled.
     is_paths_turn: bool,
     pause: Duration,
-    /// Whether draining has made what was read last the end of the stream.
+    /// True if draining has ended the stream at the last bytes read.
     is_ended: bool,
     keeps_state: bool,
-    /// Whether it knows where to begin.
+    /// True if the start position is known.
     has_begun: bool,
-    draft: CutDraft,
-    restored: Option<Kept>,
+    draft: SmallSnapshot,
+    restored: Option<FollowState>,
 }
 
 impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
@@ -216,15 +220,15 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             unfit,
             instance,
             intake: Intake::new(reading, READ_SIZE),
-            stage: Stage::Awaiting,
+            stage: ReaderState::Awaiting,
             at_path: None,
-            replaced: Replaced::new(start.rotate_wait),
+            replaced: ReplacedFiles::new(start.rotate_wait),
             is_paths_turn: false,
             pause: FIRST_PAUSE,
             is_ended: false,
             keeps_state: false,
             has_begun: false,
-            draft: CutDraft::default(),
+            draft: SmallSnapshot::default(),
             restored: None,
         }
     }
@@ -239,7 +243,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         self.grow(followed);
     }
 
-    /// What its lines are said to come from, counted from where reading began.
+    /// Returns the origin of lines for error reports. Line numbers count from the byte `began`.
     fn origin(&self, began: u64) -> String {
         let path = self.path.display();
         match began {
@@ -249,11 +253,11 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
     }
 
     fn grow(&mut self, followed: Followed) {
-        self.stage = Stage::Growing(followed);
+        self.stage = ReaderState::Growing(followed);
         self.pause = FIRST_PAUSE;
     }
 
-    /// Begins where it is said to begin, unless it goes on from where it was.
+    /// Opens the file at its configured start position, unless the instance was restored.
     fn start(&mut self) -> Result<()> {
         if self.has_begun {
             return Ok(());
@@ -280,21 +284,23 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         Progress::NONE
     }
 
-    /// Reads on, when all whole lines have been delivered.
+    /// Reads the next bytes once all complete lines have been emitted.
     fn advance(&mut self) -> Result<Progress> {
         if let Some(damage) = self.intake.bad_header() {
             let damage = io::Error::other(damage.clone());
             let error = cannot_read(&self.path, damage).permanent();
             return Err(error.hint(BAD_HEADER_HINT));
         }
-        if self.turn_to_late()? {
+        if self.switch_to_late()? {
             return Ok(Progress::MADE);
         }
         let path = &self.path;
         let failed = |error| cannot_read(path, error);
         let file = match &mut self.stage {
-            Stage::Growing(file) | Stage::Finishing(file) | Stage::Late { file, .. } => file,
-            Stage::Awaiting | Stage::Ending(_) => return self.return_to_path(),
+            ReaderState::Growing(file)
+            | ReaderState::Finishing(file)
+            | ReaderState::Late { file, .. } => file,
+            ReaderState::Awaiting | ReaderState::Ending(_) => return self.return_to_path(),
         };
         match self.intake.fill(file) {
             Ok(0) => {}
@@ -304,31 +310,32 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             }
             Err(error) if not_now(&error) => return Ok(Progress::NONE),
             Err(error) if Damage::of(&error).is_some() => {
-                // It was truncated; what it has now is new.
+                // The file was truncated; its present content is new.
                 file.restart();
                 self.intake
-                    .break_off("the file was truncated in the middle of this line")?;
+                    .report_partial("the file was truncated in the middle of this line")?;
                 self.intake.begin(path.display().to_string());
                 return Ok(Progress::MADE);
             }
             Err(error) => return Err(failed(error)),
         }
-        match std::mem::replace(&mut self.stage, Stage::Awaiting) {
-            Stage::Growing(file) => match fs::metadata(path) {
-                // One more read to the end: the writer may have added to it before it let go.
+        match std::mem::replace(&mut self.stage, ReaderState::Awaiting) {
+            ReaderState::Growing(file) => match fs::metadata(path) {
+                // Reads to the end once more: the writer may have appended bytes before it switched
+                // files.
                 Ok(now) if !file.identity.has_inode_of(&now) => {
-                    self.stage = Stage::Finishing(file);
+                    self.stage = ReaderState::Finishing(file);
                     Ok(Progress::MADE)
                 }
                 Err(error) if !is_missing(&error) => Err(failed(error)),
                 Ok(_) | Err(_) => {
-                    self.stage = Stage::Growing(file);
+                    self.stage = ReaderState::Growing(file);
                     Ok(self.rest())
                 }
             },
-            Stage::Finishing(file) => self.leave(file, false),
-            Stage::Late { file, is_over } => self.leave(file, is_over),
-            Stage::Ending(_) | Stage::Awaiting => self.return_to_path(),
+            ReaderState::Finishing(file) => self.leave(file, false),
+            ReaderState::Late { file, is_over } => self.leave(file, is_over),
+            ReaderState::Ending(_) | ReaderState::Awaiting => self.return_to_path(),
         }
     }
 
@@ -349,7 +356,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
     fn await_file(&mut self) -> Result<Progress> {
         match Followed::open(&self.path) {
             Ok(Some(followed)) => {
-                // It may have its name back.
+                // A replaced file may have been renamed back.
                 match self.replaced.take(&followed.identity) {
                     Some(parked) => {
                         let followed = self.go_on(parked)?;
@@ -361,7 +368,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             }
             Ok(None) => Err(self.not_plain()),
             Err(error) if is_missing(&error) => {
-                self.stage = Stage::Awaiting;
+                self.stage = ReaderState::Awaiting;
                 Ok(self.rest())
             }
             Err(error) => Err(cannot_read(&self.path, error)),
@@ -386,12 +393,12 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         }
         if self.start.from_end && self.intake.needs_beginning() {
             return Err(self.refused(
-                "its header stands at the beginning, and `from_end` does not read that",
-                "follow it from its beginning, or say that there is no header",
+                "its header is at the beginning, which `from_end` skips",
+                "follow it from its beginning, or declare that it has no header",
             ));
         }
         if self.keeps_state {
-            // It may go on in the middle.
+            // A restore may still set the position.
             return Ok(());
         }
         self.start()
@@ -407,17 +414,17 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         }
         self.start()?;
         match self.intake.turn(outbox)? {
-            Turn::Return(progress) => Ok(progress),
-            // The rest of a line stays in the file, and comes with the line when the job goes on.
-            Turn::End if self.keeps_state => Ok(Progress::DONE),
-            Turn::End if self.is_ended => self.end_next(),
-            Turn::End => {
-                // Half a line comes out as well: the file is not read on from here.
+            NextAction::Return(progress) => Ok(progress),
+            // The rest of an unfinished line stays in the file and is read after a restore.
+            NextAction::End if self.keeps_state => Ok(Progress::DONE),
+            NextAction::End if self.is_ended => self.end_next(),
+            NextAction::End => {
+                // An unfinished line is emitted as well, since the file is not read any further.
                 self.is_ended = true;
                 self.intake.end();
                 Ok(Progress::MADE)
             }
-            Turn::Read => self.advance(),
+            NextAction::Read => self.advance(),
         }
     }
 
@@ -425,18 +432,18 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         vec![StateShape::own(STATE)]
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.draft.begin();
         if !self.instance.owns(0) {
             return Ok(());
         }
-        // Also a cut before the first record says where that was.
+        // A snapshot before the first record must contain the start position too.
         self.start()?;
-        let kept = self.kept();
+        let kept = self.current_state();
         instance_state::put(self.draft.begin(), STATE, (0, &[]), &kept)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         self.draft.write(writer)
     }
 
@@ -458,7 +465,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
     }
 
     fn close(&mut self) {
-        self.stage = Stage::Awaiting;
+        self.stage = ReaderState::Awaiting;
         self.at_path = None;
         self.replaced.clear();
     }

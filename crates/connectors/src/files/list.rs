@@ -1,4 +1,4 @@
-//! Which files a path stands for.
+//! Listing of the files that a path stands for.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,15 +11,17 @@ use ardea_filesystem::Shown;
 
 use super::part_file::PART_SUFFIX;
 
-/// The ending of the name of a file that another program is writing.
+/// The suffix of a file that another program is writing.
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// The files of a path, listed once for all instances of one start, so that they agree on who reads what.
+/// The files of a path, listed once per start of the job, so that all instances agree on the
+/// assignment.
 #[derive(Debug)]
 pub(super) struct Listing {
     path: PathBuf,
     suffix: Option<String>,
-    /// The list of the start at hand, and how many instances have still to ask for it.
+    /// The list for the current start, and the number of instances that have not requested the list
+    /// yet.
     current: Mutex<Option<(Arc<[PathBuf]>, u32)>>,
 }
 
@@ -32,8 +34,8 @@ impl Listing {
         }
     }
 
-    /// The files that would be read by a job that started now: none of a directory without a fitting one, and the path itself as
-    /// long as nothing is there.
+    /// Returns the files that a job started now would read. The result is empty for a directory
+    /// without a match. If the path is not a directory, the result is the path itself.
     pub fn now(&self) -> Vec<PathBuf> {
         if !self.path.is_dir() {
             return vec![self.path.clone()];
@@ -41,7 +43,8 @@ impl Listing {
         list(&self.path, self.suffix.as_deref()).unwrap_or_default()
     }
 
-    /// Refuses a file that is none of the path: whoever goes on in it would read nothing of what is asked for now.
+    /// Checks that `left`, a restored unfinished file, is at the configured path or in its
+    /// directory. Otherwise the job would not read its configured input.
     pub fn check(&self, left: &Path) -> Result<()> {
         let is_its = |left: &Path, path: &Path| left == path || left.parent() == Some(path);
         let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -51,12 +54,12 @@ impl Listing {
         let (left, path) = (left.shown(), self.path.shown());
         Err(Error::new(
             ErrorCode::InvalidConfig,
-            format!("the job has not read {left} to its end, and is to read {path} now"),
+            format!("the job has not finished reading {left}, but is now configured to read {path}"),
         )
-        .hint("run it with the input that it had, or let it begin with nothing: recovery.start_over in one process, on a cluster submit it anew"))
+        .hint("run it with its former input, or start it without state: set recovery.start_over in one process; on a cluster, submit it again"))
     }
 
-    /// The files that `instance` reads, in order.
+    /// Returns the files that `instance` reads, in order.
     pub fn of(&self, instance: Instance) -> Result<Vec<PathBuf>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let (files, to_come) = match current.take() {
@@ -76,7 +79,7 @@ impl Listing {
     }
 }
 
-/// An error of reading `path`.
+/// Returns an error for reading `path`.
 pub(super) fn cannot_read(path: &Path, error: std::io::Error) -> Error {
     Error::new(
         ErrorCode::ReadFailed,
@@ -86,7 +89,8 @@ pub(super) fn cannot_read(path: &Path, error: std::io::Error) -> Error {
     .hint("check that it exists and may be read")
 }
 
-/// Returns true if a file of this name is to be read: not hidden, with the suffix, and not being written.
+/// Returns true if a file of this name is to be read: it is not hidden, has the suffix, and is not
+/// being written.
 pub(super) fn is_complete(name: &OsStr, suffix: Option<&str>) -> bool {
     let name = name.as_bytes();
     let is_being_written = [PART_SUFFIX, TEMPORARY_SUFFIX]
@@ -163,7 +167,7 @@ mod tests {
         assert_eq!(names(0), ["a.csv", "c.csv"]);
         fs::write(dir.path().join("a0.csv"), "").unwrap();
         assert_eq!(names(1), ["b.csv"]);
-        assert_eq!(names(1), ["a0.csv", "c.csv"], "a new start lists anew");
+        assert_eq!(names(1), ["a0.csv", "c.csv"], "a new start lists again");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Opens a file for reading, and undoes its compression; also in the middle, where an earlier life had come to.
+//! Opening of files for reading, with decompression, from the beginning or from a restored
+//! position.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -9,18 +10,18 @@ use ardea_core::{Error, ErrorCode, Result};
 use rustix::fs::OFlags;
 
 use super::checked::Checked;
-use super::fingerprint::{Fingerprint, Mark};
+use super::fingerprint::{FileIdentity, Fingerprint};
 use super::list::cannot_read;
 use super::part_file::Compression;
 use crate::decompressed::{Decompressed, damage};
-use crate::place::Place;
-use crate::ready::InTurns;
+use crate::fd_poll::CancellablePoll;
+use crate::stream_position::StreamPosition;
 
-/// An open file, as it is on the disk.
+/// An open file before decompression.
 pub(super) enum Raw {
     Plain(Checked),
     /// A pipe or a device.
-    Stream(InTurns<File>),
+    Stream(CancellablePoll<File>),
 }
 
 impl Read for Raw {
@@ -35,29 +36,30 @@ impl Read for Raw {
 /// An open file.
 pub(super) struct Input {
     pub reader: Decompressed<Raw>,
-    /// A pipe or a device: what has been read is to be handed on before the next read.
+    /// True for a pipe or a device, whose reads may wait. Records read so far are emitted before
+    /// the next read.
     pub may_wait: bool,
-    /// The file's identity, if that was asked for and it is a plain one.
+    /// The fingerprint of a plain file, if requested.
     pub fingerprint: Option<Fingerprint>,
-    /// The mark of a plain file.
-    pub mark: Option<Mark>,
+    /// The identity of a plain file for later comparison.
+    pub mark: Option<FileIdentity>,
 }
 
 impl Input {
-    /// The mark of a plain file of which no more is read: up to where it was read if that
-    /// `is_whole`, otherwise to its end.
-    pub fn mark_of_read(&mut self, is_whole: bool) -> Option<Mark> {
+    /// Returns the identity of a plain file that is not read any further. Its content hash covers
+    /// the bytes read if `is_whole`, otherwise the whole file.
+    pub fn mark_of_read(&mut self, is_whole: bool) -> Option<FileIdentity> {
         let Raw::Plain(checked) = self.reader.raw()? else {
             return None;
         };
         let length = is_whole.then(|| checked.position());
-        // Without it the file counts as it was when it was opened.
-        Mark::of_read(checked.file(), length).ok()
+        // On an error the caller keeps the identity determined at opening.
+        FileIdentity::of_read(checked.file(), length).ok()
     }
 }
 
-/// Opens `path`. Gzip and zstd are known by their first bytes, and a file that is named `.gz` or `.zst` must have them.
-/// The file's identity is taken down if it `is_kept`.
+/// Opens `path`. Gzip and zstd are detected by the first bytes, and a file named `.gz` or `.zst`
+/// must be compressed. Computes the fingerprint if `is_kept`.
 pub(super) fn open(path: &Path, is_kept: bool) -> Result<Input> {
     let failed = |error| cannot_read(path, error);
     let file = open_at_once(path).map_err(failed)?;
@@ -65,7 +67,7 @@ pub(super) fn open(path: &Path, is_kept: bool) -> Result<Input> {
     let may_wait = !metadata.is_file();
     let mut fingerprint = None;
     let reader = if may_wait {
-        Raw::Stream(InTurns(file))
+        Raw::Stream(CancellablePoll(file))
     } else {
         if is_kept {
             fingerprint = Some(Fingerprint::of(&file).map_err(failed)?);
@@ -76,11 +78,11 @@ pub(super) fn open(path: &Path, is_kept: bool) -> Result<Input> {
         reader: Decompressed::new(reader).promised(Compression::of_name(path)),
         may_wait,
         fingerprint,
-        mark: (!may_wait).then(|| Mark::of(&metadata)),
+        mark: (!may_wait).then(|| FileIdentity::of(&metadata)),
     })
 }
 
-/// Opens a file without waiting: a named pipe that has no writer yet is readable when it has one.
+/// Opens a file without blocking. A named pipe without a writer becomes readable when it has one.
 pub(super) fn open_at_once(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -90,23 +92,23 @@ pub(super) fn open_at_once(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// How much is unpacked at a time on the way to a place.
+/// The number of bytes decompressed between two checks for cancellation.
 const STRIDE: u64 = 1 << 20;
 
-/// The place in a file up to which an earlier life has read it.
+/// The position up to which an earlier attempt has read a file.
 pub(super) struct Resumption<'a> {
     pub is_packed: bool,
-    pub place: &'a Place,
-    /// The file's identity then.
+    pub place: &'a StreamPosition,
+    /// The fingerprint of the file in the earlier attempt.
     pub fingerprint: Option<Fingerprint>,
 }
 
-/// Opens `path` at a place up to which an earlier life has read it. A compressed file is unpacked from its beginning up to there, as long as
-/// `go_on` says so; after that there is nothing.
+/// Opens `path` at a position reached by an earlier attempt. A compressed file is decompressed from
+/// its beginning up to that position. Returns `None` if `go_on` returns false meanwhile.
 ///
 /// # Errors
-/// [`ErrorCode::ReadFailed`] also if another file has the name by now: by its [`Fingerprint`], or since it is shorter than that, or
-/// has other bytes before the place.
+/// [`ErrorCode::ReadFailed`] if the file cannot be read or was replaced: its [`Fingerprint`]
+/// differs, it is shorter, or the bytes before the position differ.
 pub(super) fn open_at(
     path: &Path,
     resumption: &Resumption<'_>,
@@ -134,10 +136,10 @@ pub(super) fn open_at(
             return Err(changed(path, "another file has this name by now"));
         }
     }
-    // From where it can be compared.
+    // Reading starts with the bytes that are compared.
     let from = place.offset.saturating_sub(place.before.len() as u64);
-    // At the beginning its first bytes say whether it is compressed: none need have been read when
-    // the place was noted.
+    // At offset 0 the format is detected from the first bytes: none need have been read when the
+    // position was stored.
     if !is_packed && place.offset > 0 {
         let file = open_at_once(path).map_err(failed)?;
         let checked = Checked::new(file, from).map_err(failed)?;
@@ -167,7 +169,7 @@ pub(super) fn open_at(
     }
 }
 
-fn shorter(path: &Path, place: &Place) -> Error {
+fn shorter(path: &Path, place: &StreamPosition) -> Error {
     let why = format!(
         "{} bytes of it had been read, and it has less by now",
         place.offset
@@ -175,14 +177,14 @@ fn shorter(path: &Path, place: &Place) -> Error {
     changed(path, &why)
 }
 
-/// The error of a read on the way to the place.
+/// Returns the error of a read before the position.
 fn broken(path: &Path, error: &io::Error) -> Error {
     let damage = damage(error);
     if damage.is_permanent {
-        return changed(path, &damage.told);
+        return changed(path, &damage.reason);
     }
     Error::new(ErrorCode::ReadFailed, cannot_read_on(path))
-        .because(damage.told)
+        .because(damage.reason)
         .hint("check that the file may be read, and that its disk or network can be reached")
 }
 
@@ -193,16 +195,21 @@ fn cannot_read_on(path: &Path) -> String {
 fn changed(path: &Path, why: &str) -> Error {
     Error::new(ErrorCode::ReadFailed, cannot_read_on(path))
         .because(why)
-        .hint("put the file back that was being read, or start the job without the snapshot")
+        .hint("put the file back that was being read, or start the job without the checkpoint")
         .permanent()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{gzip, says, zstd};
+    use crate::testing::{error_contains, gzip, zstd};
 
-    fn opened(path: &Path, is_packed: bool, place: &Place, goes_on: bool) -> Result<Option<Input>> {
+    fn opened(
+        path: &Path,
+        is_packed: bool,
+        place: &StreamPosition,
+        goes_on: bool,
+    ) -> Result<Option<Input>> {
         let resumption = Resumption {
             is_packed,
             place,
@@ -211,8 +218,8 @@ mod tests {
         open_at(path, &resumption, || goes_on)
     }
 
-    fn place(text: &str, offset: usize) -> Place {
-        Place {
+    fn place(text: &str, offset: usize) -> StreamPosition {
+        StreamPosition {
             offset: offset as u64,
             line: 1,
             before: text.as_bytes()[offset.saturating_sub(5)..offset].to_vec(),
@@ -245,13 +252,13 @@ mod tests {
 
     #[test]
     fn an_error_of_the_disk_on_the_way_to_the_place_is_not_permanent() {
-        // A read of its first bytes fails with EIO.
+        // Reading its first bytes fails with EIO.
         let path = Path::new("/proc/self/mem");
         for is_packed in [true, false] {
             let place = place("one\ntwo\n", 4);
             let error = opened(path, is_packed, &place, true).err().unwrap();
             assert!(
-                says(&error, &["cannot read on in", "os error 5"]),
+                error_contains(&error, &["cannot read on in", "os error 5"]),
                 "{error}"
             );
             assert!(!error.is_permanent(), "{error}");
@@ -268,7 +275,7 @@ mod tests {
             fs::write(&path, content).unwrap();
             let error = opened(&path, is_packed, &place, true).err().expect(why);
             assert_eq!(error.code(), ErrorCode::ReadFailed);
-            assert!(says(&error, &["file", why]), "{error}");
+            assert!(error_contains(&error, &["file", why]), "{error}");
         };
         refused(b"one\n", false, "8 bytes of it had been read");
         refused(&gzip(b"one\n"), true, "8 bytes of it had been read");
@@ -277,6 +284,6 @@ mod tests {
         fs::remove_file(&path).unwrap();
         crate::testing::named_pipe(&path);
         let error = opened(&path, false, &place, true).err().unwrap();
-        assert!(says(&error, &["no plain file"]), "{error}");
+        assert!(error_contains(&error, &["no plain file"]), "{error}");
     }
 }

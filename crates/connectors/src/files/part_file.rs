@@ -1,4 +1,4 @@
-//! A file that nobody sees under its name before it is whole.
+//! Output files that appear under their name only when they are complete.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -6,34 +6,34 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result, real_path};
-use ardea_filesystem::{Permissions, Shown, lacks_locks, make_folder};
+use ardea_filesystem::{Permissions, Shown, create_folder, lacks_locks};
 use flate2::write::GzEncoder;
 use rustix::fs::OFlags;
 
-use super::special_file::{Awaited, SpecialFile};
-use super::whole::{Whole, reopened};
+use super::finished_file::{FinishedFile, reopened};
+use super::special_file::{ReadyEvent, SpecialFile};
 use crate::decompressed::Decompressed;
 
-/// The mode of a new file, of which the umask takes its part.
+/// The mode of a new file before the umask is applied.
 const NEW_FILE: u32 = 0o666;
 
-/// What the name of an unfinished file ends in.
+/// The suffix of an unfinished file.
 pub(super) const PART_SUFFIX: &str = ".part";
 
-/// How a file is compressed.
+/// The compression of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// By gzip; names end in `.gz`.
+    /// Gzip; names end in `.gz`.
     Gzip,
-    /// By zstd; names end in `.zst`.
+    /// Zstd; names end in `.zst`.
     Zstd,
 }
 
 impl Compression {
-    /// What a file of that name wants.
+    /// Returns the compression implied by the suffix of a file name.
     pub fn of_name(path: &Path) -> Compression {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz") => Compression::Gzip,
@@ -42,7 +42,7 @@ impl Compression {
         }
     }
 
-    /// What the names of such files end in.
+    /// Returns the file name suffix of this compression.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Compression::None => "",
@@ -52,53 +52,58 @@ impl Compression {
     }
 }
 
-/// The bytes' way into the file.
-enum Way {
+/// The encoder in front of a file.
+enum Encoder {
     Plain(File),
     Special(SpecialFile),
     Gzip(GzEncoder<File>),
     Zstd(zstd::Encoder<'static, File>),
-    /// All that was written so far can be read by itself; what comes next begins anew.
+    /// The bytes written so far can be decompressed; further bytes start a new member.
     Sealed(File),
-    /// Sealing it has failed.
+    /// Sealing has failed.
     Failed,
 }
 
-impl Way {
-    fn of(file: File, compression: Compression) -> io::Result<Way> {
+impl Encoder {
+    fn of(file: File, compression: Compression) -> io::Result<Encoder> {
         Ok(match compression {
-            Compression::None => Way::Plain(file),
-            Compression::Gzip => Way::Gzip(GzEncoder::new(file, flate2::Compression::default())),
+            Compression::None => Encoder::Plain(file),
+            Compression::Gzip => {
+                Encoder::Gzip(GzEncoder::new(file, flate2::Compression::default()))
+            }
             Compression::Zstd => {
                 let mut encoder = zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?;
                 encoder.include_checksum(true)?;
-                Way::Zstd(encoder)
+                Encoder::Zstd(encoder)
             }
         })
     }
 
-    /// The file, when all is in it.
+    /// Finishes encoding and returns the file.
     fn end(self, compression: Compression) -> io::Result<Option<File>> {
         match self {
-            Way::Plain(file) => Ok(Some(file)),
-            Way::Gzip(encoder) => encoder.finish().map(Some),
-            Way::Zstd(encoder) => encoder.finish().map(Some),
-            // A compressed file is never quite empty.
-            Way::Sealed(file) if file.metadata()?.len() == 0 => match Way::of(file, compression)? {
-                Way::Sealed(_) => Ok(None),
-                way => way.end(compression),
-            },
-            Way::Sealed(file) => Ok(Some(file)),
-            Way::Special(_) => Ok(None),
-            Way::Failed => Err(io::Error::other("it could not be written before")),
+            Encoder::Plain(file) => Ok(Some(file)),
+            Encoder::Gzip(encoder) => encoder.finish().map(Some),
+            Encoder::Zstd(encoder) => encoder.finish().map(Some),
+            // An empty compressed file still has a header.
+            Encoder::Sealed(file) if file.metadata()?.len() == 0 => {
+                match Encoder::of(file, compression)? {
+                    Encoder::Sealed(_) => Ok(None),
+                    way => way.end(compression),
+                }
+            }
+            Encoder::Sealed(file) => Ok(Some(file)),
+            Encoder::Special(_) => Ok(None),
+            Encoder::Failed => Err(io::Error::other("it could not be written before")),
         }
     }
 }
 
-/// A file that is written as `NAME.part` and becomes `NAME` when it is finished.
+/// A file that is written as `NAME.part` and renamed to `NAME` when it is finished.
 ///
-/// It has the mode of the file that it replaces, and owner and group where this process may set them; a new file follows the umask.
-/// Dropped unfinished, it stays as `NAME.part`. Only one writer at a time can have it (an advisory lock).
+/// The file gets the mode of the file that it replaces, and its owner and group if this process may
+/// set them; a new file follows the umask. If dropped unfinished, the file remains as `NAME.part`.
+/// An advisory lock allows only one writer at a time.
 ///
 /// ```
 /// use ardea_connectors::files::{Compression, PartFile};
@@ -114,22 +119,24 @@ impl Way {
 /// ```
 pub struct PartFile {
     path: PathBuf,
-    /// Its name until it is whole; a device or a pipe has none, and is written as it is.
+    /// The name until the file is complete. `None` for a device or a pipe, which is written
+    /// directly.
     part: Option<PathBuf>,
-    way: Way,
+    way: Encoder,
     compression: Compression,
-    /// Bytes written so far, before compression.
+    /// The number of bytes written so far, before compression.
     pub(super) written: u64,
-    /// How long the file was when it was sealed last, and whether something has been written since.
+    /// The length of the file when it was last sealed. `is_open` is true if bytes were written
+    /// since.
     sealed: u64,
     is_open: bool,
 }
 
-/// An error of writing `path`.
+/// Returns an error for writing `path`.
 pub(crate) fn cannot_write(path: &Path, error: io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull => "make room on the disk",
-        io::ErrorKind::PermissionDenied => "check who may write there",
+        io::ErrorKind::PermissionDenied => "check the permissions",
         _ => "check the path and the disk",
     };
     Error::new(
@@ -140,30 +147,31 @@ pub(crate) fn cannot_write(path: &Path, error: io::Error) -> Error {
     .hint(hint)
 }
 
-/// Where what is written to a path goes.
+/// The target of writes to a path.
 #[derive(Debug)]
-pub(super) enum Place {
-    /// To a file of that name, by way of a part beside it. A link to it stays a link, also one that leads to nothing yet.
+pub(super) enum OutputTarget {
+    /// A plain file, written through a part beside it. A symbolic link stays a link, even if its
+    /// target is missing.
     File { path: PathBuf, part: PathBuf },
-    /// To a device or a pipe, which is not replaced: it has no part that could become it.
+    /// A device or a pipe, which is written directly and not replaced.
     Special,
 }
 
-impl Place {
-    pub fn of(path: &Path) -> io::Result<Place> {
+impl OutputTarget {
+    pub fn of(path: &Path) -> io::Result<OutputTarget> {
         let path = match fs::metadata(path) {
-            Ok(metadata) if !metadata.is_file() => return Ok(Place::Special),
+            Ok(metadata) if !metadata.is_file() => return Ok(OutputTarget::Special),
             Ok(_) => fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) if path.is_symlink() => real_path(path),
             Err(_) => path.to_path_buf(),
         };
         let part = with_suffix(&path, PART_SUFFIX);
-        Ok(Place::File { path, part })
+        Ok(OutputTarget::File { path, part })
     }
 }
 
-/// How an unfinished file is opened: as a plain file, or not at all.
+/// Returns the options for opening an unfinished file: opening fails unless it is a plain file.
 pub(super) fn part_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -171,7 +179,7 @@ pub(super) fn part_options() -> OpenOptions {
     options
 }
 
-/// Whether `name` is a name of `file`.
+/// Returns true if `name` is a name of `file`.
 pub(super) fn is_named(file: &File, name: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     let named = fs::symlink_metadata(name);
@@ -183,12 +191,12 @@ pub(crate) fn cannot_lock(part: &Path, error: io::Error) -> Error {
     lacks_locks(part, &error, "writing a file").unwrap_or_else(|| cannot_write(part, error))
 }
 
-/// Opens an unfinished file and locks it; `between` is what others may do meanwhile. The new file has `mode` as far as the umask
-/// lets it.
+/// Opens and locks an unfinished file. A new file gets `mode`, subject to the umask. Tests use
+/// `between` to run code between opening and locking.
 fn locked(part: &Path, mode: u32, mut between: impl FnMut()) -> Result<File> {
     let failed = |error| cannot_write(part, error);
     loop {
-        // Not truncated before the lock is held: another writer may be at it.
+        // Truncated only under the lock: another writer may be using it.
         let mut options = part_options();
         let file = options.create(true).truncate(false).mode(mode).open(part);
         let file = file.map_err(failed)?;
@@ -198,7 +206,7 @@ fn locked(part: &Path, mode: u32, mut between: impl FnMut()) -> Result<File> {
             Err(TryLockError::Error(error)) => return Err(cannot_lock(part, error)),
             Err(TryLockError::WouldBlock) => return Err(in_use(part)),
         }
-        // Its writer may have finished between the opening and the locking: then this is a whole file under its final name.
+        // Another writer may have renamed the file between opening and locking.
         if is_named(&file, part).map_err(failed)? {
             return Ok(file);
         }
@@ -213,27 +221,30 @@ fn in_use(part: &Path) -> Error {
     Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path")
 }
 
-/// Makes the directories on the way to a file.
+/// Creates the parent directories of a file.
 fn make_way(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => make_folder(parent),
+        Some(parent) if !parent.as_os_str().is_empty() => create_folder(parent),
         _ => Ok(()),
     }
 }
 
 impl PartFile {
-    /// Begins `path`; directories on the way are made. What an earlier run left unfinished under the name is overwritten.
+    /// Creates the part of `path`, and missing parent directories. A part left by an earlier run is
+    /// overwritten.
     ///
-    /// A link stays a link. A device or a pipe is written as it is, uncompressed; a pipe is waited for until it has a reader that
-    /// takes what is written, as long as `go_on` says so, which is asked ten to twenty times a second.
+    /// A symbolic link stays a link. A device or a pipe is written directly and uncompressed. While
+    /// a pipe has no reader or is full, this function and writes wait as long as `go_on` returns
+    /// true. `go_on` is called ten to twenty times a second.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`] if it can't be opened or somebody else is writing it, [`ErrorCode::InvalidConfig`] if it is a
-    /// directory, [`ErrorCode::Cancelled`] if `go_on` said no.
+    /// [`ErrorCode::WriteFailed`] if the file cannot be opened or has another writer;
+    /// [`ErrorCode::InvalidConfig`] if it is a directory; [`ErrorCode::Cancelled`] if `go_on`
+    /// returned false.
     pub fn create(
         path: PathBuf,
         compression: Compression,
-        go_on: impl Fn(Awaited) -> bool + Send + 'static,
+        go_on: impl Fn(ReadyEvent) -> bool + Send + 'static,
     ) -> Result<PartFile> {
         let failed = |error| cannot_write(&path, error);
         make_way(&path).map_err(failed)?;
@@ -244,28 +255,28 @@ impl PartFile {
             )
             .hint("name a file in it, such as `records.jsonl`"));
         }
-        match Place::of(&path).map_err(failed)? {
-            Place::Special => {
+        match OutputTarget::of(&path).map_err(failed)? {
+            OutputTarget::Special => {
                 let file = SpecialFile::open(&path, go_on)?;
                 Ok(PartFile {
                     path,
                     part: None,
-                    way: Way::Special(file),
+                    way: Encoder::Special(file),
                     compression,
                     written: 0,
                     sealed: 0,
                     is_open: true,
                 })
             }
-            Place::File { path, part } => {
+            OutputTarget::File { path, part } => {
                 make_way(&path).map_err(failed)?;
                 let replaced = Permissions::of(&path).map_err(failed)?;
-                let mode = replaced.map_or(NEW_FILE, |_| Permissions::UNTIL_GIVEN);
+                let mode = replaced.map_or(NEW_FILE, |_| Permissions::INITIAL_MODE);
                 let file = locked(&part, mode, || ())?;
                 file.set_len(0).map_err(failed)?;
                 if let Some(replaced) = replaced {
-                    // Before anything is in it that not all may read.
-                    let given = replaced.while_written().give_to(&file);
+                    // Set before the file has content that must not be public.
+                    let given = replaced.for_writing().apply_to(&file);
                     given.map_err(failed)?;
                 }
                 PartFile::begun(path, part, file, compression)
@@ -273,7 +284,8 @@ impl PartFile {
         }
     }
 
-    /// Begins `path` as `part`, as [`create`](Self::create) does, if nothing has either name; else none.
+    /// Creates `part` for `path` like [`create`](Self::create). Returns `None` if `path` or `part`
+    /// exists.
     pub(super) fn create_new(
         path: PathBuf,
         part: PathBuf,
@@ -291,7 +303,7 @@ impl PartFile {
         match file.try_lock() {
             Ok(()) => PartFile::begun(path, part, file, compression).map(Some),
             Err(TryLockError::Error(error)) => Err(cannot_lock(&path, error)),
-            // Somebody has taken it for what an earlier run left.
+            // Another job has taken it for a leftover of an earlier run.
             Err(TryLockError::WouldBlock) => Ok(None),
         }
     }
@@ -302,7 +314,7 @@ impl PartFile {
         file: File,
         compression: Compression,
     ) -> Result<PartFile> {
-        let way = Way::of(file, compression).map_err(|error| cannot_write(&path, error))?;
+        let way = Encoder::of(file, compression).map_err(|error| cannot_write(&path, error))?;
         Ok(PartFile {
             path,
             part: Some(part),
@@ -314,7 +326,7 @@ impl PartFile {
         })
     }
 
-    /// A reader of what is in the file, from its beginning, with the compression undone.
+    /// Returns a reader of the decompressed bytes in the file, from its beginning.
     pub(super) fn written_so_far(&self) -> io::Result<Decompressed<File>> {
         let file = File::open(self.part.as_deref().unwrap_or(&self.path))?;
         Ok(match self.compression {
@@ -323,11 +335,13 @@ impl PartFile {
         })
     }
 
-    /// Goes on with an unfinished file of an earlier life, which had `length` bytes when it was [sealed](Self::seal), and `written` before
-    /// compression. What came into it later is cut off. None if it is gone.
+    /// Reopens an unfinished file of an earlier attempt and truncates it to `length`, its length
+    /// when it was [sealed](Self::seal). `written` is its length before compression. Returns `None`
+    /// if the file is missing.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`] if it can't be opened, is shorter than that, or somebody else is writing it.
+    /// [`ErrorCode::WriteFailed`] if the file cannot be opened or is shorter;
+    /// [`ErrorCode::StateInUse`] if another process has locked it.
     pub(super) fn resume(
         (path, part): (PathBuf, PathBuf),
         (length, written): (u64, u64),
@@ -339,7 +353,7 @@ impl PartFile {
         Ok(Some(PartFile {
             path,
             part: Some(part),
-            way: Way::Sealed(file),
+            way: Encoder::Sealed(file),
             compression,
             written,
             sealed: length,
@@ -347,99 +361,99 @@ impl PartFile {
         }))
     }
 
-    /// Sees to it that what was written so far can be read by itself: a compressed file goes on with another member. A device or a pipe is
-    /// left alone.
+    /// Makes the bytes written so far readable by themselves; a compressed file continues with
+    /// another member. No effect on a device or a pipe.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`]; nothing can be written after that.
+    /// [`ErrorCode::WriteFailed`], after which nothing can be written.
     pub(super) fn seal(&mut self) -> Result<()> {
         if !self.is_open || self.part.is_none() || self.written == 0 {
             return Ok(());
         }
-        let way = std::mem::replace(&mut self.way, Way::Failed);
+        let way = std::mem::replace(&mut self.way, Encoder::Failed);
         let ended = way.end(self.compression).and_then(|file| match file {
             None => Err(io::Error::other("it is no file")),
             Some(file) => Ok((file.metadata()?.len(), file)),
         });
         let (length, file) = ended.map_err(|error| cannot_write(self.name(), error))?;
-        self.way = Way::Sealed(file);
+        self.way = Encoder::Sealed(file);
         (self.sealed, self.is_open) = (length, false);
         Ok(())
     }
 
-    /// Its final name, the one that it has now, and how long it was when it was sealed last.
+    /// Returns the final name, the present name, and the length when the file was last sealed.
     pub(super) fn sealed(&self) -> (&Path, &Path, u64) {
         (&self.path, self.name(), self.sealed)
     }
 
-    /// The name under which it is now.
+    /// Returns the present name of the file.
     fn name(&self) -> &Path {
         self.part.as_deref().unwrap_or(&self.path)
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`], also if the reader of a pipe has gone, or [`ErrorCode::OutputClosed`] if that is standard output
-    /// by another name; [`ErrorCode::Cancelled`] if it did not read and was not to be waited for.
+    /// [`ErrorCode::WriteFailed`], also if the reader has closed a pipe;
+    /// [`ErrorCode::OutputClosed`] if the closed pipe is standard output; [`ErrorCode::Cancelled`]
+    /// if `go_on` returned false while the pipe was full.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if !self.is_open && !bytes.is_empty() {
             self.open_again()?;
         }
         let outcome = match &mut self.way {
-            Way::Plain(file) | Way::Sealed(file) => file.write_all(bytes),
-            Way::Special(file) => {
+            Encoder::Plain(file) | Encoder::Sealed(file) => file.write_all(bytes),
+            Encoder::Special(file) => {
                 file.write(&self.path, bytes)?;
                 Ok(())
             }
-            Way::Gzip(encoder) => encoder.write_all(bytes),
-            Way::Zstd(encoder) => encoder.write_all(bytes),
-            Way::Failed => Err(io::Error::other("it could not be written before")),
+            Encoder::Gzip(encoder) => encoder.write_all(bytes),
+            Encoder::Zstd(encoder) => encoder.write_all(bytes),
+            Encoder::Failed => Err(io::Error::other("it could not be written before")),
         };
         outcome.map_err(|error| cannot_write(self.name(), error))?;
         self.written += bytes.len() as u64;
         Ok(())
     }
 
-    /// Something comes behind what was sealed.
+    /// Starts a new member after sealed content.
     fn open_again(&mut self) -> Result<()> {
-        self.way = match std::mem::replace(&mut self.way, Way::Failed) {
-            Way::Sealed(file) => {
-                Way::of(file, self.compression).map_err(|error| cannot_write(self.name(), error))?
-            }
+        self.way = match std::mem::replace(&mut self.way, Encoder::Failed) {
+            Encoder::Sealed(file) => Encoder::of(file, self.compression)
+                .map_err(|error| cannot_write(self.name(), error))?,
             way => way,
         };
         self.is_open = true;
         Ok(())
     }
 
-    /// Has the disk keep what was written so far.
+    /// Flushes the bytes written so far to the disk.
     ///
     /// # Errors
     /// [`ErrorCode::WriteFailed`].
     pub fn sync(&mut self) -> Result<()> {
         let outcome = match &mut self.way {
-            Way::Plain(file) | Way::Sealed(file) => file.sync_data(),
-            Way::Special(_) | Way::Failed => Ok(()),
-            Way::Gzip(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
-            Way::Zstd(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
+            Encoder::Plain(file) | Encoder::Sealed(file) => file.sync_data(),
+            Encoder::Special(_) | Encoder::Failed => Ok(()),
+            Encoder::Gzip(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
+            Encoder::Zstd(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
         };
         outcome.map_err(|error| cannot_write(self.name(), error))
     }
 
-    /// Has the disk keep what was written when it was sealed last.
+    /// Flushes the sealed bytes to the disk.
     pub(super) fn sync_sealed(&self) -> Result<()> {
         let outcome = match &self.way {
-            Way::Plain(file) | Way::Sealed(file) => file.sync_data(),
-            Way::Gzip(encoder) => encoder.get_ref().sync_data(),
-            Way::Zstd(encoder) => encoder.get_ref().sync_data(),
-            Way::Special(_) | Way::Failed => Ok(()),
+            Encoder::Plain(file) | Encoder::Sealed(file) => file.sync_data(),
+            Encoder::Gzip(encoder) => encoder.get_ref().sync_data(),
+            Encoder::Zstd(encoder) => encoder.get_ref().sync_data(),
+            Encoder::Special(_) | Encoder::Failed => Ok(()),
         };
         outcome.map_err(|error| cannot_write(self.name(), error))
     }
 
-    /// Ends the file and gives it its name, in place of any older file. With `sync`, content and name are on the disk
-    /// before this returns.
+    /// Completes the file and renames it to its path, replacing any older file. With `sync`,
+    /// content and name are durable before this returns.
     ///
     /// # Errors
     /// [`ErrorCode::WriteFailed`].
@@ -450,7 +464,8 @@ impl PartFile {
         }
     }
 
-    /// Ends the file as [`finish`](Self::finish) does, but replaces none: if something has its name by now it gets `another`.
+    /// Completes the file like [`finish`](Self::finish) without replacing a file: if the path is
+    /// taken, the file gets the path returned by `another`.
     pub(super) fn finish_free(
         self,
         sync: bool,
@@ -462,8 +477,8 @@ impl PartFile {
         }
     }
 
-    /// Ends the content, which has not got its name then; a device or a pipe has no more to be done to it.
-    pub(super) fn end(self, sync: bool) -> Result<Option<Whole>> {
+    /// Completes the content without renaming the file. Returns `None` for a device or a pipe.
+    pub(super) fn end(self, sync: bool) -> Result<Option<FinishedFile>> {
         let PartFile {
             path,
             part,
@@ -479,16 +494,16 @@ impl PartFile {
         if sync {
             file.sync_all().map_err(failed)?;
         }
-        Whole::new(path, part, file).map(Some)
+        FinishedFile::new(path, part, file).map(Some)
     }
 }
 
 impl PartFile {
-    /// Ends it before it is whole: what was there before stays, and nothing is left of this. What a device or a pipe has got can't
-    /// be taken back.
+    /// Discards the unfinished file; an older file at the path stays. Bytes written to a device or
+    /// a pipe cannot be undone.
     pub fn discard(self) {
         if let Some(part) = &self.part {
-            // One that can't be removed is overwritten by the next run.
+            // A part that cannot be removed is overwritten by the next run.
             let _ = fs::remove_file(part);
         }
     }
@@ -505,7 +520,7 @@ impl std::fmt::Debug for PartFile {
     }
 }
 
-/// `path` with `suffix` behind its name.
+/// Returns `path` with `suffix` appended to its name.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(suffix);

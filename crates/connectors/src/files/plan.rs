@@ -1,4 +1,4 @@
-//! Where a file sink writes, and under which names.
+//! Output paths and file names of a file sink.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use ardea_core::{FileUse, Instance, Result};
 use ardea_filesystem::{Feature, probe};
 
-use super::part_file::{Compression, PART_SUFFIX, Place, with_suffix};
+use super::part_file::{Compression, OutputTarget, PART_SUFFIX, with_suffix};
 
-/// Where and how files are written.
+/// The settings of a file sink.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub path: PathBuf,
@@ -20,11 +20,11 @@ pub(super) struct Plan {
     pub rotate_bytes: Option<u64>,
     pub rotate_after: Option<Duration>,
     pub sync: bool,
-    /// Whether a file ends with each epoch.
+    /// True if a file ends with each epoch.
     pub rotates_with_epochs: bool,
-    /// The size from which on a file ends with an epoch.
+    /// The minimum size of a file that ends with an epoch.
     pub min_bytes: Option<u64>,
-    /// The age from which on a file ends with an epoch.
+    /// The minimum age of a file that ends with an epoch.
     pub min_age: Option<Duration>,
 }
 
@@ -43,7 +43,8 @@ impl Plan {
         }
     }
 
-    /// Tells whether a file of this size, before compression, and age ends with the epoch that has just ended.
+    /// Returns true if a file of this size before compression and this age ends with the epoch that
+    /// has just ended.
     pub fn ends_with_epoch(&self, written: u64, age: Duration) -> bool {
         let has_no_minimum = self.min_bytes.is_none() && self.min_age.is_none();
         let is_large = self.min_bytes.is_some_and(|least| written >= least);
@@ -55,9 +56,9 @@ impl Plan {
         self.rotate_bytes.is_some() || self.rotate_after.is_some() || self.rotates_with_epochs
     }
 
-    /// The parts of a file's name around its numbers.
+    /// Returns the parts of a file name before and after its numbers.
     fn name_parts(&self, instance: Instance) -> (Vec<u8>, Vec<u8>) {
-        // It need not be UTF-8.
+        // The name need not be UTF-8.
         let name = self.path.file_name().unwrap_or(OsStr::new("out"));
         let name = name.as_bytes();
         let dot = name.iter().skip(1).position(|byte| *byte == b'.');
@@ -73,13 +74,13 @@ impl Plan {
         (before, after)
     }
 
-    /// Returns the path of a file of this name, given in pieces.
+    /// Returns the path of a file whose name is the concatenation of `pieces`.
     fn named(&self, pieces: &[&[u8]]) -> PathBuf {
         self.path
             .with_file_name(OsString::from_vec(pieces.concat()))
     }
 
-    /// The file of an instance; the one of that number if they have numbers.
+    /// Returns the path of an instance's file; with rotation, of its file number `number`.
     pub fn file(&self, instance: Instance, number: u64) -> PathBuf {
         if self.rotates() {
             self.numbered(instance, &format!("{number:06}"))
@@ -94,8 +95,8 @@ impl Plan {
         self.named(&[&before, b"-", number.as_bytes(), &after])
     }
 
-    /// The file of an instance that does not rotate, of a job whose number of instances has changed so often, or that has gone on so often
-    /// behind its end: what was written before is not replaced.
+    /// Returns the path of an instance's file without rotation. `generation` counts rescalings and
+    /// restarts after the end of the job, so that earlier output is not replaced.
     pub fn file_of_generation(&self, instance: Instance, generation: u32) -> PathBuf {
         match generation {
             0 => self.file(instance, 0),
@@ -103,7 +104,8 @@ impl Plan {
         }
     }
 
-    /// The name of an unfinished numbered file of a job that keeps its state: it tells whose it is.
+    /// Returns the name of an unfinished numbered file of a job with state. It contains the number
+    /// `run`.
     pub fn part_of_run(path: &Path, run: u64) -> PathBuf {
         with_suffix(path, &Plan::part_suffix(run))
     }
@@ -112,7 +114,7 @@ impl Plan {
         format!(".{run:016x}{PART_SUFFIX}")
     }
 
-    /// The unfinished numbered files of a run, whoever has them.
+    /// Returns the unfinished numbered files of a run, of all instances.
     pub fn parts_of_run(&self, run: u64) -> io::Result<Vec<PathBuf>> {
         let suffix = Plan::part_suffix(run);
         let mut parts = Vec::new();
@@ -125,7 +127,7 @@ impl Plan {
         Ok(parts)
     }
 
-    /// All that there is in the folder of its files.
+    /// Returns the paths of all entries in the output directory.
     fn beside(&self) -> io::Result<Vec<PathBuf>> {
         let folder = self.path.parent();
         let folder = folder.filter(|parent| !parent.as_os_str().is_empty());
@@ -133,7 +135,7 @@ impl Plan {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
-        // As they are named by whoever names them by the same path.
+        // Built from the configured path, so that equal paths compare equal.
         let named = |entry: io::Result<fs::DirEntry>| -> io::Result<PathBuf> {
             let name = entry?.file_name();
             Ok(folder.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name)))
@@ -141,23 +143,25 @@ impl Plan {
         entries.map(named).collect()
     }
 
-    /// What an instance must have for itself: the names of its file, or the one pattern of all its files.
+    /// Returns the paths that an instance claims: the names of its file, or the pattern of all its
+    /// numbered files.
     pub fn names(&self, instance: Instance) -> Vec<PathBuf> {
         if self.rotates() {
             return vec![self.numbered(instance, "*")];
         }
         let path = self.file(instance, 0);
-        match Place::of(&path) {
-            Ok(Place::File { path, part }) => vec![path, part],
-            // What is wrong with it is said when it is to be written.
-            Ok(Place::Special) | Err(_) => vec![path],
+        match OutputTarget::of(&path) {
+            Ok(OutputTarget::File { path, part }) => vec![path, part],
+            // An error is reported when the file is opened.
+            Ok(OutputTarget::Special) | Err(_) => vec![path],
         }
     }
 
-    /// Tries whether the file system of an instance's files can have what was written be seen exactly once.
+    /// Checks whether the file system of an instance's files supports exactly-once output.
     ///
     /// # Errors
-    /// [`StoreUnsuitable`](ardea_core::ErrorCode::StoreUnsuitable) if it can't.
+    /// [`StoreUnsuitable`](ardea_core::ErrorCode::StoreUnsuitable) if the file system does not
+    /// support it.
     pub fn probe(&self, instance: Instance) -> Result<()> {
         let rename = match self.rotates() {
             true => Feature::RenameToFree,
@@ -165,21 +169,26 @@ impl Plan {
         };
         let features = [Feature::Locks, rename, Feature::Sync, Feature::FolderSync];
         let path = self.file(instance, 0);
-        // Where a link leads to.
-        let path = match Place::of(&path) {
-            Ok(Place::File { path, .. }) => path,
-            Ok(Place::Special) | Err(_) => path,
+        // The target of a symbolic link.
+        let path = match OutputTarget::of(&path) {
+            Ok(OutputTarget::File { path, .. }) => path,
+            Ok(OutputTarget::Special) | Err(_) => path,
         };
         let folder = path.parent().unwrap_or(Path::new("."));
         probe(folder, &features, "output that is seen exactly once")
     }
 
-    /// Whether it is written to a device or a pipe, as far as that is there.
+    /// Returns true if the output is an existing device or pipe.
     pub fn is_special(&self, instance: Instance) -> bool {
-        !self.rotates() && matches!(Place::of(&self.file(instance, 0)), Ok(Place::Special))
+        !self.rotates()
+            && matches!(
+                OutputTarget::of(&self.file(instance, 0)),
+                Ok(OutputTarget::Special)
+            )
     }
 
-    /// The files that so many instances write in place of older ones. Numbered ones go on from what is there, and replace none.
+    /// Returns the files that the instances replace. Numbered files replace no file, since their
+    /// numbers follow the existing ones.
     pub fn replaced(&self, parallelism: u32) -> Vec<FileUse> {
         if self.rotates() {
             return Vec::new();
@@ -191,8 +200,8 @@ impl Plan {
             .collect()
     }
 
-    /// The number behind the highest that a file has already. Behind the highest number there is comes none, so a file that has it
-    /// is passed over.
+    /// Returns the number after the highest file number in use. A file with the number `u64::MAX`
+    /// is ignored, since no number follows.
     pub fn first_free_number(&self, instance: Instance) -> io::Result<u64> {
         let (before, after) = self.name_parts(instance);
         let mut free = 0;

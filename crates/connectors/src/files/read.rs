@@ -1,6 +1,6 @@
-//! Reads files to their end.
+//! Bounded sources that read files to their end.
 
-pub(super) mod share;
+pub(super) mod splits;
 pub(super) mod supply;
 
 use std::marker::PhantomData;
@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Cut, CutWriter, Epoch, FileUse, Instance, InstanceContext, Isolation, JobSignals,
-    Ordinal, Outbox, Parallelism, Processor, Progress, RestoredState, Result, Source, StateShape,
+    Bounded, Epoch, FileUse, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox,
+    Parallelism, Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    Source, StateShape,
 };
 use serde::de::DeserializeOwned;
 
@@ -19,23 +20,24 @@ use super::list::{Listing, cannot_read};
 use super::open::{self, Input, Resumption};
 use super::watch::WatchSource;
 use crate::decompressed::{Damage, damage};
+use crate::fd_poll::not_now;
 use crate::format::{Csv, Decode, JsonLines, Lines};
-use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
-use crate::ready::not_now;
-use share::Reached;
-use supply::{Listed, Next, Supply};
+use crate::record_reader::{Intake, READ_SIZE, Reading, reading_options};
+use splits::FilePosition;
+use supply::{InitialListing, Next, Supply};
 
-/// The lines of a file, or of a directory's files, as text.
+/// Returns a source of the lines of a file, or of a directory's files, as text.
 pub fn lines(path: impl AsRef<Path>) -> FileSource<String, Lines> {
     read(path, Lines)
 }
 
-/// The records of CSV files with a header; see [`Csv`]. For other delimiters use [`read`] with a `Csv` of your own.
+/// Returns a source of the records of CSV files with a header; see [`Csv`]. For other delimiters
+/// use [`read`] with a custom `Csv`.
 pub fn csv<T: DeserializeOwned + Send + 'static>(path: impl AsRef<Path>) -> FileSource<T, Csv> {
     read(path, Csv::new())
 }
 
-/// The records of files with one JSON value a line.
+/// Returns a source of the records of files with one JSON value per line.
 pub fn json_lines<T>(path: impl AsRef<Path>) -> FileSource<T, JsonLines>
 where
     T: DeserializeOwned + Send + 'static,
@@ -43,7 +45,7 @@ where
     read(path, JsonLines)
 }
 
-/// The records of files in any format.
+/// Returns a source of the records of files in any format.
 pub fn read<T, D>(path: impl AsRef<Path>, decoder: D) -> FileSource<T, D>
 where
     T: Send + 'static,
@@ -60,19 +62,24 @@ where
 
 /// A source that reads a file, or the files of a directory in the order of their names, to the end.
 ///
-/// * Each file is read by one instance, from its beginning to its end; several instances share the files of a directory.
-/// * A file or directory that isn't there, or a directory without a fitting file, fails the job at its start.
-/// * Gzip and zstd are undone, of pipes as well.
-/// * A file that can't be read to its end fails the job, unless [`on_damage`](Self::on_damage) has it keep what could be read:
-///   compressed data that is cut off or damaged, a file that shrinks or is rewritten while it is read, a read that fails, a
-///   header that can't be read. All whole lines before the damage are delivered first. With `Keep` the next file follows.
-/// * A named pipe is waited for until it has a writer, and read until the last writer has closed it.
-/// * A job that drains stops reading in the middle of the file. Of a pipe, half a line is then a record too, since what was read
-///   of it can't be put back.
-/// * A job that keeps its state goes on with the record that comes next. The files are those that were listed when it first started; one that
-///   is to read another path by then fails if it has files left of the one before. Where another number of instances goes on, what is left is
-///   dealt out anew. A compressed file is unpacked again up to that record. Another file of the same name fails the job: one that is shorter
-///   than when it was opened first, or differs in the 256 bytes before that record, or in one of sixteen pieces that are compared. Pipes and devices can't be read in such a job.
+/// * Each file is read by one instance from beginning to end; the instances share the files of a
+///   directory.
+/// * A missing file or directory, or a directory without a matching file, fails the job at its
+///   start.
+/// * Gzip and zstd are decompressed, from pipes as well.
+/// * A file that cannot be read to its end fails the job, unless [`on_damage`](Self::on_damage) is
+///   `Keep`. Reasons are truncated or corrupt compressed data, a file that shrinks or is rewritten
+///   meanwhile, a read error, or an unreadable header. All complete lines before the damage are
+///   emitted first. With `Keep` the source continues with the next file.
+/// * A named pipe is waited for until it has a writer, and read until the last writer closes it.
+/// * A draining job stops reading in the middle of a file. A partial line read from a pipe then
+///   becomes a record, since a pipe cannot be read again.
+/// * A restored job continues with the next record. It reads the files listed when the job first
+///   started. If the configured path has changed and files of the old path are unfinished, the job
+///   fails. After a rescale the remaining files are redistributed.
+/// * A compressed file is decompressed again up to the restored position. The job fails if the file
+///   was replaced: it is shorter than when first opened, or differs in the 256 bytes before the
+///   position or in one of sixteen samples. A job with state cannot read pipes and devices.
 #[derive(Debug)]
 pub struct FileSource<T, D> {
     pub(super) path: PathBuf,
@@ -85,29 +92,29 @@ pub struct FileSource<T, D> {
 impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
     reading_options!();
 
-    /// Reads only those files of the directory whose names end so, such as `".csv"`.
+    /// Reads only the files of the directory whose names end in `suffix`, such as `".csv"`.
     pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
         self.suffix = Some(suffix.into());
         self
     }
 
-    /// Sets how many instances share the files of a directory.
+    /// Sets the number of instances that share the files of a directory.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Goes on when the end of the file is reached, and waits for it to grow; see [`FollowSource`].
+    /// Tails the file after its end; see [`FollowSource`].
     pub fn follow(self) -> FollowSource<T, D> {
         FollowSource::new(self)
     }
 
-    /// Goes on when all files of the directory have been read, and waits for others to appear; see [`WatchSource`].
+    /// Continues with files that are added to the directory later; see [`WatchSource`].
     pub fn watch(self) -> WatchSource<T, D> {
         WatchSource::new(self)
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
         let name = format!("read {}", self.path.display());
         let listing = Arc::new(Listing::new(self.path, self.suffix));
@@ -115,8 +122,9 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         let files = move |_: u32| listed.now().into_iter().map(FileUse::Reads).collect();
         let reading = self.reading;
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-            // What a job reads that goes on where it was is not what there is now.
-            let listed = Listed::new(Arc::clone(&listing), listing.of(instance));
+            // An error of the listing is reported later: a restored job does not use the present
+            // listing.
+            let listed = InitialListing::new(Arc::clone(&listing), listing.of(instance));
             Ok(Box::new(ReadP::<T, D, _>::new(listed, &reading)))
         };
         Source::new(name, Arc::new(supply))
@@ -132,33 +140,34 @@ impl<T: Send + 'static, D: Decode<T>> From<FileSource<T, D>> for Source<T, Bound
     }
 }
 
-/// How many reads without a record one call may do before it looks at the job's signals again.
+/// The maximum number of reads without a record before a call returns to check for signals.
 const READS_PER_CALL: usize = 32;
 
-/// What the reader is doing.
-enum Stage {
-    /// Looking for the next file.
+/// The state of the reader.
+enum ReaderState {
+    /// Between two files.
     Between,
-    /// Reading a file until its end.
+    /// Reading a file to its end.
     Reading(Box<Input>),
-    /// Delivering the last records of a file that ended.
+    /// Emitting the last records of a file.
     Ending,
-    /// Delivering the last whole lines of a file that can't be read any further.
+    /// Emitting the last complete lines of a file that cannot be read any further.
     Broken(Damage),
 }
 
-/// Reads the files that it is given, one after the other.
+/// The processor that reads the files of its supply one after the other.
 pub(super) struct ReadP<T, D, S> {
     supply: S,
     intake: Intake<T, D>,
-    stage: Stage,
-    /// The file at hand, until it is read to its end; and whether it is compressed, as far as that is known.
+    stage: ReaderState,
+    /// The current file until it is read to its end. `is_packed` is true once the file is known to
+    /// be compressed.
     at_hand: Option<PathBuf>,
     is_packed: bool,
-    /// The identity of the file at hand, in a job that keeps its state.
+    /// The identity of the current file, in a job with state.
     fingerprint: Option<Fingerprint>,
     keeps_state: bool,
-    /// Whether draining has ended a file of which there may have been more.
+    /// True if draining has stopped reading before the end of a file.
     is_stopped: bool,
     signals: Arc<JobSignals>,
 }
@@ -168,7 +177,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
         ReadP {
             supply,
             intake: Intake::new(reading, READ_SIZE),
-            stage: Stage::Between,
+            stage: ReaderState::Between,
             at_hand: None,
             is_packed: false,
             fingerprint: None,
@@ -178,7 +187,8 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
         }
     }
 
-    /// Opens the next file, if there is one by now. Records that were `delivered` in this call do not wait for it.
+    /// Opens the next file, if there is one. Does not wait for a file if the present call has
+    /// `delivered` records.
     fn begin_next(&mut self, delivered: bool) -> Result<Progress> {
         let (path, reached) = match self.supply.next()? {
             Next::File(path, reached) => (path, reached),
@@ -196,7 +206,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
                 self.intake.begin(origin);
                 open::open(&path, self.keeps_state)?
             }
-            Some(Reached {
+            Some(FilePosition {
                 is_packed,
                 place,
                 file,
@@ -221,13 +231,13 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
         self.fingerprint = input.fingerprint;
         self.supply.begun(input.mark);
         self.at_hand = Some(path);
-        self.stage = Stage::Reading(Box::new(input));
+        self.stage = ReaderState::Reading(Box::new(input));
         Ok(Progress::MADE)
     }
 
-    /// The file at hand has been read to its end.
+    /// Finishes the current file, which was read to its end.
     fn end_file(&mut self) {
-        self.stage = Stage::Between;
+        self.stage = ReaderState::Between;
         if let Some(file) = self.at_hand.take() {
             self.supply.end(&file);
         }
@@ -241,16 +251,16 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
         self.keeps_state = context.guarantee.keeps_state();
         self.supply.init(context);
         if self.keeps_state {
-            // It may go on in the middle.
+            // A restore may still set the position.
             return Ok(());
         }
-        // The first file is opened at once, so that one that may not be read fails the job at its start.
+        // Opens the first file now, so that an unreadable one fails the job at its start.
         self.supply.start()?;
         self.begin_next(true).map(|_| ())
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // What has been read and not delivered can't be put back.
+        // Bytes already read from a pipe cannot be put back.
         self.complete(outbox)
     }
 
@@ -271,25 +281,26 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
             }
             let delivered = lane.room() < before;
             if let Some(damage) = self.intake.bad_header() {
-                self.stage = Stage::Broken(damage.clone());
+                self.stage = ReaderState::Broken(damage.clone());
             }
             match &mut self.stage {
-                Stage::Reading(input) if input.may_wait && delivered => {
+                ReaderState::Reading(input) if input.may_wait && delivered => {
                     return Ok(Progress::MADE);
                 }
-                Stage::Reading(input) if draining && input.may_wait && !self.is_stopped => {
-                    // As if it ended here: half a line can't be put back, nor what is still compressed.
+                ReaderState::Reading(input) if draining && input.may_wait && !self.is_stopped => {
+                    // Treated as the end: a partial line and buffered compressed bytes cannot be
+                    // put back.
                     self.is_stopped = true;
                     input.reader.halt();
                 }
-                Stage::Reading(input) => match self.intake.fill(&mut input.reader) {
+                ReaderState::Reading(input) => match self.intake.fill(&mut input.reader) {
                     Ok(0) => {
                         self.is_packed = input.reader.is_packed();
                         self.supply.stopped(input, true);
                         self.intake.end();
-                        self.stage = Stage::Ending;
+                        self.stage = ReaderState::Ending;
                     }
-                    // That was to see whether there is more. There is, and it stays in the file.
+                    // This read only checked for more data, which stays in the file.
                     Ok(_) | Err(_) if draining && !input.may_wait => {
                         self.is_stopped = true;
                         return Ok(Progress::DONE);
@@ -299,18 +310,18 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
                     Err(error) => {
                         self.is_packed = input.reader.is_packed();
                         self.supply.stopped(input, false);
-                        self.stage = Stage::Broken(damage(&error));
+                        self.stage = ReaderState::Broken(damage(&error));
                     }
                 },
-                Stage::Ending => self.end_file(),
-                // The records before it come out first.
-                Stage::Broken(_) if delivered => return Ok(Progress::MADE),
-                Stage::Broken(damage) => {
+                ReaderState::Ending => self.end_file(),
+                // The records before the damage are emitted first.
+                ReaderState::Broken(_) if delivered => return Ok(Progress::MADE),
+                ReaderState::Broken(damage) => {
                     self.intake.damage(damage)?;
                     self.end_file();
                 }
-                Stage::Between if draining => return Ok(Progress::DONE),
-                Stage::Between => {
+                ReaderState::Between if draining => return Ok(Progress::DONE),
+                ReaderState::Between => {
                     let progress = self.begin_next(delivered)?;
                     if self.at_hand.is_none() {
                         return Ok(progress);
@@ -322,11 +333,11 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
     }
 
     fn is_at_end(&self) -> bool {
-        let is_between = matches!(self.stage, Stage::Between);
+        let is_between = matches!(self.stage, ReaderState::Between);
         is_between && self.supply.is_at_end() && !self.is_stopped
     }
 
-    fn forgets(&self) -> Option<&'static str> {
+    fn unsaved_state(&self) -> Option<&'static str> {
         self.supply.forgets()
     }
 
@@ -334,20 +345,20 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
         self.supply.states()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        // Something can be listed only once: also a cut before the first record says what was.
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        // The listing must not change after the first snapshot, even one before the first record.
         self.supply.start()?;
-        let reached = Reached {
+        let reached = FilePosition {
             is_packed: self.is_packed,
             place: self.intake.place(),
             file: self.fingerprint,
         };
         let at_hand = self.at_hand.as_deref().map(|file| (file, &reached));
-        self.supply.take_cut(cut, at_hand)
+        self.supply.take_snapshot(snapshot, at_hand)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.supply.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.supply.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -359,13 +370,13 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
         Ok(Progress::DONE)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.supply.commit(epoch);
         Ok(Progress::DONE)
     }
 
     fn close(&mut self) {
-        self.stage = Stage::Between;
+        self.stage = ReaderState::Between;
     }
 }
 

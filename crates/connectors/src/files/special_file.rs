@@ -1,4 +1,4 @@
-//! A device or a pipe, which is written as it is and may keep its writer waiting.
+//! Devices and pipes as output, which are written directly and may block.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,33 +13,34 @@ use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
 use super::part_file::cannot_write;
-use crate::ready::{TURN, not_now, writable};
+use crate::fd_poll::{TURN, not_now, writable};
 
-/// How often a pipe without a reader is looked at.
+/// The poll interval for a pipe without a reader.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a writer waits for.
+/// The event that a writer waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Awaited {
-    /// A pipe's reader: there is none yet.
+pub enum ReadyEvent {
+    /// A pipe gets a reader.
     Reader,
-    /// Room: the reader of a pipe or a device has not taken what it was given before.
+    /// The reader of a pipe or a device accepts more bytes.
     Room,
 }
 
 /// A device or a pipe, open for writing.
 pub(super) struct SpecialFile {
     file: File,
-    /// Whether to go on waiting for its reader.
-    go_on: Box<dyn Fn(Awaited) -> bool + Send>,
+    /// Returns false to stop waiting.
+    go_on: Box<dyn Fn(ReadyEvent) -> bool + Send>,
 }
 
 impl SpecialFile {
-    /// Opens a device, or a pipe when it has a reader, which is waited for as long as `go_on` says.
+    /// Opens a device or a pipe. Waits for the reader of a pipe as long as `go_on` returns true.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`] if it can't be opened, [`ErrorCode::Cancelled`] if `go_on` said no.
-    pub fn open(path: &Path, go_on: impl Fn(Awaited) -> bool + Send + 'static) -> Result<Self> {
+    /// [`ErrorCode::WriteFailed`] if the file cannot be opened, [`ErrorCode::Cancelled`] if `go_on`
+    /// returned false.
+    pub fn open(path: &Path, go_on: impl Fn(ReadyEvent) -> bool + Send + 'static) -> Result<Self> {
         let is_pipe = |metadata: fs::Metadata| metadata.file_type().is_fifo();
         let is_pipe = fs::metadata(path).is_ok_and(is_pipe);
         let mut options = OpenOptions::new();
@@ -47,10 +48,10 @@ impl SpecialFile {
         options.custom_flags(OFlags::NONBLOCK.bits() as i32);
         loop {
             match options.open(path) {
-                // What the system says of a pipe without a reader.
+                // The error for a pipe without a reader.
                 Err(error) if is_pipe && Errno::from_io_error(&error) == Some(Errno::NXIO) => {
-                    if !go_on(Awaited::Reader) {
-                        return Err(given_up(path, "it has no reader"));
+                    if !go_on(ReadyEvent::Reader) {
+                        return Err(aborted(path, "it has no reader"));
                     }
                     thread::sleep(PAUSE);
                 }
@@ -64,17 +65,19 @@ impl SpecialFile {
         }
     }
 
-    /// Writes all of it to the file, whose path is `path`; waits in turns, and looks between two whether to go on.
+    /// Writes all bytes to the file, whose path is `path`. Waits in short intervals and checks
+    /// `go_on` between them.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`], also if the reader has gone, or [`ErrorCode::OutputClosed`] if this is standard output by
-    /// another name; [`ErrorCode::Cancelled`] if the reader does not read and is not to be waited for any longer.
+    /// [`ErrorCode::WriteFailed`], also if the reader has closed the pipe;
+    /// [`ErrorCode::OutputClosed`] if the pipe is standard output; [`ErrorCode::Cancelled`] if
+    /// `go_on` returned false while the pipe was full.
     pub fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<()> {
         let failed = |error| cannot_write(path, error);
         let mut left = bytes;
         while !left.is_empty() {
-            if !(self.go_on)(Awaited::Room) {
-                return Err(given_up(path, "its reader has not taken all of it"));
+            if !(self.go_on)(ReadyEvent::Room) {
+                return Err(aborted(path, "its reader has not taken all of it"));
             }
             if !writable(&self.file, TURN).map_err(failed)? {
                 continue;
@@ -93,7 +96,8 @@ impl SpecialFile {
     }
 }
 
-/// Nobody promised to read all of a pipe in a file's place; of standard output it is normal that a reader has seen enough.
+/// Returns the error for a pipe closed by its reader. The reader of standard output may close
+/// early; on another pipe the output is incomplete.
 fn reader_gone(path: &Path, file: &File) -> Error {
     let is_stdout = match (fstat(file), fstat(io::stdout())) {
         (Ok(ours), Ok(stdout)) => (ours.st_dev, ours.st_ino) == (stdout.st_dev, stdout.st_ino),
@@ -105,14 +109,14 @@ fn reader_gone(path: &Path, file: &File) -> Error {
         ErrorCode::WriteFailed
     };
     let what = format!(
-        "the reader of {} went away before all was written",
+        "the reader of {} went away before all records were written",
         path.shown()
     );
     Error::new(code, what).hint("keep the reader open until the last record has been written")
 }
 
-fn given_up(path: &Path, why: &str) -> Error {
-    let what = format!("writing {} was given up: {why}", path.shown());
+fn aborted(path: &Path, why: &str) -> Error {
+    let what = format!("writing {} was cancelled: {why}", path.shown());
     Error::new(ErrorCode::Cancelled, what)
         .hint("have a program read it while the job runs, or write to a plain file")
 }
@@ -131,7 +135,7 @@ mod tests {
         crate::testing::named_pipe(&path);
         let asked = AtomicU32::new(0);
         let error = PartFile::create(path.clone(), Compression::None, move |awaited| {
-            awaited == Awaited::Reader && asked.fetch_add(1, Ordering::SeqCst) < 2
+            awaited == ReadyEvent::Reader && asked.fetch_add(1, Ordering::SeqCst) < 2
         });
         let error = error.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Cancelled);
@@ -167,7 +171,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         crate::testing::named_pipe(&path);
-        // The system opens a pipe for both at once without waiting.
+        // Opening a pipe for both directions does not block.
         let options = OpenOptions::new().read(true).write(true).open(&path);
         let _reader = options.unwrap();
         let asked = AtomicU32::new(0);

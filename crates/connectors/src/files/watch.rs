@@ -1,7 +1,7 @@
-//! Watches a directory, and reads files that appear in it.
+//! An unbounded source of the files that appear in a directory.
 
-mod memory;
-mod watched;
+mod directory_watcher;
+mod read_files;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,27 +11,31 @@ use ardea_core::{FileUse, Instance, Isolation, Processor, Result, Source, Unboun
 use super::list::Listing;
 use super::read::{FileSource, ReadP};
 use crate::format::Decode;
-use watched::{Watched, Watching};
+use directory_watcher::{DirectoryWatcher, WatchSettings};
 
-/// The poll interval unless the source says otherwise.
+/// The default poll interval.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A source that reads the files of a directory, and then those that appear in it later.
+/// A source that reads the files of a directory, and then the files that appear in the directory
+/// later.
 ///
-/// * A file counts as complete when it has its name: write it under another one, or in another directory, and rename it.
-///   Names that begin with a dot or end in `.part` or `.tmp` are left out, and so are subdirectories.
-/// * Each file is read once, to the end that it has when it is read. Those that are found together come in the order of
-///   their names. A file that is changed after it had been read was not complete: the change is not read, but is a dead letter,
-///   which standard error tells as well.
-/// * A file that replaces another one of its name is another file, and is read.
-/// * A file that is renamed within the directory, or gets a second name by a hard link, is not read
-///   again. It is if the file system does not tell when a file was made, or if the new name belongs
-///   to another instance.
-/// * Files that are read may be moved away or deleted. The source remembers those that are still there.
-/// * Several instances share the files by the hashes of their names.
-/// * A job that drains stops in the middle of a file, behind a record. A job that keeps its state goes on there. If that
-///   file is gone by then, or another one has its name, the job fails.
-/// * A sink of the same job must not write into the directory: it would be read.
+/// * A file must be complete when it gets its name: write it under another name or in another
+///   directory, then rename it. Subdirectories and names that begin with a dot or end in `.part` or
+///   `.tmp` are ignored.
+/// * Each file is read once, to its end at that time. Files found together are read in the order of
+///   their names. A later change to a file is not read; it is reported as a dead letter and on
+///   standard error.
+/// * A file that replaces another one of the same name is a new file and is read.
+/// * A file that is renamed within the directory, or gets a hard link there, is not read again.
+///   This requires a file system that reports creation times. The new name must belong to the same
+///   instance.
+/// * Files already read may be moved away or deleted. The state contains only files that still
+///   exist.
+/// * The instances share the files by the hashes of their names.
+/// * A draining job stops in the middle of a file, after a record. A restored job continues there;
+///   it fails if that file was removed or replaced.
+/// * A sink of the same job must not write into the directory, since the source would read the
+///   sink's files.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,20 +61,20 @@ impl<T: Send + 'static, D: Decode<T>> WatchSource<T, D> {
         }
     }
 
-    /// Sets how often the directory is looked at; every second unless set. A directory that has not
-    /// changed is listed less often, so that this takes a twentieth of the time at most.
+    /// Sets the poll interval; one second by default. An unchanged directory is listed less often,
+    /// so that listing takes at most 5 % of the time.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// Leaves out the files that are there when the job first starts.
+    /// Skips the files that exist when the job first starts.
     pub fn only_new(mut self) -> Self {
         self.only_new = true;
         self
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Unbounded> {
         let FileSource {
             path,
@@ -82,14 +86,14 @@ impl<T: Send + 'static, D: Decode<T>> WatchSource<T, D> {
         let name = format!("watch {}", path.display());
         let listing = Listing::new(path.clone(), suffix.clone());
         let files = move |_: u32| listing.now().into_iter().map(FileUse::Reads).collect();
-        let watching = Watching {
+        let watching = WatchSettings {
             path,
             suffix,
             interval: self.interval,
             only_new: self.only_new,
         };
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-            let watched = Watched::new(watching.clone());
+            let watched = DirectoryWatcher::new(watching.clone());
             Ok(Box::new(ReadP::<T, D, _>::new(watched, &reading)))
         };
         Source::new(name, Arc::new(supply))

@@ -1,6 +1,6 @@
-//! Writes files.
+//! Sinks that write files.
 
-mod ledger;
+mod pending_files;
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
-    Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Sink, StateShape, Timestamp,
+    Clock, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation,
+    JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState,
+    Result, Sink, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
 };
 use ardea_filesystem::Shown;
 
@@ -18,12 +18,12 @@ use super::claim::Claim;
 use super::list::cannot_read;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};
 use super::plan::Plan;
-use super::special_file::Awaited;
+use super::special_file::ReadyEvent;
 use crate::format::{Csv, Encode, JsonLines, Lines, LossyJsonLines, NonFinite};
-use crate::outgo::{Outgo, Writing, writing_options};
-use ledger::Ledger;
+use crate::record_writer::{RecordWriter, Writing, writing_options};
+use pending_files::PendingFiles;
 
-/// Writes each record as a line, as it displays.
+/// Returns a sink that writes each record as a line, formatted with `Display`.
 pub fn write_lines<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, Lines>
 where
     Lines: Encode<T>,
@@ -31,7 +31,7 @@ where
     write(path, Lines)
 }
 
-/// Writes CSV with a header.
+/// Returns a sink that writes CSV with a header.
 pub fn write_csv<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, Csv>
 where
     Csv: Encode<T>,
@@ -39,7 +39,7 @@ where
     write(path, Csv::new())
 }
 
-/// Writes each record as a line of JSON.
+/// Returns a sink that writes each record as a line of JSON.
 pub fn write_json_lines<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, JsonLines>
 where
     JsonLines: Encode<T>,
@@ -47,7 +47,7 @@ where
     write(path, JsonLines)
 }
 
-/// Writes records in any format.
+/// Returns a sink that writes records in any format.
 pub fn write<T: Send + 'static, E: Encode<T>>(
     path: impl AsRef<Path>,
     encoder: E,
@@ -62,37 +62,39 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
 
 /// A sink that writes files.
 ///
-/// * A file is named `….part` until it is whole, and only then gets its name, in place of any older one. A job that
-///   fails or is cancelled leaves its unfinished `.part` behind.
-/// * One instance without rotation writes exactly the path given, and does so even if there are no records. Several
-///   instances write `out-0.csv`, `out-1.csv` …; with rotation the files are `out-000000.csv`, `out-000001.csv` … (or
-///   `out-0-000000.csv` …), counted on from what is there already: they replace none, also if several processes write files of
-///   the same name.
-/// * A path that ends in `.gz` or `.zst` is compressed accordingly. Missing directories are made.
-/// * A file that is written anew keeps the mode of the one that it replaces, and owner and group where the process may set them; new
-///   files follow the umask.
-/// * A link stays a link: what it leads to is written. A device or a named pipe is written as it is; a pipe is waited for
-///   until it has a reader. A job that drains or is cancelled meanwhile fails, since there is nobody to deliver to. If the reader
-///   goes away before all is written, the job fails.
-/// * A job whose sink would overwrite a file that its sources read, by whatever name, is refused; so is one whose unfinished
-///   `.part` would.
+/// * A file is named `….part` until it is complete, and then renamed, replacing any older file. A
+///   job that fails or is cancelled leaves its unfinished `.part` behind.
+/// * One instance without rotation writes exactly the given path, even without any records. Several
+///   instances write `out-0.csv`, `out-1.csv` …. With rotation the files are `out-000000.csv`,
+///   `out-000001.csv` … (or `out-0-000000.csv` …). Numbers continue after the existing files: no
+///   file is replaced, even if several processes write files of the same name.
+/// * A path that ends in `.gz` or `.zst` is compressed accordingly. Missing directories are
+///   created.
+/// * A replacing file keeps the mode of the old one, and its owner and group if the process may set
+///   them. New files follow the umask.
+/// * A symbolic link stays a link; its target is written. A device or a named pipe is written
+///   directly. A pipe without a reader is waited for; if the job drains or is cancelled meanwhile,
+///   it fails. The job also fails if the reader closes the pipe before all records are written.
+/// * A job is refused if its sink, or the sink's unfinished `.part`, would overwrite a file that
+///   the job's sources read, even under another name.
 ///
-/// # In a job that keeps its state
+/// # In a job with state
 ///
-/// What is written is seen exactly once: a file gets its name when it is whole *and* an epoch is committed to which all of it belongs. It is on
-/// the disk by then.
+/// Output becomes visible exactly once: a file gets its name when it is complete *and* an epoch
+/// that covers all of it is committed. The content is durable before.
 ///
-/// * A file system that can't give this is refused with the reason when the job starts, before anything is written
-///   ([`ErrorCode::StoreUnsuitable`]): one without locks, `fsync` of files and folders, or renames that keep the file.
-/// * A file is written over the ends of epochs. When the job goes on after a failure, what belonged to no committed epoch is cut off the
-///   `….part`, and comes again.
-/// * One instance without rotation writes one file, which gets its name when the job has ended. For results that are seen while the job runs
-///   let files rotate, [with each epoch](Self::rotate_with_epochs) for example. Numbered files are called `….RUN.part` before, RUN being a
-///   number of the job's own, by which it knows its files.
-/// * Where another number of instances goes on, files that were being written are whole as they are, and the new ones are called
-///   `out-r1.csv` (or `out-0-r1.csv` …). So is what a job writes that goes on behind its end, because it was drained: nothing that has been
-///   seen is replaced or added to.
-/// * A device or a pipe gets what it gets: records come again there after a failure.
+/// * An unsuitable file system is refused at the start of the job ([`ErrorCode::StoreUnsuitable`]):
+///   one without locks, `fsync` of files and folders, or atomic renames.
+/// * Files may span epochs. After a failure the uncommitted bytes are truncated from the `….part`,
+///   and their records are written again.
+/// * One instance without rotation writes one file, which gets its name when the job has ended. To
+///   see results while the job runs, rotate files, for example [with each
+///   epoch](Self::rotate_with_epochs). Until then, numbered files are named `….RUN.part`, where RUN
+///   is a number that identifies the job's own files.
+/// * After a rescale, files in progress are completed as they are, and the new ones are named
+///   `out-r1.csv` (or `out-0-r1.csv` …). A job restarted after it was drained does the same: it
+///   neither replaces visible output nor appends to it.
+/// * A device or a pipe may receive records again after a failure.
 #[derive(Debug)]
 pub struct FileSink<T, E> {
     plan: Plan,
@@ -104,40 +106,42 @@ pub struct FileSink<T, E> {
 impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
     writing_options!();
 
-    /// Begins another file when the present one has this many bytes (before compression). A file holds at least one
-    /// record, so it may be longer by one record.
+    /// Starts a new file when the present one has `bytes` bytes before compression. The last record
+    /// of a file may exceed the limit.
     pub fn rotate_bytes(mut self, bytes: u64) -> Self {
         self.plan.rotate_bytes = Some(bytes);
         self
     }
 
-    /// Ends a file this long after its first record; the next record begins another.
+    /// Ends a file at the time `age` after its first record. The next record starts another file.
     pub fn rotate_after(mut self, age: Duration) -> Self {
         self.plan.rotate_after = Some(age);
         self
     }
 
-    /// Ends a file with each epoch, in a job that keeps its state: what belongs to an epoch is seen as soon as that is committed. In
-    /// other jobs this makes the files numbered, and has no other effect. Epochs end several times a second: see
-    /// [`rotate_min_age`](Self::rotate_min_age) and [`rotate_min_bytes`](Self::rotate_min_bytes) for fewer, larger files.
+    /// Ends a file with each epoch in a job with state, so that output becomes visible as soon as
+    /// its epoch is committed. In a job without state, this setting only makes the files numbered.
+    /// Epochs end several times a second; for fewer, larger files see
+    /// [`rotate_min_age`](Self::rotate_min_age) and [`rotate_min_bytes`](Self::rotate_min_bytes).
     pub fn rotate_with_epochs(mut self) -> Self {
         self.plan.rotates_with_epochs = true;
         self
     }
 
-    /// Sets the size from which on a file ends with an epoch, before compression; a smaller one goes on over the next epochs.
-    /// Implies [`rotate_with_epochs`](Self::rotate_with_epochs), whose files are as many as there are epochs without a minimum.
+    /// Sets the minimum size before compression of a file that ends with an epoch; a smaller file
+    /// continues over the next epochs. Implies [`rotate_with_epochs`](Self::rotate_with_epochs).
     ///
-    /// With [`rotate_min_age`](Self::rotate_min_age) as well, a file ends as soon as either minimum is reached. With the size
-    /// alone, the last records of a slow stream are seen when enough others have come, or the job has ended.
+    /// Together with [`rotate_min_age`](Self::rotate_min_age), a file ends when either minimum is
+    /// reached. Without a minimum age, the last records of a slow stream stay invisible until
+    /// enough records follow or the job ends.
     pub fn rotate_min_bytes(mut self, bytes: u64) -> Self {
         self.plan.rotates_with_epochs = true;
         self.plan.min_bytes = Some(bytes);
         self
     }
 
-    /// Sets the age, counted from a file's first record, from which on it ends with an epoch: no instance ends files more often than
-    /// that. Implies [`rotate_with_epochs`](Self::rotate_with_epochs).
+    /// Sets the minimum age of a file that ends with an epoch, counted from the file's first
+    /// record. Implies [`rotate_with_epochs`](Self::rotate_with_epochs).
     ///
     /// ```
     /// use std::time::Duration;
@@ -153,25 +157,26 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
         self
     }
 
-    /// Sets the compression; the suffix is added to the path unless it has it.
+    /// Sets the compression. Appends `.gz` or `.zst` to the path if missing.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.plan.compression = compression;
         self
     }
 
-    /// Whether each file, and each epoch, is on the disk (fsync) before it counts as written. Off by default.
+    /// Sets whether output is flushed to disk (fsync) at the end of each file and epoch. Off by
+    /// default.
     pub fn sync(mut self, sync: bool) -> Self {
         self.plan.sync = sync;
         self
     }
 
-    /// Sets how many instances write, each its own files.
+    /// Sets the number of instances; each writes its own files.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// The sink, for a pipeline.
+    /// Builds the sink for a pipeline.
     pub fn build(self) -> Sink<T> {
         let FileSink {
             plan,
@@ -192,7 +197,7 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
             Ok(Box::new(processor))
         };
         Sink::new(name, Arc::new(supply))
-            .delivering(delivery)
+            .with_delivery(delivery)
             .using_files(move |instances| files.replaced(instances))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
@@ -200,7 +205,8 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
 }
 
 impl<T: Send + 'static> FileSink<T, JsonLines> {
-    /// Sets what is written for a float that is NaN or infinite, of which JSON has none. By default the record is set aside.
+    /// Sets the replacement for NaN and infinite floats, which JSON cannot represent. By default a
+    /// record with such a float is rejected.
     pub fn non_finite(self, choice: NonFinite) -> FileSink<T, LossyJsonLines> {
         FileSink {
             plan: self.plan,
@@ -217,24 +223,24 @@ impl<T: Send + 'static, E: Encode<T>> From<FileSink<T, E>> for Sink<T> {
     }
 }
 
-/// Writes one file after the other.
+/// The processor that writes one file after the other.
 struct WriteFilesP<T, E> {
     plan: Plan,
-    /// Held, not read: as long as it lives no other sink gets the output.
+    /// Prevents other sinks from writing to the output.
     claim: Option<Claim>,
     instance: Instance,
-    outgo: Outgo<T, E>,
+    outgo: RecordWriter<T, E>,
     file: Option<PartFile>,
-    /// The time of day when the present file was begun.
+    /// The wall-clock time when the present file was started.
     begun: Timestamp,
-    /// When the present file is too old, on the instance's clock.
+    /// The time when the present file becomes too old, on the instance's clock.
     ends_at: Option<Duration>,
     number: u64,
     buffer: Vec<u8>,
     clock: Clock,
     signals: Arc<JobSignals>,
-    /// In a job that keeps its state: what is not to be seen yet.
-    ledger: Option<Ledger>,
+    /// The files that are not yet visible; `None` in a job without state.
+    pending_files: Option<PendingFiles>,
 }
 
 impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
@@ -243,7 +249,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             plan,
             claim: None,
             instance,
-            outgo: Outgo::new(writing),
+            outgo: RecordWriter::new(writing),
             file: None,
             begun: Timestamp::MIN,
             ends_at: None,
@@ -251,13 +257,13 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             buffer: Vec::new(),
             clock: Clock::system(),
             signals: Arc::default(),
-            ledger: None,
+            pending_files: None,
         }
     }
 
     fn begin_file(&mut self) -> Result<()> {
         self.count_age_from(self.clock.wall());
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = &mut self.pending_files {
             ledger.begin();
         }
         self.file = Some(if self.plan.rotates() {
@@ -268,7 +274,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         Ok(())
     }
 
-    /// The age of the file at hand counts from this time of day on.
+    /// Sets the wall-clock time from which the age of the present file counts.
     fn count_age_from(&mut self, begun: Timestamp) {
         self.begun = begun;
         let (now, has) = (self.clock.now(), self.clock.wall().since(begun));
@@ -276,11 +282,11 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         self.ends_at = self.plan.rotate_after.map(ends_at);
     }
 
-    /// The file with the next number that nobody has, in this process or another.
+    /// Creates the file with the next number that no process has used.
     fn begin_numbered(&mut self) -> Result<PartFile> {
         loop {
             let path = self.next_path()?;
-            let part = match &self.ledger {
+            let part = match &self.pending_files {
                 Some(ledger) => ledger.part_of(&path),
                 None => with_suffix(&path, PART_SUFFIX),
             };
@@ -294,22 +300,26 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         next_path(&self.plan, self.instance, &mut self.number)
     }
 
-    /// The one file of an instance that does not rotate.
+    /// Creates the single file of an instance without rotation.
     fn begin_only(&mut self) -> Result<PartFile> {
-        let generation = self.ledger.as_ref().map_or(0, |ledger| ledger.generation);
+        let generation = self
+            .pending_files
+            .as_ref()
+            .map_or(0, |ledger| ledger.generation);
         let path = self.plan.file_of_generation(self.instance, generation);
         let signals = Arc::clone(&self.signals);
         let go_on = move |awaited| match awaited {
-            // Who has no reader yet can't deliver what the job has read; a slow one is given all of it.
-            Awaited::Reader => !signals.is_draining(),
-            Awaited::Room => !signals.is_cancelled(),
+            // Without a reader, a draining job cannot deliver its records; a slow reader still
+            // receives all of them.
+            ReadyEvent::Reader => !signals.is_draining(),
+            ReadyEvent::Room => !signals.is_cancelled(),
         };
         let created = PartFile::create(path, self.plan.compression, go_on);
         created.map_err(|error| match error.code() {
             ErrorCode::Cancelled if !self.signals.is_cancelled() => {
                 let path = self.plan.path.shown();
                 let what = format!(
-                    "the job was to end, and nothing can be delivered: {path} has no reader"
+                    "the job is draining, but its records can't be delivered: {path} has no reader"
                 );
                 Error::new(ErrorCode::WriteFailed, what)
                     .hint("have a program read it while the job runs, or write to a plain file")
@@ -318,7 +328,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         })
     }
 
-    /// Hands the buffer to the file at hand, begun now if there is none.
+    /// Writes the buffer to the present file, created now if there is none.
     fn write_buffer(&mut self) -> Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -337,7 +347,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         self.ends_at = None;
         self.outgo.begin();
         let file = self.file.take();
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = &mut self.pending_files {
             let whole = match file {
                 Some(file) => file.end(false)?,
                 None => None,
@@ -368,10 +378,10 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             .is_some_and(|most| written > 0 && written >= most)
     }
 
-    /// What belongs to committed epochs is seen from now on.
+    /// Makes the output of committed epochs visible.
     fn publish(&mut self, epoch: Epoch) -> Result<()> {
         let (plan, instance, number) = (&self.plan, self.instance, &mut self.number);
-        match &mut self.ledger {
+        match &mut self.pending_files {
             Some(ledger) => {
                 ledger.publish(epoch, !plan.rotates(), || next_path(plan, instance, number))
             }
@@ -379,7 +389,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         }
     }
 
-    /// An epoch has ended: what was written can be read by itself, and cut off behind that.
+    /// Ends an epoch: makes the bytes written so far a valid file and a possible truncation point.
     fn seal(&mut self) -> Result<()> {
         let age = self.clock.wall().since(self.begun);
         match &mut self.file {
@@ -390,7 +400,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     }
 }
 
-/// The path of the file with the next number.
+/// Returns the path of the file with the next number.
 fn next_path(plan: &Plan, instance: Instance, number: &mut u64) -> Result<PathBuf> {
     let path = plan.file(instance, *number);
     let Some(next) = number.checked_add(1) else {
@@ -409,20 +419,21 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         self.signals = Arc::clone(&context.signals);
         if context.guarantee.keeps_state() && !self.plan.is_special(self.instance) {
             self.plan.probe(self.instance)?;
-            self.ledger = Some(Ledger::new(self.instance));
+            self.pending_files = Some(PendingFiles::new(self.instance));
         }
         if self.plan.rotates() {
             let number = self.plan.first_free_number(self.instance);
             self.number = number.map_err(|error| cannot_write(&self.plan.path, error))?;
-        } else if self.ledger.is_none() {
-            // At once, so that a path that can't be written fails the job at its start. What may go on with a file waits for that.
+        } else if self.pending_files.is_none() {
+            // Created now, so that an unwritable path fails the job at its start. With state, a
+            // restore may still continue a file.
             self.begin_file()?;
         }
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = &self.pending_files {
             ledger.check()?;
         }
         self.finish_if_old()?;
@@ -454,7 +465,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
     }
 
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        if let Some(ledger) = &self.ledger {
+        if let Some(ledger) = &self.pending_files {
             ledger.check()?;
             self.seal()?;
             if let Some(deadline) = self.ends_at {
@@ -469,43 +480,43 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
         self.write_buffer()?;
         let is_owed = self
-            .ledger
+            .pending_files
             .as_ref()
             .is_some_and(|ledger| !ledger.has_begun());
         if is_owed && !self.plan.rotates() {
             self.begin_file()?;
         }
         self.finish_file()?;
-        if let Some(ledger) = &mut self.ledger {
+        if let Some(ledger) = &mut self.pending_files {
             ledger.end();
         }
         Ok(Progress::DONE)
     }
 
     fn states(&self) -> Vec<StateShape> {
-        Ledger::states()
+        PendingFiles::states()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        match &mut self.ledger {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        match &mut self.pending_files {
             Some(ledger) => {
                 let open = self.file.as_ref().map(|file| (file, self.begun));
-                ledger.take_cut(cut, open, self.number)
+                ledger.take_snapshot(snapshot, open, self.number)
             }
             None => Ok(()),
         }
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        match &mut self.ledger {
-            Some(ledger) => ledger.write_cut(writer, self.file.as_ref()),
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        match &mut self.pending_files {
+            Some(ledger) => ledger.write_snapshot(writer, self.file.as_ref()),
             None => Ok(Progress::DONE),
         }
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        // What went to a device or a pipe is not remembered.
-        match &mut self.ledger {
+        // Output to a device or a pipe has no state.
+        match &mut self.pending_files {
             Some(ledger) => ledger.restore(state),
             None => state
                 .next()
@@ -514,7 +525,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
     }
 
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
-        let resumed = match &mut self.ledger {
+        let resumed = match &mut self.pending_files {
             Some(ledger) => ledger.resume(epoch, &self.plan)?,
             None => None,
         };
@@ -523,7 +534,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         };
         self.number = self.number.max(resumed.number);
         if let Some(file) = resumed.file {
-            // Files of earlier versions do not say it.
+            // States of earlier versions lack the time.
             self.count_age_from(resumed.begun.unwrap_or_else(|| self.clock.wall()));
             let path = file.sealed().1;
             let resumed = file
@@ -532,18 +543,20 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
             resumed.map_err(|error| cannot_read(path, error))?;
             self.file = Some(file);
         }
-        // What is committed is seen, if nobody saw to that by then.
+        // Renames the committed files that the earlier attempt did not rename.
         self.publish(epoch)?;
         Ok(Progress::DONE)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.publish(epoch)?;
         Ok(Progress::DONE)
     }
 
     fn awaits_commit(&self) -> bool {
-        self.ledger.as_ref().is_some_and(Ledger::is_waiting)
+        self.pending_files
+            .as_ref()
+            .is_some_and(PendingFiles::is_waiting)
     }
 
     fn close(&mut self) {

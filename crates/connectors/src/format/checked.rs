@@ -1,7 +1,7 @@
-//! A serializer that refuses values which a format cannot tell from others.
+//! A serializer that refuses values which a format cannot represent unambiguously.
 //!
-//! [`check`] serializes a value by another serializer and asks [`Rules`] on the way. What the rules
-//! refuse fails as an error of that serializer, so that the whole record is set aside.
+//! [`check`] serializes a value with another serializer and applies [`Rules`]. A violation is
+//! returned as an error of that serializer, and the whole record is refused.
 
 use std::fmt::Display;
 
@@ -13,25 +13,26 @@ use serde::{Serialize, Serializer};
 
 use super::NonFinite;
 
-/// Limits of a format.
+/// The restrictions of a format.
 pub(super) trait Rules {
-    /// Returns the treatment of floats that are not finite, `None` if the format has them.
+    /// Returns the treatment of non-finite floats; `None` if the format supports them.
     fn non_finite(&self) -> Option<NonFinite>;
 
-    /// Tells whether an empty text or byte string in `Some` is refused, as it would read back as `None`.
+    /// Returns true if `Some` of an empty text or byte string is refused, since it would read back
+    /// as `None`.
     fn refuses_empty_some(&self) -> bool {
         false
     }
 
-    /// Tells whether `Some` of an empty value, such as `Some(None)`, is refused.
+    /// Returns true if `Some` of an empty value, such as `Some(None)`, is refused.
     fn refuses_nothing_in_some(&self) -> bool;
 
-    /// Tells whether the format drops the name of an enum's variant that holds one value.
+    /// Returns true if the format drops the names of enum variants with one value.
     fn drops_variants(&self) -> bool {
         false
     }
 
-    /// Called for each text.
+    /// Checks a text.
     ///
     /// # Errors
     /// The reason why it cannot be written.
@@ -39,16 +40,16 @@ pub(super) trait Rules {
         Ok(())
     }
 
-    /// Called for each field of a struct, in order.
+    /// Checks a field of a struct; called for the fields in order.
     ///
     /// # Errors
-    /// The reason why a field of this name cannot stand here.
+    /// The reason why a field of this name is not allowed here.
     fn field(&self, _name: &'static str) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Serializes a value by `serializer`, within the rules.
+/// Serializes a value with `serializer`, applying the rules.
 pub(super) fn check<T, S, R>(value: &T, serializer: S, rules: &R) -> Result<S::Ok, S::Error>
 where
     T: Serialize + ?Sized,
@@ -62,15 +63,15 @@ where
     })
 }
 
-/// A serializer, or a compound of one, with the rules.
+/// A serializer or compound serializer with rules.
 struct Checked<'a, S, R> {
     inner: S,
     rules: &'a R,
-    /// The value stands directly in `Some`.
+    /// True if the value is directly inside `Some`.
     in_some: bool,
 }
 
-/// A value that is serialized within the rules.
+/// A value that is serialized with rules.
 pub(super) struct Value<'a, T: ?Sized, R> {
     value: &'a T,
     rules: &'a R,
@@ -103,7 +104,7 @@ impl<'a, S: Serializer, R: Rules> Checked<'a, S, R> {
     fn non_finite(self, value: f64, choice: NonFinite) -> Result<S::Ok, S::Error> {
         match choice {
             NonFinite::DeadLetter => Err(S::Error::custom(format_args!(
-                "{} is no number of this format",
+                "this format has no number {}",
                 NonFinite::text(value)
             ))),
             NonFinite::Null => self.inner.serialize_unit(),
@@ -131,7 +132,7 @@ impl<'a, S: Serializer, R: Rules> Checked<'a, S, R> {
     }
 }
 
-/// Wraps the compound that a serializer has begun.
+/// Wraps the compound serializer returned by a serializer.
 fn compound<C, E, R>(rules: &R, inner: Result<C, E>) -> Result<Checked<'_, C, R>, E> {
     Ok(Checked {
         inner: inner?,
@@ -324,7 +325,7 @@ impl<'a, S: Serializer, R: Rules> Serializer for Checked<'a, S, R> {
     }
 
     fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
-        // Only an empty text is of interest, and only in `Some`.
+        // Only an empty text in `Some` matters.
         match self.in_some && self.rules.refuses_empty_some() {
             true => self.serialize_str(&value.to_string()),
             false => self.inner.collect_str(value),

@@ -1,4 +1,4 @@
-//! CSV with a header, to and from serde types.
+//! CSV with a header, for serde types.
 
 mod encode;
 mod header;
@@ -15,21 +15,22 @@ use record::Record;
 
 /// Comma-separated values: each file or connection begins with a header that names the fields.
 ///
-/// Fields may be quoted with `"`, and quoted fields may hold delimiters, newlines and doubled quotes; a record then spans
-/// several lines. Text behind a closing quote, other than white space, makes a record malformed. A missing value is the type's matter: an empty field reads as `None` of an `Option`, and words such as
-/// `NA` want a serde `deserialize_with`. A record with more or fewer fields than the header is malformed.
+/// Fields may be quoted with `"`, and quoted fields may contain delimiters, newlines and doubled
+/// quotes; a record then spans several lines. A record is malformed if text other than white space
+/// follows a closing quote, or if it has another number of fields than the header. An empty field
+/// reads as `None` of an `Option`; for words such as `NA` use a serde `deserialize_with`.
 ///
-/// A header that is not UTF-8, or has a NUL, or a carriage return outside of quotes, is none: it
-/// is [damage](crate::OnDamage) of its input. A float takes `inf`, `infinity` and `nan` in any
-/// case. A number in digits that is beyond the range of an `f64` makes a record malformed.
+/// A header that is not UTF-8, or that contains a NUL or an unquoted carriage return, is
+/// [damage](crate::OnDamage) of its input. Floats accept `inf`, `infinity` and `nan` in any case. A
+/// number beyond the range of an `f64` makes a record malformed.
 ///
-/// What is written reads back as it was. A record that CSV cannot hold is refused: one with a map
-/// or with nested records, one whose fields have other names than the header, one with `Some` of an
-/// empty text, which reads as `None` (see [`empty_as_none`](Self::empty_as_none)), one with an
-/// enum's variant that has content, one whose text has sixteen zero bytes in a row. A text of
-/// several lines and more than 1 MiB takes a reader with a greater
+/// Written records read back unchanged. A record that CSV cannot represent is refused: one with a
+/// map, nested records or an enum variant with content; one whose field names differ from the
+/// header; one with `Some` of an empty text, which reads as `None` (see
+/// [`empty_as_none`](Self::empty_as_none)); one with sixteen zero bytes in a row. A text of several
+/// lines and more than 1 MiB needs a reader with a greater
 /// [`max_quoted`](crate::files::FileSource::max_quoted). Records without field names, such as
-/// tuples, are written without a header, and read [without one](Self::without_header).
+/// tuples, are written without a header, and must be read [without one](Self::without_header).
 ///
 /// ```
 /// use ardea_connectors::format::{Csv, Decode};
@@ -68,25 +69,26 @@ impl Default for Options {
 const QUOTE: u8 = b'"';
 
 impl Csv {
-    /// Commas, and a header.
+    /// Creates the format with commas and a header.
     pub fn new() -> Self {
         Csv::default()
     }
 
-    /// Sets what ends a field, such as `b';'` or `b'\t'`.
+    /// Sets the delimiter, such as `b';'` or `b'\t'`.
     pub fn delimiter(mut self, delimiter: u8) -> Self {
         self.options.delimiter = delimiter;
         self
     }
 
-    /// There is no header: fields are taken by their order, so the record type is a tuple or a struct in that order.
+    /// Omits the header. Fields are assigned by their order, to a tuple or to a struct with its
+    /// fields in this order.
     pub fn without_header(mut self) -> Self {
         self.options.header = false;
         self
     }
 
     /// Writes `Some` of an empty text like `None`, as an empty field, which reads back as `None`.
-    /// Without this such a record is set aside.
+    /// Otherwise a record with such a value is refused.
     pub fn empty_as_none(mut self) -> Self {
         self.options.empty_as_none = true;
         self
@@ -109,7 +111,7 @@ impl fmt::Debug for Csv {
     }
 }
 
-/// The parser, its scratch space and the header of the stream at hand.
+/// The parser, its scratch space and the header of the present stream.
 struct Reading {
     parser: csv_core::Reader,
     delimiter: u8,
@@ -125,7 +127,7 @@ impl Reading {
             parser: csv_core::ReaderBuilder::new()
                 .delimiter(options.delimiter)
                 .quote(QUOTE)
-                // The frame has lost its newline; a carriage return inside it is data.
+                // The newline was removed from the frame; a carriage return inside it is data.
                 .terminator(Terminator::Any(b'\n'))
                 .build(),
             delimiter: options.delimiter,
@@ -136,7 +138,7 @@ impl Reading {
         }
     }
 
-    /// Parses one frame into `self.record`.
+    /// Parses a frame into `self.record`.
     #[inline]
     fn parse(&mut self, frame: &[u8]) {
         self.ends.clear();
@@ -153,8 +155,7 @@ impl Reading {
     fn parse_quoted(&mut self, mut frame: &[u8]) {
         self.ends.resize(self.ends.capacity().max(64), 0);
         self.parser.reset();
-        // A blank line: else the parser takes a byte order mark for the beginning of a stream, and
-        // leaves it out.
+        // A blank line first: at the start of a stream the parser would skip a byte order mark.
         self.parser
             .read_record(b"\n", &mut self.fields, &mut self.ends);
         let (mut written, mut fields) = (0, 0);
@@ -168,7 +169,7 @@ impl Reading {
             written += out;
             fields += ended;
             match result {
-                // An empty input, given next, tells the parser that the record ends here.
+                // The next, empty input ends the record.
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
                 ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
@@ -287,7 +288,7 @@ mod tests {
             let refused = decode(&mut Csv::new().without_header(), frame);
             assert!(refused.unwrap_err().contains("utf-8"));
         }
-        // A delimiter that is no text on its own.
+        // A delimiter that is not valid UTF-8 on its own.
         let mut csv = Csv::new().delimiter(0xfc).without_header();
         let row = decode(&mut csv, b"a\xfc2");
         assert_eq!(row, Ok(Some(("a".to_string(), Some(2)))));

@@ -1,4 +1,4 @@
-//! JSON lines: one JSON value a line.
+//! JSON lines: one JSON value per line.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,22 +6,22 @@ use serde::de::DeserializeOwned;
 use super::checked::{Rules, check};
 use super::{Decode, Encode, NonFinite};
 
-/// One JSON value a line, to and from any serde type; blank lines are passed over.
+/// One JSON value per line, for any serde type; blank lines are skipped.
 ///
-/// What is written reads back as it was. A record that JSON cannot hold is refused: one with a float that is NaN or
-/// infinite, unless [`non_finite`](Self::non_finite) says otherwise, with a map whose keys are no texts, numbers or names, or with
-/// `Some(None)`, which is `null` like `None`.
+/// Written records read back unchanged. A record that JSON cannot represent is refused: one with a
+/// NaN or infinite float, unless [`non_finite`](Self::non_finite) is set; with a map key that is
+/// not a text, a number or a name; or with `Some(None)`, which would be `null` like `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonLines;
 
 impl JsonLines {
-    /// Sets what is written for a float that is NaN or infinite.
+    /// Sets the replacement for NaN and infinite floats.
     pub fn non_finite(self, choice: NonFinite) -> LossyJsonLines {
         LossyJsonLines { non_finite: choice }
     }
 }
 
-/// JSON lines with something else in place of floats that are NaN or infinite, made by [`JsonLines::non_finite`].
+/// JSON lines with a replacement for NaN and infinite floats; see [`JsonLines::non_finite`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LossyJsonLines {
     non_finite: NonFinite,

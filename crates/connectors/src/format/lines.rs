@@ -1,4 +1,4 @@
-//! Raw lines of text.
+//! Lines of text.
 
 use std::fmt::{Debug, Display};
 use std::io::Write;
@@ -6,23 +6,22 @@ use std::io::Write;
 use super::{Decode, Encode};
 use crate::framer::refuse_hole;
 
-/// Lines of UTF-8 text: decoded to `String`, encoded from anything that can be displayed.
+/// Lines of UTF-8 text: decoded to `String`, encoded with `Display`.
 ///
-/// A record whose text would not read back as one line is refused: one with a newline in it, or
-/// with a carriage return at its end, or with sixteen zero bytes in a row.
-/// [`multiline`](Self::multiline) lets such texts through, for eyes and for programs that know
-/// them; [`JsonLines`](super::JsonLines) holds any text.
+/// A record is refused if its text would not read back as one line: with a newline in it, a
+/// carriage return at its end, or sixteen zero bytes in a row. [`multiline`](Self::multiline)
+/// permits such texts for display; [`JsonLines`](super::JsonLines) can represent any text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lines;
 
 impl Lines {
-    /// Writes texts with newlines as they are. They read back as several lines.
+    /// Writes a text with newlines unchanged. Such a text reads back as several lines.
     pub fn multiline(self) -> MultilineText {
         MultilineText
     }
 }
 
-/// Texts of one or more lines, with a newline behind each, made by [`Lines::multiline`].
+/// Texts of one or more lines, each followed by a newline; see [`Lines::multiline`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MultilineText;
 
@@ -68,7 +67,7 @@ fn check_line(text: &[u8]) -> Result<(), String> {
     }
 }
 
-/// One line a record, as its `Debug` shows it; for looking, not for reading back.
+/// One line per record, formatted with `Debug`; for display only.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Debugged;
 

@@ -1,6 +1,6 @@
-//! Floats that JSON cannot hold.
+//! Floats that JSON cannot represent.
 
-/// The treatment of a float that is NaN or infinite by a format that has no such numbers.
+/// The treatment of a NaN or infinite float by a format that does not support them.
 ///
 /// ```
 /// use ardea_connectors::format::{Encode, JsonLines, NonFinite};
@@ -14,18 +14,18 @@
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum NonFinite {
-    /// The record is set aside, as one that cannot be written.
+    /// The record is refused and handled like any record that cannot be written.
     #[default]
     DeadLetter,
-    /// Written as `null`. It does not read back as a float.
+    /// The float is written as `null`, which does not read back as a float.
     Null,
-    /// Written as the text `"NaN"`, `"Infinity"` or `"-Infinity"`. It does not read back as a float
-    /// unless the reader expects a text.
+    /// The float is written as the text `"NaN"`, `"Infinity"` or `"-Infinity"`. A reader must
+    /// accept a text in its place.
     Text,
 }
 
 impl NonFinite {
-    /// Returns the text of a float that is not finite.
+    /// Returns the text of a non-finite float.
     pub(super) fn text(value: f64) -> &'static str {
         match (value.is_nan(), value.is_sign_positive()) {
             (true, _) => "NaN",

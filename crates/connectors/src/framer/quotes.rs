@@ -1,26 +1,26 @@
-//! Quoted fields: where they open and close.
+//! Scanner for quoted fields.
 
 use memchr::memchr;
 
 use super::BYTE_ORDER_MARK;
-use super::fault::{Fault, hole};
+use super::framing_error::{FramingError, hole};
 
-/// The place of the scan in a record.
+/// The state of the scan within a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Quoting {
     /// At the start of a field.
     FieldStart,
-    /// In a field without quotes; quotes in it are plain bytes.
+    /// In an unquoted field; quotes in it are plain bytes.
     Bare,
     /// In a quoted field; newlines in it are plain bytes.
     Quoted,
-    /// Behind a quote in a quoted field: its end, or the first of a doubled pair.
+    /// After a quote in a quoted field: its end, or the first of a doubled pair.
     AfterQuote,
-    /// In white space behind a closing quote.
+    /// In white space after a closing quote.
     AfterSpace,
 }
 
-/// Scans the bytes of one record for its quoted fields, in any pieces.
+/// An incremental scan of one record for quoted fields.
 #[derive(Clone, Debug)]
 pub(super) struct QuoteScan {
     quote: u8,
@@ -28,14 +28,15 @@ pub(super) struct QuoteScan {
     quoting: Quoting,
     /// The offset of the quote that opened the latest quoted field.
     opened: usize,
-    /// Delimiters outside of quotes. [`scan`](Self::scan) passes over lines without a quote and counts none there.
+    /// The number of delimiters outside quotes. [`scan`](Self::scan) does not count them in lines
+    /// without a quote.
     delimiters: usize,
-    /// True if there is a quote in a field without quotes.
+    /// True if there is a quote in an unquoted field.
     has_stray: bool,
-    /// The run of zeros at the end of a quoted field, so far.
+    /// The number of zeros at the end of the bytes scanned so far in a quoted field.
     zeros: usize,
-    fault: Option<Fault>,
-    /// The number of bytes of a byte order mark that have been seen, while one may be there.
+    fault: Option<FramingError>,
+    /// The number of bytes of a byte order mark matched so far, while a mark is still possible.
     mark: Option<usize>,
 }
 
@@ -54,12 +55,12 @@ impl QuoteScan {
         }
     }
 
-    /// A scan of another record of the same format.
+    /// Returns a new scan, for another record of the same format.
     pub fn afresh(&self) -> Self {
         QuoteScan::new(self.quote, self.delimiter)
     }
 
-    /// Another record begins.
+    /// Starts another record.
     #[inline]
     pub fn restart(&mut self) {
         self.quoting = Quoting::FieldStart;
@@ -67,34 +68,35 @@ impl QuoteScan {
         self.mark = None;
     }
 
-    /// A stream begins: a byte order mark may come first.
+    /// Starts a stream, which may begin with a byte order mark.
     pub fn expect_mark(&mut self) {
         self.mark = Some(0);
     }
 
-    /// Returns true if a newline here belongs to a field.
+    /// Returns true if a newline at the present end of the scan belongs to a field.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.quoting == Quoting::Quoted
     }
 
-    /// The offset in the record of the quote that opened the latest quoted field.
+    /// Returns the offset in the record of the quote that opened the latest quoted field.
     pub fn opened(&self) -> usize {
         self.opened
     }
 
-    /// The first sign that a quoted field was not meant to be one.
+    /// Returns the first error found in a quoted field.
     #[inline]
-    pub fn fault(&self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<FramingError> {
         self.fault
     }
 
-    /// Scans bytes that begin at the offset `from` of the record. A newline among them belongs to a quoted field.
+    /// Scans `bytes`, which start at the offset `from` of the record. Newlines in `bytes` belong to
+    /// a quoted field.
     #[inline]
     pub fn scan(&mut self, from: usize, bytes: &[u8]) {
         let is_bare = matches!(self.quoting, Quoting::FieldStart | Quoting::Bare);
         if is_bare && memchr(self.quote, bytes).is_none() {
-            // The state is looked at behind a newline only, where these two are alike.
+            // The state is only used after a newline, where both values are equivalent.
             match bytes.last() {
                 None => {}
                 Some(&last) if last == self.delimiter => self.quoting = Quoting::FieldStart,
@@ -106,7 +108,7 @@ impl QuoteScan {
         self.scan_all(from, bytes);
     }
 
-    /// As [`scan`](Self::scan), and counts fields.
+    /// Like [`scan`](Self::scan), but also counts fields.
     pub fn scan_all(&mut self, from: usize, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() && self.fault.is_none() {
@@ -135,7 +137,7 @@ impl QuoteScan {
         }
     }
 
-    /// Takes one byte outside of a quoted field.
+    /// Processes a byte outside a quoted field.
     #[inline]
     fn step(&mut self, at: usize, byte: u8) {
         let is_behind = matches!(self.quoting, Quoting::AfterQuote | Quoting::AfterSpace);
@@ -153,7 +155,7 @@ impl QuoteScan {
             _ if is_behind && matches!(byte, b' ' | b'\t' | b'\r') => Quoting::AfterSpace,
             _ if is_behind => {
                 let opened = self.opened;
-                self.fault = Some(Fault::TextBehindQuote { at, opened });
+                self.fault = Some(FramingError::TextBehindQuote { at, opened });
                 Quoting::Bare
             }
             _ => {
@@ -163,12 +165,12 @@ impl QuoteScan {
         };
     }
 
-    /// The number of fields of the record that was scanned by [`scan_all`](Self::scan_all).
+    /// Returns the number of fields of a record scanned by [`scan_all`](Self::scan_all).
     pub fn fields(&self) -> usize {
         self.delimiters + 1
     }
 
-    /// Returns true if all that was scanned is quoted as a writer of this format would do it.
+    /// Returns true if a writer of this format could have produced this quoting.
     pub fn is_sensible(&self) -> bool {
         self.fault.is_none() && !self.has_stray
     }

@@ -1,53 +1,55 @@
-//! The way back into a stream of CSV behind a field that was not closed.
+//! Resynchronization of a CSV stream after an unclosed quoted field.
 //!
-//! The record with the open quote is set aside, up to the next line that makes sense: one with which a record begins
-//! that is quoted as a writer would do it, and that has as many fields as the header. Lines before it that make none
-//! are set aside with it, up to [`MOST_SET_ASIDE`].
+//! The record with the unclosed quote is set aside, and becomes one bad record together with the
+//! following implausible lines, up to [`MOST_SET_ASIDE`] bytes. A line is plausible if it starts a
+//! record with proper quoting and as many fields as the header.
 
 use memchr::memchr;
 
-use super::fault::Fault;
+use super::framing_error::FramingError;
 use super::quotes::QuoteScan;
 use super::{Frame, Framer};
 
-/// The most bytes that are set aside as one record.
+/// The maximum number of bytes set aside as one record.
 const MOST_SET_ASIDE: usize = 64 << 10;
 
-/// A record that is being set aside. Offsets count from its beginning, which is that of the framer's next frame.
+/// A record that is being set aside. Offsets are relative to its start, where the framer's next
+/// frame begins.
 pub(super) struct Recovery {
-    fault: Fault,
-    /// The end of what is set aside for sure, and the beginning of the line that is judged.
+    fault: FramingError,
+    /// The end of the bytes that are set aside, where the next candidate line starts.
     candidate: usize,
-    /// The lines before that.
+    /// The number of lines before the candidate.
     lines: u64,
-    /// The scan of the record that begins there, and how far it has come.
+    /// The scan of the record at the candidate, and the offset reached by it.
     scan: QuoteScan,
     scanned: usize,
 }
 
-/// The judgement of a line.
+/// The verdict on a candidate line.
 enum Verdict {
-    /// It makes sense, or there is nothing left to judge.
-    GoOn,
-    /// It makes none.
-    Senseless,
-    /// More bytes have to come first.
+    /// The line is plausible, or no bytes are left.
+    Plausible,
+    /// The line is implausible.
+    Implausible,
+    /// More bytes are needed.
     Unknown,
 }
 
 impl Framer {
-    /// Sets aside the record at hand because of its field that opens at the offset `opened`. In a line of its own it is
-    /// a frame at once; `line_end` is the place of the newline that ends the line at hand, if it is there.
+    /// Sets aside the present record because of its field that opens at the offset `opened`. If the
+    /// field opens on the last line of the record, the frame is returned at once. `line_end` is the
+    /// index of the newline that ends the present line, if it was read.
     pub(super) fn set_aside(
         &mut self,
-        fault: Fault,
+        fault: FramingError,
         opened: usize,
         line_end: Option<usize>,
     ) -> Option<Frame<'_>> {
         let from = self.start + opened;
         let until = line_end.unwrap_or(self.end);
         let Some(newline) = memchr(b'\n', &self.buffer[from..until]) else {
-            // Nothing speaks against the next line.
+            // The next line is not affected.
             let (next, lines) = (line_end.map_or(until, |at| at + 1), self.inner_lines + 1);
             return Some(self.take(until, next, lines, Some(fault)));
         };
@@ -67,7 +69,7 @@ impl Framer {
         self.recover()
     }
 
-    /// Looks for the line to go on with; then yields what was set aside.
+    /// Searches for the next plausible line, then returns the bytes set aside.
     pub(super) fn recover(&mut self) -> Option<Frame<'_>> {
         let mut recovery = self.recovery.take()?;
         loop {
@@ -76,14 +78,14 @@ impl Framer {
                     self.recovery = Some(recovery);
                     return None;
                 }
-                Verdict::Senseless if recovery.candidate < MOST_SET_ASIDE => {
+                Verdict::Implausible if recovery.candidate < MOST_SET_ASIDE => {
                     let from = self.start + recovery.candidate;
                     let newline = memchr(b'\n', &self.buffer[from..self.end]);
                     let next = newline.map_or(self.end, |at| from + at + 1);
                     recovery.lines += 1;
                     recovery.judge_at(next - self.start);
                 }
-                Verdict::Senseless | Verdict::GoOn => break,
+                Verdict::Implausible | Verdict::Plausible => break,
             }
         }
         let next = self.start + recovery.candidate;
@@ -102,18 +104,19 @@ impl Framer {
                 Some(offset) => at + offset,
                 None if self.ended && horizon == self.end => self.end,
                 None if horizon - from > self.max => {
-                    // A line that is too long is dealt with as one; a record is not that long.
+                    // An overlong line is handled later as an overlong frame; a record of several
+                    // lines is not that long.
                     let is_line = memchr(b'\n', &self.buffer[from..horizon]).is_none();
                     return if is_line {
-                        Verdict::GoOn
+                        Verdict::Plausible
                     } else {
-                        Verdict::Senseless
+                        Verdict::Implausible
                     };
                 }
                 None => return Verdict::Unknown,
             };
             if until == from && newline.is_none() {
-                return Verdict::GoOn;
+                return Verdict::Plausible;
             }
             recovery.scan.scan_all(at - from, &self.buffer[at..until]);
             let length = until - from;
@@ -122,13 +125,13 @@ impl Framer {
                 || is_open
                     && (newline.is_none() || length - recovery.scan.opened() > self.max_quoted)
             {
-                return Verdict::Senseless;
+                return Verdict::Implausible;
             }
             if !is_open {
                 let fields = recovery.scan.fields();
                 return match self.expected_fields.is_none_or(|wanted| wanted == fields) {
-                    true => Verdict::GoOn,
-                    false => Verdict::Senseless,
+                    true => Verdict::Plausible,
+                    false => Verdict::Implausible,
                 };
             }
             // The newline belongs to a field.
@@ -136,23 +139,23 @@ impl Framer {
         }
     }
 
-    /// The number of fields of a record that spans lines, if it is not that of the header.
-    pub(super) fn wrong_fields(&self, until: usize) -> Option<Fault> {
+    /// Returns an error if a record that spans lines has another number of fields than the header.
+    pub(super) fn wrong_fields(&self, until: usize) -> Option<FramingError> {
         let wants = self.expected_fields?;
         let mut scan = self.scan.clone()?.afresh();
         scan.scan_all(0, &self.buffer[self.start..until]);
         let has = scan.fields();
-        (has != wants).then_some(Fault::Fields { has, wants })
+        (has != wants).then_some(FramingError::Fields { has, wants })
     }
 }
 
 impl Recovery {
-    /// The bytes that wait in the buffer for the end of the recovery.
+    /// Returns the number of bytes that must stay in the buffer.
     pub fn set_aside(&self) -> usize {
         self.candidate
     }
 
-    /// The line at this offset is judged next.
+    /// Sets the offset of the next candidate line.
     fn judge_at(&mut self, candidate: usize) {
         self.candidate = candidate;
         self.scanned = candidate;

@@ -1,4 +1,4 @@
-//! Framing: lines, quoted fields, limits, recovery.
+//! Tests of framing: lines, quoted fields, limits, recovery.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ const CSV: Framing = Framing::Quoted {
     delimiter: b',',
 };
 
-/// A framer of frames, and of quoted fields, of at most `max` bytes.
+/// Returns a framer with a limit of `max` bytes for frames and quoted fields.
 fn limited(framing: Framing, max: usize, read_size: usize) -> Framer {
     let limits = Limits {
         frame: max,
@@ -17,13 +17,13 @@ fn limited(framing: Framing, max: usize, read_size: usize) -> Framer {
     Framer::new(framing, limits, read_size)
 }
 
-/// All frames of `input`, given in pieces of `piece` bytes.
+/// Returns all frames of `input`, read in pieces of `piece` bytes.
 fn frames(
     framing: Framing,
     max: usize,
     input: &[u8],
     piece: usize,
-) -> Vec<(String, u64, Option<Fault>)> {
+) -> Vec<(String, u64, Option<FramingError>)> {
     let mut framer = limited(framing, max, 4);
     let mut all = Vec::new();
     let mut pieces = input.chunks(piece);
@@ -41,7 +41,7 @@ fn frames(
                 while !piece.is_empty() {
                     framer.fill(&mut piece).unwrap();
                     if !piece.is_empty() {
-                        // As a reader that has more: the frames there are come first.
+                        // Takes the available frames before the next read, as sources do.
                         while let Some(frame) = framer.next() {
                             let text = String::from_utf8_lossy(frame.bytes).into_owned();
                             all.push((text, frame.lines, frame.fault));
@@ -80,7 +80,10 @@ fn newlines_in_quotes_do_not_end_a_record() {
 #[test]
 fn an_unclosed_quote_costs_one_line_only() {
     let all = frames(CSV, 1 << 20, b"a,b\n\"x,1\nc,d\ne,f", 5);
-    assert_eq!(all[1], ("\"x,1".to_string(), 1, Some(Fault::Unclosed)));
+    assert_eq!(
+        all[1],
+        ("\"x,1".to_string(), 1, Some(FramingError::Unclosed))
+    );
     let rest: Vec<_> = all[2..]
         .iter()
         .map(|(text, _, fault)| (text.as_str(), *fault))
@@ -100,7 +103,10 @@ fn a_frame_over_the_limit_is_passed_over_in_bounded_memory() {
             seen.push((frame.bytes.len(), frame.fault));
         }
     }
-    assert_eq!(seen, [(1001, Some(Fault::Overlong(50 << 20))), (4, None)]);
+    assert_eq!(
+        seen,
+        [(1001, Some(FramingError::Overlong(50 << 20))), (4, None)]
+    );
     assert!(framer.buffer.len() <= 1000 + SLACK);
 }
 
@@ -109,19 +115,19 @@ fn a_frame_at_the_limit_passes_and_one_byte_more_does_not() {
     for piece in 1..9 {
         let all = frames(Framing::Lines, 4, b"1234\n12345\n1\n12345", piece);
         let faults: Vec<_> = all.iter().map(|(_, _, fault)| *fault).collect();
-        let over = Some(Fault::Overlong(5));
+        let over = Some(FramingError::Overlong(5));
         assert_eq!(faults, [None, over, None, over], "in pieces of {piece}");
     }
 }
 
-/// The frames from a place in `input` on, after `count` of them, and that place.
+/// Returns the frames of `input` from a position after `count` frames, and that position.
 fn resumed(
     framing: Framing,
     max: usize,
     input: &[u8],
     piece: usize,
     count: usize,
-) -> (Vec<String>, Place) {
+) -> (Vec<String>, StreamPosition) {
     let mut framer = limited(framing, max, piece);
     let mut reader = input;
     let (mut seen, mut lines) = (0, 0);
@@ -186,7 +192,8 @@ proptest! {
         prop_assert_eq!(lines as usize, input.lines().count().max(input.split_terminator('\n').count()));
     }
 }
-/// The frames of CSV whose records have so many fields: texts, lines, and whether they have a fault.
+/// Returns the frames of CSV records with `fields` fields: text, number of lines, and true if
+/// faulty.
 fn records(fields: usize, input: &str, piece: usize) -> Vec<(String, u64, bool)> {
     let mut framer = limited(CSV, 1 << 20, piece);
     framer.expect_fields(Some(fields));
@@ -203,7 +210,7 @@ fn records(fields: usize, input: &str, piece: usize) -> Vec<(String, u64, bool)>
     }
 }
 
-/// Compares with what is expected: texts, those with a `!` before them having a fault.
+/// Compares frames with the `expected` texts. A leading `!` marks a frame with a fault.
 fn expect_records(fields: usize, input: &str, expected: &[&str]) {
     for piece in [1, 2, 5, 1000] {
         let all = records(fields, input, piece);
@@ -220,7 +227,7 @@ fn expect_records(fields: usize, input: &str, expected: &[&str]) {
 #[test]
 fn behind_an_open_quote_reading_goes_on_with_the_next_line_that_makes_sense() {
     let cases: [(&str, &[&str]); 9] = [
-        // Text behind a quote further on shows that the first one was not meant.
+        // Text after a later quote shows that the first quote is stray.
         (
             "1,\"a\n2,b\n3,\"c\"\n4,d\n",
             &["!1,\"a", "2,b", "3,\"c\"", "4,d"],
@@ -229,27 +236,27 @@ fn behind_an_open_quote_reading_goes_on_with_the_next_line_that_makes_sense() {
             "1,\"a\r\n2,b\r\n3,\"c\"\r\n",
             &["!1,\"a\r", "2,b\r", "3,\"c\"\r"],
         ),
-        // The field closes, and the record has too many fields.
+        // The field closes, but the record has too many fields.
         (
             "1,\"a\n2,b\n3,\",c\"\n4,d\n",
             &["!1,\"a", "2,b", "3,\",c\"", "4,d"],
         ),
-        // It is closed nowhere.
+        // The field is never closed.
         ("1,\"a\n2,b\n3,c\n", &["!1,\"a", "2,b", "3,c"]),
         ("1,a\n2,\"b", &["1,a", "!2,\"b"]),
-        // The lines of a broken field of several lines are set aside with it.
+        // The lines of a malformed multi-line field are set aside with its record.
         (
             "1,\"many\nlines\" of, text\n2,b\n",
             &["!1,\"many\nlines\" of, text", "2,b"],
         ),
-        // A record of several lines makes sense as well.
+        // A record of several lines is plausible as well.
         (
             "1,\"a\n2,\"two\nlines\"\n3,c\n",
             &["!1,\"a", "2,\"two\nlines\"", "3,c"],
         ),
-        // Two in a row.
+        // Two records in a row have an unclosed quote.
         ("1,\"a\n2,\"b\n3,c\n", &["!1,\"a\n2,\"b", "3,c"]),
-        // In one line it costs that line.
+        // Within one line only that line is lost.
         (
             "1,\"a\"b\n2,\"c\" \n3,d\n",
             &["!1,\"a\"b", "2,\"c\" ", "3,d"],
@@ -285,7 +292,7 @@ fn a_quoted_field_that_spans_lines_is_bounded_and_one_in_a_line_is_not() {
     }
     assert_eq!(all.len(), 53);
     assert_eq!(all[0], (504, None));
-    assert_eq!(all[1], (7, Some(Fault::OpenTooLong(20))));
+    assert_eq!(all[1], (7, Some(FramingError::OpenTooLong(20))));
     assert!(all[2..].iter().all(|(_, fault)| fault.is_none()));
 }
 
@@ -311,7 +318,7 @@ fn open_quotes_in_every_line_take_bounded_memory_and_come_out_again() {
 #[test]
 fn a_hole_costs_the_record_that_it_is_in_and_one_at_the_end_costs_none() {
     let hole = "\0".repeat(5000);
-    let faults = |framing, input: &str| -> Vec<(usize, Option<Fault>)> {
+    let faults = |framing, input: &str| -> Vec<(usize, Option<FramingError>)> {
         let all = frames(framing, 2000, input.as_bytes(), 100);
         let whole = frames(framing, 1 << 20, input.as_bytes(), 100);
         assert_eq!(all.len(), whole.len());
@@ -322,14 +329,14 @@ fn a_hole_costs_the_record_that_it_is_in_and_one_at_the_end_costs_none() {
     };
     for framing in [Framing::Lines, CSV] {
         let input = format!("one\ntw{hole}ree\nfour\n{hole}");
-        let expected = [(3, None), (5005, Some(Fault::Hole)), (4, None)];
+        let expected = [(3, None), (5005, Some(FramingError::Hole)), (4, None)];
         assert_eq!(faults(framing, &input), expected);
-        // A few zeros may be meant.
+        // A few zeros may be intended.
         assert_eq!(faults(framing, "a\0\0b\n\0"), [(4, None)]);
     }
-    // The hole has swallowed the end of a quoted field.
+    // The hole contains the end of a quoted field.
     let input = format!("1,\"tw{hole}ree\n2,four\n3,\"five\"\n");
     let faults = faults(CSV, &input);
-    assert_eq!(faults[0].1, Some(Fault::Hole));
+    assert_eq!(faults[0].1, Some(FramingError::Hole));
     assert_eq!(faults[1..], [(6, None), (8, None)]);
 }

@@ -1,4 +1,4 @@
-//! Records at a steady rate, whatever the job makes of them.
+//! A source of generated records at a steady rate, independent of backpressure.
 
 mod due;
 
@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Bounded, Boundedness, Clock, Cut, CutWriter, Epoch, Error, ErrorCode, Instance,
-    InstanceContext, Lane, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Source, StateShape, Timestamp, Unbounded, Watermark,
+    Bounded, Boundedness, Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, Lane, Ordinal,
+    Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result, SnapshotRequest,
+    SnapshotWriter, Source, StateShape, Timestamp, Unbounded, Watermark,
 };
 
-use crate::numbers::Numbers;
-use due::Due;
+use crate::sequence_splits::SequenceSplits;
+use due::Schedule;
 
-/// The record `make(i)` for each i = 0, 1, 2 …, due i / `rate` seconds after the start.
+/// Returns a source of the records `make(i)` for i = 0, 1, 2 …, due i / `rate` seconds after the
+/// start.
 ///
-/// See [`AtRate`] for what "due" means.
+/// See [`AtRate`] for the meaning of "due".
 pub fn at_rate<T, F>(
     rate: u64,
     make: F,
@@ -42,23 +43,26 @@ where
 
 const DEFAULT_QUANTUM: Duration = Duration::from_micros(100);
 
-/// How long the watermark may stand still between two records that are far apart.
+/// The maximum interval between watermarks while no record is due.
 const WATERMARK_PERIOD: Duration = Duration::from_millis(10);
 
 /// A source of generated records at a steady rate.
 ///
-/// * The loop is open: when a record is due depends on the rate and the start alone. A job that falls behind gets all due
-///   records as soon as it takes them, and their event times show how late they are.
-/// * A record's event time is when it is due: the time of day at the instance's start, or the one [given](AtRate::since), plus i / rate.
-/// * A record is emitted as soon as it is due, but not before a quantum (100 µs) has passed since the last batch: at high
-///   rates a batch holds the records of one quantum.
-/// * Each batch ends with the watermark of what is still to come: no more than now, no more than the next due time.
-/// * Several instances split the records: each makes every n-th.
-/// * A job that keeps its state goes on with the record that comes next, and with the same start: records are due when they would have been
-///   had nothing happened, so those that were due while the job was away come at once, with the times at which they were due.
-/// * Steps that are given to the generator itself ([`map`](AtRate::map), [`filter`](AtRate::filter),
-///   [`filter_map`](AtRate::filter_map)) are compiled into its loop: what they drop is never stored, and only what they
-///   return is. The same steps on the stream behind it do the same, at the price of a record written and read again.
+/// * The load is open-loop: due times depend only on the rate and the start. A job that falls
+///   behind receives all due records as soon as it accepts them, and their event times show the
+///   delay.
+/// * The event time of record i is its due time: the wall-clock time of the start, or the time set
+///   with [`since`](AtRate::since), plus i / rate seconds.
+/// * A record is emitted when it is due, but not before a quantum (100 µs) has passed since the
+///   last batch. At high rates a batch contains the records of one quantum.
+/// * Each batch ends with a watermark: the present time, or the next due time if that is earlier.
+/// * The instances split the records: each of n instances generates every n-th.
+/// * A restored job continues with the next record and the original start. Records that became due
+///   during the outage are emitted at once, with their due times as event times.
+/// * Operators applied to the generator itself ([`map`](AtRate::map), [`filter`](AtRate::filter),
+///   [`filter_map`](AtRate::filter_map)) are compiled into its loop, and only their results are
+///   written to a queue. The same operators on the resulting stream give the same results, but
+///   write and read each record once more.
 ///
 /// ```
 /// use ardea_connectors::generate;
@@ -77,16 +81,16 @@ pub struct AtRate<T, F, B> {
     kind: PhantomData<fn() -> (T, B)>,
 }
 
-/// What is made when.
+/// The schedule of a generator.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     /// Records per second.
     rate: u64,
-    /// How many there are in all.
+    /// The total number of records.
     limit: u64,
     quantum: Duration,
     stride: Duration,
-    /// When the first record is due, if not at the instance's start.
+    /// The due time of the first record; `None` if it is the start of the instance.
     since: Option<Timestamp>,
 }
 
@@ -105,7 +109,7 @@ where
         self.filter_map(move |record| Some(f(record)))
     }
 
-    /// Keeps the records for which `keep` is true.
+    /// Retains the records for which `keep` is true.
     pub fn filter<G>(
         self,
         keep: G,
@@ -116,9 +120,9 @@ where
         self.filter_map(move |record| keep(&record).then_some(record))
     }
 
-    /// Applies `f` to each record and keeps what it returns, if anything.
+    /// Applies `f` to each record and emits the result, if any.
     ///
-    /// Rate, [`limit`](AtRate::limit) and due times count the records before this step.
+    /// Rate, [`limit`](AtRate::limit) and due times refer to the records passed to `f`.
     pub fn filter_map<U, G>(
         self,
         f: G,
@@ -136,22 +140,26 @@ where
         }
     }
 
-    /// Sets the shortest time between two batches. Longer quanta cost less and delay a record by up to a quantum.
+    /// Sets the minimum interval between two batches. A longer `quantum` costs less CPU time and
+    /// delays a record by up to `quantum`.
     pub fn quantum(mut self, quantum: Duration) -> Self {
         self.plan.quantum = quantum;
         self
     }
 
-    /// Emits a watermark only when it passes a multiple of `stride` (counted from 1970), instead of with each batch.
+    /// Emits a watermark only when event time passes a multiple of `stride` (counted from 1970),
+    /// instead of with each batch.
     ///
-    /// With a stride that divides the windows' slide no result comes later, and fewer watermarks are handled.
+    /// With a stride that divides the slide of the windows, results are not delayed and fewer
+    /// watermarks are processed.
     pub fn watermark_stride(mut self, stride: Duration) -> Self {
         self.plan.stride = stride;
         self
     }
 
-    /// Has the first record be due at this time of day instead of at the start, and all others as much later: what was due by the start comes at
-    /// once. So several runs make the same records with the same times.
+    /// Sets the due time of the first record; by default it is the start. Records that are due
+    /// before the start are emitted at once. So several runs generate the same records with the
+    /// same event times.
     ///
     /// ```
     /// use ardea_connectors::generate;
@@ -165,7 +173,7 @@ where
         self
     }
 
-    /// Ends after `records` records in all.
+    /// Limits the total number of records.
     pub fn limit(mut self, records: u64) -> AtRate<T, F, Bounded> {
         self.plan.limit = records;
         AtRate {
@@ -176,13 +184,13 @@ where
         }
     }
 
-    /// Sets how many instances generate, each its share of the rate.
+    /// Sets the number of instances; each generates a share of the rate.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, B> {
         let AtRate {
             plan,
@@ -219,25 +227,26 @@ where
     }
 }
 
-/// When an instance began, for what is due.
+/// The start of an instance, from which due times count.
 #[derive(Clone, Copy, Debug)]
 struct Start {
-    /// On the instance's clock, when it was first called, or when the first record is due if that is later.
+    /// The time of the first call, or the later due time of the first record, on the instance's
+    /// clock.
     called: Duration,
-    /// How many nanoseconds had passed by then, in earlier lives.
+    /// The nanoseconds from the due time of the first record to `called`.
     before: u64,
-    /// As the time of day.
+    /// The due time of the first record, as wall-clock time.
     wall: Timestamp,
 }
 
 struct AtRateP<T, F> {
     plan: Plan,
     make: Arc<F>,
-    numbers: Numbers,
-    /// When the next of the numbers is due.
-    due: Due,
+    numbers: SequenceSplits,
+    /// The due time of the next number.
+    due: Schedule,
     clock: Clock,
-    /// Known from the first call on.
+    /// The start; `None` before the first call.
     start: Option<Start>,
     watermark: Timestamp,
     record: PhantomData<fn() -> T>,
@@ -250,12 +259,12 @@ where
 {
     fn new(plan: Plan, make: Arc<F>, instance: Instance) -> Self {
         AtRateP {
-            due: Due::at(
+            due: Schedule::at(
                 plan.rate,
                 instance.index.into(),
                 instance.parallelism.into(),
             ),
-            numbers: Numbers::new(instance, plan.limit),
+            numbers: SequenceSplits::new(instance, plan.limit),
             plan,
             make,
             clock: Clock::system(),
@@ -265,13 +274,13 @@ where
         }
     }
 
-    /// Begins now, or goes on with the start of an earlier life.
+    /// Starts now, or with the start time of an earlier attempt.
     fn begin(&mut self, now: Duration) -> Start {
         let today = self.clock.wall();
         let first = self.plan.since.unwrap_or(today);
         let wall = *self.numbers.began.get_or_insert(first);
         let start = Start {
-            // One that lies ahead is waited for.
+            // The source waits for a start in the future.
             called: now.saturating_add(wall.since(today)),
             before: today.since(wall).as_nanos() as u64,
             wall,
@@ -280,8 +289,9 @@ where
         start
     }
 
-    /// Emits what is due `elapsed` nanoseconds after the start, as far as there is room; says how many were due, those that the
-    /// generator's steps dropped included.
+    /// Emits the records that are due `elapsed` nanoseconds after the start, as far as the lane has
+    /// room. Returns the number of due records, including those dropped by the generator's
+    /// operators.
     fn emit(&mut self, lane: &mut Lane<'_, T>, elapsed: u64, wall: Timestamp) -> usize {
         let room = lane.room();
         let start_micros = wall.as_micros();
@@ -310,8 +320,9 @@ where
         made
     }
 
-    /// Passes the watermark on if it has moved enough.
-    fn promise(&mut self, upto: Timestamp, made: usize, outbox: &mut Outbox) {
+    /// Emits the watermark if it has passed a multiple of the stride; without a stride, after
+    /// records or [`WATERMARK_PERIOD`].
+    fn emit_watermark(&mut self, upto: Timestamp, made: usize, outbox: &mut Outbox) {
         let stride = self.plan.stride.as_micros() as i64;
         let wanted = if stride > 0 {
             upto.as_micros().div_euclid(stride) > self.watermark.as_micros().div_euclid(stride)
@@ -324,7 +335,7 @@ where
         }
     }
 
-    /// How long after `now` the watermark wants to move on by itself.
+    /// Returns the duration from `now` until the watermark must advance even without records.
     fn promise_after(&self, now: Timestamp) -> Duration {
         match self.plan.stride.as_micros() as i64 {
             stride if stride > 0 => {
@@ -368,7 +379,7 @@ where
             return Ok(Progress::DONE);
         }
         let settled = start.wall + Duration::from_nanos(elapsed.min(self.due.nanos));
-        self.promise(settled, made, outbox);
+        self.emit_watermark(settled, made, outbox);
         if self.due.nanos <= elapsed {
             return Ok(Progress::MADE);
         }
@@ -385,15 +396,15 @@ where
     }
 
     fn states(&self) -> Vec<StateShape> {
-        Numbers::states()
+        SequenceSplits::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.numbers.take_cut()
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.numbers.take_snapshot()
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.numbers.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.numbers.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

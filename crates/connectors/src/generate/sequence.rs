@@ -1,20 +1,22 @@
-//! A sequence of records, as fast as they are taken.
+//! A source of a sequence of records at full speed.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Cut, CutWriter, Epoch, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard,
-    RestoredState, Result, Source, StateShape, Timestamp,
+    Bounded, Epoch, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard, RestoredState,
+    Result, SnapshotRequest, SnapshotWriter, Source, StateShape, Timestamp,
 };
 
-use crate::numbers::Numbers;
+use crate::sequence_splits::SequenceSplits;
 
-/// The records `make(i)` for each `i` of `range`, without event times, as fast as they are taken.
+/// Returns a source of the records `make(i)` for each `i` of `range`, without event times, at full
+/// speed.
 ///
-/// Several instances split the sequence: each makes every n-th record. A job that drains stops the sequence. One that keeps its state goes
-/// on with the record that comes next, also with another number of instances; `make` has to make the same of a number again.
+/// The instances split the sequence: each of n instances makes every n-th record. A draining job
+/// stops before the end of the sequence. A restored job continues with the next record, also after
+/// a rescale; `make` must be deterministic.
 pub fn sequence<T, F>(range: Range<u64>, make: F) -> Source<T, Bounded>
 where
     T: Send + 'static,
@@ -24,7 +26,7 @@ where
     let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
         Ok(Box::new(SequenceP {
             start: range.start,
-            numbers: Numbers::new(instance, range.end.saturating_sub(range.start)),
+            numbers: SequenceSplits::new(instance, range.end.saturating_sub(range.start)),
             make: Arc::clone(&make),
             record: PhantomData,
         }))
@@ -34,8 +36,8 @@ where
 
 struct SequenceP<T, F> {
     start: u64,
-    /// Counted from the start.
-    numbers: Numbers,
+    /// The numbers of this instance, relative to the start of the range.
+    numbers: SequenceSplits,
     make: Arc<F>,
     record: PhantomData<fn() -> T>,
 }
@@ -59,7 +61,7 @@ where
         {
             let count = run.count.min(left);
             let (first, step) = (start + run.first, run.step);
-            // A column at a time, which the compiler can vectorise.
+            // Values and times in separate columns, which the compiler can vectorize.
             lane.rows().extend_columns(|values, times| {
                 values.extend((0..count).map(|number| {
                     let record = make(first + number * step);
@@ -75,15 +77,15 @@ where
     }
 
     fn states(&self) -> Vec<StateShape> {
-        Numbers::states()
+        SequenceSplits::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.numbers.take_cut()
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.numbers.take_snapshot()
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.numbers.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.numbers.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

@@ -1,88 +1,89 @@
-//! What sources, sinks and steps need of a map, wherever it is.
+//! Common interface of maps for sources, sinks and steps.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, Waker};
 use ardea_grid::cluster::{ClusterListener, ClusterMap, ClusterReads};
 use ardea_grid::node::{GridMap, MapEvent, MapListener, MapReads, Read};
 
-/// A map that a job can read and write: a [`GridMap`], of a member in its own process, or a [`ClusterMap`], which the hosts of its cluster keep. No other type is
-/// one.
+/// A map that a job can read and write: a [`GridMap`] of a grid member in the job's process, or a
+/// [`ClusterMap`] stored by the hosts of the job's cluster. The trait is sealed.
 pub trait AnyMap<K, V>: sealed::Sealed + Clone + Send + Sync + 'static {
-    /// Reads that nobody waits for.
+    /// Client type for asynchronous reads.
     type Reads: AnyReads<K, V>;
 
-    /// Hears what happens to it.
+    /// Listener type for map events.
     type Listener: AnyListener<K, V>;
 
-    /// Its name.
+    /// Returns the name of the map.
     fn name(&self) -> &str;
 
-    /// Gives keys values, or removes them.
+    /// Writes entries; `None` removes the key.
     ///
     /// # Errors
-    /// The first; others may have been written.
+    /// The first error. Some entries may have been written.
     fn write(&self, entries: &HashMap<K, Option<V>>) -> Result<()>;
 
     /// Calls `take` with each entry of a partition.
     ///
     /// # Errors
-    /// Some may have been taken.
+    /// An error of the read. Some entries may have been passed to `take` before.
     fn read(&self, partition: PartitionId, take: impl FnMut(K, V)) -> Result<()>;
 
-    /// In which partition a key is.
+    /// Returns the partition of a key.
     ///
     /// # Errors
-    /// If the key can't be one of the map.
+    /// If the key cannot be a key of the map.
     fn partition_of(&self, key: &K) -> Result<PartitionId>;
 
-    /// Reads of the map that nobody waits for: the waker is woken when there are answers.
+    /// Returns a client for asynchronous reads; `waker` is called when results are available.
     fn reads(&self, waker: Waker) -> Self::Reads;
 
-    /// Hears all that happens to the map from now on.
+    /// Subscribes to the events of the map.
     ///
     /// # Errors
-    /// If it can't be heard of.
+    /// If the subscription fails.
     fn listen(&self) -> Result<Self::Listener>;
 
-    /// Whether what failed is waited for.
+    /// Returns true if the connectors retry an operation that failed with this error.
     fn waits_for(&self, error: &Error) -> bool {
         matches!(
             error.code(),
-            ErrorCode::StateUnavailable | ErrorCode::StateUnknown
+            ErrorCode::StateUnavailable | ErrorCode::OutcomeUnknown
         )
     }
 
-    /// Whether a listener that failed so hears more later.
-    fn hears_after(&self, _: &Error) -> bool {
+    /// Returns true if a listener that failed with this error remains usable.
+    fn survives(&self, _: &Error) -> bool {
         false
     }
 }
 
-/// Reads of a map by who must not wait: [`MapReads`] or [`ClusterReads`]. Never blocks.
+/// Asynchronous reads of a map: [`MapReads`] or [`ClusterReads`]. Never blocks.
 pub trait AnyReads<K, V>: sealed::Sealed + Send + 'static {
-    /// What a key has, if that is known here; else it is asked for, if not too much is under way.
+    /// Returns the value of a key if it is available locally. Otherwise requests the value, unless
+    /// too many requests are pending.
     ///
     /// # Errors
-    /// If the key can't be one of the map, or the map can't be read at the moment.
+    /// If the key cannot be a key of the map, or the map is temporarily unavailable.
     fn get(&mut self, key: &K) -> Result<Read<V>>;
 
-    /// The next answer that has come, in any order, with its number; none if none has.
+    /// Returns a result with its request number, in any order; `None` if no result has arrived.
     fn answer(&mut self) -> Option<(u64, Result<Option<V>>)>;
 }
 
-/// Hears what happens to a map: [`MapListener`] or [`ClusterListener`].
+/// Listener to map events: [`MapListener`] or [`ClusterListener`].
 pub trait AnyListener<K, V>: sealed::Sealed + Send + 'static {
-    /// What happened next, when there is something; none if nothing happens for so long.
+    /// Waits up to `patience` for the next event; returns `None` on timeout.
     ///
     /// # Errors
-    /// If nothing can be heard of the map, or the entry is of another type.
+    /// If events cannot be received, or the entry is of another type.
     fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>>;
 }
 
-impl<K: Key + Kept, V: Kept> AnyMap<K, V> for GridMap<K, V> {
+impl<K: Key + StateValue, V: StateValue> AnyMap<K, V> for GridMap<K, V> {
     type Reads = MapReads<K, V>;
     type Listener = MapListener<K, V>;
 
@@ -90,7 +91,8 @@ impl<K: Key + Kept, V: Kept> AnyMap<K, V> for GridMap<K, V> {
         GridMap::name(self)
     }
 
-    /// Many at a time, and all before what comes next: so what comes later stays.
+    /// Writes many entries at once and waits until all are written, so that later writes follow
+    /// them.
     fn write(&self, entries: &HashMap<K, Option<V>>) -> Result<()> {
         let puts = entries.iter();
         let puts = puts.filter_map(|(key, value)| Some((key, value.as_ref()?)));
@@ -119,7 +121,7 @@ impl<K: Key + Kept, V: Kept> AnyMap<K, V> for GridMap<K, V> {
     }
 }
 
-impl<K: Key + Kept, V: Kept> AnyReads<K, V> for MapReads<K, V> {
+impl<K: Key + StateValue, V: StateValue> AnyReads<K, V> for MapReads<K, V> {
     fn get(&mut self, key: &K) -> Result<Read<V>> {
         MapReads::get(self, key)
     }
@@ -129,13 +131,13 @@ impl<K: Key + Kept, V: Kept> AnyReads<K, V> for MapReads<K, V> {
     }
 }
 
-impl<K: Key + Kept, V: Kept> AnyListener<K, V> for MapListener<K, V> {
+impl<K: Key + StateValue, V: StateValue> AnyListener<K, V> for MapListener<K, V> {
     fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>> {
         MapListener::next(self, patience)
     }
 }
 
-impl<K: Key + Kept, V: Kept> AnyMap<K, V> for ClusterMap<K, V> {
+impl<K: Key + StateValue, V: StateValue> AnyMap<K, V> for ClusterMap<K, V> {
     type Reads = ClusterReads<K, V>;
     type Listener = ClusterListener<K, V>;
 
@@ -164,21 +166,21 @@ impl<K: Key + Kept, V: Kept> AnyMap<K, V> for ClusterMap<K, V> {
         ClusterMap::listen(self)
     }
 
-    /// Room as well: somebody makes some, or starts another host.
+    /// Retries also on a full map, until space is freed or another host is added.
     fn waits_for(&self, error: &Error) -> bool {
         matches!(
             error.code(),
-            ErrorCode::StateUnavailable | ErrorCode::StateUnknown | ErrorCode::LimitReached
+            ErrorCode::StateUnavailable | ErrorCode::OutcomeUnknown | ErrorCode::LimitReached
         )
     }
 
-    /// It listens to another host then.
-    fn hears_after(&self, error: &Error) -> bool {
+    /// Returns true for retriable errors: the listener reconnects to another host.
+    fn survives(&self, error: &Error) -> bool {
         self.waits_for(error)
     }
 }
 
-impl<K: Key + Kept, V: Kept> AnyReads<K, V> for ClusterReads<K, V> {
+impl<K: Key + StateValue, V: StateValue> AnyReads<K, V> for ClusterReads<K, V> {
     fn get(&mut self, key: &K) -> Result<Read<V>> {
         ClusterReads::get(self, key)
     }
@@ -188,7 +190,7 @@ impl<K: Key + Kept, V: Kept> AnyReads<K, V> for ClusterReads<K, V> {
     }
 }
 
-impl<K: Key + Kept, V: Kept> AnyListener<K, V> for ClusterListener<K, V> {
+impl<K: Key + StateValue, V: StateValue> AnyListener<K, V> for ClusterListener<K, V> {
     fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>> {
         ClusterListener::next(self, patience)
     }

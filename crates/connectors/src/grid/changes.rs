@@ -1,10 +1,10 @@
-//! All that happens to a map, as a source.
+//! Source of all changes of a map.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{
     Error, Instance, InstanceContext, Isolation, JobSignals, Key, Ordinal, Outbox, PARTITION_COUNT,
     PartitionId, Processor, Progress, Result, Source, Timestamp, Unbounded,
@@ -13,31 +13,36 @@ use ardea_grid::node::MapEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::grid::any_map::{AnyListener, AnyMap};
-use crate::grid::patience::Patience;
+use crate::grid::retry::RetryUntilAvailable;
 
-/// How long a call waits for something to happen.
-const TURN: Duration = Duration::from_millis(100);
+/// Longest time that one call waits for an event.
+const EVENT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What has become of an entry of a map.
+/// Change of a map entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Change<K, V> {
-    /// A key that had no value has this one.
+    /// A key was added with this value.
     Added(K, V),
-    /// A key that had a value has this one, which may be the one that it had.
+    /// The value of a key was set again, possibly to the same value.
     Updated(K, V),
-    /// A key has no value any more.
+    /// A key was removed.
     Removed(K),
 }
 
-/// What a map has, as [added](Change::Added), and then all that happens to it: whoever follows the records knows what the map has, a moment later.
+/// Creates a source of a map's entries, as [added](Change::Added), followed by all changes.
+/// Applying the records in order reproduces the map, with a short delay.
 ///
-/// * What happens to a key comes in the order in which it happens. What happens while the map is read at the beginning may come twice, what was older
-///   first: the last that comes of a key is what it has.
-/// * Where something was missed, because a member or host was lost or the job was too slow, that part of the map is read again, and what has changed comes as changes.
-///   Changes in between that no reading has met are not told.
-/// * For that the source remembers all keys of the map. It does not hand them over: a job that promises to keep its state is refused.
+/// * Changes of a key arrive in order. During the initial read, a change may arrive twice, also
+///   after a newer one; the last record of a key is its current state.
+/// * If events were missed, because a member or host was lost or the job was too slow, the
+///   partition is read again and the differences are emitted as changes. Changes in between are
+///   then not emitted.
+/// * To find the differences, the source stores all keys of the map. The keys are not part of a
+///   checkpoint: a job with checkpoints refuses this source.
 /// * There is one instance.
-pub fn changes<K: Key + Kept, V: Kept>(map: &impl AnyMap<K, V>) -> Source<Change<K, V>, Unbounded> {
+pub fn changes<K: Key + StateValue, V: StateValue>(
+    map: &impl AnyMap<K, V>,
+) -> Source<Change<K, V>, Unbounded> {
     let (name, map) = (format!("changes of map {}", map.name()), map.clone());
     let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
         Ok(Box::new(ChangesP::new(map.clone())))
@@ -45,21 +50,21 @@ pub fn changes<K: Key + Kept, V: Kept>(map: &impl AnyMap<K, V>) -> Source<Change
     Source::new(name, Arc::new(supply)).isolation(Isolation::Thread)
 }
 
-/// Listens to a map, and reads what it has not heard.
+/// Processor that listens to a map, and reads partitions whose events were missed.
 struct ChangesP<K, V, M: AnyMap<K, V>> {
     map: M,
     signals: Arc<JobSignals>,
     listener: Option<M::Listener>,
-    /// What has to be read.
+    /// Partitions to read.
     unread: VecDeque<PartitionId>,
-    /// The keys that those who follow know of, by partition.
+    /// Keys emitted so far, by partition.
     known: HashMap<u32, HashSet<K>>,
-    /// What is to be told.
+    /// Changes to emit.
     ready: VecDeque<Change<K, V>>,
-    patience: Patience,
+    patience: RetryUntilAvailable,
 }
 
-impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> ChangesP<K, V, M> {
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangesP<K, V, M> {
     fn new(map: M) -> Self {
         ChangesP {
             map,
@@ -68,15 +73,15 @@ impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> ChangesP<K, V, M> {
             unread: VecDeque::new(),
             known: HashMap::new(),
             ready: VecDeque::new(),
-            patience: Patience::default(),
+            patience: RetryUntilAvailable::default(),
         }
     }
 
-    /// Finds out what is to be told next; whether there was something to do.
-    fn look(&mut self) -> Result<bool> {
+    /// Collects the next changes; returns true if it received an event or read a partition.
+    fn poll_changes(&mut self) -> Result<bool> {
         let Some(listener) = &self.listener else {
             let listener = self.judge(self.map.listen())?;
-            // First heard, then read: so nothing is missed in between.
+            // Subscribe before reading, so that no event is missed in between.
             if listener.is_some() {
                 self.listener = listener;
                 self.unread = (0..PARTITION_COUNT)
@@ -88,8 +93,8 @@ impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> ChangesP<K, V, M> {
         if let Some(partition) = self.unread.front().copied() {
             return self.read(partition);
         }
-        let heard = listener.next(TURN);
-        let hears = |error: &Error| self.map.hears_after(error);
+        let heard = listener.next(EVENT_TIMEOUT);
+        let hears = |error: &Error| self.map.survives(error);
         let heard = self.patience.judge_by(hears, self.map.name(), heard)?;
         let event = heard.flatten();
         let is_any = event.is_some();
@@ -110,7 +115,7 @@ impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> ChangesP<K, V, M> {
         Ok(is_any)
     }
 
-    /// What came of using the map; none if it has to be tried again.
+    /// Returns the value of a map operation; `None` if it must be retried.
     fn judge<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
         let waits = |error: &Error| self.map.waits_for(error);
         self.patience.judge_by(waits, self.map.name(), outcome)
@@ -125,7 +130,8 @@ impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> ChangesP<K, V, M> {
         self.ready.push_back(change);
     }
 
-    /// Reads a partition, and tells in what it differs from what is known; whether it could be read.
+    /// Reads a partition and collects its differences from the known keys; returns false if the
+    /// read must be retried.
     fn read(&mut self, partition: PartitionId) -> Result<bool> {
         let mut entries = Vec::new();
         let outcome = self
@@ -155,7 +161,7 @@ impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> ChangesP<K, V, M> {
     }
 }
 
-impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> Processor for ChangesP<K, V, M> {
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Processor for ChangesP<K, V, M> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.signals = Arc::clone(&context.signals);
         Ok(())
@@ -176,14 +182,14 @@ impl<K: Key + Kept, V: Kept, M: AnyMap<K, V>> Processor for ChangesP<K, V, M> {
                 done: false,
             });
         }
-        Ok(match self.look()? {
+        Ok(match self.poll_changes()? {
             true => Progress::MADE,
             false => Progress::NONE,
         })
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        Some("of which keys of the map it has told")
+    fn unsaved_state(&self) -> Option<&'static str> {
+        Some("which keys of the map it has emitted")
     }
 
     fn close(&mut self) {

@@ -1,31 +1,34 @@
-//! Looking up in a map.
+//! Lookup step for maps.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{
     Clock, Error, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox, Processor, Result,
 };
 use ardea_grid::node::Read;
 
 use crate::grid::any_map::{AnyMap, AnyReads};
-use crate::grid::patience::{AGAIN, Patience};
+use crate::grid::retry::{RETRY_DELAY, RetryUntilAvailable};
 
-/// How many records are looked up at a time.
+/// Maximum number of pending lookups.
 const AT_A_TIME: usize = 1024;
 
-/// A step that makes a record of each record and of what a map has of its key, for the step `custom` of a pipeline: `join` gets the record, and none if
-/// the map has nothing.
+/// Creates a lookup for the step `custom` of a pipeline. `join` combines each record with the map's
+/// value of its key, or `None`.
 ///
-/// It never blocks, and keeps the order of the records; some thousand are looked up at a time. Of a [`GridMap`](crate::grid::GridMap) what this process's member is the primary of, or has
-/// [near](crate::grid::GridMap::near_cache), is read at once; all else takes a way to another member and back. Of a [`ClusterMap`](crate::grid::ClusterMap) all that waits is asked of a host
-/// together, by a thread that each instance has for it. Each record is joined with what the map has at one moment
-/// while it is looked up: a job that goes on from a snapshot joins what comes again with what the map has then.
+/// The lookup never blocks and keeps the order of the records; up to 1,024 lookups are pending at a
+/// time. In a [`GridMap`](crate::grid::GridMap), keys whose primary is this process's member, or
+/// that are in the [near cache](crate::grid::GridMap::near_cache), are read immediately; other keys
+/// take a round trip to another member. In a [`ClusterMap`](crate::grid::ClusterMap), all pending
+/// keys are requested from a host in batches, by one thread per instance. Each record is joined
+/// with the map's value at some moment during its lookup. After a restore, a replayed record is
+/// joined with the value at the time of the replay.
 ///
-/// It remembers nothing.
+/// The lookup has no state.
 pub fn lookup<T, K, V, U, F, J, M>(
     map: &M,
     key: F,
@@ -34,8 +37,8 @@ pub fn lookup<T, K, V, U, F, J, M>(
 where
     M: AnyMap<K, V>,
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
+    K: Key + StateValue,
+    V: StateValue,
     U: Send + 'static,
     F: Fn(&T) -> K + Send + Sync + 'static,
     J: Fn(T, Option<V>) -> U + Send + Sync + 'static,
@@ -47,30 +50,30 @@ where
         join: Arc::clone(&join),
         reads: None,
         asked: VecDeque::new(),
-        patience: Patience::default(),
+        patience: RetryUntilAvailable::default(),
         clock: Clock::system(),
         types: PhantomData,
     }
 }
 
-/// The processor of [`lookup()`].
+/// Processor of [`lookup()`].
 pub struct Lookup<T, K, V, U, F, J, M: AnyMap<K, V>> {
     map: M,
     key: Arc<F>,
     join: Arc<J>,
     reads: Option<M::Reads>,
-    /// What has become of the first records in the inbox, in their order.
-    asked: VecDeque<Asked<V>>,
-    patience: Patience,
+    /// State of the lookups of the first records in the inbox, in order.
+    asked: VecDeque<LookupState<V>>,
+    patience: RetryUntilAvailable,
     clock: Clock,
     types: PhantomData<fn(T, K) -> U>,
 }
 
-/// What has become of a record.
-enum Asked<V> {
-    /// Nothing yet, or nothing that helps.
+/// State of the lookup of a record.
+enum LookupState<V> {
+    /// The key was not requested yet, or is requested again.
     Not,
-    /// Its answer will have this number.
+    /// The key was requested under this number.
     Under(u64),
     Known(Option<V>),
 }
@@ -79,48 +82,47 @@ impl<T, K, V, U, F, J, M> Lookup<T, K, V, U, F, J, M>
 where
     M: AnyMap<K, V>,
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
+    K: Key + StateValue,
+    V: StateValue,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
-    /// Asks for what has not been asked for, as far as that goes; whether some has to wait.
-    fn ask(&mut self, records: &[T]) -> Result<bool> {
+    /// Requests the keys not requested yet, as far as possible; returns true if some must wait.
+    fn request_keys(&mut self, records: &[T]) -> Result<bool> {
         let Some(reads) = &mut self.reads else {
             return Ok(true);
         };
         while self.asked.len() < records.len().min(AT_A_TIME) {
-            self.asked.push_back(Asked::Not);
+            self.asked.push_back(LookupState::Not);
         }
         for (asked, record) in self.asked.iter_mut().zip(records) {
-            if !matches!(asked, Asked::Not) {
+            if !matches!(asked, LookupState::Not) {
                 continue;
             }
             let read = reads.get(&(self.key)(record));
             let waits = |error: &Error| self.map.waits_for(error);
             match self.patience.judge_by(waits, self.map.name(), read)? {
-                Some(Read::Here(value)) => *asked = Asked::Known(value),
-                Some(Read::Later(number)) => *asked = Asked::Under(number),
+                Some(Read::Here(value)) => *asked = LookupState::Known(value),
+                Some(Read::Later(number)) => *asked = LookupState::Under(number),
                 Some(Read::NotNow) | None => return Ok(true),
             }
         }
         Ok(false)
     }
 
-    /// Takes the answers that have come; whether some have to be asked for again.
-    fn hear(&mut self) -> Result<bool> {
+    /// Takes available results; returns true if some must be retried.
+    fn take_results(&mut self) -> Result<bool> {
         let mut again = false;
         while let Some((number, answer)) = self.reads.as_mut().and_then(AnyReads::answer) {
-            let is_it =
-                |asked: &&mut Asked<V>| matches!(asked, Asked::Under(its) if *its == number);
+            let is_it = |asked: &&mut LookupState<V>| matches!(asked, LookupState::Under(its) if *its == number);
             let Some(asked) = self.asked.iter_mut().find(is_it) else {
                 continue;
             };
             let waits = |error: &Error| self.map.waits_for(error);
             *asked = match self.patience.judge_by(waits, self.map.name(), answer)? {
-                Some(value) => Asked::Known(value),
+                Some(value) => LookupState::Known(value),
                 None => {
                     again = true;
-                    Asked::Not
+                    LookupState::Not
                 }
             };
         }
@@ -132,8 +134,8 @@ impl<T, K, V, U, F, J, M> Processor for Lookup<T, K, V, U, F, J, M>
 where
     M: AnyMap<K, V>,
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
+    K: Key + StateValue,
+    V: StateValue,
     U: Send + 'static,
     F: Fn(&T) -> K + Send + Sync + 'static,
     J: Fn(T, Option<V>) -> U + Send + Sync + 'static,
@@ -146,23 +148,23 @@ where
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let rows = inbox.rows::<T>()?;
-        let mut waits = self.hear()?;
-        // What has just failed is not asked for again at once.
+        let mut waits = self.take_results()?;
+        // Failed lookups are not retried immediately.
         if !waits {
-            waits = self.ask(rows.values())?;
+            waits = self.request_keys(rows.values())?;
         }
         let mut lane = outbox.lane::<U>(Ordinal::FIRST)?;
-        let is_known = |asked: &&Asked<V>| matches!(asked, Asked::Known(_));
+        let is_known = |asked: &&LookupState<V>| matches!(asked, LookupState::Known(_));
         let known = self.asked.iter().take_while(is_known).count();
         let count = known.min(lane.room());
         let answers = self.asked.drain(..count);
         for ((record, time), answer) in rows.drain_front(count).zip(answers) {
-            if let Asked::Known(value) = answer {
+            if let LookupState::Known(value) = answer {
                 lane.push((self.join)(record, value), time);
             }
         }
         if waits {
-            outbox.wake_at(self.clock.now().saturating_add(AGAIN));
+            outbox.wake_at(self.clock.now().saturating_add(RETRY_DELAY));
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! A sink that applies a function to what a map has.
+//! Sink that applies a function to map values.
 
 use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{
     Delivery, Inbox, Instance, Isolation, Key, Ordinal, Outbox, Processor, RecordGuard, Result,
     Sink,
@@ -12,12 +12,14 @@ use ardea_core::{
 use ardea_grid::cluster::ClusterMap;
 use ardea_grid::node::GridMap;
 
-/// Changes what the key of each record has by a [function](ardea_grid::node::GridConfig::function) of the grid, where it is kept; `entry` says which key, and what
-/// the function is given besides.
+/// Creates a sink that updates the value of each record's key. A registered
+/// [function](ardea_grid::node::GridConfig::function) of the grid computes the value on the key's
+/// primary. `entry` returns the key and the function's argument.
 ///
-/// Records of a key are applied in their order, if they come over one instance, as they do unless told otherwise. A part of the map that can't be written fails
-/// the job, since some of what was under way may have been applied: a record that comes again after a failure is applied again. Use [`put`](crate::grid::put()) where
-/// the job can say what a key is to have.
+/// Records of a key are applied in order if they pass through one instance, which is the default. A
+/// failed write fails the job, because some pending updates may have been applied. Records replayed
+/// after a failure are applied again. Use [`put`](crate::grid::put()) if the job can compute the
+/// final value.
 pub fn merge<T, K, V, A>(
     map: &GridMap<K, V>,
     function: impl Into<String>,
@@ -25,9 +27,9 @@ pub fn merge<T, K, V, A>(
 ) -> Sink<T>
 where
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
-    A: Kept,
+    K: Key + StateValue,
+    V: StateValue,
+    A: StateValue,
 {
     let (name, map) = (format!("map {}", map.name()), map.clone());
     let function: String = function.into();
@@ -46,13 +48,16 @@ where
     };
     Sink::new(name, Arc::new(supply))
         .isolation(Isolation::Thread)
-        .delivering(Delivery::AtLeastOnce)
+        .with_delivery(Delivery::AtLeastOnce)
 }
 
-/// Changes what the key of each record has in a map of the cluster: `entry` says which key, and what `combine` is given besides what the key has.
+/// Creates a sink that updates the value of each record's key in a map of the cluster. `entry`
+/// returns the key and an argument; `combine` computes the new value from the current value and the
+/// argument.
 ///
-/// If two combine something with one key at a time each counts. A part of the map that can't be written fails the job, since some of what was under way may have been combined: a
-/// record that comes again after a failure is combined again. Use [`put`](crate::grid::put()) where the job can say what a key is to have.
+/// Concurrent updates of a key are all applied. A failed write fails the job, because some pending
+/// updates may have been applied. Records replayed after a failure are applied again. Use
+/// [`put`](crate::grid::put()) if the job can compute the final value.
 pub fn merge_with<T, K, V, A>(
     map: &ClusterMap<K, V>,
     entry: impl Fn(&T) -> (K, A) + Send + Sync + 'static,
@@ -60,8 +65,8 @@ pub fn merge_with<T, K, V, A>(
 ) -> Sink<T>
 where
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
+    K: Key + StateValue,
+    V: StateValue,
     A: Clone + Send + 'static,
 {
     let (name, map) = (format!("map {}", map.name()), map.clone());
@@ -76,11 +81,11 @@ where
     };
     Sink::new(name, Arc::new(supply))
         .isolation(Isolation::Thread)
-        .delivering(Delivery::AtLeastOnce)
+        .with_delivery(Delivery::AtLeastOnce)
 }
 
 struct MergeP<T, K, A, F, M> {
-    /// Merges entries of different keys.
+    /// Merge function for entries with distinct keys.
     merge: M,
     entry: Arc<F>,
     record: PhantomData<fn(T) -> (K, A)>,
@@ -103,7 +108,8 @@ where
             guard.advance();
         }
         drop(guard);
-        // Many at a time, but a key once at a time: there is no order among what is under way together.
+        // Entries are merged in batches with distinct keys, because entries of one batch have no
+        // order.
         let mut rest = &entries[..];
         while !rest.is_empty() {
             let mut keys = HashSet::new();

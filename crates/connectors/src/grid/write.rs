@@ -1,30 +1,33 @@
-//! Sinks that make a map what the records say.
+//! Sinks that write map entries.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::grid::any_map::AnyMap;
-use crate::grid::patience::{AGAIN, Patience};
-use ardea_codec::Kept;
+use crate::grid::retry::{RETRY_DELAY, RetryUntilAvailable};
+use ardea_codec::StateValue;
 use ardea_core::{
     Clock, Delivery, Error, Inbox, Instance, InstanceContext, Isolation, Key, Ordinal, Outbox,
     Processor, RecordGuard, Result, Sink,
 };
 
-/// Gives the key of each record a value, as `entry` says: the materialised view of a stream of news.
+/// Creates a sink that writes an entry for each record: the key and value returned by `entry`. The
+/// map becomes a materialized view of the stream.
 ///
-/// The last record of a key is the one that stays, so a record that comes again after a failure changes nothing in the end (idempotent). Records of a key
-/// come over one instance, whatever their number; which of them is the last is for the steps before to say: let one instance of those have all of a key, as behind `key_by`. A part of the map that can't be written at the moment is waited for; so is room in a
-/// [`ClusterMap`](crate::grid::ClusterMap), and a member of a grid of one's own that is full fails the job.
+/// The last record of a key wins, so replayed records have no lasting effect (idempotent). Records
+/// of a key are written by one instance, regardless of the parallelism. Their order must be defined
+/// by earlier steps: one instance should process all records of a key, as after `key_by`. The sink
+/// waits for unavailable partitions, and for space in a [`ClusterMap`](crate::grid::ClusterMap). If
+/// a member of an embedded grid is full, the job fails.
 pub fn put<T, K, V>(
     map: &impl AnyMap<K, V>,
     entry: impl Fn(&T) -> (K, V) + Send + Sync + 'static,
 ) -> Sink<T>
 where
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
+    K: Key + StateValue,
+    V: StateValue,
 {
     update(map, move |record| {
         let (key, value) = entry(record);
@@ -32,28 +35,29 @@ where
     })
 }
 
-/// Removes the key of each record, as `key` says. Otherwise as [`put`].
+/// Creates a sink that removes the key returned by `key` for each record. Otherwise like [`put`].
 pub fn remove<T, K, V>(
     map: &impl AnyMap<K, V>,
     key: impl Fn(&T) -> K + Send + Sync + 'static,
 ) -> Sink<T>
 where
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
+    K: Key + StateValue,
+    V: StateValue,
 {
     update(map, move |record| (key(record), None))
 }
 
-/// Gives the key of each record a value, or removes it, as `entry` says. Otherwise as [`put`].
+/// Creates a sink that sets the key returned by `entry` to the returned value, or removes the key
+/// if the value is `None`. Otherwise like [`put`].
 pub fn update<T, K, V>(
     map: &impl AnyMap<K, V>,
     entry: impl Fn(&T) -> (K, Option<V>) + Send + Sync + 'static,
 ) -> Sink<T>
 where
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
+    K: Key + StateValue,
+    V: StateValue,
 {
     let (name, map, entry) = (format!("map {}", map.name()), map.clone(), Arc::new(entry));
     let key_of = Arc::clone(&entry);
@@ -61,7 +65,7 @@ where
         Ok(Box::new(WriteP {
             map: map.clone(),
             entry: Arc::clone(&entry),
-            patience: Patience::default(),
+            patience: RetryUntilAvailable::default(),
             clock: Clock::system(),
             record: PhantomData::<fn(T) -> (K, V)>,
         }))
@@ -69,13 +73,13 @@ where
     Sink::new(name, Arc::new(supply))
         .keyed(move |record| key_of(record).0)
         .isolation(Isolation::Thread)
-        .delivering(Delivery::Idempotent)
+        .with_delivery(Delivery::Idempotent)
 }
 
 struct WriteP<T, K, V, M, F> {
     map: M,
     entry: Arc<F>,
-    patience: Patience,
+    patience: RetryUntilAvailable,
     clock: Clock,
     record: PhantomData<fn(T) -> (K, V)>,
 }
@@ -83,8 +87,8 @@ struct WriteP<T, K, V, M, F> {
 impl<T, K, V, M, F> Processor for WriteP<T, K, V, M, F>
 where
     T: Send + 'static,
-    K: Key + Kept,
-    V: Kept,
+    K: Key + StateValue,
+    V: StateValue,
     M: AnyMap<K, V>,
     F: Fn(&T) -> (K, Option<V>) + Send + Sync + 'static,
 {
@@ -107,8 +111,8 @@ where
         let waits = |error: &Error| self.map.waits_for(error);
         match self.patience.judge_by(waits, self.map.name(), outcome)? {
             Some(()) => rows.clear(),
-            // They come again. What of them was written already is written once more.
-            None => outbox.wake_at(self.clock.now().saturating_add(AGAIN)),
+            // The records stay in the inbox and are written again, including those already written.
+            None => outbox.wake_at(self.clock.now().saturating_add(RETRY_DELAY)),
         }
         Ok(())
     }

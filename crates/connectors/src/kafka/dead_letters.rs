@@ -1,4 +1,4 @@
-//! Keeps a job's dead letters in a topic.
+//! Dead letter output to a topic.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,31 +10,31 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
-use crate::kafka::teller::Teller;
 
-/// Settings that can be changed by properties.
+/// Default settings that properties can override.
 const DEFAULTS: &[(&str, &str)] = &[
     ("linger.ms", "0"),
     ("delivery.timeout.ms", "20000"),
     ("reconnect.backoff.max.ms", "1000"),
 ];
 
-/// Settings that what is promised rests on.
+/// Fixed settings on which the guarantees depend.
 const FIXED: &[(&str, &str)] = &[("enable.idempotence", "true"), ("acks", "all")];
 
-/// Delay before a letter is handed over again to a full queue.
+/// Retry delay while librdkafka's queue is full.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// The dead letters of a job, each written to a topic.
+/// Writer of a job's dead letters to a topic.
 ///
-/// A letter's message has the record's bytes as its value, and the headers `ardea.job`,
-/// `ardea.vertex`, `ardea.origin` and `ardea.reason`. A value that is too large for the topic is
-/// cut, and the header `ardea.truncated` says how many bytes it had. The job goes on with the next
-/// record when brokers have acknowledged the letter, so none is lost. A letter that is not
-/// acknowledged within 20 seconds (the property `delivery.timeout.ms`) fails the job. In a job that
-/// keeps its state, letters of records that come again after a failure are written again.
+/// A message has the record's bytes as its value, and the headers `ardea.job`, `ardea.vertex`,
+/// `ardea.origin` and `ardea.reason`. A value that is too large for the topic is truncated, and the
+/// header `ardea.truncated` contains its original length. The job continues when brokers have
+/// acknowledged the letter, so no letter is lost. A letter not acknowledged within 20 seconds (the
+/// property `delivery.timeout.ms`) fails the job. In a job with checkpoints, dead letters of
+/// records replayed after a failure are written again.
 ///
 /// ```no_run
 /// use ardea_connectors::kafka::dead_letters;
@@ -47,7 +47,7 @@ pub struct DeadLetterTopic {
     settings: Settings,
 }
 
-/// Writes the dead letters of a job to `topic`; see [`DeadLetterTopic`].
+/// Creates a writer of dead letters to `topic`; see [`DeadLetterTopic`].
 pub fn dead_letters(brokers: impl Into<String>, topic: impl Into<String>) -> DeadLetterTopic {
     DeadLetterTopic {
         settings: Settings::new(brokers.into(), topic.into()),
@@ -61,7 +61,7 @@ impl DeadLetterTopic {
         self
     }
 
-    /// Sets the user that connects to brokers.
+    /// Sets the user and authentication mechanism for connections to brokers.
     pub fn sasl(mut self, sasl: Sasl) -> Self {
         self.settings.set_sasl(sasl);
         self
@@ -76,7 +76,8 @@ impl DeadLetterTopic {
     /// Returns the receiver of the dead letters of `job`. It connects to brokers in the background.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if a setting is wrong; later, on the job, [`ErrorCode::WriteFailed`] if a letter cannot be written.
+    /// [`ErrorCode::InvalidConfig`] if a setting is invalid. Later, in the job,
+    /// [`ErrorCode::WriteFailed`] if a letter cannot be written.
     pub fn open(self, job: &str) -> Result<DeadLetters> {
         let writer = DeadLetterWriter::open(self.settings, job)?;
         Ok(DeadLetters::with_receiver(move |letter| {
@@ -85,11 +86,11 @@ impl DeadLetterTopic {
     }
 }
 
-/// Sends letters, each of which is waited for.
+/// Synchronous producer of dead letters: waits for each acknowledgement.
 struct DeadLetterWriter {
     topic: String,
     job: String,
-    producer: ThreadedProducer<Receipts>,
+    producer: ThreadedProducer<DeliveryReports>,
 }
 
 impl DeadLetterWriter {
@@ -105,17 +106,17 @@ impl DeadLetterWriter {
         let mut kept = letter.raw.len();
         loop {
             match self.send(letter, kept) {
-                // The limits of client, topic and broker are of all that is sent, after
-                // compression: they are found by trying.
+                // The size limits of client, topic and broker apply to the compressed message, so
+                // the allowed size is found by trying.
                 Err(error) if is_too_large(&error) && kept > 0 => kept /= 2,
                 sent => return sent.map_err(|error| self.not_written(letter, error)),
             }
         }
     }
 
-    /// Sends a letter with the first bytes of its record, and waits for the outcome.
+    /// Sends a letter with the first `kept` bytes of its record and waits for the result.
     fn send(&self, letter: &DeadLetter, kept: usize) -> Result<(), KafkaError> {
-        let receipt = Arc::new(Receipt::default());
+        let receipt = Arc::new(DeliveryReport::default());
         let headers = [
             ("ardea.job", &self.job),
             ("ardea.vertex", &letter.vertex),
@@ -160,7 +161,7 @@ impl DeadLetterWriter {
         };
         let error = Error::new(ErrorCode::WriteFailed, what)
             .because(why)
-            .hint("check that the topic is there, that this user may write to it, and that it takes messages of this size");
+            .hint("check that the topic exists, that this user may write to it, and that it accepts messages of this size");
         match code {
             Some(
                 RDKafkaErrorCode::UnknownTopic
@@ -177,21 +178,21 @@ fn is_too_large(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge)
 }
 
-/// The outcome of one delivery.
+/// Result of one delivery.
 #[derive(Default)]
-struct Receipt {
+struct DeliveryReport {
     outcome: Mutex<Option<Result<(), KafkaError>>>,
     is_there: Condvar,
 }
 
-impl Receipt {
+impl DeliveryReport {
     fn give(&self, outcome: Result<(), KafkaError>) {
         let mut place = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(outcome);
         self.is_there.notify_one();
     }
 
-    /// Waits for the outcome, which librdkafka gives within `delivery.timeout.ms`.
+    /// Waits for the result, which librdkafka reports within `delivery.timeout.ms`.
     fn wait(&self) -> Result<(), KafkaError> {
         let mut place = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -206,18 +207,18 @@ impl Receipt {
     }
 }
 
-/// Hands outcomes of deliveries to the threads that wait for them.
-struct Receipts {
-    teller: Teller,
+/// Producer context that passes delivery results to the waiting threads.
+struct DeliveryReports {
+    teller: OutageReporter,
 }
 
-impl From<Teller> for Receipts {
-    fn from(teller: Teller) -> Self {
-        Receipts { teller }
+impl From<OutageReporter> for DeliveryReports {
+    fn from(teller: OutageReporter) -> Self {
+        DeliveryReports { teller }
     }
 }
 
-impl ClientContext for Receipts {
+impl ClientContext for DeliveryReports {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.teller.log(level, facility, message);
     }
@@ -227,13 +228,13 @@ impl ClientContext for Receipts {
     }
 }
 
-impl ProducerContext for Receipts {
-    type DeliveryOpaque = Arc<Receipt>;
+impl ProducerContext for DeliveryReports {
+    type DeliveryOpaque = Arc<DeliveryReport>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, receipt: Self::DeliveryOpaque) {
         let outcome = match result {
             Ok(_) => {
-                self.teller.heard();
+                self.teller.report_response();
                 Ok(())
             }
             Err((error, _)) => Err(error.clone()),

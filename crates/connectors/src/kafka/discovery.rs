@@ -1,4 +1,5 @@
-//! Finds partitions, and where reading them begins, on a thread of its own: brokers are asked, and may take their time.
+//! Partition discovery on a dedicated thread: finds the partitions and their start offsets.
+//! Requests to brokers may block there.
 
 mod damage;
 mod locate;
@@ -19,98 +20,98 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 
 use crate::kafka::fingerprint::Fingerprint;
-use crate::kafka::lost::Lost;
+use crate::kafka::lost::LostPosition;
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::positions::Start;
 use crate::kafka::settings::Settings;
-use crate::kafka::teller::Teller;
 use crate::kafka::topics::{PartitionId, Selection};
 use probe::Probe;
 pub(crate) use probe::is_damage;
 pub(crate) use requests::Request;
-use requests::{Open, Reports};
+use requests::{PendingRequest, Reports};
 pub(crate) use survey::refused;
 
-/// How long a broker may take to answer one question.
+/// Timeout of one request to a broker.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay before a question that was not answered is asked again.
+/// Retry delay after a failed request.
 const RETRY_DELAY: Duration = Duration::from_millis(300);
 
-/// A partition, and where reading it begins and ends.
+/// A discovered partition with its start and end offsets.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct DiscoveredPartition {
     pub id: PartitionId,
-    /// What to ask the broker for.
+    /// Start offset to assign to the consumer.
     pub start: Offset,
-    /// The offset that this comes to at the moment.
+    /// Numeric offset of `start` at the time of discovery.
     pub next: i64,
-    /// The offset behind the last record that there is at the moment, or that an earlier life was to read.
+    /// End offset: the current end of the log, or the end fixed by an earlier attempt.
     pub end: i64,
-    /// The latest time of a record that an earlier life has read.
+    /// Highest event time read by an earlier attempt.
     pub highest: Timestamp,
-    /// The log that `next` is a position of.
+    /// Identity of the log that `next` refers to.
     pub log: LogMark,
 }
 
-/// What tells the log of a partition from another one that takes its place.
+/// Identity of a partition's log, used to detect a topic that was deleted and created again.
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct LogMark {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader_epoch: Option<i32>,
-    /// The record that was read last.
+    /// The last record that was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Fingerprint>,
 }
 
-/// How far an earlier life has read a partition.
+/// Read position of a partition, as stored in the checkpoint.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Reached {
-    /// The offset that comes next.
+    /// Next offset to read.
     pub next: i64,
-    /// Of a bounded source, where it ends.
+    /// End offset, for a bounded source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<i64>,
-    /// The latest time of its records.
+    /// Highest event time read.
     pub highest: Timestamp,
     #[serde(default)]
     pub log: LogMark,
 }
 
 impl Reached {
-    /// The last offset that the log has to reach to.
+    /// Returns the higher one of `next` and `end`, which the log must at least reach.
     fn furthest(&self) -> i64 {
         self.end.map_or(self.next, |end| end.max(self.next))
     }
 }
 
-/// What an earlier life knew of the topics.
+/// State of the topics restored from the checkpoint.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Resumed {
-    /// How many partitions each topic had at first, if that was known.
+pub(crate) struct RestoredTopics {
+    /// Number of partitions of each topic when the job first started, if known.
     pub at_first: Option<BTreeMap<String, i32>>,
     pub reached: BTreeMap<PartitionId, Reached>,
 }
 
-/// What the source learns.
+/// Result of discovery, taken by the source.
 #[derive(Default)]
-pub(crate) struct News {
-    /// Partitions to read: new ones, and known ones whose position was lost.
-    pub found: Vec<Found>,
-    /// Partitions whose logs still reach to the offset up to which they were to be read.
+pub(crate) struct DiscoveryResult {
+    /// Partitions to read: new partitions, and known partitions with a changed position.
+    pub found: Vec<DiscoveredPartition>,
+    /// Partitions of a bounded source that are fully read; their log still reaches the end offset.
     pub ended: Vec<PartitionId>,
-    /// Partitions that there are no more, which does not matter.
+    /// Deleted partitions that the source stops reading, as permitted by [`OnLostPosition`].
     pub gone: Vec<PartitionId>,
-    /// Batches that can't be read, behind which their partitions go on.
+    /// Skipped unreadable batches.
     pub damaged: Vec<Damaged>,
-    /// All partitions that the topics had at first have been found.
+    /// True if all partitions that existed when the job first started have been found.
     pub is_complete: bool,
-    /// How many these were.
+    /// Number of initial partitions of each topic.
     pub at_first: Option<BTreeMap<String, i32>>,
     pub failed: Option<Error>,
 }
 
-/// Offsets that are left out, as their batch can't be read.
+/// Offsets skipped because their batch cannot be read.
 #[derive(Debug)]
 pub(crate) struct Damaged {
     pub id: PartitionId,
@@ -118,33 +119,34 @@ pub(crate) struct Damaged {
     pub reason: String,
 }
 
-/// What to look for.
-pub(crate) struct Mission {
-    pub consumer: Arc<BaseConsumer<Teller>>,
+/// Configuration of partition discovery.
+pub(crate) struct DiscoveryConfig {
+    pub consumer: Arc<BaseConsumer<OutageReporter>>,
     pub settings: Settings,
     pub job: Arc<str>,
     pub group: String,
     pub selection: Selection,
     pub start: Start,
-    pub resumed: Resumed,
+    pub resumed: RestoredTopics,
     pub instance: Instance,
-    /// How often to look for new partitions; never if `None`.
+    /// Interval of searches for new partitions; `None` for a bounded source, which searches only at
+    /// its start.
     pub every: Option<Duration>,
     pub on_lost: OnLostPosition,
 }
 
 #[derive(Default)]
-struct Desk {
-    news: Mutex<News>,
+struct DiscoveryQueue {
+    news: Mutex<DiscoveryResult>,
     has_news: AtomicBool,
     requests: Mutex<Vec<Request>>,
     has_requests: AtomicBool,
     is_over: AtomicBool,
 }
 
-/// A thread that looks for partitions until this is dropped.
+/// Handle of the discovery thread, which runs until the handle is dropped.
 pub(crate) struct Discovery {
-    desk: Arc<Desk>,
+    queue: Arc<DiscoveryQueue>,
     thread: JoinHandle<()>,
 }
 
@@ -153,8 +155,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Discovery {
-    pub fn start(mission: Mission) -> Result<Self> {
-        let desk = Arc::new(Desk::default());
+    pub fn start(mission: DiscoveryConfig) -> Result<Self> {
+        let desk = Arc::new(DiscoveryQueue::default());
         let report = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("kafka-discovery".to_string())
@@ -162,79 +164,82 @@ impl Discovery {
             .map_err(|error| {
                 Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
             })?;
-        Ok(Discovery { desk, thread })
+        Ok(Discovery {
+            queue: desk,
+            thread,
+        })
     }
 
-    /// Returns what has been found since the last call.
-    pub fn take_news(&self) -> Option<News> {
+    /// Returns the results found since the last call.
+    pub fn take_results(&self) -> Option<DiscoveryResult> {
         let is_over = self.thread.is_finished();
-        if !self.desk.has_news.swap(false, Ordering::AcqRel) {
-            // Only a failure ends it, which is news.
-            return is_over.then(|| News {
+        if !self.queue.has_news.swap(false, Ordering::AcqRel) {
+            // The thread ends only by a failure, which would have been reported as a result.
+            return is_over.then(|| DiscoveryResult {
                 failed: Some(Error::new(
                     ErrorCode::Internal,
-                    "the thread that looks for partitions of Kafka has ended by itself",
+                    "the partition discovery thread of Kafka has ended unexpectedly",
                 )),
-                ..News::default()
+                ..DiscoveryResult::default()
             });
         }
-        let mut news = lock(&self.desk.news);
+        let mut news = lock(&self.queue.news);
         let is_complete = news.is_complete;
-        Some(News {
+        Some(DiscoveryResult {
             is_complete,
             ..std::mem::take(&mut *news)
         })
     }
 
-    pub fn ask(&self, request: Request) {
-        lock(&self.desk.requests).push(request);
-        self.desk.has_requests.store(true, Ordering::Release);
+    pub fn send_request(&self, request: Request) {
+        lock(&self.queue.requests).push(request);
+        self.queue.has_requests.store(true, Ordering::Release);
         self.thread.thread().unpark();
     }
 }
 
 impl Drop for Discovery {
     fn drop(&mut self) {
-        self.desk.is_over.store(true, Ordering::Release);
+        self.queue.is_over.store(true, Ordering::Release);
         self.thread.thread().unpark();
     }
 }
 
-/// Why a question has no answer.
-enum Trouble {
-    /// A broker says so, or none answers.
+/// Error of a request to brokers.
+enum DiscoveryError {
+    /// A broker returned an error or did not respond.
     Kafka(KafkaError),
-    /// Brokers do not know a partition, which those that have just been started may learn of late.
-    Missing(Lost),
-    /// The job fails.
+    /// A partition is unknown to the brokers. Restarted brokers may report this temporarily.
+    Missing(LostPosition),
+    /// A failure of the job.
     Failed(Error),
 }
 
-impl From<KafkaError> for Trouble {
+impl From<KafkaError> for DiscoveryError {
     fn from(error: KafkaError) -> Self {
-        Trouble::Kafka(error)
+        DiscoveryError::Kafka(error)
     }
 }
 
 struct Search {
-    mission: Mission,
-    /// How many partitions each topic had at first.
+    mission: DiscoveryConfig,
+    /// Number of initial partitions of each topic.
     at_first: Option<BTreeMap<String, i32>>,
-    /// Those that have been reported.
+    /// Partitions that have been reported to the source.
     known: BTreeSet<PartitionId>,
     is_complete: bool,
-    /// The time since which brokers do not know what is looked for.
+    /// Time at which brokers first reported the topic or partition as missing.
     missing_since: Option<Instant>,
     refused_since: Option<Instant>,
-    requests: Vec<Open>,
-    /// Losses that the client has reported of partitions which were as they had been.
+    requests: Vec<PendingRequest>,
+    /// Reports of lost positions by the client, for partitions whose log has not changed.
     reports: BTreeMap<PartitionId, Reports>,
     probe: Option<Probe>,
     next_look: Option<Instant>,
 }
 
 impl Search {
-    fn new(mission: Mission) -> Self {
+    fn new(mission: DiscoveryConfig) -> Self {
         Search {
             mission,
             at_first: None,
@@ -249,19 +254,20 @@ impl Search {
         }
     }
 
-    fn teller(&self) -> &Teller {
+    fn teller(&self) -> &OutageReporter {
         self.mission.consumer.context()
     }
 
-    fn run(mut self, desk: &Desk) {
+    fn run(mut self, desk: &DiscoveryQueue) {
         while !desk.is_over.load(Ordering::Acquire) {
-            let mut news = News::default();
+            let mut news = DiscoveryResult::default();
             if desk.has_requests.swap(false, Ordering::AcqRel) {
                 let fresh = std::mem::take(&mut *lock(&desk.requests));
-                self.requests.extend(fresh.into_iter().map(Open::new));
+                self.requests
+                    .extend(fresh.into_iter().map(PendingRequest::new));
             }
             if self.next_look.is_some_and(|at| at <= Instant::now()) {
-                self.look_again(&mut news);
+                self.refresh(&mut news);
             }
             let unanswered = self.answer(&mut news);
             let is_over = news.failed.is_some();
@@ -274,25 +280,25 @@ impl Search {
         }
     }
 
-    fn look_again(&mut self, news: &mut News) {
+    fn refresh(&mut self, news: &mut DiscoveryResult) {
         match self.look(news) {
             Ok(()) => {
                 (self.missing_since, self.refused_since) = (None, None);
                 self.is_complete = true;
                 news.is_complete = true;
                 news.at_first.clone_from(&self.at_first);
-                // One that lies beyond all time never comes.
+                // `None` if the interval overflows: there are no further searches.
                 let every = self.mission.every;
                 self.next_look = every.and_then(|every| Instant::now().checked_add(every));
-                // Positions of earlier lives have all been compared.
+                // All restored positions have been compared, so the probe is no longer needed.
                 self.probe = None;
             }
             Err(trouble) => {
                 let mut since = self.missing_since.take();
-                let is_given_up = self.deal_with(trouble, &mut since, news);
+                let is_aborted = self.deal_with(trouble, &mut since, news);
                 self.missing_since = since;
-                // There may be other partitions that are gone.
-                let delay = if is_given_up {
+                // Other partitions may be missing too, so search again at once.
+                let delay = if is_aborted {
                     Duration::ZERO
                 } else {
                     RETRY_DELAY
@@ -302,8 +308,8 @@ impl Search {
         }
     }
 
-    /// Looks for partitions of this instance that are not known yet.
-    fn look(&mut self, news: &mut News) -> Result<(), Trouble> {
+    /// Searches for partitions of this instance that the source does not know yet.
+    fn look(&mut self, news: &mut DiscoveryResult) -> Result<(), DiscoveryError> {
         let counts = self.partition_counts()?;
         if self.at_first.is_none() {
             self.refuse_positions_of_nothing(&counts)?;
@@ -320,7 +326,7 @@ impl Search {
         for (topic, count) in &counts {
             let first = self.at_first.as_ref().and_then(|all| all.get(&**topic));
             let at_first = first.copied().unwrap_or(0);
-            // What has come since is not what a bounded source was to read.
+            // A bounded source reads only the partitions that existed at its first start.
             let count = if is_bounded {
                 at_first.min(*count)
             } else {
@@ -337,15 +343,15 @@ impl Search {
                 }
             }
         }
-        self.teller().heard();
+        self.teller().report_response();
         Ok(())
     }
 
-    /// Looks at single offsets.
-    fn probe(&mut self) -> Result<&Probe, Trouble> {
+    /// Returns the probe that reads single offsets, and creates it on first use.
+    fn probe(&mut self) -> Result<&Probe, DiscoveryError> {
         let probe = match self.probe.take() {
             Some(probe) => probe,
-            None => Probe::new(&self.mission).map_err(Trouble::Failed)?,
+            None => Probe::new(&self.mission).map_err(DiscoveryError::Failed)?,
         };
         Ok(self.probe.insert(probe))
     }
@@ -356,7 +362,7 @@ impl Search {
     }
 }
 
-fn publish(desk: &Desk, mut fresh: News) {
+fn publish(desk: &DiscoveryQueue, mut fresh: DiscoveryResult) {
     let is_news = fresh.is_complete
         || fresh.failed.is_some()
         || !(fresh.found.is_empty() && fresh.ended.is_empty() && fresh.gone.is_empty());
@@ -374,8 +380,8 @@ fn publish(desk: &Desk, mut fresh: News) {
     desk.has_news.store(true, Ordering::Release);
 }
 
-/// Waits until then, or until there is something to do.
-fn rest(desk: &Desk, until: Option<Instant>) {
+/// Waits until a request arrives, discovery is stopped, or the time `until` is reached.
+fn rest(desk: &DiscoveryQueue, until: Option<Instant>) {
     let has_work =
         || desk.is_over.load(Ordering::Acquire) || desk.has_requests.load(Ordering::Acquire);
     while !has_work() {

@@ -1,16 +1,17 @@
-//! The record that was read last, as far as it is remembered: another one in its place tells that a log is another one.
+//! Fingerprint of the last record read. A different record at its offset means that the log was
+//! replaced.
 
 use rdkafka::message::{BorrowedMessage, Message as _};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-/// What is remembered of a record.
+/// Fingerprint of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Fingerprint {
     pub offset: i64,
-    /// Its timestamp in milliseconds; `None` if it had none.
+    /// Timestamp in milliseconds; `None` for a record without timestamp.
     pub time: Option<i64>,
-    /// A hash of its key and value.
+    /// Hash of key and value.
     pub hash: u64,
 }
 
@@ -27,7 +28,7 @@ impl Fingerprint {
 fn hash(key: Option<&[u8]>, value: Option<&[u8]>) -> u64 {
     let mut hash = Xxh3::new();
     for part in [key, value] {
-        // A part that is missing is no empty one.
+        // A missing part differs from an empty one.
         let length = part.map_or(u64::MAX, |part| part.len() as u64);
         hash.update(&length.to_le_bytes());
         hash.update(part.unwrap_or_default());
@@ -51,7 +52,7 @@ mod tests {
         for (n, one) in all.iter().enumerate() {
             assert!(all[n + 1..].iter().all(|other| other != one), "{n}");
         }
-        // It is stored: another hash would not be recognised.
+        // The hash is stored in checkpoints, so it must never change.
         assert_eq!(
             hash(Some(b"key"), Some(b"value")),
             10_308_621_350_981_122_677

@@ -1,21 +1,22 @@
-//! The headers of messages.
+//! Message headers.
 //!
-//! Those that are written lie in one buffer: the length of a name, the name, the length of the value or [`NONE`], the value, and so on.
+//! Outgoing headers are stored in one buffer: length of the name, name, length of the value or
+//! [`NONE`], value, and so on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, Message as _, OwnedHeaders};
 
-/// In the place of a length: there is no value.
+/// Length marker of a header without value.
 const NONE: u32 = u32::MAX;
 
-/// A header of a message: its name, and its value if it has one.
+/// A message header: its name and its value, if any.
 pub type HeaderRef<'a> = (&'a str, Option<&'a [u8]>);
 
-/// Reads all headers of a message, in their order.
+/// Returns all headers of a message in order.
 ///
 /// # Errors
-/// The reason, if a name is not UTF-8.
+/// The reason why a header cannot be read: its name is not UTF-8.
 pub(crate) fn headers_of<'a>(
     message: &'a BorrowedMessage<'_>,
 ) -> Result<Vec<HeaderRef<'a>>, String> {
@@ -23,7 +24,7 @@ pub(crate) fn headers_of<'a>(
         return Ok(Vec::new());
     };
     let read = |number| {
-        // The client panics at a name that is not UTF-8, and has no other way to read it.
+        // The client panics on a name that is not UTF-8 and offers no other way to read it.
         let header = catch_unwind(AssertUnwindSafe(|| headers.try_get(number)));
         match header {
             Ok(Some(Header { key, value })) => Ok((key, value)),
@@ -33,9 +34,9 @@ pub(crate) fn headers_of<'a>(
     (0..headers.count()).map(read).collect()
 }
 
-/// Appends a header to those of a message that is written.
+/// Appends a header to the buffer of an outgoing message.
 pub(super) fn put(buffer: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
-    // One that is too long for its length's four bytes is larger than any broker takes a message to be.
+    // A length beyond four bytes exceeds any broker's limit, so the message is refused anyway.
     let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(NONE - 1);
     buffer.extend_from_slice(&length(name.as_bytes()).to_le_bytes());
     buffer.extend_from_slice(name.as_bytes());
@@ -43,7 +44,7 @@ pub(super) fn put(buffer: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     buffer.extend_from_slice(value.unwrap_or_default());
 }
 
-/// Reads headers that [`put`] has appended; `None` if they break off.
+/// Decodes the headers appended by [`put`]; returns `None` if the buffer is truncated.
 pub(super) fn each(mut buffer: &[u8]) -> Option<Vec<HeaderRef<'_>>> {
     let mut all = Vec::new();
     while !buffer.is_empty() {
@@ -54,7 +55,8 @@ pub(super) fn each(mut buffer: &[u8]) -> Option<Vec<HeaderRef<'_>>> {
     Some(all)
 }
 
-/// Takes a length, and as many bytes.
+/// Takes a length and the bytes of this length. Returns `Some(None)` for [`NONE`], and `None` if
+/// the buffer is truncated.
 fn take<'a>(buffer: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (length, rest) = buffer.split_first_chunk()?;
     *buffer = rest;
@@ -64,7 +66,7 @@ fn take<'a>(buffer: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     }
 }
 
-/// Makes librdkafka's headers of those that [`put`] has appended; none of an empty buffer.
+/// Converts headers appended by [`put`] to librdkafka headers; `None` for an empty buffer.
 pub(super) fn owned(buffer: &[u8]) -> Option<OwnedHeaders> {
     let all = each(buffer).filter(|all| !all.is_empty())?;
     let headers = OwnedHeaders::new_with_capacity(all.len());

@@ -1,8 +1,9 @@
-//! Which topic it is behind a name, and which log behind a partition.
+//! Topic ids and leader epochs, which identify the log behind a topic name and partition.
 //!
-//! A topic that is deleted and made anew has another id (brokers from 2.8 on), and its partitions' leader epochs begin again. librdkafka
-//! knows both, and tells them by lines of its log (`debug=metadata`). Where the text of those lines has changed nothing is learnt, and
-//! positions are compared by [`fingerprints`](crate::kafka::fingerprint) alone; a test with a broker notices that.
+//! A topic that is deleted and created again has another id (brokers from 2.8 on), and its leader
+//! epochs restart. librdkafka exposes both only in log lines (`debug=metadata`). If the text of
+//! those lines changes, positions are compared only by [`fingerprints`](crate::kafka::fingerprint);
+//! a broker test detects that.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::kafka::discovery::LogMark;
 use crate::kafka::topics::PartitionId;
 
-/// The id of a topic that librdkafka does not know: zero.
+/// The zero topic id, which librdkafka prints for an unknown id.
 const NO_ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
-/// The ids of topics and the leader epochs of partitions, as a client has learnt them.
+/// Topic ids and leader epochs received by a client.
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
     topics: Mutex<BTreeMap<String, Topic>>,
@@ -28,14 +29,14 @@ struct Topic {
     replaced: Option<Replaced>,
 }
 
-/// A topic that was deleted and made anew while a client knew it.
+/// A topic that was deleted and created again while a client knew it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Replaced {
     pub was: String,
     pub is: String,
 }
 
-/// A line of librdkafka's log.
+/// A parsed line of librdkafka's log.
 #[derive(PartialEq, Eq, Debug)]
 enum Line<'a> {
     Id {
@@ -50,7 +51,7 @@ enum Line<'a> {
 }
 
 impl Identities {
-    /// Learns from a line of the log.
+    /// Updates the ids and epochs from a log line.
     pub fn note(&self, line: &str) {
         match parse(line) {
             Some(Line::Id { topic, is }) => self.has_id(topic, is),
@@ -95,7 +96,7 @@ impl Identities {
         self.lock().get(topic)?.epochs.get(&partition).copied()
     }
 
-    /// Returns what is known of the log of a partition.
+    /// Returns the identity of a partition's log, as far as known.
     pub fn mark_of(&self, id: &PartitionId) -> LogMark {
         LogMark {
             topic_id: self.id(&id.topic),
@@ -104,7 +105,7 @@ impl Identities {
         }
     }
 
-    /// Returns the topics that have been made anew since the last call.
+    /// Returns the topics that have been created again since the last call.
     #[inline]
     pub fn take_replaced(&self) -> Vec<(String, Replaced)> {
         if !self.has_replaced.load(Ordering::Acquire) {
@@ -124,7 +125,8 @@ impl Identities {
     }
 }
 
-/// Reads `Topic NAME changed id from ID to ID` and `Topic NAME [PARTITION] Leader NODE Epoch EPOCH`, behind any prefix.
+/// Parses `Topic NAME changed id from ID to ID` and `Topic NAME [PARTITION] Leader NODE Epoch
+/// EPOCH`, after any prefix.
 fn parse(line: &str) -> Option<Line<'_>> {
     let (_, rest) = line.split_once("Topic ")?;
     if let Some((topic, ids)) = rest.split_once(" changed id from ") {
@@ -186,7 +188,7 @@ mod tests {
         assert_eq!(replaced[0].0, "a.b");
         assert_eq!(replaced[0].1.is, "Zz");
         assert!(identities.take_replaced().is_empty());
-        // A topic that is gone for a moment has no id.
+        // A temporarily missing topic has no id.
         identities.note("Topic a.b changed id from Zz to AAAAAAAAAAAAAAAAAAAAAA");
         assert_eq!(identities.id("a.b").as_deref(), Some("Zz"));
     }

@@ -1,4 +1,4 @@
-//! Positions that do not mean any more what they meant.
+//! Lost positions: offsets that no longer refer to the same record.
 
 use std::fmt;
 
@@ -7,62 +7,65 @@ use ardea_core::{Error, ErrorCode};
 use crate::kafka::identity::Replaced;
 use crate::kafka::topics::PartitionId;
 
-/// A position that was lost.
+/// A lost position.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Lost {
+pub(crate) struct LostPosition {
     pub partition: PartitionId,
-    /// The offset that was to come next.
+    /// Next offset to read.
     pub next: i64,
-    /// The start and the end of the log, if there is one.
+    /// Start and end offsets of the log, if the partition exists.
     pub log: Option<(i64, i64)>,
-    pub why: Why,
+    pub why: LossReason,
 }
 
-/// The reason why a position was lost.
+/// Reason why a position was lost.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Why {
+pub(crate) enum LossReason {
     /// The topic has another id.
     Replaced(Replaced),
-    /// The leader epoch of the partition is less than it was.
+    /// The partition's leader epoch has decreased.
     EpochWentBack { was: i32, is: i32 },
-    /// The topic has fewer partitions.
+    /// The topic has too few partitions.
     NoPartition { count: i32 },
-    /// There is no such topic any more.
+    /// The topic no longer exists.
     NoTopic,
     /// The log ends before the position.
     BeyondEnd,
-    /// The log ends before the offset up to which it was to be read.
+    /// The log ends before the end offset of a bounded source.
     EndIsGone { end: i64 },
-    /// The log begins behind the position.
+    /// The log starts after the position.
     BelowStart,
-    /// Another record is in the place of the one that was read last.
+    /// A different record is at the offset of the last record read.
     OtherRecord { offset: i64 },
-    /// What the client says.
+    /// The client reported the loss.
     Reported(String),
 }
 
-impl Why {
-    /// Returns whether the log is the one that was read: offsets mean in it what they meant.
+impl LossReason {
+    /// Returns true if the log is still the one that was read, so that its offsets remain valid.
     pub fn is_of_same_log(&self) -> bool {
         match self {
-            Why::BeyondEnd | Why::EndIsGone { .. } | Why::BelowStart | Why::Reported(_) => true,
-            Why::Replaced(_)
-            | Why::EpochWentBack { .. }
-            | Why::NoPartition { .. }
-            | Why::NoTopic
-            | Why::OtherRecord { .. } => false,
+            LossReason::BeyondEnd
+            | LossReason::EndIsGone { .. }
+            | LossReason::BelowStart
+            | LossReason::Reported(_) => true,
+            LossReason::Replaced(_)
+            | LossReason::EpochWentBack { .. }
+            | LossReason::NoPartition { .. }
+            | LossReason::NoTopic
+            | LossReason::OtherRecord { .. } => false,
         }
     }
 }
 
-impl Lost {
-    /// The job's failure.
+impl LostPosition {
+    /// Converts to the job's failure.
     pub fn into_error(self) -> Error {
-        let Lost {
+        let LostPosition {
             partition, next, ..
         } = &self;
-        let what = format!("cannot go on in the Kafka topic {partition} at offset {next}");
-        let hint = "`on_lost_position(OnLostPosition::Continue)` goes on at the oldest record; a job that begins without its state begins at `start`";
+        let what = format!("cannot resume the Kafka topic {partition} at offset {next}");
+        let hint = "`on_lost_position(OnLostPosition::Continue)` continues at the oldest record; a job started without its checkpoint begins at `start`";
         let error = Error::new(ErrorCode::ReadFailed, what)
             .because(self.to_string())
             .hint(hint);
@@ -70,36 +73,36 @@ impl Lost {
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
-            Why::Replaced(Replaced { was, is }) => write!(
+            LossReason::Replaced(Replaced { was, is }) => write!(
                 f,
-                "the topic was deleted and made anew (its id was {was}, and is {is})"
+                "the topic was deleted and created again (its id was {was}, and is {is})"
             )?,
-            Why::EpochWentBack { was, is } => write!(
+            LossReason::EpochWentBack { was, is } => write!(
                 f,
-                "the topic was made anew or restored (the leader epoch was {was}, and is {is})"
+                "the topic was created again or restored (the leader epoch was {was}, and is {is})"
             )?,
-            Why::NoPartition { count } => {
+            LossReason::NoPartition { count } => {
                 write!(f, "the topic has {count} partitions, and not this one")?;
             }
-            Why::NoTopic => f.write_str("the topic was deleted")?,
-            Why::BeyondEnd => f.write_str("the log ends before that offset")?,
-            Why::EndIsGone { end } => write!(
+            LossReason::NoTopic => f.write_str("the topic was deleted")?,
+            LossReason::BeyondEnd => f.write_str("the log ends before that offset")?,
+            LossReason::EndIsGone { end } => write!(
                 f,
                 "the log was to be read up to offset {end}, and ends before it"
             )?,
-            Why::BelowStart => {
+            LossReason::BelowStart => {
                 let start = self.log.map_or(self.next, |(start, _)| start);
                 let gone = start.saturating_sub(self.next);
-                write!(f, "{gone} offsets that had not been read were removed")?;
+                write!(f, "{gone} offsets were removed before they were read")?;
             }
-            Why::OtherRecord { offset } => write!(
+            LossReason::OtherRecord { offset } => write!(
                 f,
-                "another record is at offset {offset} than the one that was read there: the log was truncated or the topic made anew"
+                "another record is at offset {offset} than the one that was read there: the log was truncated or the topic created again"
             )?,
-            Why::Reported(reason) => f.write_str(reason)?,
+            LossReason::Reported(reason) => f.write_str(reason)?,
         }
         match self.log {
             Some((start, end)) if start == end => {
@@ -117,13 +120,13 @@ mod tests {
 
     #[test]
     fn the_error_says_what_was_remembered_what_there_is_and_what_to_do() {
-        let lost = |why, log| Lost {
+        let lost = |why, log| LostPosition {
             partition: PartitionId::new("flights", 3),
             next: 70,
             log,
             why,
         };
-        let error = lost(Why::BelowStart, Some((100, 150))).into_error();
+        let error = lost(LossReason::BelowStart, Some((100, 150))).into_error();
         assert_eq!(error.code(), ErrorCode::ReadFailed);
         let text = error.to_string();
         for part in [
@@ -139,12 +142,12 @@ mod tests {
             was: "A".into(),
             is: "B".into(),
         };
-        let text = lost(Why::Replaced(replaced), Some((0, 0))).to_string();
+        let text = lost(LossReason::Replaced(replaced), Some((0, 0))).to_string();
         assert!(
-            text.contains("made anew") && text.contains("empty"),
+            text.contains("created again") && text.contains("empty"),
             "{text}"
         );
-        let text = lost(Why::NoPartition { count: 2 }, None).to_string();
+        let text = lost(LossReason::NoPartition { count: 2 }, None).to_string();
         assert_eq!(text, "the topic has 2 partitions, and not this one");
     }
 }

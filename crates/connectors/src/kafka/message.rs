@@ -1,31 +1,32 @@
-//! What a topic's partition holds at one offset.
+//! Messages of a topic.
 
 use ardea_core::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message as _};
 
 use crate::kafka::headers::{HeaderRef, headers_of};
 
-/// A message of a topic, lent to a decoder.
+/// A message of a topic, borrowed by a decoder.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     /// The topic.
     pub topic: &'a str,
-    /// What it is keyed by, if by anything.
+    /// Key, if any.
     pub key: Option<&'a [u8]>,
-    /// What it says; `None` is a tombstone, which takes back what was said of its key.
+    /// Value; `None` for a tombstone, which deletes the key.
     pub value: Option<&'a [u8]>,
-    /// The partition that it lies in.
+    /// Partition of the message.
     pub partition: i32,
-    /// Its place in the partition.
+    /// Offset in the partition.
     pub offset: i64,
-    /// When it was made, or appended, as the topic says; [`Timestamp::MIN`] if that is not known. Kafka knows milliseconds.
+    /// Creation or append time, depending on the topic, in milliseconds; [`Timestamp::MIN`] if
+    /// unknown.
     pub timestamp: Timestamp,
-    /// Its headers are read when they are asked for.
+    /// Source of the headers, which are decoded on demand.
     fetched: Option<&'a BorrowedMessage<'a>>,
 }
 
 impl<'a> Message<'a> {
-    /// The message, and the reason if its timestamp is none that a record can have.
+    /// Returns the message, and an error with the reason if its timestamp is out of range.
     pub(crate) fn of(
         topic: &'a str,
         message: &'a BorrowedMessage<'a>,
@@ -47,19 +48,19 @@ impl<'a> Message<'a> {
         (message, is_good)
     }
 
-    /// The value as text.
+    /// Returns the value as text.
     ///
     /// # Errors
-    /// The reason, if there is no value or it is not UTF-8.
+    /// The reason why there is no text: the value is missing or not UTF-8.
     pub fn text(&self) -> Result<&'a str, String> {
         std::str::from_utf8(self.value.ok_or("there is no value (a tombstone)")?)
             .map_err(|error| format!("not UTF-8 from byte {} on", error.valid_up_to()))
     }
 
-    /// The headers, in their order. A name may occur several times.
+    /// Returns the headers in order. A name may occur several times.
     ///
     /// # Errors
-    /// The reason, if the name of a header is not UTF-8.
+    /// The reason why the headers cannot be decoded: a name is not UTF-8.
     ///
     /// ```
     /// use ardea_connectors::kafka::read;
@@ -74,10 +75,11 @@ impl<'a> Message<'a> {
         self.fetched.map_or(Ok(Vec::new()), headers_of)
     }
 
-    /// The value of the last header of this name; `None` if there is no such header or it has no value.
+    /// Returns the value of the last header with this name; `None` if there is no such header or it
+    /// has no value.
     ///
     /// # Errors
-    /// As [`headers`](Self::headers).
+    /// Same as [`headers`](Self::headers).
     pub fn header(&self, name: &str) -> Result<Option<&'a [u8]>, String> {
         let headers = self.headers()?;
         let last = headers.into_iter().rev().find(|(of, _)| *of == name);
@@ -85,7 +87,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The time of a record, or why a timestamp is none.
+/// Converts a timestamp to an event time, or returns the reason if it is out of range.
 fn event_time(millis: i64) -> Result<Timestamp, String> {
     let time = Timestamp::from_millis(millis);
     match time.is_event_time() && time.as_millis() == millis {
@@ -96,22 +98,22 @@ fn event_time(millis: i64) -> Result<Timestamp, String> {
     }
 }
 
-/// A message of a topic, with memory of its own.
+/// An owned message of a topic.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Record {
     /// The topic.
     pub topic: String,
-    /// What it is keyed by, if by anything.
+    /// Key, if any.
     pub key: Option<Vec<u8>>,
-    /// What it says; `None` is a tombstone, which takes back what was said of its key.
+    /// Value; `None` for a tombstone, which deletes the key.
     pub value: Option<Vec<u8>>,
-    /// The partition that it lies in.
+    /// Partition of the message.
     pub partition: i32,
-    /// Its place in the partition.
+    /// Offset in the partition.
     pub offset: i64,
-    /// When it was made, or appended, as the topic says; [`Timestamp::MIN`] if that is not known.
+    /// Creation or append time, depending on the topic; [`Timestamp::MIN`] if unknown.
     pub timestamp: Timestamp,
-    /// Its headers, in their order: a name, and a value if it has one.
+    /// Headers in order: names with optional values.
     #[serde(default)]
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
@@ -122,7 +124,7 @@ impl TryFrom<&Message<'_>> for Record {
     /// Copies a message.
     ///
     /// # Errors
-    /// As [`Message::headers`].
+    /// Same as [`Message::headers`].
     fn try_from(message: &Message<'_>) -> Result<Self, String> {
         let headers = message.headers()?.into_iter();
         Ok(Record {

@@ -1,44 +1,47 @@
-//! The partitions that an instance reads: how far each is, and what time it is there.
+//! The partitions of an instance, with their offsets, event times and watermarks.
 
 use std::time::Duration;
 
 use ardea_core::{AheadBound, Clock, Timestamp, Watermark, WatermarkMerge};
 
-use crate::kafka::discovery::{Found, LogMark, Reached};
+use crate::kafka::discovery::{DiscoveredPartition, LogMark, Reached};
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::identity::Identities;
 use crate::kafka::topics::PartitionId;
 
-/// Who has not looked for so long has been stopped, or has not been read: that is no silence.
-const LOOKS_WITHIN: Duration = Duration::from_secs(1);
+/// Longest normal interval between calls of an instance. A longer one means that the instance was
+/// stopped or blocked, and does not count as idle time.
+const MAX_CALL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What event time may be taken for granted.
+/// Event time settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Timing {
-    /// By how much a record may be older than one before it in its partition.
+    /// Maximum disorder of event times within a partition.
     pub disorder: Duration,
-    /// How long a partition may be silent at its end before time does not wait for it.
+    /// Time without a record at the end of its log after which a partition becomes idle; `None` for
+    /// never.
     pub idle_after: Option<Duration>,
-    /// How far a record may be ahead of the latest one before it and of the wall clock to move time.
+    /// Maximum lead of an event time over the highest earlier event time and over the wall clock.
+    /// Event times further ahead do not advance the watermark.
     pub max_ahead: Option<Duration>,
 }
 
-/// What the instance has to say after a call.
+/// Watermark output of the instance after a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Saying {
+pub(crate) struct TimeOutput {
     pub watermark: Option<Watermark>,
     pub is_idle: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// There is more to read.
+    /// More records are available.
     Behind,
-    /// All that there is has been read; since then, on the instance's clock.
+    /// All available records have been read; contains the time when, on the instance's clock.
     AtEnd(Duration),
-    /// Silent for so long that time does not wait for it.
+    /// The partition is idle: the watermark does not wait for it.
     Idle,
-    /// All that was to be read has been read.
+    /// The partition is fully read.
     Done,
 }
 
@@ -46,30 +49,31 @@ enum State {
 struct Slot {
     id: PartitionId,
     next: i64,
-    /// Where a bounded source stops.
+    /// End offset of a bounded source.
     end: Option<i64>,
     highest: Timestamp,
     log: LogMark,
     is_touched: bool,
-    /// There is no such partition any more.
+    /// True if the partition no longer exists.
     is_gone: bool,
-    /// It is not read before it is known where to go on.
-    is_asked: bool,
+    /// True while a discovery request is pending. The partition is not read until the result
+    /// arrives.
+    is_pending: bool,
     state: State,
 }
 
 impl Slot {
-    fn new(found: Found, is_bounded: bool) -> Self {
+    fn new(found: DiscoveredPartition, is_bounded: bool) -> Self {
         let mut slot = Slot {
             id: found.id,
             next: found.next,
             end: is_bounded.then_some(found.end),
             highest: found.highest,
             log: found.log,
-            // What was known of its time is known again.
+            // A restored event time takes part in the watermark at once.
             is_touched: found.highest.is_event_time(),
             is_gone: false,
-            is_asked: false,
+            is_pending: false,
             state: State::Behind,
         };
         if slot.end.is_some_and(|end| slot.next >= end) {
@@ -93,17 +97,17 @@ impl Slot {
     }
 }
 
-/// The partitions of one instance. Each has an input of the merge of watermarks.
+/// The partitions of one instance. Each partition is an input of the watermark merge.
 #[derive(Debug)]
 pub(crate) struct Partitions {
     slots: Vec<Slot>,
     merge: WatermarkMerge,
     timing: Timing,
-    /// Which times are too far ahead to move the watermark.
+    /// Bound above which event times do not advance the watermark.
     bound: AheadBound,
-    /// When it was said that all are silent.
+    /// Time of the last idle report.
     said_idle: Option<Duration>,
-    /// When it was looked last.
+    /// Time of the last call.
     looked: Duration,
 }
 
@@ -119,8 +123,9 @@ impl Partitions {
         }
     }
 
-    /// A partition more; `is_bounded` if only what it holds now is to be read. Returns whether there is something to read in it.
-    pub fn add(&mut self, found: Found, is_bounded: bool) -> bool {
+    /// Adds a partition. If `is_bounded`, it is read up to its end offset. Returns true if there
+    /// are records to read.
+    pub fn add(&mut self, found: DiscoveredPartition, is_bounded: bool) -> bool {
         self.merge.add();
         self.said_idle = None;
         self.remember(found.highest);
@@ -130,49 +135,49 @@ impl Partitions {
             .is_some_and(|slot| slot.state != State::Done)
     }
 
-    /// How many there have been.
+    /// Returns the number of partitions added so far.
     pub fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The place of a partition.
+    /// Returns the index of a partition.
     pub fn index(&self, id: &PartitionId) -> Option<usize> {
         let is_it = |slot: &Slot| slot.id == *id && !slot.is_gone;
         self.slots.iter().position(is_it)
     }
 
-    /// A time that an earlier life has taken is taken again.
+    /// Raises the bound for event times to the highest event time of an earlier attempt.
     fn remember(&mut self, highest: Timestamp) {
         let highest = self.bound.highest().max(highest);
         self.bound = AheadBound::new(self.timing.max_ahead, highest, Clock::system());
     }
 
-    /// Asks where a partition goes on, with what was read of it. Nothing if that has been asked, or
-    /// if nothing is left to be read.
-    pub fn ask(&mut self, index: usize) -> Option<(PartitionId, Reached)> {
+    /// Marks a discovery request as pending and returns the partition with its read position.
+    /// Returns `None` if a request is already pending or the partition is fully read.
+    pub fn begin_request(&mut self, index: usize) -> Option<(PartitionId, Reached)> {
         let slot = &mut self.slots[index];
-        if slot.is_asked || slot.state == State::Done {
+        if slot.is_pending || slot.state == State::Done {
             return None;
         }
-        slot.is_asked = true;
+        slot.is_pending = true;
         Some((slot.id.clone(), slot.reached()))
     }
 
-    /// Returns whether it has been asked where a partition goes on.
-    pub fn is_asked(&self, index: usize) -> bool {
-        self.slots[index].is_asked
+    /// Returns true if a discovery request is pending.
+    pub fn is_pending(&self, index: usize) -> bool {
+        self.slots[index].is_pending
     }
 
-    /// Returns whether a partition is known to be of the topic with an id.
+    /// Returns true if a partition's position is known to belong to the topic with this id.
     pub fn is_of(&self, index: usize, topic_id: &str) -> bool {
         self.slots[index].log.topic_id.as_deref() == Some(topic_id)
     }
 
-    /// A partition goes on where it is said that it does; false if that was not asked, or if it has
-    /// been read to its end.
-    pub fn reset(&mut self, index: usize, found: Found) -> bool {
+    /// Resumes a partition at the position found by discovery. Returns false if no request was
+    /// pending or nothing is left to read.
+    pub fn reset(&mut self, index: usize, found: DiscoveredPartition) -> bool {
         let slot = &mut self.slots[index];
-        if !slot.is_asked || slot.state == State::Done {
+        if !slot.is_pending || slot.state == State::Done {
             return false;
         }
         let fresh = Slot::new(found, slot.end.is_some());
@@ -184,17 +189,17 @@ impl Partitions {
         slot.state != State::Done
     }
 
-    /// There is no such partition any more: nothing of it is waited for or remembered.
+    /// Removes a deleted partition; its position is no longer stored.
     pub fn remove(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.is_gone = true;
         slot.finish();
     }
 
-    /// Notes a message; returns false if it lies behind the end of what is to be read.
+    /// Records a message; returns false if it lies beyond the end offset.
     ///
-    /// A message without a valid time does not end a silence: a partition of such messages must
-    /// not hold back the time of others.
+    /// A message without a valid time does not end idleness: a partition of such messages must not
+    /// hold back the watermark.
     #[inline]
     pub fn message(&mut self, index: usize, offset: i64, time: Timestamp) -> bool {
         let slot = &mut self.slots[index];
@@ -217,12 +222,13 @@ impl Partitions {
         true
     }
 
-    /// The record that a partition gave last.
+    /// Sets the last record read from a partition.
     pub fn last_was(&mut self, index: usize, last: Fingerprint) {
         self.slots[index].log.last = Some(last);
     }
 
-    /// All that a partition holds has been read. Returns what comes next and where a bounded source was to end, if that lies further on.
+    /// Marks the end of a partition's log. For a bounded source that has not reached its end
+    /// offset, returns the next offset and the end offset.
     pub fn at_end(&mut self, index: usize, now: Duration) -> Option<(i64, i64)> {
         let slot = &mut self.slots[index];
         match (slot.state, slot.end) {
@@ -233,7 +239,7 @@ impl Partitions {
         None
     }
 
-    /// What lacks of a partition up to where it was to be read are no records.
+    /// Finishes a partition of a bounded source whose remaining offsets contain no records.
     pub fn ended(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if slot.end.is_some() {
@@ -241,13 +247,13 @@ impl Partitions {
         }
     }
 
-    /// Returns the partition at a place and the offset that comes next in it.
+    /// Returns the partition at an index and its next offset.
     pub fn at(&self, index: usize) -> (&PartitionId, i64) {
         let slot = &self.slots[index];
         (&slot.id, slot.next)
     }
 
-    /// Returns the places of a topic's partitions.
+    /// Returns the indices of a topic's unfinished partitions.
     pub fn of_topic(&self, topic: &str) -> Vec<usize> {
         let is_of_it = |slot: &Slot| &*slot.id.topic == topic && slot.state != State::Done;
         let slots = self.slots.iter().enumerate();
@@ -257,7 +263,7 @@ impl Partitions {
             .collect()
     }
 
-    /// Notes topic ids and leader epochs that have become known.
+    /// Updates the partitions with received topic ids and leader epochs.
     pub fn learn(&mut self, identities: &Identities) {
         for slot in &mut self.slots {
             let (topic, number) = (&*slot.id.topic, slot.id.number);
@@ -265,7 +271,7 @@ impl Partitions {
             if slot.log.topic_id.is_none() {
                 slot.log.topic_id.clone_from(&is);
             }
-            // A position in the topic before this one keeps what tells it.
+            // A position in a replaced topic keeps its old identity.
             if slot.log.topic_id == is {
                 let epoch = identities.leader_epoch(topic, number);
                 slot.log.leader_epoch = epoch.or(slot.log.leader_epoch);
@@ -273,14 +279,14 @@ impl Partitions {
         }
     }
 
-    /// Whether all that was to be read has been read.
+    /// Returns true if all partitions are fully read.
     pub fn are_done(&self) -> bool {
         self.slots.iter().all(|slot| slot.state == State::Done)
     }
 
-    /// What is to be said of time after some messages, or after none for a while.
-    pub fn time(&mut self, now: Duration) -> Saying {
-        let mut saying = Saying::default();
+    /// Returns the watermark and idleness to emit.
+    pub fn time(&mut self, now: Duration) -> TimeOutput {
+        let mut saying = TimeOutput::default();
         self.count_anew(now);
         for (input, slot) in self.slots.iter_mut().enumerate() {
             let mut rose = None;
@@ -303,7 +309,7 @@ impl Partitions {
             }
             saying.watermark = rose.or(saying.watermark);
         }
-        // The end of all time is told by the end of the source.
+        // The final watermark is emitted by the end of the source.
         saying.watermark = saying.watermark.filter(|mark| *mark != Watermark::END);
         let is_idle =
             self.merge.is_idle() || (self.slots.is_empty() && self.timing.idle_after.is_some());
@@ -316,14 +322,15 @@ impl Partitions {
         saying
     }
 
-    /// Silence counts anew where nobody has looked, and for all when all have been silent and one speaks.
+    /// Restarts idle timeouts after a gap between calls, and for all partitions when the first idle
+    /// one becomes active.
     fn count_anew(&mut self, now: Duration) {
         let slept = now.saturating_sub(self.looked);
         self.looked = now;
         let wakes = self.merge.is_idle() && self.slots.iter().any(|slot| slot.is_touched);
         for (input, slot) in self.slots.iter_mut().enumerate() {
             match &mut slot.state {
-                State::AtEnd(since) if slept > LOOKS_WITHIN => *since += slept,
+                State::AtEnd(since) if slept > MAX_CALL_INTERVAL => *since += slept,
                 State::Idle if wakes => {
                     slot.state = State::AtEnd(now);
                     self.merge.record(input);
@@ -333,13 +340,13 @@ impl Partitions {
         }
     }
 
-    /// How far each is.
+    /// Returns the read position of each partition.
     pub fn reached(&self) -> impl Iterator<Item = (PartitionId, Reached)> + '_ {
         let slots = self.slots.iter().filter(|slot| !slot.is_gone);
         slots.map(|slot| (slot.id.clone(), slot.reached()))
     }
 
-    /// The offset that comes next in each.
+    /// Returns the next offset of each partition.
     pub fn positions(&self) -> impl Iterator<Item = (&PartitionId, i64)> + '_ {
         let slots = self.slots.iter().filter(|slot| !slot.is_gone);
         slots.map(|slot| (&slot.id, slot.next))
@@ -352,8 +359,8 @@ mod tests {
 
     use super::*;
 
-    fn found(partition: i32, next: i64, end: i64) -> Found {
-        Found {
+    fn found(partition: i32, next: i64, end: i64) -> DiscoveredPartition {
+        DiscoveredPartition {
             id: PartitionId::new("t", partition),
             log: LogMark::default(),
             start: Offset::Beginning,
@@ -383,24 +390,24 @@ mod tests {
         Timestamp::from_secs(secs)
     }
 
-    fn said(watermark: i64) -> Saying {
-        Saying {
+    fn said(watermark: i64) -> TimeOutput {
+        TimeOutput {
             watermark: Some(Watermark(at(watermark))),
             is_idle: false,
         }
     }
 
-    /// What is said first when it is looked again and again from one time to the other.
-    fn looked(partitions: &mut Partitions, from: Duration, to: Duration) -> Saying {
+    /// Returns the first output while polling from one time to the other.
+    fn looked(partitions: &mut Partitions, from: Duration, to: Duration) -> TimeOutput {
         let mut now = from;
         while now <= to {
             let saying = partitions.time(now);
-            if saying != Saying::default() {
+            if saying != TimeOutput::default() {
                 return saying;
             }
-            now += LOOKS_WITHIN / 2;
+            now += MAX_CALL_INTERVAL / 2;
         }
-        Saying::default()
+        TimeOutput::default()
     }
 
     const SOON: Duration = Duration::from_secs(1);
@@ -413,7 +420,7 @@ mod tests {
         let (id, reached) = before.reached().next().unwrap();
         let mut after = partitions(0, false);
         after.add(
-            Found {
+            DiscoveredPartition {
                 highest: reached.highest,
                 ..found(id.number, reached.next, 2)
             },
@@ -427,7 +434,7 @@ mod tests {
     fn time_is_that_of_the_partition_that_is_furthest_back() {
         let mut partitions = partitions(2, false);
         assert!(partitions.message(0, 0, at(100)));
-        assert_eq!(partitions.time(SOON), Saying::default());
+        assert_eq!(partitions.time(SOON), TimeOutput::default());
         assert!(partitions.message(1, 0, at(50)));
         assert_eq!(partitions.time(SOON), said(49));
         assert!(partitions.message(1, 1, at(200)));
@@ -439,7 +446,7 @@ mod tests {
     fn a_partition_is_idle_at_its_end_and_never_before() {
         let mut partitions = partitions(2, false);
         partitions.message(0, 0, at(100));
-        let nothing = Saying::default();
+        let nothing = TimeOutput::default();
         assert_eq!(
             looked(&mut partitions, SOON, LATER),
             nothing,
@@ -464,7 +471,7 @@ mod tests {
         partitions.message(0, 0, at(100));
         partitions.at_end(1, Duration::ZERO);
         partitions.message(1, 0, Timestamp::MAX);
-        assert_eq!(partitions.time(SOON), Saying::default());
+        assert_eq!(partitions.time(SOON), TimeOutput::default());
         partitions.message(1, 1, Timestamp::MIN);
         assert_eq!(looked(&mut partitions, SOON, LATER), said(99));
         assert_eq!(nexts(&partitions), [1, 2], "positions go on all the same");
@@ -482,7 +489,7 @@ mod tests {
         }
         assert!(looked(&mut partitions, SOON, LATER).is_idle);
         partitions.message(0, 1, at(200));
-        assert_eq!(partitions.time(LATER), Saying::default());
+        assert_eq!(partitions.time(LATER), TimeOutput::default());
         partitions.message(1, 1, at(190));
         assert_eq!(partitions.time(LATER), said(189));
     }
@@ -491,9 +498,9 @@ mod tests {
     fn that_an_instance_was_stopped_is_no_silence() {
         let mut partitions = partitions(2, false);
         partitions.message(0, 0, at(100));
-        assert_eq!(partitions.time(SOON), Saying::default());
+        assert_eq!(partitions.time(SOON), TimeOutput::default());
         partitions.at_end(1, SOON);
-        assert_eq!(partitions.time(LATER), Saying::default());
+        assert_eq!(partitions.time(LATER), TimeOutput::default());
         assert_eq!(looked(&mut partitions, LATER, 2 * LATER), said(99));
     }
 
@@ -510,19 +517,19 @@ mod tests {
         assert!(!partitions.message(0, 2, at(3)), "that came later");
         assert!(!partitions.are_done());
         assert!(partitions.message(1, 0, at(9)));
-        assert_eq!(partitions.time(SOON), said(8), "the others hold nobody");
+        assert_eq!(partitions.time(SOON), said(8), "they do not hold it");
         assert_eq!(partitions.at_end(1, SOON), Some((1, 2)));
-        assert!(!partitions.are_done(), "it is not known what lacks");
+        assert!(!partitions.are_done(), "the rest is not known yet");
         partitions.ended(1);
         assert!(partitions.are_done(), "the last offset is no record");
-        assert_eq!(partitions.time(SOON), Saying::default());
+        assert_eq!(partitions.time(SOON), TimeOutput::default());
     }
 
     #[test]
     fn records_without_time_say_nothing_of_it() {
         let mut partitions = partitions(1, false);
         partitions.message(0, 0, Timestamp::MIN);
-        assert_eq!(partitions.time(SOON), Saying::default());
+        assert_eq!(partitions.time(SOON), TimeOutput::default());
     }
 
     #[test]
@@ -540,13 +547,13 @@ mod tests {
         assert_eq!(mark(&partitions).leader_epoch, None);
         assert_eq!(partitions.of_topic("t"), [0, 1]);
         assert!(!partitions.reset(0, found(0, 7, 9)), "it was not asked for");
-        assert_eq!(partitions.ask(0).unwrap().1.next, 1);
+        assert_eq!(partitions.begin_request(0).unwrap().1.next, 1);
         assert!(
-            partitions.ask(0).is_none(),
+            partitions.begin_request(0).is_none(),
             "there is one question at a time"
         );
         assert!(partitions.reset(0, found(0, 7, 9)));
-        assert!(!partitions.is_asked(0));
+        assert!(!partitions.is_pending(0));
         partitions.learn(&identities);
         assert_eq!(mark(&partitions).topic_id.as_deref(), Some("B"));
         assert_eq!(mark(&partitions).leader_epoch, Some(3));
@@ -568,7 +575,7 @@ mod tests {
         let far = Timestamp::MAX - Duration::from_secs(1_000_000_000);
         let mut partitions = partitions(0, false);
         partitions.add(
-            Found {
+            DiscoveredPartition {
                 highest: far,
                 ..found(0, 7, 9)
             },

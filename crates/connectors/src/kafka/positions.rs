@@ -1,4 +1,4 @@
-//! How far topics have been read.
+//! Read positions of topics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,25 +7,26 @@ use ardea_core::Timestamp;
 
 use crate::kafka::topics::PartitionId;
 
-/// The offset that comes next in each partition of a topic.
+/// The next offset of each partition of a topic.
 ///
-/// A partition that is not in it has not been read. It can be stored (serde), and given to [`Start::Positions`].
+/// Partitions that have not been read are missing. The positions can be stored (serde) and passed
+/// to [`Start::Positions`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Positions(BTreeMap<i32, i64>);
 
 impl Positions {
-    /// The offset that comes next in `partition`.
+    /// Returns the next offset of `partition`; `None` if the partition has not been read.
     pub fn next(&self, partition: i32) -> Option<i64> {
         self.0.get(&partition).copied()
     }
 
-    /// Notes that `offset` comes next in `partition`.
+    /// Sets the next offset of `partition`.
     pub fn set(&mut self, partition: i32, offset: i64) {
         self.0.insert(partition, offset);
     }
 
-    /// Each partition and the offset that comes next in it, in the order of the partitions.
+    /// Returns each partition with its next offset, ordered by partition.
     pub fn iter(&self) -> impl Iterator<Item = (i32, i64)> + '_ {
         self.0
             .iter()
@@ -39,32 +40,35 @@ impl FromIterator<(i32, i64)> for Positions {
     }
 }
 
-/// Where the reading of topics begins.
+/// Start position of a source.
 ///
-/// Partitions that are added to a topic while it is being read are read from their beginning, whatever this says; so are topics that a
-/// [pattern](crate::kafka::Topics::matching) finds later.
+/// Partitions added to a topic while it is read are always read from their beginning; so are topics
+/// that a [pattern](crate::kafka::Topics::matching) finds later.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Start {
-    /// At the oldest record of each partition.
+    /// The oldest record of each partition.
     #[default]
     Earliest,
-    /// Behind the newest record: only what comes from now on.
+    /// The end of each partition: only new records.
     Latest,
-    /// At the offsets that this consumer group has committed; from the beginning where it has committed none.
+    /// The committed offset of a consumer group in each partition; the beginning of a partition
+    /// without a committed offset.
     Stored {
-        /// The group's name. The source does not become a member.
+        /// Group name. The source does not become a member of the group.
         group: String,
     },
-    /// At the first record of each partition that is not older than this; at the end where there is none.
+    /// The first record of each partition with this timestamp or a later one; the end of a
+    /// partition without such a record.
     At(Timestamp),
-    /// At these offsets of the one topic that is read; from the beginning in partitions that are not among them.
+    /// The given offsets in the only topic of the source; the beginning of partitions without an
+    /// offset.
     Positions(Positions),
-    /// At these offsets of each topic; from the beginning in partitions that are not among them.
+    /// The given offsets by topic; the beginning of partitions without an offset.
     TopicPositions(BTreeMap<String, Positions>),
 }
 
 impl Start {
-    /// The positions that are given for a topic.
+    /// Returns the given positions of a topic.
     pub(crate) fn positions(&self, topic: &str) -> Option<&Positions> {
         match self {
             Start::Positions(positions) => Some(positions),
@@ -74,17 +78,18 @@ impl Start {
     }
 }
 
-/// How far the instances of a source have got in this process: what they have emitted, which is not what the steps behind have dealt with.
+/// Handle to the positions after the records that a source's instances in this process have
+/// emitted. Later steps may not have processed these records yet.
 #[derive(Clone, Debug, Default)]
-pub struct Bookmark(Arc<Mutex<BTreeMap<Arc<str>, Positions>>>);
+pub struct EmittedPositions(Arc<Mutex<BTreeMap<Arc<str>, Positions>>>);
 
-impl Bookmark {
-    /// The positions as they are now, of a source that reads one topic.
+impl EmittedPositions {
+    /// Returns the current positions in the first topic, for a source that reads one topic.
     pub fn positions(&self) -> Positions {
         self.lock().values().next().cloned().unwrap_or_default()
     }
 
-    /// The positions as they are now, by topic. They can be given to [`Start::TopicPositions`].
+    /// Returns the current positions by topic. They can be passed to [`Start::TopicPositions`].
     pub fn by_topic(&self) -> BTreeMap<String, Positions> {
         let topics = self.lock();
         let topics = topics.iter();
@@ -129,7 +134,7 @@ mod tests {
     #[test]
     fn a_bookmark_knows_the_latest_of_all_instances() {
         let id = |number| PartitionId::new("a", number);
-        let bookmark = Bookmark::default();
+        let bookmark = EmittedPositions::default();
         bookmark.note([(&id(0), 5)].into_iter());
         bookmark
             .clone()

@@ -1,9 +1,9 @@
-//! Encryption of the connections to brokers, and authentication by them.
+//! Encryption and authentication of connections to brokers.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A password. Its [`Debug`] form does not show it.
+/// A password. Its [`Debug`] output hides it.
 #[derive(Clone, PartialEq, Eq)]
 struct Secret(String);
 
@@ -13,10 +13,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Settings of TLS for the connections to brokers. Files are in PEM format.
+/// TLS settings for connections to brokers. Files are in PEM format.
 ///
-/// Without a [CA file](Self::ca_file) the certificates that the system trusts are used. A broker's certificate has to
-/// name the host under which the broker is reached.
+/// Without a [CA file](Self::ca_file) the system's trusted certificates are used. A broker's
+/// certificate must contain the host name that the client connects to.
 ///
 /// ```
 /// use ardea_connectors::kafka::{Tls, read};
@@ -33,18 +33,18 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Encrypts connections, and trusts the certificates that the system trusts.
+    /// Enables TLS with the system's trusted certificates.
     pub fn new() -> Self {
         Tls::default()
     }
 
-    /// Sets the file of the certificate authorities that a broker's certificate may be signed by.
+    /// Sets the file of trusted certificate authorities.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca = Some(path.into());
         self
     }
 
-    /// Sets the files of the certificate by which brokers know this client, and of its private key.
+    /// Sets the files of the client certificate and of its private key.
     pub fn client_certificate(
         mut self,
         certificate: impl Into<PathBuf>,
@@ -84,7 +84,7 @@ impl Tls {
     }
 }
 
-/// A user and a password by which brokers know this client, and the SASL mechanism that proves them.
+/// SASL user, password and mechanism.
 ///
 /// ```
 /// use ardea_connectors::kafka::{Sasl, Tls, read};
@@ -100,17 +100,17 @@ pub struct Sasl {
 }
 
 impl Sasl {
-    /// The mechanism PLAIN. It sends the password itself: use it with [`Tls`] only.
+    /// Uses the mechanism PLAIN, which sends the password in clear: use it with [`Tls`] only.
     pub fn plain(user: impl Into<String>, password: impl Into<String>) -> Self {
         Sasl::by("PLAIN", user.into(), password.into())
     }
 
-    /// The mechanism SCRAM-SHA-256.
+    /// Uses the mechanism SCRAM-SHA-256.
     pub fn scram_sha_256(user: impl Into<String>, password: impl Into<String>) -> Self {
         Sasl::by("SCRAM-SHA-256", user.into(), password.into())
     }
 
-    /// The mechanism SCRAM-SHA-512.
+    /// Uses the mechanism SCRAM-SHA-512.
     pub fn scram_sha_512(user: impl Into<String>, password: impl Into<String>) -> Self {
         Sasl::by("SCRAM-SHA-512", user.into(), password.into())
     }
@@ -124,7 +124,7 @@ impl Sasl {
     }
 }
 
-/// The security of connections, as properties of librdkafka.
+/// Connection security as librdkafka properties.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Security {
     pub tls: Option<Tls>,
@@ -152,7 +152,7 @@ impl Security {
     }
 }
 
-/// Returns whether the value of a property of librdkafka must not be shown.
+/// Returns true if the value of a librdkafka property must not appear in messages.
 pub(crate) fn is_secret(property: &str) -> bool {
     [
         "password",

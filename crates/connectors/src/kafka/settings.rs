@@ -1,4 +1,4 @@
-//! How to reach brokers: what source and sink have in common.
+//! Client settings shared by source and sink.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,25 +9,25 @@ use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::KafkaError;
 use rdkafka::{ClientConfig, ClientContext};
 
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::security::{Sasl, Security, Tls, is_secret};
-use crate::kafka::teller::Teller;
 
-/// Settings of consumers that can be changed by properties.
+/// Default consumer settings that properties can override.
 const CONSUMER_DEFAULTS: &[(&str, &str)] = &[
-    // A consumer that was full goes on at once when it no longer is.
+    // Fetching resumes quickly when the queue has space again.
     ("fetch.queue.backoff.ms", "5"),
     ("queued.max.messages.kbytes", "16384"),
     ("reconnect.backoff.max.ms", "1000"),
     ("isolation.level", "read_committed"),
-    // A damaged batch is an error, and no records.
+    // A damaged batch is reported as an error instead of being delivered.
     ("check.crcs", "true"),
 ];
 
-/// Brokers, a topic and settings of librdkafka.
+/// Brokers, topic and librdkafka settings.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub brokers: String,
-    /// The topic that is written to, or a description of those that are read.
+    /// The topic written to, or a description of the topics read.
     pub topic: String,
     security: Security,
     properties: BTreeMap<String, String>,
@@ -55,12 +55,13 @@ impl Settings {
         self.security.sasl = Some(sasl);
     }
 
-    /// What a property was set to.
+    /// Returns the configured value of a property.
     pub fn property(&self, name: &str) -> Option<&str> {
         self.properties.get(name).map(String::as_str)
     }
 
-    /// The settings of another client of the same brokers: no properties but those that connections need.
+    /// Returns settings with only the connection properties, for another client of the same
+    /// brokers.
     pub fn of_connections(&self) -> Settings {
         let is_of_connections = |name: &str| {
             [
@@ -79,7 +80,8 @@ impl Settings {
         other
     }
 
-    /// A client with these settings, over `defaults`, under `fixed` ones that what is promised rests on.
+    /// Creates a client with these settings, which override `defaults`. The `fixed` settings cannot
+    /// be overridden, as the guarantees depend on them.
     pub fn client<X, C>(
         &self,
         job: &str,
@@ -87,16 +89,20 @@ impl Settings {
         fixed: &[(&str, &str)],
     ) -> Result<C>
     where
-        X: ClientContext + From<Teller>,
+        X: ClientContext + From<OutageReporter>,
         C: FromClientConfigAndContext<X>,
     {
         self.create(self.config(job, defaults, fixed)?)
     }
 
-    /// A consumer with these settings, whose context learns topic ids and leader epochs.
-    pub fn consumer(&self, job: &str, fixed: &[(&str, &str)]) -> Result<BaseConsumer<Teller>> {
+    /// Creates a consumer whose context collects topic ids and leader epochs.
+    pub fn consumer(
+        &self,
+        job: &str,
+        fixed: &[(&str, &str)],
+    ) -> Result<BaseConsumer<OutageReporter>> {
         let mut config = self.config(job, CONSUMER_DEFAULTS, fixed)?;
-        // librdkafka tells them by these lines only.
+        // librdkafka exposes topic ids and leader epochs only in these log lines.
         let debug = match config.get("debug") {
             Some(own) => format!("{own},metadata"),
             None => "metadata".to_string(),
@@ -108,10 +114,10 @@ impl Settings {
 
     fn create<X, C>(&self, config: ClientConfig) -> Result<C>
     where
-        X: ClientContext + From<Teller>,
+        X: ClientContext + From<OutageReporter>,
         C: FromClientConfigAndContext<X>,
     {
-        let teller = Teller::new(format!("kafka {}, topic {}", self.brokers, self.topic));
+        let teller = OutageReporter::new(format!("kafka {}, topic {}", self.brokers, self.topic));
         config
             .create_with_context(X::from(teller))
             .map_err(|error| self.no_client(error))
@@ -139,7 +145,7 @@ impl Settings {
             if self.properties.get(*name).is_some_and(|own| own != value) {
                 let what = format!("the property {name} of the Kafka client has to be {value:?}");
                 return Err(Error::new(ErrorCode::InvalidConfig, what)
-                    .hint("leave it out: what the connector promises rests on it"));
+                    .hint("leave it out: the connector's guarantees depend on it"));
             }
             config.set(*name, *value);
         }
@@ -147,9 +153,9 @@ impl Settings {
     }
 
     fn no_client(&self, error: KafkaError) -> Error {
-        let what = format!("no Kafka client can be made for {}", self.brokers);
+        let what = format!("cannot create a Kafka client for {}", self.brokers);
         let why = match error {
-            // librdkafka's text has the value as well.
+            // librdkafka's error text would contain the value.
             KafkaError::ClientConfig(_, _, name, _) if is_secret(&name) => {
                 format!("the value of the property {name} is not accepted")
             }
@@ -197,7 +203,7 @@ mod tests {
         let mut settings = settings("ssl.key.pem", "hush");
         settings.set_tls(Tls::new());
         assert!(!format!("{settings:?}").contains("hush"));
-        let made = settings.client::<Teller, BaseConsumer<Teller>>("job", &[], &[]);
+        let made = settings.client::<OutageReporter, BaseConsumer<OutageReporter>>("job", &[], &[]);
         let Err(error) = made else {
             panic!("that is no key");
         };

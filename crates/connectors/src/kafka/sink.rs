@@ -1,11 +1,11 @@
-//! Writes to a topic.
+//! Kafka sink.
 
 mod aborts;
 mod answers;
 mod batch;
 mod deliveries;
+mod exactly_once;
 mod limits;
-mod once;
 mod requirements;
 mod transactions;
 mod write;
@@ -22,7 +22,8 @@ use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
 use write::WriteP;
 
-/// Writes each record to a topic as `encode` says; its error is the reason why one can't be written, see [`KafkaSink::on_error`].
+/// Creates a sink that writes each record to a topic; `encode` fills the message. An error of
+/// `encode` is the reason why a record cannot be written; see [`KafkaSink::on_error`].
 pub fn write<T, F>(
     brokers: impl Into<String>,
     topic: impl Into<String>,
@@ -33,7 +34,7 @@ where
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
     KafkaSink {
-        plan: Plan {
+        plan: KafkaSinkConfig {
             settings: Settings::new(brokers.into(), topic.into()),
             on_error: OnError::default(),
             is_transactional: true,
@@ -45,20 +46,20 @@ where
     }
 }
 
-/// A message on its way out. Its memory is used again for the next one.
+/// An outgoing message. Its buffers are reused for the next message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outgoing {
     key: Option<Vec<u8>>,
     value: Option<Vec<u8>>,
     partition: Option<i32>,
-    /// Encoded by [`headers::put`].
+    /// Headers encoded by [`headers::put`].
     headers: Vec<u8>,
     spare_key: Vec<u8>,
     spare_value: Vec<u8>,
 }
 
 impl Outgoing {
-    /// Sets the key. Messages of one key come into one partition, in their order.
+    /// Sets the key. Messages with the same key go to the same partition, in order.
     pub fn key(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         let buffer = self.key_mut();
         buffer.clear();
@@ -66,7 +67,7 @@ impl Outgoing {
         self
     }
 
-    /// Sets the value. A message without one is a tombstone: it takes back what was said of its key.
+    /// Sets the value. A message without a value is a tombstone, which deletes its key.
     pub fn value(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
         let buffer = self.value_mut();
         buffer.clear();
@@ -74,19 +75,19 @@ impl Outgoing {
         self
     }
 
-    /// The key's bytes, to be written to.
+    /// Returns the key buffer for writing.
     pub fn key_mut(&mut self) -> &mut Vec<u8> {
         let spare = &mut self.spare_key;
         self.key.get_or_insert_with(|| std::mem::take(spare))
     }
 
-    /// The value's bytes, to be written to.
+    /// Returns the value buffer for writing.
     pub fn value_mut(&mut self) -> &mut Vec<u8> {
         let spare = &mut self.spare_value;
         self.value.get_or_insert_with(|| std::mem::take(spare))
     }
 
-    /// Adds a header behind those that there are. A name may occur several times.
+    /// Appends a header. A name may occur several times.
     ///
     /// ```
     /// use ardea_connectors::kafka::write;
@@ -101,25 +102,26 @@ impl Outgoing {
         self
     }
 
-    /// Adds a header that has no value.
+    /// Appends a header without a value.
     pub fn header_without_value(&mut self, name: impl AsRef<str>) -> &mut Self {
         headers::put(&mut self.headers, name.as_ref(), None);
         self
     }
 
-    /// The bytes of key, value and headers.
+    /// Returns the total size of key, value and headers in bytes.
     fn byte_len(&self) -> usize {
         let length = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
         length(&self.key) + length(&self.value) + self.headers.len()
     }
 
-    /// Sets the partition. Without it the key decides, and without a key librdkafka spreads messages.
+    /// Sets the partition. By default the key determines the partition; librdkafka distributes
+    /// messages without a key.
     pub fn partition(&mut self, partition: i32) -> &mut Self {
         self.partition = Some(partition);
         self
     }
 
-    /// Empties it, for the next record.
+    /// Clears the message for the next record.
     fn clear(&mut self) {
         if let Some(key) = self.key.take() {
             self.spare_key = key;
@@ -134,50 +136,56 @@ impl Outgoing {
     }
 }
 
-/// A sink that writes to a topic by an idempotent producer.
+/// A sink that writes to a topic with an idempotent producer.
 ///
-/// * While the job runs each record is in the topic once, and those of one partition lie in the order in which an instance got
-///   them, whatever brokers do in between.
-/// * In a job that promises *at least once* an epoch ends when all its records have been acknowledged. After a failure, records behind the last
-///   committed epoch are written again.
-/// * In a job that promises *exactly once* each record is in the topic once, whatever dies, for consumers that read only what is committed
-///   (`isolation.level=read_committed`). Records are written when their epoch is committed, in one transaction an epoch and instance, so they are
-///   as late as that; until then they are held in memory, [within bounds](Self::hold_at_most), and are part of the snapshot. The transactional id is `ardea-JOB-VERTEX-INSTANCE`:
-///   two jobs of one name can't run at a time. Another choice is [`at_least_once`](Self::at_least_once). A message that the topic would not take for its size
-///   is refused at once, as brokers say how large one may be; with a compression that is only known when it is sent.
-/// * Brokers that are away are waited for, without end unless the property `delivery.timeout.ms` sets one; when librdkafka's queue is full the
-///   job waits as well. A delivery that fails for good fails the job, and names the record's position.
-/// * Before anything is written brokers are asked whether they can do what the job promises; what they can't fails the job, and says what to
-///   change: a topic that is not there, a `transaction.max.timeout.ms` below the producer's `transaction.timeout.ms`. A topic whose
-///   acknowledged records could be lost with one broker (`min.insync.replicas`) is warned of.
-/// * A message has the event time of its record, if that has one, in milliseconds; times before 1970 become its first millisecond.
-/// * At its end the job waits until all has been acknowledged. A job that is cancelled does not.
+/// * While the job runs, each record is in the topic once, also across broker failures. Records of
+///   one instance keep their order within a partition.
+/// * With an *at least once* guarantee, an epoch completes when all its records are acknowledged.
+///   After a failure, records after the last committed epoch are written again.
+/// * With an *exactly once* guarantee, each record is in the topic once for consumers with
+///   `isolation.level=read_committed`. Records are written when their epoch is committed, in one
+///   transaction per epoch and instance. Until then they are buffered in memory, [within a
+///   limit](Self::hold_at_most), and are part of the checkpoint. The transactional id is
+///   `ardea-JOB-VERTEX-INSTANCE`, so two jobs of the same name must not run at the same time.
+///   [`at_least_once`](Self::at_least_once) turns transactions off. A message larger than the topic
+///   allows is refused at once; with compression, only when it is sent.
+/// * The sink waits for unavailable brokers; only the property `delivery.timeout.ms` limits the
+///   wait. The job also waits while librdkafka's queue is full. A failed delivery fails the job,
+///   and the error contains the record's position.
+/// * The capabilities of the brokers are checked before the first write. The job fails with a hint
+///   if the topic is missing or `transaction.max.timeout.ms` is below the producer's
+///   `transaction.timeout.ms`. A warning is logged if acknowledged records could be lost with one
+///   broker (`min.insync.replicas`).
+/// * A message has the event time of its record, if any, in milliseconds; times before 1970 become
+///   the first millisecond of 1970.
+/// * At the end of the job the sink waits for all acknowledgements. A cancelled job does not wait.
 #[derive(Debug)]
 pub struct KafkaSink<T, F> {
-    plan: Plan,
+    plan: KafkaSinkConfig,
     parallelism: Parallelism,
     encode: F,
     record: PhantomData<fn(T)>,
 }
 
-/// What the instances of a sink have in common.
+/// Configuration shared by the instances of a sink.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct KafkaSinkConfig {
     pub settings: Settings,
     pub on_error: OnError,
-    /// Whether it writes by transactions in a job that promises that each record counts once.
+    /// True if an exactly-once job writes with transactions.
     pub is_transactional: bool,
-    /// How many bytes of messages an instance may hold until their epochs are committed.
+    /// Maximum bytes of messages that an instance buffers until their epochs are committed.
     pub held: usize,
 }
 
-/// How many bytes of messages an instance may hold, unless told.
+/// Default of [`KafkaSinkConfig::held`], in bytes.
 const HELD: usize = 256 << 20;
 
-/// What is said of a message that can't be sent.
+/// Reason text for an oversized message.
 const TOO_LARGE: &str = "its message is larger than the producer may send (`message.max.bytes`), or than the topic takes (`max.message.bytes`)";
 
-/// A time as Kafka has it: it knows none before 1970, and librdkafka takes its very beginning for the present.
+/// Converts to a Kafka timestamp. Kafka has none before 1970, and librdkafka treats 0 as the
+/// current time.
 fn kafka_time(time: Timestamp) -> Option<i64> {
     time.is_event_time().then(|| time.as_millis().max(1))
 }
@@ -187,28 +195,30 @@ where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
-    /// Sets how many instances write, each with a producer of its own.
+    /// Sets the number of instances, each with its own producer.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Sets what becomes of a record that can't be encoded, or whose message is too large: kept aside with its position (the default),
-    /// dropped and counted, or the job fails.
+    /// Sets the policy for records that cannot be encoded or whose message is too large. By default
+    /// such a record becomes a dead letter with its position.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.plan.on_error = on_error;
         self
     }
 
-    /// Writes at once also in a job that promises that each record counts once: sooner, and some again after a failure.
+    /// Disables transactions in an exactly-once job: records are visible sooner, and some are
+    /// written again after a failure.
     pub fn at_least_once(mut self) -> Self {
         self.plan.is_transactional = false;
         self
     }
 
-    /// Sets how many bytes of messages an instance may hold in memory until their epochs are committed: 256 MiB by default. What is being sent, or waits for a
-    /// commit that is on its way, is waited for; where the epoch at hand alone is larger the job fails, and says so, rather than take all memory. Shorter epochs
-    /// (`snapshots.every`) hold less.
+    /// Sets the maximum bytes of messages that an instance buffers until their epochs are
+    /// committed; 256 MiB by default. At the limit the sink waits while messages are being sent or
+    /// a commit is pending. If the current epoch alone exceeds the limit, the job fails. A shorter
+    /// checkpoint interval (`checkpoints.every`) needs less memory.
     pub fn hold_at_most(mut self, bytes: usize) -> Self {
         self.plan.held = bytes;
         self
@@ -220,7 +230,7 @@ where
         self
     }
 
-    /// Sets the user that connects to brokers.
+    /// Sets the user and authentication mechanism for connections to brokers.
     pub fn sasl(mut self, sasl: Sasl) -> Self {
         self.plan.settings.set_sasl(sasl);
         self
@@ -232,7 +242,7 @@ where
         self
     }
 
-    /// The sink, for a pipeline.
+    /// Builds the sink for a pipeline.
     pub fn build(self) -> Sink<T> {
         let KafkaSink {
             plan,
@@ -255,7 +265,7 @@ where
         Sink::new(name, Arc::new(supply))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
-            .delivering(delivery)
+            .with_delivery(delivery)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads a topic.
+//! Kafka source.
 
 mod read;
 
@@ -12,30 +12,32 @@ use ardea_core::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::kafka::costs::SourceCosts;
+use crate::kafka::cpu_accounting::SourceCosts;
 use crate::kafka::message::{Message, Record};
 use crate::kafka::partitions::Timing;
-use crate::kafka::positions::{Bookmark, Start};
+use crate::kafka::positions::{EmittedPositions, Start};
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
 use crate::kafka::topics::Topics;
 use read::ReadP;
 
-/// How far ahead a record may be to move time, unless set otherwise.
+/// Default of [`KafkaSource::max_ahead`].
 const MAX_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A function that makes records of messages, or says why one is no record.
+/// Function that converts a message to a record, or returns the reason why the message cannot be
+/// decoded.
 pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
 
-/// The messages of a topic, of several, or of all whose names match a [pattern](Topics::matching), as they are. `brokers` are some of the
-/// cluster's, such as `"kafka-1:9092,kafka-2:9092"`.
+/// Creates a source of undecoded messages of one topic, several topics, or all topics whose names
+/// match a [pattern](Topics::matching). `brokers` are addresses of one or more brokers of the
+/// cluster, such as `"kafka-1:9092,kafka-2:9092"`.
 pub fn read(
     brokers: impl Into<String>,
     topics: impl Into<Topics>,
 ) -> KafkaSource<Record, Decoder<Record>, Unbounded> {
     let topics = topics.into();
     KafkaSource {
-        plan: Plan {
+        plan: KafkaSourceConfig {
             settings: Settings::new(brokers.into(), topics.to_string()),
             topics,
             on_lost: OnLostPosition::default(),
@@ -51,7 +53,7 @@ pub fn read(
             group: None,
             refresh: Duration::from_secs(30),
             on_error: OnError::default(),
-            bookmark: Bookmark::default(),
+            bookmark: EmittedPositions::default(),
             costs: None,
         },
         parallelism: Parallelism::ONE,
@@ -62,41 +64,46 @@ pub fn read(
 
 /// A source that reads the partitions of topics.
 ///
-/// * Partition *p* of a topic is read by the instance *p* modulo their number; partitions of several topics are spread from different places on.
-///   Partitions that are added to a topic, and topics that a pattern matches, are found while it runs, and read from their beginning.
-/// * Each record has the time of its message. The source keeps a watermark for each partition and passes their minimum on; use
-///   `with_source_time` on the stream. A partition at whose end nothing has come for a while is not waited for; one whose broker is
-///   away, or that is behind, is.
-/// * Where reading begins is said by [`start`](Self::start). No group is joined.
-/// * A job that keeps its state goes on with the record that comes next in each partition, whatever `start` says; partitions that are new
-///   since are read from their beginning. A bounded one ends where it was to end. When an epoch is committed, its offsets are committed to
-///   Kafka as well, under the [group](Self::group): for people who look at it; the job does not read them. Other jobs commit nothing.
-/// * Only what was committed by transactions is read, unless the property `isolation.level` says otherwise.
-/// * Brokers that are away are waited for. Topics that are named have to exist.
-/// * A position that does not mean any more what it meant fails the job, unless [`on_lost_position`](Self::on_lost_position) says
-///   otherwise: the topic was deleted and made anew, has fewer partitions, its log was truncated, or retention has removed what comes next.
-///   Topic id, leader epoch and the last record that was read are remembered with each offset, and compared when a job goes on.
-/// * A bounded source that has not read all that was promised fails.
-/// * A message that can't be decoded, whose timestamp no record can have, or whose headers can't be read, is a bad record:
-///   see [`on_error`](Self::on_error).
-/// * A job that drains stops at once: what was fetched and not emitted is still in the topic.
+/// * Partition *p* of a topic is read by instance *p* modulo the number of instances. With several
+///   topics, each topic starts at a different instance. Partitions added to a topic and topics
+///   matching a pattern are discovered while the job runs, and read from their beginning.
+/// * Each record has the time of its message. The source keeps a watermark per partition and emits
+///   their minimum; use `with_source_time` on the stream. A partition becomes idle when no record
+///   arrives at its end for a while. A partition that lags or whose broker is unavailable holds the
+///   watermark back.
+/// * [`start`](Self::start) sets the start position. The source joins no consumer group.
+/// * A job with checkpoints resumes at the next record of each partition, regardless of `start`.
+///   Partitions added since the checkpoint are read from their beginning. A bounded source keeps
+///   its end offsets. When an epoch is committed, its offsets are also committed to Kafka under the
+///   [group](Self::group) for monitoring; the job does not read them. Other jobs commit nothing by
+///   default.
+/// * Only committed transactions are read, unless the property `isolation.level` is changed.
+/// * The source waits for unavailable brokers. Named topics must exist.
+/// * A lost position fails the job, unless [`on_lost_position`](Self::on_lost_position) is changed.
+///   A position is lost if the topic was deleted and created again or has fewer partitions, if the
+///   partition's log was truncated, or if retention has removed the next record. Topic id, leader
+///   epoch and a hash of the last record read are stored with each offset, and compared on restore.
+/// * A bounded source that cannot read up to its end offsets fails.
+/// * A message is a bad record if it cannot be decoded, its timestamp is out of range, or its
+///   headers are unreadable: see [`on_error`](Self::on_error).
+/// * A draining job stops at once: records fetched but not emitted remain in the topic.
 #[derive(Debug)]
 pub struct KafkaSource<T, F, B> {
-    plan: Plan,
+    plan: KafkaSourceConfig,
     parallelism: Parallelism,
     decode: F,
     kind: PhantomData<fn() -> (T, B)>,
 }
 
-/// What the instances of a source have in common.
+/// Configuration shared by the instances of a source.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct KafkaSourceConfig {
     pub settings: Settings,
     pub topics: Topics,
     pub on_lost: OnLostPosition,
-    /// A message without a timestamp is none that can be used.
+    /// True if a message without a timestamp is a bad record.
     pub needs_timestamps: bool,
-    /// A batch that can't be read is left out.
+    /// True if unreadable batches are skipped.
     pub skips_damage: bool,
     pub start: Start,
     pub is_bounded: bool,
@@ -104,12 +111,13 @@ pub(crate) struct Plan {
     pub group: Option<String>,
     pub refresh: Duration,
     pub on_error: OnError,
-    pub bookmark: Bookmark,
+    pub bookmark: EmittedPositions,
     pub costs: Option<Arc<SourceCosts>>,
 }
 
 impl<T, F, B> KafkaSource<T, F, B> {
-    /// Makes records of messages; an error is the reason why one is no record, see [`on_error`](Self::on_error).
+    /// Sets the decoder of messages. An error of `decode` is the reason why a message cannot be
+    /// decoded; see [`on_error`](Self::on_error).
     pub fn decode<U, G>(self, decode: G) -> KafkaSource<U, G, B>
     where
         U: Send + 'static,
@@ -126,12 +134,12 @@ impl<T, F, B> KafkaSource<T, F, B> {
         }
     }
 
-    /// The values as text.
+    /// Decodes the value of each message as text.
     pub fn text(self) -> KafkaSource<String, Decoder<String>, B> {
         self.decode(|message| message.text().map(str::to_string))
     }
 
-    /// The values as JSON.
+    /// Decodes the value of each message as JSON.
     pub fn json<U: DeserializeOwned + Send + 'static>(self) -> KafkaSource<U, Decoder<U>, B> {
         self.decode(|message| {
             let value = message.value.ok_or("there is no value (a tombstone)")?;
@@ -139,33 +147,36 @@ impl<T, F, B> KafkaSource<T, F, B> {
         })
     }
 
-    /// Sets where reading begins: [`Start::Earliest`] by default.
+    /// Sets the start position: [`Start::Earliest`] by default.
     pub fn start(mut self, start: Start) -> Self {
         self.plan.start = start;
         self
     }
 
-    /// Sets what to do when a position does not mean any more what it meant: the job fails by default.
-    /// [`OnLostPosition::Continue`] goes on at the oldest record of the partition.
+    /// Sets the policy for lost positions: by default the job fails. [`OnLostPosition::Continue`]
+    /// continues at the oldest record of the partition.
     pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
         self.plan.on_lost = on_lost;
         self
     }
 
-    /// Leaves out a batch that can't be read: its checksum is wrong, or its compression is unknown or damaged. Its offsets become one dead
-    /// letter, or what [`on_error`](Self::on_error) says. Without this setting such a batch fails the job.
+    /// Skips unreadable batches, which have a wrong checksum or an unknown or damaged compression.
+    /// The skipped offsets are one bad record, handled as set by [`on_error`](Self::on_error). By
+    /// default an unreadable batch fails the job.
     pub fn skip_damaged_batches(mut self) -> Self {
         self.plan.skips_damage = true;
         self
     }
 
-    /// Treats a message without a timestamp as one that can't be decoded: so one such does not come to a window, which would fail the job.
+    /// Treats a message without a timestamp as a bad record. By default its record is emitted, and
+    /// fails the job if it reaches a window.
     pub fn require_timestamps(mut self) -> Self {
         self.plan.needs_timestamps = true;
         self
     }
 
-    /// Ends when all has been read that the topic held when the job started.
+    /// Makes the source bounded: it reads each partition to the end that the partition has at the
+    /// job's start.
     pub fn until_present(mut self) -> KafkaSource<T, F, Bounded> {
         self.plan.is_bounded = true;
         KafkaSource {
@@ -176,47 +187,50 @@ impl<T, F, B> KafkaSource<T, F, B> {
         }
     }
 
-    /// Sets how many instances share the partitions.
+    /// Sets the number of instances that share the partitions.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Sets by how much a record may be older than one before it in its partition without being late; not at all by default.
+    /// Sets the maximum disorder of event times within a partition; zero by default.
     pub fn out_of_order(mut self, by: Duration) -> Self {
         self.plan.timing.disorder = by;
         self
     }
 
-    /// Sets after how much silence time does not wait for a partition whose end has been reached: ten seconds by default, `None` for never.
+    /// Sets the time without a new record after which a fully read partition becomes idle: ten
+    /// seconds by default, `None` for never.
     pub fn idle_after(mut self, silence: Option<Duration>) -> Self {
         self.plan.timing.idle_after = silence;
         self
     }
 
-    /// Sets how far a record may be ahead of both the latest one before it and the wall clock; a day by default, `None` for any time. A
-    /// record further ahead is read as others are, but moves no watermark: a single wrong time would make all records after it late.
+    /// Sets the maximum lead of an event time over both the highest earlier event time and the wall
+    /// clock; a day by default, `None` for no limit. A record further ahead is emitted but does not
+    /// advance the watermark: one wrong timestamp would otherwise make all later records late.
     pub fn max_ahead(mut self, ahead: Option<Duration>) -> Self {
         self.plan.timing.max_ahead = ahead;
         self
     }
 
-    /// Sets the consumer group to which offsets are committed, so that tools can show how far behind the job is. A job that keeps its state
-    /// commits those of an epoch when that is committed: to `ardea-JOB` by default, or to the group of [`Start::Stored`]. A job that keeps
-    /// none commits every five seconds and at its end, and only to a group that is named here. A group that has members can't be used.
+    /// Sets the consumer group to which the source commits offsets, so that tools can show the lag.
+    /// A job with checkpoints commits the offsets of each committed epoch, to `ardea-JOB` by
+    /// default or to the group of [`Start::Stored`]. A job without checkpoints commits every five
+    /// seconds and at its end, and only to a group set here. The group must have no members.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.plan.group = Some(group.into());
         self
     }
 
-    /// Sets how often to look for new partitions: every 30 seconds by default.
+    /// Sets the interval of partition discovery: 30 seconds by default.
     pub fn look_for_partitions_every(mut self, every: Duration) -> Self {
         self.plan.refresh = every;
         self
     }
 
-    /// Sets what becomes of a message that can't be decoded: kept aside with its topic, partition and offset (the default), dropped and
-    /// counted, or the job fails.
+    /// Sets the policy for messages that cannot be decoded. By default such a message becomes a
+    /// dead letter with topic, partition and offset.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.plan.on_error = on_error;
         self
@@ -228,7 +242,7 @@ impl<T, F, B> KafkaSource<T, F, B> {
         self
     }
 
-    /// Sets the user that connects to brokers.
+    /// Sets the user and authentication mechanism for connections to brokers.
     pub fn sasl(mut self, sasl: Sasl) -> Self {
         self.plan.settings.set_sasl(sasl);
         self
@@ -240,18 +254,19 @@ impl<T, F, B> KafkaSource<T, F, B> {
         self
     }
 
-    /// Tells how far the source has got, while its job runs in this process.
-    pub fn bookmark(&self) -> Bookmark {
+    /// Returns a handle to the positions that the source has emitted. It is updated while the job
+    /// runs in this process.
+    pub fn bookmark(&self) -> EmittedPositions {
         self.plan.bookmark.clone()
     }
 
-    /// Measures where the source's cpu time goes; takes three system calls a chunk.
+    /// Adds the source's CPU time to `costs`, with three system calls per chunk.
     pub fn measure(mut self, costs: Arc<SourceCosts>) -> Self {
         self.plan.costs = Some(costs);
         self
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, B>
     where
         T: Send + 'static,

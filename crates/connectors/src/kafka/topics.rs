@@ -1,4 +1,4 @@
-//! The topics that a source reads.
+//! Topics of a source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ardea_core::{Error, ErrorCode, Result};
 use regex::Regex;
 
-/// The topics that a source reads: some by their names, or all whose names match a pattern.
+/// The topics of a source, by name or by pattern.
 ///
 /// ```
 /// use ardea_connectors::kafka::{Topics, read};
@@ -24,13 +24,14 @@ enum Kind {
 }
 
 impl Topics {
-    /// All topics whose whole name matches a regular expression ([syntax](https://docs.rs/regex/latest/regex/#syntax)),
-    /// those that are made later as well. Kafka's own topics, whose names begin with `__`, are left out.
+    /// Selects all topics whose whole name matches a regular expression
+    /// ([syntax](https://docs.rs/regex/latest/regex/#syntax)), including topics created later.
+    /// Kafka's internal topics, whose names begin with `__`, are excluded.
     pub fn matching(pattern: impl Into<String>) -> Self {
         Topics(Kind::Matching(pattern.into()))
     }
 
-    /// Returns the topic, if it is one that is named.
+    /// Returns the topic's name if the selection is exactly one named topic; otherwise `None`.
     pub(crate) fn only(&self) -> Option<&str> {
         match &self.0 {
             Kind::Named(names) if names.len() == 1 => names.first().map(String::as_str),
@@ -38,8 +39,10 @@ impl Topics {
         }
     }
 
+    /// Validates the topics.
+    ///
     /// # Errors
-    /// `InvalidConfig` if the pattern is none, or there is no topic.
+    /// `InvalidConfig` if the pattern is invalid or the list of names is empty.
     pub(crate) fn selection(&self) -> Result<Selection> {
         let invalid = |what: String| Error::new(ErrorCode::InvalidConfig, what);
         match &self.0 {
@@ -56,7 +59,7 @@ impl Topics {
             Kind::Matching(pattern) => match Regex::new(&format!("^(?:{pattern})$")) {
                 Ok(regex) => Ok(Selection::Matching(regex)),
                 Err(error) => Err(
-                    invalid(format!("{pattern:?} is no pattern of topics' names")).because(error),
+                    invalid(format!("{pattern:?} is no pattern for topic names")).because(error),
                 ),
             },
         }
@@ -108,7 +111,7 @@ impl<S: Into<String>> FromIterator<S> for Topics {
     }
 }
 
-/// Topics, ready to be looked for.
+/// Validated topics of a source.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection {
     Named(Vec<Arc<str>>),
@@ -116,7 +119,7 @@ pub(crate) enum Selection {
 }
 
 impl Selection {
-    /// Returns whether a topic is read.
+    /// Returns true if a topic is read.
     pub fn has(&self, topic: &str) -> bool {
         match self {
             Selection::Named(names) => names.iter().any(|name| &**name == topic),
@@ -124,8 +127,8 @@ impl Selection {
         }
     }
 
-    /// Returns the number by which a partition belongs to an instance: the partition's own if there is one topic only. Partitions of several
-    /// topics are spread from different places on.
+    /// Returns the number that assigns a partition to an instance: the partition number, plus a
+    /// hash of the topic's name unless a single topic is named.
     pub fn number(&self, topic: &str, partition: i32) -> u64 {
         let partition = u64::try_from(partition).unwrap_or(0);
         match self {

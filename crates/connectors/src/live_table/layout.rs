@@ -1,6 +1,6 @@
-//! From boards to lines: which tables stand side by side, and how many rows each gets.
+//! Layout of tables into lines: their arrangement side by side, and the number of rows of each.
 
-use super::board::Board;
+use super::table_state::TableState;
 use super::terminal::Size;
 use super::text_width::{fit, width};
 
@@ -11,7 +11,7 @@ pub(super) struct Piece {
     pub(super) emphasis: Emphasis,
 }
 
-/// How a piece stands out.
+/// The style of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Emphasis {
     Plain,
@@ -21,19 +21,19 @@ pub(super) enum Emphasis {
 
 pub(super) type Line = Vec<Piece>;
 
-/// Between two tables of one band.
+/// The number of empty columns between two tables placed side by side.
 const GUTTER: usize = 3;
-/// Title and headings.
+/// The number of lines for the title and the headings of a table.
 const HEAD_LINES: usize = 2;
 
-/// Tables that stand side by side.
-struct Band<'a> {
-    boards: Vec<(&'a Board, usize)>,
-    /// How many lines it has below the headings.
+/// Tables placed side by side.
+struct TableRegion<'a> {
+    boards: Vec<(&'a TableState, usize)>,
+    /// The number of lines below the headings.
     body: usize,
 }
 
-impl Band<'_> {
+impl TableRegion<'_> {
     fn wanted(&self) -> usize {
         self.boards
             .iter()
@@ -42,14 +42,15 @@ impl Band<'_> {
             .unwrap_or(0)
     }
 
-    /// How many lines it needs below the headings, so that rows that are not shown are at least counted.
+    /// Returns the minimum number of lines below the headings: one row, and a line with the number
+    /// of hidden rows.
     fn least(&self) -> usize {
         self.wanted().clamp(1, 2)
     }
 }
 
-/// The lines of all tables for a pipe: below each other, whole, as wide as they are.
-pub(super) fn printed<'a>(boards: impl IntoIterator<Item = &'a Board>) -> Vec<Line> {
+/// Returns the lines of all tables for a pipe: one below the other, complete and at full width.
+pub(super) fn printed<'a>(boards: impl IntoIterator<Item = &'a TableState>) -> Vec<Line> {
     let mut lines = Vec::new();
     for board in boards {
         if !lines.is_empty() {
@@ -64,13 +65,14 @@ pub(super) fn printed<'a>(boards: impl IntoIterator<Item = &'a Board>) -> Vec<Li
     lines
 }
 
-/// The lines of all tables on a terminal, and below them `status`; no more than fit, and none wider.
+/// Returns the lines of all tables on a terminal, with `status` below them. The lines fit into
+/// `size`.
 pub(super) fn drawn<'a>(
-    boards: impl IntoIterator<Item = &'a Board>,
+    boards: impl IntoIterator<Item = &'a TableState>,
     status: Option<&str>,
     size: Size,
 ) -> Vec<Line> {
-    // The last line is the cursor's.
+    // The last line is reserved for the cursor.
     let height = size.rows.saturating_sub(1);
     let status_lines = status.map_or(0, |_| 2).min(height);
     let mut bands = bands(boards, size.columns);
@@ -96,9 +98,12 @@ pub(super) fn drawn<'a>(
     lines
 }
 
-/// Puts tables side by side as long as there is room, in their order.
-fn bands<'a>(boards: impl IntoIterator<Item = &'a Board>, columns: usize) -> Vec<Band<'a>> {
-    let mut bands: Vec<Band<'a>> = Vec::new();
+/// Places tables side by side, in order, as far as they fit.
+fn bands<'a>(
+    boards: impl IntoIterator<Item = &'a TableState>,
+    columns: usize,
+) -> Vec<TableRegion<'a>> {
+    let mut bands: Vec<TableRegion<'a>> = Vec::new();
     let mut free = 0;
     for board in boards {
         let wide = board.width().min(columns);
@@ -108,7 +113,7 @@ fn bands<'a>(boards: impl IntoIterator<Item = &'a Board>, columns: usize) -> Vec
                 free -= GUTTER + wide;
             }
             _ => {
-                bands.push(Band {
+                bands.push(TableRegion {
                     boards: vec![(board, wide)],
                     body: 0,
                 });
@@ -119,18 +124,18 @@ fn bands<'a>(boards: impl IntoIterator<Item = &'a Board>, columns: usize) -> Vec
     bands
 }
 
-/// Gives each band lines for its rows, the neediest last; drops bands from the end that find no room at all, and says how many
-/// tables were in them.
-fn share_out(bands: &mut Vec<Band<'_>>, height: usize) -> usize {
-    // Without their rows.
+/// Distributes `height` lines over the bands, one at a time to the smallest band with hidden rows.
+/// Drops bands at the end that do not fit; returns the number of dropped tables.
+fn share_out(bands: &mut Vec<TableRegion<'_>>, height: usize) -> usize {
+    // The number of lines of some bands without rows.
     let heads = |bands: usize| bands * HEAD_LINES + bands.saturating_sub(1);
     let mut left_out = 0;
     loop {
-        // With tables left out, a line says so. The only one is better than none, with any row at all.
+        // Dropped tables need a line that reports them. A single band is kept if one row fits.
         let rows: usize = match &bands[..] {
             [] => return left_out,
             [_] => 1,
-            all => all.iter().map(Band::least).sum::<usize>() + left_out.min(1),
+            all => all.iter().map(TableRegion::least).sum::<usize>() + left_out.min(1),
         };
         if heads(bands.len()) + rows <= height {
             break;
@@ -155,7 +160,7 @@ fn share_out(bands: &mut Vec<Band<'_>>, height: usize) -> usize {
     left_out
 }
 
-fn draw_band(band: &Band<'_>, lines: &mut Vec<Line>) {
+fn draw_band(band: &TableRegion<'_>, lines: &mut Vec<Line>) {
     let first = lines.len();
     let mut offset = 0;
     for (board, wide) in &band.boards {
@@ -177,9 +182,9 @@ fn draw_band(band: &Band<'_>, lines: &mut Vec<Line>) {
     }
 }
 
-/// One table in `wide` columns, with up to `body` lines below its headings.
-fn block(board: &Board, wide: usize, body: usize) -> Vec<Piece> {
-    // The line that says how much is missing takes the place of a row, unless it is the only one.
+/// Returns one table in `wide` columns, with up to `body` lines below its headings.
+fn block(board: &TableState, wide: usize, body: usize) -> Vec<Piece> {
+    // The line with the number of hidden rows replaces a row, unless there is only one line.
     let rows = if board.len() > body && body > 1 {
         body - 1
     } else {
@@ -216,8 +221,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn board(title: &str, rows: usize, cell: &str) -> Board {
-        let mut board = Board::new(title.into(), vec!["k".into(), "v".into()], usize::MAX);
+    fn board(title: &str, rows: usize, cell: &str) -> TableState {
+        let mut board = TableState::new(title.into(), vec!["k".into(), "v".into()], usize::MAX);
         board.update((0..rows).map(|n| Row::new(n).text(cell)));
         board
     }
@@ -340,7 +345,7 @@ mod tests {
             counts in prop::collection::vec((0usize..30, "\\PC{0,30}"), 0..6),
             status in prop::option::of("\\PC{0,50}"),
         ) {
-            let boards: Vec<Board> = counts.iter().map(|(count, cell)| board(cell, *count, cell)).collect();
+            let boards: Vec<TableState> = counts.iter().map(|(count, cell)| board(cell, *count, cell)).collect();
             let lines = drawn(&boards, status.as_deref(), Size { columns, rows });
             prop_assert!(lines.len() <= rows.saturating_sub(1));
             for line in lines {

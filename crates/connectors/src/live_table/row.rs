@@ -1,8 +1,8 @@
-//! One row of a table, as a job says it.
+//! A row of a live table.
 
 use std::fmt::Display;
 
-/// One row of a table: a key, the cells behind it, and where it stands.
+/// A row of a table: a key, further cells, and a weight that determines its place in the table.
 ///
 /// ```
 /// use ardea_connectors::live_table::Row;
@@ -15,10 +15,10 @@ pub struct Row {
     pub(super) key: Cell,
     pub(super) cells: Vec<Cell>,
     pub(super) weight: f64,
-    pub(super) is_gone: bool,
+    pub(super) is_removed: bool,
 }
 
-/// What stands at one place of a table.
+/// A cell of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Cell {
     pub(super) text: String,
@@ -41,7 +41,8 @@ impl Cell {
 }
 
 impl Row {
-    /// The row of this key, which is shown in the first column. A key that reads as a number is sorted and aligned as one.
+    /// Creates the row of `key`, which is shown in the first column. A numeric key is sorted and
+    /// aligned as a number.
     pub fn new(key: impl Display) -> Self {
         let mut key = Cell::new(key, false);
         key.is_number = key.text.parse::<f64>().is_ok();
@@ -49,14 +50,14 @@ impl Row {
             key,
             cells: Vec::new(),
             weight: 0.0,
-            is_gone: false,
+            is_removed: false,
         }
     }
 
-    /// Says that the row of this key is not there any more.
-    pub fn gone(key: impl Display) -> Self {
+    /// Creates a removal: the table deletes its row of `key`.
+    pub fn removed(key: impl Display) -> Self {
         Row {
-            is_gone: true,
+            is_removed: true,
             ..Row::new(key)
         }
     }
@@ -67,19 +68,20 @@ impl Row {
         self
     }
 
-    /// Adds a cell that is aligned to the right: a number, with or without its unit.
+    /// Adds a right-aligned cell: a number, with or without its unit.
     pub fn number(mut self, value: impl Display) -> Self {
         self.cells.push(Cell::new(value, true));
         self
     }
 
-    /// Rows with a greater weight come first; those of equal weight (zero, unless told) in the order of their keys.
+    /// Sets the weight, which is zero by default. Rows are sorted by descending weight, and then by
+    /// key.
     pub fn weight(mut self, weight: f64) -> Self {
         self.weight = weight;
         self
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &str {
         &self.key.text
     }

@@ -1,7 +1,8 @@
-//! The screen that tables share: it draws them in place, from a thread of its own.
+//! The screen shared by the tables, drawn in place by a separate thread.
 //!
-//! Locks: a sink takes `content` once a chunk; the ticker takes `brush`, and within it `content` for as long as it makes the lines,
-//! never while it writes. So a terminal that has been stopped (Ctrl-S) holds up no sink before the end.
+//! Locks: a sink takes `content` once per chunk. The drawing thread (ticker) takes `painter`, and
+//! also `content` while it computes the lines, but not while it writes. So a suspended terminal
+//! (Ctrl-S) does not block a sink before its end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,43 +15,43 @@ use std::{fmt, io};
 use ardea_core::{Error, ErrorCode, Result};
 
 use super::Row;
-use super::board::Board;
 use super::layout::{self, Emphasis, Line};
+use super::table_state::TableState;
 use super::terminal::{Size, Standard, Style, Surface};
 use super::text_width::ascii;
 
-/// Tables are redrawn no more often than this.
+/// The minimum interval between two frames.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// Where a table stands among others: in the order in which sinks were made.
+/// The position of a table among the others, in the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Place(u64);
+pub(super) struct TableIndex(u64);
 
-impl Place {
+impl TableIndex {
     pub(super) fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Place(NEXT.fetch_add(1, Ordering::Relaxed))
+        TableIndex(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Where live tables are shown. Cheap to clone; all clones are one screen.
+/// A screen that shows live tables. Clones share one screen.
 ///
-/// On a terminal the tables are redrawn in place while they change; in a pipe or a file they are printed once, when the last of
-/// them has ended, and on request every so often before.
+/// On a terminal the tables are redrawn in place when they change. In a pipe or a file they are
+/// printed once, when the last table has ended, and [periodically](Self::print_every) if requested.
 #[derive(Clone)]
 pub struct Screen(Arc<Shared>);
 
 struct Shared {
     content: Mutex<Content>,
     changed: Condvar,
-    brush: Mutex<Brush>,
+    painter: Mutex<Painter>,
 }
 
-/// What is to be seen.
+/// The tables and the status line.
 #[derive(Default)]
 struct Content {
-    boards: BTreeMap<Place, Board>,
-    /// How many of the boards have a sink that is still running.
+    boards: BTreeMap<TableIndex, TableState>,
+    /// The number of tables whose sinks are running.
     live: usize,
     status: Option<String>,
     is_dirty: bool,
@@ -58,12 +59,12 @@ struct Content {
     ticker: Option<JoinHandle<()>>,
 }
 
-/// What draws it.
-struct Brush {
+/// The output surface and the state of drawing.
+struct Painter {
     surface: Box<dyn Surface>,
-    /// The lines of the frame above the cursor, and the terminal's size when it was drawn.
+    /// The number of lines of the last frame, and the size of the terminal when it was drawn.
     last: Option<(usize, Size)>,
-    /// Whether tables have been printed, where they are not redrawn.
+    /// True if tables have been printed to a surface that is not a terminal.
     has_printed: bool,
     failed: Option<io::Error>,
 }
@@ -72,7 +73,7 @@ static OF_PROCESS: LazyLock<Screen> =
     LazyLock::new(|| Screen::on(Box::new(Standard::Output(io::stdout()))));
 
 impl Screen {
-    /// The screen of this process, on standard output.
+    /// Returns the screen of this process, on standard output.
     pub fn of_process() -> Self {
         OF_PROCESS.clone()
     }
@@ -81,7 +82,7 @@ impl Screen {
         Screen(Arc::new(Shared {
             content: Mutex::default(),
             changed: Condvar::new(),
-            brush: Mutex::new(Brush {
+            painter: Mutex::new(Painter {
                 surface,
                 last: None,
                 has_printed: false,
@@ -90,17 +91,19 @@ impl Screen {
         }))
     }
 
-    /// Draws on standard error from now on, for programs that need standard output for something else.
+    /// Draws on standard error from now on, for programs that write other data to standard output.
     pub fn to_standard_error(&self) {
-        self.brush().surface = Box::new(Standard::Error(io::stderr()));
+        self.painter().surface = Box::new(Standard::Error(io::stderr()));
     }
 
-    /// In a pipe, prints the tables this often as they then are, and not only at the end. Counts for tables that start later.
+    /// Prints the present tables periodically if the output is a pipe. Applies to tables that start
+    /// later.
     pub fn print_every(&self, period: Duration) {
         self.content().print_every = Some(period.max(FRAME));
     }
 
-    /// Shows a line below the tables; `None` takes it away. Says whether there are tables on a terminal to show it below.
+    /// Shows `status` as a line below the tables; `None` removes the line. Returns false if no
+    /// tables are shown on a terminal.
     pub fn set_status(&self, status: Option<String>) -> bool {
         if !self.has_tables() {
             return false;
@@ -111,15 +114,15 @@ impl Screen {
         true
     }
 
-    /// Whether there are tables on a terminal now, which anything else that is printed there would tear apart.
+    /// Returns true if tables are shown on a terminal, where other output would corrupt them.
     pub fn has_tables(&self) -> bool {
         let content = self.content();
         content.ticker.is_some() && content.print_every.is_none()
     }
 
-    /// Adds a table, live until it leaves.
-    pub(super) fn show(&self, place: Place, board: Board) -> Result<()> {
-        let is_terminal = self.brush().surface.size().is_some();
+    /// Adds a table, which is live until [`finish`](Self::finish).
+    pub(super) fn show(&self, place: TableIndex, board: TableState) -> Result<()> {
+        let is_terminal = self.painter().surface.size().is_some();
         let mut content = self.content();
         content.boards.insert(place, board);
         content.live += 1;
@@ -143,7 +146,7 @@ impl Screen {
         Ok(())
     }
 
-    pub(super) fn update(&self, place: Place, rows: Vec<Row>) {
+    pub(super) fn update(&self, place: TableIndex, rows: Vec<Row>) {
         let mut content = self.content();
         if let Some(board) = content.boards.get_mut(&place) {
             board.update(rows);
@@ -151,16 +154,17 @@ impl Screen {
         }
     }
 
-    /// Ends a table; the last one to end draws or prints all of them a last time, and ends the ticker. A place that has left is
-    /// ignored.
+    /// Ends a table. When the last table ends, draws or prints all tables once more and stops the
+    /// ticker. Does nothing if the table has already ended.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`] if what is drawn on can't be written to, [`ErrorCode::OutputClosed`] if its reader has gone.
-    pub(super) fn leave(&self, place: Place) -> Result<()> {
+    /// [`ErrorCode::WriteFailed`] if the output cannot be written, [`ErrorCode::OutputClosed`] if
+    /// the reader of the output has closed it.
+    pub(super) fn finish(&self, place: TableIndex) -> Result<()> {
         let ticker = {
             let mut content = self.content();
             match content.boards.get_mut(&place) {
-                Some(board) if !board.has_left => board.has_left = true,
+                Some(board) if !board.is_finished => board.is_finished = true,
                 _ => return Ok(()),
             }
             content.live -= 1;
@@ -172,12 +176,12 @@ impl Screen {
         };
         self.0.changed.notify_all();
         if let Some(ticker) = ticker {
-            // A ticker that panicked has said so itself; the last frame is drawn here anyway.
+            // A panic of the ticker was already reported; the last frame is drawn here anyway.
             let _ = ticker.join();
         }
         let outcome = self.paint();
         self.content().boards.clear();
-        let mut brush = self.brush();
+        let mut brush = self.painter();
         brush.last = None;
         match brush.failed.take().map_or(outcome, Err) {
             Ok(()) => Ok(()),
@@ -193,7 +197,7 @@ impl Screen {
         }
     }
 
-    /// Until the last table has left: draws what has changed.
+    /// Draws changes until the last table has ended.
     fn tick(&self, period: Duration) {
         loop {
             let until = Instant::now() + period;
@@ -214,22 +218,22 @@ impl Screen {
             if (is_dirty || self.was_resized())
                 && let Err(error) = self.paint()
             {
-                self.brush().failed = Some(error);
+                self.painter().failed = Some(error);
                 return;
             }
         }
     }
 
     fn was_resized(&self) -> bool {
-        let brush = self.brush();
+        let brush = self.painter();
         brush
             .last
             .is_some_and(|(_, size)| brush.surface.size().is_some_and(|now| now != size))
     }
 
-    /// Draws a frame on a terminal, prints the tables elsewhere.
+    /// Draws a frame on a terminal; prints the tables to other outputs.
     fn paint(&self) -> io::Result<()> {
-        let mut brush = self.brush();
+        let mut brush = self.painter();
         let size = brush.surface.size();
         let lines = {
             let mut content = self.content();
@@ -259,8 +263,11 @@ impl Screen {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn brush(&self) -> MutexGuard<'_, Brush> {
-        self.0.brush.lock().unwrap_or_else(PoisonError::into_inner)
+    fn painter(&self) -> MutexGuard<'_, Painter> {
+        self.0
+            .painter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -270,9 +277,9 @@ impl fmt::Debug for Screen {
     }
 }
 
-impl Brush {
-    /// The frame as one text that replaces the last one: up to its first line, each line over the old one, the rest cleared. A
-    /// terminal that has changed its size has moved lines about, so there all of it is cleared first.
+impl Painter {
+    /// Returns the text that replaces the previous frame: it overwrites each line and clears the
+    /// rest. After a resize, which moves lines, it clears the terminal first.
     fn frame(&mut self, lines: &[Line], size: Size, style: Style) -> String {
         let mut text = String::new();
         match self.last {

@@ -1,4 +1,4 @@
-//! Where tables are drawn: a terminal with its size and its abilities, or a pipe that has neither.
+//! Output surfaces of tables: a terminal with its size and capabilities, or a pipe.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -11,24 +11,24 @@ pub(super) struct Size {
     pub(super) rows: usize,
 }
 
-/// What a terminal can show.
+/// The capabilities of a terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Style {
-    /// Bold and dim text.
+    /// True if the terminal supports bold and dim text.
     pub(super) is_styled: bool,
-    /// More than ASCII.
+    /// True if the terminal supports Unicode.
     pub(super) is_unicode: bool,
 }
 
-/// Somewhere to draw.
+/// An output for tables.
 pub(super) trait Surface: Send {
-    /// The terminal's size now, `None` for a pipe or a file.
+    /// Returns the present size of the terminal; `None` for a pipe or a file.
     fn size(&self) -> Option<Size>;
 
-    /// What it can show.
+    /// Returns the capabilities of the output.
     fn style(&self) -> Style;
 
-    /// Writes all of `text` at once.
+    /// Writes and flushes `text`.
     fn write(&mut self, text: &str) -> io::Result<()>;
 }
 
@@ -67,7 +67,8 @@ fn write_all(stream: &mut impl Write, text: &str) -> io::Result<()> {
     stream.flush()
 }
 
-/// The size of a terminal that can move its cursor; one that says nothing of its size is taken for 80 × 24.
+/// Returns the size of a terminal with cursor control; 80 × 24 if the terminal does not report its
+/// size.
 fn size_of(stream: &(impl IsTerminal + AsFd)) -> Option<Size> {
     if !stream.is_terminal() || env::var_os("TERM").is_some_and(|term| term == "dumb") {
         return None;
@@ -87,7 +88,8 @@ fn size_of(stream: &(impl IsTerminal + AsFd)) -> Option<Size> {
     ))
 }
 
-/// Whether the locale is one of UTF-8: the first of the three variables that is set decides, as in setlocale(3).
+/// Returns true if the locale uses UTF-8. As in setlocale(3), the first set variable of `LC_ALL`,
+/// `LC_CTYPE` and `LANG` decides.
 fn is_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()

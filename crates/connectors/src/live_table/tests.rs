@@ -1,4 +1,4 @@
-//! Tables on a pretended terminal and in a pretended pipe.
+//! Tests of tables on a fake terminal and in a fake pipe.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use super::terminal::{Size, Style, Surface};
 use super::*;
 use crate::testing::{Fed, eventually};
 
-/// A surface that remembers what was written, and whose size a test may change.
+/// A surface that records its output. Tests can change its size.
 #[derive(Clone)]
 struct Pretended {
     size: Arc<Mutex<Option<Size>>>,

@@ -1,7 +1,7 @@
-//! How wide a text is on a terminal, and how it is made to fit.
+//! The display width of texts, and their truncation and padding.
 
-/// The columns that a text takes. Combining marks take none, East Asian wide characters and pictures two; the ranges are the
-/// large blocks of Unicode's East Asian Width table (UAX #11), which is near enough for a table of results.
+/// Returns the number of columns of a text. Combining marks take none, East Asian wide characters
+/// and emoji two. The ranges approximate the East Asian Width table of Unicode (UAX #11).
 pub(super) fn width(text: &str) -> usize {
     if text.is_ascii() {
         text.len()
@@ -30,7 +30,8 @@ fn char_width(c: char) -> usize {
     }
 }
 
-/// The text in exactly `columns` columns: padded with spaces, or cut with an ellipsis as its last character.
+/// Returns the text in exactly `columns` columns: padded with spaces, or truncated with an
+/// ellipsis.
 pub(super) fn fit(text: &str, columns: usize) -> String {
     let wide = width(text);
     if wide <= columns {
@@ -58,7 +59,7 @@ fn cut(text: &str, columns: usize) -> String {
         .collect()
 }
 
-/// The text for a terminal that knows no Unicode: close relatives of what results use, `?` for the rest.
+/// Returns the text for a terminal without Unicode: similar ASCII characters, or `?`.
 pub(super) fn ascii(text: &str) -> String {
     text.chars()
         .map(|c| match c {

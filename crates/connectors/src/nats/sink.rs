@@ -1,4 +1,4 @@
-//! Writes messages.
+//! NATS sink.
 
 mod publisher;
 mod write;
@@ -11,15 +11,16 @@ use ardea_core::{Delivery, Instance, Isolation, OnError, Parallelism, Processor,
 
 use write::WriteP;
 
-/// Writes each record as a message to the server at `url`, such as `"nats://localhost:4222"`, as `fill` says; its error is the reason why one can't be
-/// written, see [`NatsSink::on_error`]. Some stream has to take the subjects.
+/// Creates a sink that writes each record as a message to the server at `url`, such as
+/// `"nats://localhost:4222"`; `fill` sets subject and payload. An error of `fill` is the reason why
+/// a record cannot be written; see [`NatsSink::on_error`]. A stream must exist for each subject.
 pub fn write<T, F>(url: impl Into<String>, fill: F) -> NatsSink<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
     NatsSink {
-        plan: Plan {
+        plan: NatsSinkConfig {
             url: Secret(url.into()),
             on_error: OnError::default(),
             is_idempotent: false,
@@ -30,7 +31,7 @@ where
     }
 }
 
-/// A text that is never shown.
+/// A text hidden from `Debug` output.
 #[derive(Clone)]
 pub(crate) struct Secret(pub String);
 
@@ -46,7 +47,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A message on its way out.
+/// An outgoing message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outgoing {
     pub(crate) subject: String,
@@ -61,21 +62,21 @@ impl Outgoing {
         self
     }
 
-    /// Sets what it says.
+    /// Sets the payload.
     pub fn payload(&mut self, payload: impl AsRef<[u8]>) -> &mut Self {
         self.payload = payload.as_ref().to_vec();
         self
     }
 
-    /// Sets its id (`Nats-Msg-Id`): of several messages with one id a stream takes the first that comes within its duplicate window. It
-    /// should follow from the record alone.
+    /// Sets the message id (`Nats-Msg-Id`). A stream drops later messages with the same id within
+    /// its duplicate window. The id should depend only on the record.
     pub fn id(&mut self, id: impl fmt::Display) -> &mut Self {
         self.id = Some(id.to_string());
         self
     }
 
-    /// Checks that a stream can take the message: the client fails, or panics, at others each time,
-    /// or no stream has such a subject.
+    /// Checks that subject and id are valid. The client would fail or panic on an invalid one in
+    /// each attempt, or no stream would match.
     ///
     /// # Errors
     /// The reason, for the dead letter.
@@ -85,37 +86,41 @@ impl Outgoing {
         if self.subject.split('.').any(is_no_token)
             || breaks(&self.subject, &[' ', '\t', '\r', '\n'])
         {
-            return Err(format!("{:?} can't be a subject", self.subject));
+            return Err(format!("{:?} is not a valid subject", self.subject));
         }
         match &self.id {
-            Some(id) if breaks(id, &['\r', '\n']) => Err(format!("{id:?} can't be an id")),
+            Some(id) if breaks(id, &['\r', '\n']) => Err(format!("{id:?} is no valid id")),
             _ => Ok(()),
         }
     }
 }
 
-/// A sink that writes messages into streams, and waits for their confirmation.
+/// A sink that writes messages to streams and waits for their confirmation.
 ///
-/// * While the job runs each record is in the stream once, whatever the connection does: a message that is sent again has the same id, which the
-///   sink draws where the record gives none. This holds for as long as the stream's duplicate window (two minutes unless set).
-/// * In a job that keeps its state a snapshot waits until all that came before it has been confirmed. After a failure what came since is written again:
-///   at least once. Where records give ids, say [`idempotent`](Self::idempotent): what is written again then has the id that it had, and the stream
-///   takes it once, if the duplicate window is longer than the time between snapshots and the time that the job was away together.
-/// * A server that is away, or a subject that no stream takes, is waited for; when much is under way the job waits.
+/// * While the job runs, each record is in the stream once, also across connection failures. A
+///   message sent again has the same id, which the sink generates if `fill` sets none. The stream
+///   drops it within its duplicate window (two minutes by default).
+/// * In a job with checkpoints, an epoch completes when all its messages are confirmed. After a
+///   failure, records since the last checkpoint are written again: at least once. If each record
+///   determines a message id, use [`idempotent`](Self::idempotent): the stream then drops repeated
+///   messages. The stream's duplicate window must exceed the checkpoint interval plus the downtime
+///   of the job.
+/// * The sink waits for an unavailable server and for a stream that matches the subject. The job
+///   waits when many messages are unconfirmed.
 #[derive(Debug)]
 pub struct NatsSink<T, F> {
-    plan: Plan,
+    plan: NatsSinkConfig,
     parallelism: Parallelism,
     fill: F,
     record: PhantomData<fn(T)>,
 }
 
-/// What the instances of a sink have in common.
+/// Configuration shared by the instances of a sink.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct NatsSinkConfig {
     pub url: Secret,
     pub on_error: OnError,
-    /// Each message has to have an id of its record.
+    /// True if `fill` must set an id for each message.
     pub is_idempotent: bool,
 }
 
@@ -124,26 +129,27 @@ where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
-    /// Says that each record gives its message an id, so that writing it again changes nothing. One without fails the job.
+    /// Declares that the function sets a message id for each record, so that writing a record again
+    /// has no effect. A message without an id fails the job.
     pub fn idempotent(mut self) -> Self {
         self.plan.is_idempotent = true;
         self
     }
 
-    /// Sets how many instances there are, each with a connection of its own.
+    /// Sets the number of instances, each with its own connection.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Sets what becomes of a record that can't be written, since the function or the server refuses it: kept aside with its position (the
-    /// default), dropped and counted, or the job fails.
+    /// Sets the policy for records that the function or the server refuses. By default such a
+    /// record becomes a dead letter with its position.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.plan.on_error = on_error;
         self
     }
 
-    /// The sink, for a pipeline.
+    /// Builds the sink for a pipeline.
     pub fn build(self) -> Sink<T> {
         let NatsSink {
             plan,
@@ -163,7 +169,7 @@ where
         Sink::new("nats", Arc::new(supply))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
-            .delivering(delivery)
+            .with_delivery(delivery)
     }
 }
 

@@ -1,9 +1,9 @@
-//! Reads a stream.
+//! NATS source.
 
-mod ledger;
+mod ack_tracker;
+mod fetcher;
 mod position;
 mod read;
-mod reader;
 mod rewind;
 mod unreadable;
 
@@ -21,14 +21,14 @@ use crate::nats::message::Message;
 use crate::nats::sink::Secret;
 use read::ReadP;
 
-/// Reads the messages of the stream `stream` on the server at `url`, such as `"nats://localhost:4222"`; payloads as bytes, unless told
-/// otherwise.
+/// Creates a source of the stream `stream` on the server at `url`, such as
+/// `"nats://localhost:4222"`. Records are payloads as bytes unless a decoder is set.
 pub fn read(
     url: impl Into<String>,
     stream: impl Into<String>,
 ) -> NatsSource<Vec<u8>, Decoder<Vec<u8>>> {
     NatsSource {
-        plan: Plan {
+        plan: NatsSourceConfig {
             url: Secret(url.into()),
             stream: stream.into(),
             subject: String::new(),
@@ -43,42 +43,46 @@ pub fn read(
     }
 }
 
-/// Makes records of messages.
+/// Function that converts a message to a record, or returns the reason why the message cannot be
+/// decoded.
 pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
 
-/// A source that reads the messages of a stream by a durable consumer, and acknowledges them.
+/// A source that reads the messages of a stream with a durable consumer and acknowledges them.
 ///
-/// * In a job that keeps its state a message is acknowledged when the epoch in which it was read is committed. What is not acknowledged is
-///   delivered again: what the snapshot knows to have been read is then acknowledged, and not read again. So each message counts once,
-///   whatever dies. Without a guarantee messages are acknowledged when they are read.
-/// * What is remembered for that are the numbers of messages that are not known to be acknowledged, [some ten thousand](Self::in_flight) at most. When so
-///   many are, the server delivers no more before the next commit.
-/// * While the job lives it asks the server for patience with what it has; when it dies without a word the next run gets that
-///   after [`patience`](Self::patience).
-/// * There is one instance: two could not tell what the other has read already. The durable consumer is made where it is missing, and called `ardea-JOB-VERTEX`
-///   unless [told](Self::consumer). The stream has to be there.
-/// * Records have the time at which the server got them.
-/// * A position that does not mean what it meant fails the job: a stream that was deleted and made
-///   anew, or ends before what was read. So do messages that were removed before they were read,
-///   unless [`on_lost_position`](Self::on_lost_position) says otherwise. A consumer that was
-///   deleted is made anew.
-/// * A job that goes on from an earlier snapshot reads again what came since: the consumer is made
-///   anew there. Messages that left the stream when they were acknowledged do not come back.
-/// * A message whose headers are no text is a bad record like one that can't be decoded.
+/// * In a job with checkpoints, a message is acknowledged when the epoch in which it was read is
+///   committed. The server redelivers unacknowledged messages. A redelivered message that is part
+///   of the restored checkpoint is acknowledged and not emitted again, so each message counts
+///   exactly once. Without a guarantee, messages are acknowledged when they are read.
+/// * The source stores the sequence numbers of messages without a confirmed acknowledgement,
+///   [50,000](Self::in_flight) at most. At that number the server delivers no more messages before
+///   the next commit.
+/// * A running job extends the acknowledgement deadline of its messages. If it crashes, the next
+///   run receives them after the [acknowledgement timeout](Self::patience).
+/// * There is one instance, because deduplication needs all sequence numbers. The durable consumer
+///   is created if it is missing, and is named `ardea-JOB-VERTEX` by [default](Self::consumer). The
+///   stream must exist.
+/// * Records have the time at which the server received them.
+/// * A lost position fails the job: the stream was deleted and created again, or ends before the
+///   last message read. Messages removed before they were read fail the job too, unless
+///   [`on_lost_position`](Self::on_lost_position) is changed. A deleted consumer is created again.
+/// * A job restored from an earlier checkpoint reads later messages again: the consumer is created
+///   again at the checkpoint's position. Messages that the stream removed on acknowledgement are
+///   not redelivered.
+/// * A message whose headers are not UTF-8 is a bad record, like a message that cannot be decoded.
 #[derive(Debug)]
 pub struct NatsSource<T, F> {
-    plan: Plan,
+    plan: NatsSourceConfig,
     decode: F,
     record: PhantomData<fn() -> T>,
 }
 
-/// What is read, and how.
+/// Configuration of the source.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// It may hold a password.
+pub(crate) struct NatsSourceConfig {
+    /// Address of the server, which may contain a password.
     pub url: Secret,
     pub stream: String,
-    /// Only messages on these subjects; empty for all.
+    /// Subject filter; empty for all subjects.
     pub subject: String,
     pub consumer: Option<String>,
     pub in_flight: NonZeroU32,
@@ -88,7 +92,8 @@ pub(crate) struct Plan {
 }
 
 impl<T, F> NatsSource<T, F> {
-    /// Makes records of messages; an error is the reason why one is no record, see [`on_error`](Self::on_error).
+    /// Sets the decoder of messages. An error of `decode` is the reason why a message cannot be
+    /// decoded; see [`on_error`](Self::on_error).
     pub fn decode<U, G>(self, decode: G) -> NatsSource<U, G>
     where
         U: Send + 'static,
@@ -101,64 +106,65 @@ impl<T, F> NatsSource<T, F> {
         }
     }
 
-    /// The payloads as text.
+    /// Decodes payloads as text.
     pub fn text(self) -> NatsSource<String, Decoder<String>> {
         self.decode(|message| message.text().map(str::to_string))
     }
 
-    /// The payloads as JSON.
+    /// Decodes payloads as JSON.
     pub fn json<U: DeserializeOwned + Send + 'static>(self) -> NatsSource<U, Decoder<U>> {
         self.decode(|message| {
             serde_json::from_slice(message.payload).map_err(|error| error.to_string())
         })
     }
 
-    /// Reads only messages on these subjects, such as `"orders.*.new"`.
+    /// Restricts the source to subjects that match a filter such as `"orders.*.new"`.
     pub fn subject(mut self, subject: impl Into<String>) -> Self {
         self.plan.subject = subject.into();
         self
     }
 
-    /// Sets the name of the durable consumer, which is this job's alone.
+    /// Sets the name of the durable consumer, which no other job may use.
     pub fn consumer(mut self, name: impl Into<String>) -> Self {
         self.plan.consumer = Some(name.into());
         self
     }
 
-    /// Sets how many messages may have been read and not be acknowledged: 50,000 by default. It has to be more than come in the time between two
-    /// snapshots, or the job waits for the next one. Each takes some hundred bytes of memory.
+    /// Sets the maximum number of messages read but not acknowledged: 50,000 by default. At this
+    /// number the source waits for the next checkpoint, so it should exceed the number of messages
+    /// between two checkpoints. Each message takes some hundred bytes of memory.
     pub fn in_flight(mut self, messages: NonZeroU32) -> Self {
         self.plan.in_flight = messages;
         self
     }
 
-    /// Sets after how long without a word from the job the server delivers again what it has not
-    /// acknowledged: 30 seconds by default. Zero is refused.
+    /// Sets the acknowledgement timeout, after which the server redelivers the messages of an
+    /// unresponsive job: 30 seconds by default. Zero is refused.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.plan.patience = patience;
         self
     }
 
-    /// Sets what to do when messages were removed from the stream before they were read, by its
-    /// limits or a purge: the job fails by default, with their numbers.
-    /// [`OnLostPosition::Continue`] goes on with the oldest message that is left.
+    /// Sets the policy for messages that were removed from the stream before they were read, by the
+    /// stream's limits or a purge. By default the job fails and the error contains the numbers of
+    /// the lost messages. [`OnLostPosition::Continue`] continues with the oldest remaining message.
     ///
-    /// Removed messages cannot be told of a stream whose messages go when they are acknowledged,
-    /// nor where only some subjects are read or only the last messages of each are kept. A stream
-    /// that was made anew fails the job in any case.
+    /// Removed messages cannot be detected if the stream removes messages on acknowledgement, if a
+    /// subject filter is set, or if the stream limits messages per subject. A stream that was
+    /// created again fails the job in any case.
     pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
         self.plan.on_lost = on_lost;
         self
     }
 
-    /// Sets what becomes of a message that can't be decoded: kept aside with its number (the default), dropped and counted, or the job
-    /// fails. It is acknowledged as all others are.
+    /// Sets the policy for messages that cannot be decoded. By default such a message becomes a
+    /// dead letter with its sequence number. It is acknowledged like any other message.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.plan.on_error = on_error;
         self
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Unbounded>
     where
         T: Send + 'static,

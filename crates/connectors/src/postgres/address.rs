@@ -1,4 +1,4 @@
-//! Where the server is, and how to get in.
+//! Server address and credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use tokio_postgres::config::{Host, SslMode};
 
 use crate::postgres::encryption::Encryption;
 
-/// How long a connection may take.
+/// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// After so long without a word from its machine a server counts as gone.
+/// TCP keep-alive time after which an unresponsive server counts as unavailable.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// An address as it was given. Never shown: it may hold a password.
+/// A server address as given. `Debug` output hides it, as it may contain a password.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub url: String,
-    /// A file with the certificates of authorities; the connection is encrypted then.
+    /// File of trusted certificate authorities. If set, the connection is encrypted.
     pub authority: Option<PathBuf>,
 }
 
@@ -31,11 +31,11 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What a connection is made with.
+/// Parsed connection settings.
 pub(crate) struct Server {
     pub config: Config,
     pub encryption: Option<Encryption>,
-    /// What people call it.
+    /// Name of the server in messages, without password.
     pub name: String,
 }
 
@@ -47,13 +47,14 @@ impl Address {
         }
     }
 
-    /// Makes sense of it.
+    /// Parses the address.
     ///
     /// # Errors
-    /// `InvalidConfig`, without the address; what is wrong with the authority's file.
+    /// `InvalidConfig` if the address is invalid (the error text omits it), or an error of the
+    /// certificate file.
     pub fn server(&self) -> Result<Server> {
         let mut config: Config = self.url.parse().map_err(|error| {
-            let what = "the address of the PostgreSQL server makes no sense";
+            let what = "the address of the PostgreSQL server is invalid";
             Error::new(ErrorCode::InvalidConfig, what)
                 .because(error)
                 .hint("write it as postgres://user[:password]@host[:port]/database")
@@ -65,9 +66,9 @@ impl Address {
             .transpose()?;
         match (&encryption, config.get_ssl_mode()) {
             (None, SslMode::Require) => {
-                let what = "the address asks for TLS (`sslmode=require`), and nothing says which certificates to trust";
+                let what = "the address requires TLS (`sslmode=require`), but no trusted certificate authority is set";
                 return Err(Error::new(ErrorCode::InvalidConfig, what)
-                    .hint("name the authority's file with `authority(…)`"));
+                    .hint("set the authority's file with `authority(…)`"));
             }
             (None, _) => config.ssl_mode(SslMode::Disable),
             (Some(_), _) => config.ssl_mode(SslMode::Require),

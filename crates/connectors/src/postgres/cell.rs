@@ -1,10 +1,10 @@
-//! What values become in columns.
+//! Conversion of Rust values to column values.
 
 use std::fmt::Write;
 
 use ardea_core::Timestamp;
 
-/// A value of a column, as the text that PostgreSQL reads for the column's type.
+/// A column value, as text in the input format of the column's type.
 ///
 /// | Rust | fits columns of type |
 /// |---|---|
@@ -16,9 +16,10 @@ use ardea_core::Timestamp;
 /// | [`Timestamp`] | `timestamptz`; its first and last are `-infinity` and `infinity` |
 /// | `Option` of these | the same, or null |
 ///
-/// A value that does not fit its column is refused by the server, and its record dealt with as the sink says.
+/// The server refuses a value that does not fit its column. The record is then handled by the
+/// sink's error policy.
 pub trait Cell {
-    /// Appends the text; false, and nothing appended, if it is null.
+    /// Appends the value as text to `out`. Returns false and appends nothing if the value is null.
     fn append_to(&self, out: &mut String) -> bool;
 }
 
@@ -83,7 +84,7 @@ impl Cell for Timestamp {
                     .trim_start_matches('-')
                     .split_once('-')
                     .unwrap_or_default();
-                // The year 0 is the year 1 before Christ.
+                // PostgreSQL writes year 0 as 1 BC.
                 let year = year.parse::<i64>().unwrap_or_default() + 1;
                 let _ = write!(out, "{year:04}-{rest} BC");
             }

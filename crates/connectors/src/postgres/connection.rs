@@ -1,4 +1,4 @@
-//! A connection that is made again whenever it breaks.
+//! A connection that is re-established after failures.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use crate::postgres::address::Server;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::session::Session;
-use crate::postgres::trouble::Trouble;
 
-/// How long a server may take to let somebody in.
+/// Timeout of connection and login.
 const GREETING: Duration = Duration::from_secs(20);
-/// How soon a connection is tried again at first, and how late at most.
+/// Initial and maximum delay before a reconnect.
 const SOONEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(5);
 
-/// A connection to a server, with what was prepared on it.
+/// A connection to a server with its prepared state.
 pub(crate) struct Connection<P> {
     server: Server,
     runtime: Runtime,
@@ -29,16 +29,16 @@ pub(crate) struct Connection<P> {
 }
 
 impl<P> Connection<P> {
-    /// None so far: it is made when it is needed.
+    /// Creates the handle; the connection is opened on first use.
     ///
     /// # Errors
-    /// `LimitReached` if the system gives no more descriptors.
+    /// `LimitReached` if no file descriptors are left.
     pub fn new(server: Server) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| {
-                Error::new(ErrorCode::LimitReached, "no connection can be made").because(error)
+                Error::new(ErrorCode::LimitReached, "cannot open a connection").because(error)
             })?;
         Ok(Connection {
             server,
@@ -49,28 +49,28 @@ impl<P> Connection<P> {
         })
     }
 
-    /// What people call the server.
+    /// Returns the server's name for messages.
     pub fn name(&self) -> &str {
         &self.server.name
     }
 
-    /// Adds the server to an error's hint.
+    /// Adds the name of the server to an error's hint.
     pub fn placed(&self, error: Error) -> Error {
         let place = format!("the server is {}", self.name());
-        let hint = match error.what_next() {
+        let hint = match error.hint_text() {
             Some(next) => format!("{next}; {place}"),
             None => place,
         };
         error.hint(hint)
     }
 
-    /// Does something on the connection, which is made first if there is none. If it was in vain for the moment the connection is given up,
-    /// and it is not known what has come of it.
+    /// Runs `act` on the connection, which is opened and passed to `prepare` first if necessary.
+    /// After a transient error the connection is dropped, and the outcome of `act` is unknown.
     pub fn attempt<R>(
         &mut self,
-        prepare: impl AsyncFnOnce(&mut Session) -> std::result::Result<P, Trouble>,
-        act: impl AsyncFnOnce(&mut Session, &mut P) -> std::result::Result<R, Trouble>,
-    ) -> std::result::Result<R, Trouble> {
+        prepare: impl AsyncFnOnce(&mut Session) -> std::result::Result<P, PgErrorClass>,
+        act: impl AsyncFnOnce(&mut Session, &mut P) -> std::result::Result<R, PgErrorClass>,
+    ) -> std::result::Result<R, PgErrorClass> {
         let (server, kept) = (&self.server, &mut self.session);
         let done = self.runtime.block_on(async {
             let (session, prepared) = match kept {
@@ -86,7 +86,7 @@ impl<P> Connection<P> {
             act(session, prepared).await
         });
         match &done {
-            Err(Trouble::Passing(why)) => {
+            Err(PgErrorClass::Passing(why)) => {
                 self.session = None;
                 self.note_away(why);
             }
@@ -95,7 +95,7 @@ impl<P> Connection<P> {
         done
     }
 
-    /// How long to wait before the next attempt: longer each time that one was in vain.
+    /// Returns the delay before the next attempt, which grows with each failure.
     pub fn next_wait(&mut self) -> Duration {
         let wait = self.wait;
         self.wait = (wait * 2).min(LATEST);
@@ -105,7 +105,9 @@ impl<P> Connection<P> {
     fn note_away(&mut self, why: &str) {
         if !self.is_away {
             self.is_away = true;
-            self.say(&format!("it is away ({why}); waiting until it answers"));
+            self.log_line(&format!(
+                "it is unavailable ({why}); waiting until it answers"
+            ));
         }
     }
 
@@ -113,13 +115,13 @@ impl<P> Connection<P> {
         self.wait = SOONEST;
         if self.is_away {
             self.is_away = false;
-            self.say("it answers again");
+            self.log_line("it answers again");
         }
     }
 
     /// Writes a line about the server to standard error.
-    pub fn say(&self, what: &str) {
-        // Nobody is left to be told that standard error is closed.
+    pub fn log_line(&self, what: &str) {
+        // A closed standard error cannot be reported anywhere.
         let _ = writeln!(
             std::io::stderr().lock(),
             "ardea: postgres {}: {what}",
@@ -128,8 +130,8 @@ impl<P> Connection<P> {
     }
 }
 
-/// A connection that has made no settings. It is closed at once when this is dropped, also while an
-/// answer is waited for.
+/// An open connection without settings. Dropping it closes it at once, even while a request is
+/// pending.
 pub(crate) struct Opened {
     pub client: Client,
     task: JoinHandle<Result<(), tokio_postgres::Error>>,
@@ -142,7 +144,7 @@ impl Drop for Opened {
 }
 
 /// Opens a connection.
-pub(crate) async fn open(server: &Server) -> std::result::Result<Opened, Trouble> {
+pub(crate) async fn open(server: &Server) -> std::result::Result<Opened, PgErrorClass> {
     let greeted = timeout(GREETING, async {
         let (client, task) = match &server.encryption {
             None => {
@@ -158,8 +160,8 @@ pub(crate) async fn open(server: &Server) -> std::result::Result<Opened, Trouble
     });
     match greeted.await {
         Ok(opened) => opened,
-        Err(_) => Err(Trouble::Passing(format!(
-            "it has not answered for {} seconds",
+        Err(_) => Err(PgErrorClass::Passing(format!(
+            "it has not responded for {} seconds",
             GREETING.as_secs()
         ))),
     }

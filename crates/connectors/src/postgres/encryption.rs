@@ -1,4 +1,4 @@
-//! TLS on the way to the server.
+//! TLS for connections to the server.
 
 use std::future::Future;
 use std::io;
@@ -16,14 +16,15 @@ use tokio_rustls::client::TlsStream;
 
 use crate::postgres::unbound::Unbound;
 
-/// Which servers to trust: those with a certificate for their name, signed by one of certain authorities.
+/// TLS settings with trusted certificate authorities. The certificate of a server must match the
+/// server's host name.
 #[derive(Clone)]
 pub(crate) struct Encryption {
     connector: TlsConnector,
 }
 
 impl Encryption {
-    /// Trusts the authorities whose certificates are in this file.
+    /// Creates settings that trust the certificate authorities in `file`.
     pub fn trusting(file: &Path) -> Result<Encryption> {
         let roots = ardea_network::tls::authorities(file)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -56,7 +57,7 @@ where
     }
 }
 
-/// A connection that is about to be encrypted.
+/// A pending TLS handshake.
 pub(crate) struct Handshake {
     connector: TlsConnector,
     name: ServerName<'static>,

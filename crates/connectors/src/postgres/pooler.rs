@@ -1,9 +1,9 @@
-//! Detection of a connection pooler that gives each transaction another server process.
+//! Detection of a connection pooler in transaction mode.
 //!
-//! A server announces the number of its process when a connection begins; a pooler announces a
-//! number of its own. Only where the two differ further connections are made: if one of them is
-//! served by the process of the first, or the first is served by another process while it holds its
-//! own, the pooler assigns processes by transaction.
+//! A server announces its process id when a connection begins; a pooler announces another id. If
+//! the announced id differs from the actual one, up to three further connections (probes) are
+//! opened, each with a transaction. The pooler works in transaction mode if a probe reaches the
+//! server process of the first connection, or if the first connection then reaches another process.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -17,31 +17,30 @@ use tokio_postgres::tls::TlsConnect;
 
 use crate::postgres::address::Server;
 use crate::postgres::connection::{Opened, open};
-use crate::postgres::held;
-use crate::postgres::trouble::Trouble;
+use crate::postgres::connection_count;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::unbound::Unbound;
 
-/// Number of further connections that are made at most.
+/// Maximum number of probes.
 const PROBES: usize = 3;
-/// Time limit of a probe. A pooler in session mode whose connections are all in use does not
-/// answer.
+/// Timeout of a probe. A pooler in session mode without a free connection does not respond.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time limit of the first statement. A pooler whose connections are all in use lets a client in,
-/// and keeps its first statement waiting.
+/// Timeout of the first statement. A pooler without a free connection accepts a client and blocks
+/// its first statement.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Code of the message that asks for TLS.
+/// Code of the message that requests TLS.
 const TLS_REQUEST: u32 = 80_877_103;
 
-/// Returns whether the server process may change between two transactions of this connection.
+/// Returns true if the server process may change between two transactions of this connection.
 ///
 /// # Errors
-/// `StoreUnsuitable` if the pooler allows no transactions of several statements, or has no
-/// connection left beside those that this process holds; those of the connection.
-pub(crate) async fn is_pooled(server: &Server, client: &Client) -> Result<bool, Trouble> {
+/// `StoreUnsuitable` if the pooler allows no multi-statement transactions, or if it has no free
+/// connection while this process uses some. Errors of the connection.
+pub(crate) async fn is_pooled(server: &Server, client: &Client) -> Result<bool, PgErrorClass> {
     let own = match timeout(FIRST_ANSWER_TIMEOUT, process(client)).await {
         Ok(own) => own?,
-        Err(_) => return Err(no_connection(held::count(server))),
+        Err(_) => return Err(no_connection(connection_count::count(server))),
     };
     if announced(client).await == Some(own) {
         return Ok(false);
@@ -49,19 +48,20 @@ pub(crate) async fn is_pooled(server: &Server, client: &Client) -> Result<bool, 
     let mut probes = Vec::with_capacity(PROBES);
     let is_pooled = compare(server, client, own, &mut probes).await;
     for probe in &probes {
-        // Otherwise the pooler would close the server process with the transaction.
+        // Without a rollback the pooler would close the server process with its open transaction.
         let _ = timeout(PROBE_TIMEOUT, probe.client.batch_execute("rollback")).await;
     }
     is_pooled
 }
 
-/// Compares the server process of a connection with those of probes.
+/// Compares the server process of a connection with the processes that serve the probes. Returns
+/// true if the processes are assigned by transaction.
 async fn compare(
     server: &Server,
     client: &Client,
     own: i32,
     probes: &mut Vec<Opened>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, PgErrorClass> {
     for _ in 0..PROBES {
         let Ok(held) = timeout(PROBE_TIMEOUT, hold(server)).await else {
             break;
@@ -71,7 +71,7 @@ async fn compare(
         if held == own {
             return Ok(true);
         }
-        // Without an answer a probe has taken the last process of the pool.
+        // No response: a probe has taken the last process of the pool.
         let Ok(now) = timeout(PROBE_TIMEOUT, process(client)).await else {
             return Ok(true);
         };
@@ -82,14 +82,14 @@ async fn compare(
     Ok(false)
 }
 
-/// Opens a connection with a transaction, and returns the server process that it holds.
-async fn hold(server: &Server) -> Result<(Opened, i32), Trouble> {
+/// Opens a connection with a transaction, and returns its server process.
+async fn hold(server: &Server) -> Result<(Opened, i32), PgErrorClass> {
     let opened = open(server).await?;
     let begun = opened.client.batch_execute("begin").await;
     if let Err(error) = begun {
         return Err(match error.as_db_error() {
             Some(refusal) if refusal.code().code().starts_with("08") => {
-                Trouble::Final(by_statement(refusal.message()))
+                PgErrorClass::Final(by_statement(refusal.message()))
             }
             _ => error.into(),
         });
@@ -98,15 +98,15 @@ async fn hold(server: &Server) -> Result<(Opened, i32), Trouble> {
     Ok((opened, process))
 }
 
-async fn process(client: &Client) -> Result<i32, Trouble> {
+async fn process(client: &Client) -> Result<i32, PgErrorClass> {
     let row = client
         .query_typed_one("select pg_backend_pid()", &[])
         .await?;
     Ok(row.try_get(0)?)
 }
 
-/// Returns the process number that was announced for the connection. It is read from a request to
-/// cancel a statement, which is written to memory and not sent.
+/// Returns the process id announced for the connection. The id is read from a cancel request, which
+/// is written to memory and not sent.
 async fn announced(client: &Client) -> Option<i32> {
     let (mut near, far) = tokio::io::duplex(64);
     let token = client.cancel_token();
@@ -124,17 +124,17 @@ async fn announced(client: &Client) -> Option<i32> {
     Some(i32::from_be_bytes(process))
 }
 
-/// Describes a pooler without a free connection. Those of this process stay in use until its job
-/// ends, so waiting is of no use if it holds any.
-fn no_connection(held: usize) -> Trouble {
+/// Returns the error of a pooler without a free connection. If this process has connections
+/// (`held`), waiting is useless, since they stay in use until the job ends.
+fn no_connection(held: usize) -> PgErrorClass {
     let what = "the connection pooler in front of PostgreSQL has no free connection";
     if held == 0 {
-        return Trouble::Passing(what.to_string());
+        return PgErrorClass::Passing(what.to_string());
     }
     let hint = "each instance keeps one in session mode: raise `pool_size` or `default_pool_size`, use fewer \
                 instances, or set `pool_mode` to `transaction`";
     let why = format!("this process holds {held} of them");
-    Trouble::Final(
+    PgErrorClass::Final(
         Error::new(ErrorCode::StoreUnsuitable, what)
             .because(why)
             .hint(hint),
@@ -148,7 +148,7 @@ fn by_statement(why: &str) -> Error {
         .hint("set its `pool_mode` to `session` or `transaction`, or connect to the server itself")
 }
 
-/// Takes the place of TLS on a stream in memory: passes all bytes through.
+/// Replacement for TLS on an in-memory stream: passes all bytes through.
 struct InMemory;
 
 impl TlsConnect<DuplexStream> for InMemory {

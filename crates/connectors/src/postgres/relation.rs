@@ -1,58 +1,57 @@
-//! A table as the server's catalogue describes it.
+//! Tables as described by the server's catalogue.
 
 use ardea_core::{Error, ErrorCode};
 use tokio_postgres::types::Type;
 
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::session::Session;
 use crate::postgres::table_name::{TableName, quoted};
-use crate::postgres::trouble::Trouble;
 
-/// The number of names that an error message lists at most.
+/// Maximum number of names listed in an error message.
 const LISTED: usize = 20;
 
-/// Tells a table from another one that has its name later.
+/// Identity of a table, used to detect a later table of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Identity {
-    /// Changes when the table is dropped and created again.
+    /// Object id; changes when the table is dropped and created again.
     pub oid: u32,
-    /// Changes also when the table is truncated, or rewritten as by `VACUUM FULL`. `None` for views
-    /// and partitioned tables.
+    /// File node (the number of the table's file); also changes when the table is truncated or
+    /// rewritten, as by `VACUUM FULL`. `None` for views and partitioned tables.
     pub file: Option<i64>,
 }
 
-/// A table.
+/// A table, view or other relation of the database.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Relation {
     pub oid: u32,
-    /// The schema, quoted where that is needed.
+    /// Schema, quoted if necessary.
     pub schema: String,
-    /// The schema without quotes.
+    /// Unquoted schema.
     pub plain_schema: String,
-    /// The name without schema or quotes.
+    /// Unquoted name without schema.
     pub plain: String,
-    /// The server's letter for tables, views and so on.
+    /// The catalogue's `relkind`: table, view and so on.
     pub kind: String,
-    /// It is emptied when the server crashes.
+    /// True for an unlogged table, which a server crash truncates.
     pub is_unlogged: bool,
 }
 
 /// A column of a table.
 pub(crate) struct Column {
-    /// Not quoted.
+    /// Unquoted name.
     pub name: String,
-    /// Its type without length or precision.
+    /// Type without length or precision.
     pub kind: String,
-    /// Its type, and whether null is allowed.
+    /// Type with `not null`, if declared.
     pub declared: String,
 }
 
 impl Relation {
-    /// Looks a table up.
+    /// Looks up a table.
     ///
     /// # Errors
-    /// `InvalidJob` if there is none of this name; names that differ only in capital letters are
-    /// listed.
-    pub async fn find(session: &mut Session, name: &TableName) -> Result<Relation, Trouble> {
+    /// `InvalidJob` if the table does not exist. The error lists names that differ only in case.
+    pub async fn find(session: &mut Session, name: &TableName) -> Result<Relation, PgErrorClass> {
         let found = session
             .query_opt(
                 "select c.oid, quote_ident(n.nspname), c.relname::text, c.relkind::text, \
@@ -74,7 +73,7 @@ impl Relation {
             plain_schema: row.try_get(5)?,
         };
         if !["r", "v", "m", "f", "p"].contains(&&relation.kind[..]) {
-            let what = format!("{name} in the database is no table and no view");
+            let what = format!("{name} in the database is neither a table nor a view");
             return Err(Error::new(ErrorCode::InvalidJob, what)
                 .hint("check the name")
                 .into());
@@ -82,13 +81,13 @@ impl Relation {
         Ok(relation)
     }
 
-    /// Returns the name with its schema, for a statement.
+    /// Returns the quoted name with schema.
     pub fn quoted(&self) -> String {
         format!("{}.{}", self.schema, quoted(&self.plain))
     }
 
-    /// Returns the columns in their order.
-    pub async fn columns(&self, session: &mut Session) -> Result<Vec<Column>, Trouble> {
+    /// Returns the columns in order.
+    pub async fn columns(&self, session: &mut Session) -> Result<Vec<Column>, PgErrorClass> {
         let rows = session
             .query(
                 "select attname::text, format_type(atttypid, -1), \
@@ -109,7 +108,7 @@ impl Relation {
     }
 }
 
-async fn missing(session: &mut Session, name: &TableName) -> Result<Error, Trouble> {
+async fn missing(session: &mut Session, name: &TableName) -> Result<Error, PgErrorClass> {
     let similar = session
         .query(
             "select n.nspname::text, c.relname::text from pg_class c \
@@ -133,12 +132,12 @@ async fn missing(session: &mut Session, name: &TableName) -> Result<Error, Troub
         true => error.hint("create it, or write its name with the schema: schema.table"),
         false => error
             .because(format!("there is {}", names.join(", ")))
-            .hint("names are taken as they are, with capital letters and without quotes"),
+            .hint("names are case-sensitive and written without quotes"),
     })
 }
 
-/// Describes a column that is not among those of a table or query. Names that differ only in
-/// capital letters are listed alone.
+/// Returns the error of a missing column of a table or query. It lists the names that differ only
+/// in case, or otherwise all columns.
 pub(crate) fn no_column<'a>(
     what: &str,
     wanted: &str,
@@ -159,7 +158,7 @@ pub(crate) fn no_column<'a>(
         format!("{what} has no column {wanted:?}"),
     )
     .because(format!("it has {}", listed.join(", ")))
-    .hint("names are taken as they are, with capital letters and without quotes")
+    .hint("names are case-sensitive and written without quotes")
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Tables that are not those that a job has used before.
+//! Policy for replaced tables.
 
-/// Decides about a sink whose table was dropped and created again, or emptied, since a job that
-/// keeps its state wrote to it last.
+/// Policy for a sink table that was dropped and created again, or truncated, since the job last
+/// wrote to it. Applies to jobs with checkpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnReplaced {
-    /// Fails the job, and says what is missing.
+    /// Fail the job with a description of the missing rows.
     #[default]
     Fail,
-    /// Goes on with the table as it is, and says so on standard error.
+    /// Continue with the table as it is, and log the loss on standard error.
     Continue,
 }

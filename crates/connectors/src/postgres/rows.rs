@@ -1,4 +1,4 @@
-//! Rows that wait to be sent, column by column.
+//! Rows to be sent, stored by column.
 
 use std::error::Error as StdError;
 use std::ops::Range;
@@ -8,20 +8,21 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use crate::postgres::cell::Cell;
 
-/// The number of bytes that go to the server in one statement, about.
+/// Approximate size of one statement in bytes.
 const STATEMENT: usize = 16 << 20;
-/// The number of bytes of one row at most. The server takes messages of less than 1 GiB, and copies
-/// them several times.
+/// Maximum size of a row in bytes. The server accepts messages below 1 GiB and makes several copies
+/// of each.
 pub(crate) const MOST_ROW: usize = 256 << 20;
 
-/// In the place of a length: null.
+/// Length marker of null.
 const NULL: i32 = -1;
 
-/// Rows of one table, each of a record. A column lies as the server wants it: the length of each value, and the value.
+/// Rows of one table, one per record. Columns are stored in the server's format: length of each
+/// value, then the value.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Rows {
     columns: Vec<Filling>,
-    /// Of each row, the position of its record.
+    /// Position of each row's record.
     records: Vec<i64>,
     bytes: usize,
 }
@@ -29,7 +30,7 @@ pub(crate) struct Rows {
 #[derive(Clone, Default, Debug)]
 struct Filling {
     bytes: Vec<u8>,
-    /// Where each value begins, and where the next one will.
+    /// Start offset of each value, and of the value to be added next.
     starts: Vec<usize>,
 }
 
@@ -42,7 +43,7 @@ impl Rows {
         self.records.is_empty()
     }
 
-    /// How many bytes they take, about.
+    /// Returns the approximate size in bytes.
     pub fn byte_len(&self) -> usize {
         self.bytes
     }
@@ -56,7 +57,7 @@ impl Rows {
         self.bytes = 0;
     }
 
-    /// Takes the rows of `other`, of the same columns.
+    /// Moves the rows of `other`, which has the same columns, to the end of these rows.
     pub fn take_from(&mut self, other: &mut Rows) {
         if self.is_empty() {
             std::mem::swap(self, other);
@@ -74,12 +75,12 @@ impl Rows {
         other.bytes = 0;
     }
 
-    /// The positions of the records of some rows.
+    /// Returns the record positions of the rows in the range `rows`.
     pub fn records(&self, rows: &Range<usize>) -> &[i64] {
         &self.records[rows.clone()]
     }
 
-    /// Some rows of a column, as a parameter of type `text[]`.
+    /// Returns the values of a column in the range `rows`, as a parameter of type `text[]`.
     pub fn column(&self, column: usize, rows: &Range<usize>) -> Column<'_> {
         let Filling { bytes, starts } = &self.columns[column];
         let start = starts.get(rows.start).copied().unwrap_or(bytes.len());
@@ -90,7 +91,7 @@ impl Rows {
         }
     }
 
-    /// Returns the number of bytes of some rows.
+    /// Returns the size of the rows in the range `rows` in bytes.
     pub fn bytes_of(&self, rows: &Range<usize>) -> usize {
         let columns = 0..self.columns.len();
         columns
@@ -98,7 +99,7 @@ impl Rows {
             .sum()
     }
 
-    /// Divides all rows into parts for one statement each, the first behind.
+    /// Splits all rows into ranges of one statement each, in order.
     pub fn parts(&self) -> Vec<Range<usize>> {
         if self.bytes <= STATEMENT {
             let all = 0..self.len();
@@ -121,7 +122,8 @@ impl Rows {
         parts
     }
 
-    /// Begins a row of so many columns, of the record at this position; whoever fills it [ends](Row::end) it.
+    /// Begins a row of `columns` columns for the record at position `record`. The caller must
+    /// [end](Row::end) the row.
     pub fn begin(&mut self, columns: usize, record: u64, scratch: String) -> Row<'_> {
         self.columns.resize_with(columns, Filling::default);
         self.records.push(i64::try_from(record).unwrap_or(i64::MAX));
@@ -133,7 +135,7 @@ impl Rows {
     }
 }
 
-/// A row that is being filled, column by column in the order in which the sink names them.
+/// A row being filled, column by column in the sink's column order.
 #[derive(Debug)]
 pub struct Row<'a> {
     rows: &'a mut Rows,
@@ -163,13 +165,13 @@ impl Row<'_> {
         self.set(None::<bool>)
     }
 
-    /// How many columns have been set, and the memory for the next row.
+    /// Ends the row. Returns the number of columns set, and the buffer for the next row.
     pub(crate) fn end(self) -> (usize, String) {
         (self.filled, self.scratch)
     }
 }
 
-/// A column of some rows, as a parameter.
+/// A column of some rows as a statement parameter.
 #[derive(Debug)]
 pub(crate) struct Column<'a> {
     values: &'a [u8],
@@ -182,7 +184,7 @@ impl ToSql for Column<'_> {
         _: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
-        // One dimension, nulls possible, of text, so many, counted from one.
+        // Array header: one dimension, nulls allowed, element type, length, lower bound 1.
         out.put_i32(1);
         out.put_i32(1);
         out.put_u32(Type::TEXT.oid());

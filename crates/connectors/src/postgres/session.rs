@@ -1,28 +1,26 @@
-//! A connection's statements, with settings that hold for each of them whatever server process
-//! carries it out.
+//! Statements on a connection, with settings that hold even if a pooler changes the server process.
 //!
-//! No statement is prepared under a name: behind a pooler the next one may reach a process that
-//! does not know it.
+//! No statement is prepared under a name: behind a pooler, the next transaction may reach a server
+//! process without the prepared statement.
 
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, SimpleQueryMessage, Transaction};
 
 use crate::postgres::address::Server;
 use crate::postgres::connection::Opened;
-use crate::postgres::held::Held;
+use crate::postgres::connection_count::CountedConnection;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::pooler;
-use crate::postgres::trouble::Trouble;
 
-/// A parameter of a statement, and its type.
+/// A statement parameter and its type.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Settings of a connection: times are UTC, numbers are exact, and what is confirmed is on the
-/// server's disk.
+/// Session settings: UTC times, exact numbers, and commits flushed to the server's disk.
 const SETTINGS: &str = "set client_min_messages = warning; set TimeZone = 'UTC'; set DateStyle = 'ISO'; \
      set IntervalStyle = 'postgres'; set extra_float_digits = 1; set bytea_output = 'hex'; \
      select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'";
 
-/// The same for one transaction.
+/// The settings of [`SETTINGS`] for one transaction.
 const LOCAL_SETTINGS: &str = "set local client_min_messages = warning; set local TimeZone = 'UTC'; \
      set local DateStyle = 'ISO'; set local IntervalStyle = 'postgres'; set local extra_float_digits = 1; \
      set local bytea_output = 'hex'; \
@@ -31,21 +29,21 @@ const LOCAL_SETTINGS: &str = "set local client_min_messages = warning; set local
 /// A connection to a server.
 pub(crate) struct Session {
     opened: Opened,
-    /// Counts the connection as held by this process.
-    _held: Option<Held>,
-    /// The server process may be another one in each transaction.
+    /// Guard that counts the connection in this process.
+    _held: Option<CountedConnection>,
+    /// True if each transaction may use another server process.
     is_pooled: bool,
 }
 
 impl Session {
-    /// Finds out what is at the other end, and makes settings.
-    pub async fn begin(server: &Server, opened: Opened) -> Result<Session, Trouble> {
+    /// Detects a pooler and applies the settings.
+    pub async fn begin(server: &Server, opened: Opened) -> Result<Session, PgErrorClass> {
         let is_pooled = pooler::is_pooled(server, &opened.client).await?;
         if !is_pooled {
             opened.client.batch_execute(SETTINGS).await?;
         }
         Ok(Session {
-            _held: (!is_pooled).then(|| Held::count_in(server)),
+            _held: (!is_pooled).then(|| CountedConnection::count_in(server)),
             opened,
             is_pooled,
         })
@@ -60,7 +58,7 @@ impl Session {
     }
 
     /// Begins a transaction.
-    pub async fn transaction(&mut self) -> Result<Transaction<'_>, Trouble> {
+    pub async fn transaction(&mut self) -> Result<Transaction<'_>, PgErrorClass> {
         let transaction = self.opened.client.transaction().await?;
         if self.is_pooled {
             transaction.batch_execute(LOCAL_SETTINGS).await?;
@@ -73,7 +71,7 @@ impl Session {
         &mut self,
         sql: &str,
         parameters: &[Parameter<'_>],
-    ) -> Result<Vec<Row>, Trouble> {
+    ) -> Result<Vec<Row>, PgErrorClass> {
         if !self.is_pooled {
             return Ok(self.opened.client.query_typed(sql, parameters).await?);
         }
@@ -83,17 +81,17 @@ impl Session {
         Ok(rows)
     }
 
-    /// Returns the first row of a statement.
+    /// Returns the first row of a statement's result; `None` if it is empty.
     pub async fn query_opt(
         &mut self,
         sql: &str,
         parameters: &[Parameter<'_>],
-    ) -> Result<Option<Row>, Trouble> {
+    ) -> Result<Option<Row>, PgErrorClass> {
         Ok(self.query(sql, parameters).await?.into_iter().next())
     }
 
     /// Returns the names of a statement's columns.
-    pub async fn names(&mut self, sql: &str) -> Result<Vec<String>, Trouble> {
+    pub async fn names(&mut self, sql: &str) -> Result<Vec<String>, PgErrorClass> {
         let answers = self.opened.client.simple_query(sql).await?;
         let described = answers.iter().find_map(|answer| match answer {
             SimpleQueryMessage::RowDescription(columns) => Some(columns),
@@ -106,12 +104,12 @@ impl Session {
         Ok(columns.map(|column| column.name().to_string()).collect())
     }
 
-    /// Carries out a statement.
+    /// Executes a statement.
     pub async fn execute(
         &mut self,
         sql: &str,
         parameters: &[Parameter<'_>],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), PgErrorClass> {
         if !self.is_pooled {
             self.opened.client.execute_typed(sql, parameters).await?;
             return Ok(());

@@ -1,15 +1,15 @@
-//! Writes to a table.
+//! PostgreSQL sink.
 
 mod checks;
-mod desk;
 mod ending;
 mod fence;
-mod lives;
 mod own_tables;
+mod sink_attempts;
 mod staging;
 mod table;
 mod write;
 mod writer;
+mod writer_handle;
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -23,9 +23,10 @@ use crate::postgres::rows::Row;
 use crate::postgres::table_name::TableName;
 use write::WriteP;
 
-/// Writes each record as a row of `table`, such as `"counts"` or `"shop.counts"`, on the server at `url`, such as
-/// `"postgres://user@localhost/shop"`. The function sets the cells of `columns`, all of them, in their order.
-/// The names of table and columns are taken as they are; see [`TableName`].
+/// Creates a sink that writes each record as a row of `table`, such as `"counts"` or
+/// `"shop.counts"`, on the server at `url`, such as `"postgres://user@localhost/shop"`. `fill` must
+/// set the cells of all `columns` in order. The names of table and columns are case-sensitive; see
+/// [`TableName`].
 pub fn write<T, F>(
     url: impl Into<String>,
     table: impl Into<TableName>,
@@ -37,7 +38,7 @@ where
     F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,
 {
     PostgresSink {
-        plan: Plan {
+        plan: PostgresSinkConfig {
             address: Address::new(url.into()),
             table: table.into(),
             columns: columns.into_iter().map(Into::into).collect(),
@@ -52,43 +53,44 @@ where
     }
 }
 
-/// A sink that writes rows of a table in batches: what has gathered while the server was busy goes
-/// to it at once, in one statement.
+/// A sink that writes rows of a table in batches: rows queued while the server was busy are sent in
+/// the next statement.
 ///
-/// At its end the job waits until all has been written; a job that is cancelled does not.
+/// At the end of the job the sink waits until all rows are written. A cancelled job does not wait.
 ///
-/// # In a job that keeps its state
+/// # Jobs with checkpoints
 ///
-/// | | when rows are seen | after a failure |
+/// | | rows visible | after a failure |
 /// |---|---|---|
-/// | as it is | at once | those since the last snapshot are inserted again: at least once |
-/// | [`upsert`](Self::upsert) | at once | so they are, each in the place of the one of its key, which changes nothing |
-/// | [`exactly_once`](Self::exactly_once) | when their epoch is committed, together | each is there once |
+/// | default | at once | rows since the last checkpoint are inserted again: at least once |
+/// | [`upsert`](Self::upsert) | at once | rows are written again and replace the row of their key, which has no further effect |
+/// | [`exactly_once`](Self::exactly_once) | together when their epoch is committed | each row is there once |
 ///
-/// Where rows are seen at once, a snapshot waits until all that came before it have been written.
+/// If rows are visible at once, an epoch completes when all its rows are written.
 ///
-/// # Refused before anything is written
+/// # Checks before the first write
 ///
-/// A server that only reads, and a user without the permissions that are needed. In a job that
-/// keeps its state also: `upsert` alone through a connection pooler in transaction mode, as it
-/// depends on sessions ([`exactly_once`](Self::exactly_once), with or without it, works there);
-/// `exactly_once` for unlogged tables, which a crash empties, and for foreign tables. Behind `fsync
-/// = off` rows may be lost with the machine, which is said on standard error.
+/// A read-only server and a user without the required permissions are refused. A job with
+/// checkpoints also refuses `upsert` without [`exactly_once`](Self::exactly_once) through a
+/// connection pooler in transaction mode, because fencing depends on sessions. `exactly_once` works
+/// there, with or without `upsert`. `exactly_once` is refused for unlogged tables, which a crash
+/// truncates, and for foreign tables. With `fsync = off` rows may be lost if the machine crashes;
+/// the sink logs a warning on standard error.
 #[derive(Debug)]
 pub struct PostgresSink<T, F> {
-    plan: Plan,
+    plan: PostgresSinkConfig,
     parallelism: Parallelism,
     fill: F,
     record: PhantomData<fn(T)>,
 }
 
-/// What the instances of a sink have in common.
+/// Configuration shared by the instances of a sink.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct PostgresSinkConfig {
     pub address: Address,
     pub table: TableName,
     pub columns: Vec<String>,
-    /// By which a row takes the place of an earlier one; none if it does not.
+    /// Upsert key columns; empty without upsert.
     pub keys: Vec<String>,
     pub is_once: bool,
     pub on_error: OnError,
@@ -100,63 +102,69 @@ where
     T: Send + 'static,
     F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,
 {
-    /// Has a row take the place of the one that is the same in these columns, if there is one (`insert … on conflict (…) do update`). The table
-    /// needs a primary key or a unique index of exactly these columns. Of several rows of a key the one that comes last counts.
+    /// Replaces the row that has the same values in the columns `keys`, if any (`insert … on
+    /// conflict (…) do update`). The table needs a primary key or a unique index of exactly these
+    /// columns. The last of several rows with the same key wins.
     ///
-    /// In a job that keeps its state that holds over failures: an instance writes nothing before the sessions of its earlier lives are over, which it waits for and, after
-    /// three seconds, sees to (`pg_terminate_backend`). So two runs of one job and user at a time can't be: the later takes over, and the earlier fails.
+    /// In a job with checkpoints, the last row also wins across failures: an instance writes
+    /// nothing before the database sessions of its earlier attempts have ended. It waits three
+    /// seconds and then terminates these sessions (`pg_terminate_backend`). So two runs of the same
+    /// job and user cannot write at the same time: the later run takes over, and the earlier run
+    /// fails.
     pub fn upsert(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.plan.keys = keys.into_iter().map(Into::into).collect();
         self
     }
 
-    /// In a job that keeps its state, shows the rows of each epoch when that is committed, all of them at once, and each once whatever dies.
+    /// Publishes the rows of each epoch atomically and exactly once when the epoch is committed, in
+    /// a job with checkpoints.
     ///
-    /// Until then they lie in a table beside the one that is written, so neither memory nor the snapshot has to hold them. That table and a small
-    /// one, `ardea_lives`, are made where they are missing; their names begin with `ardea_`.
+    /// Until the commit, the rows are stored in a staging table beside the target table, so neither
+    /// memory nor the checkpoint contains them. The staging table and a small table
+    /// `ardea_attempts` are created if missing; the names of both begin with `ardea_`.
     ///
-    /// Rows that a dead run has left in them are removed when the next one of the same job, sink
-    /// and table has moved its first rows. Two such runs at a time can't be: one of them fails with
-    /// ARD-607. A run whose committed rows were removed by another one while they waited fails when
-    /// it goes on, unless [`on_replaced`](Self::on_replaced) says otherwise. Runs that write to
-    /// other tables do not concern each other, whatever their names.
+    /// Rows left by a dead run are removed when the next run of the same job, sink and table has
+    /// published its first rows. Two runs of the same job, sink and table cannot write at the same
+    /// time: one of the two fails with ARD-607. If a run's committed rows were removed by another
+    /// run before they were published, the run fails on restore, unless
+    /// [`on_replaced`](Self::on_replaced) is changed. Runs that write to other tables do not affect
+    /// each other, even with the same name.
     ///
-    /// Where the job keeps no state, rows are written at once.
+    /// Without checkpoints, rows are written at once.
     pub fn exactly_once(mut self) -> Self {
         self.plan.is_once = true;
         self
     }
 
-    /// Sets what becomes of a job whose sink works [exactly once](Self::exactly_once) if the table
-    /// that it writes, or one of its own beside that, was dropped since, or another run of the job
-    /// has removed rows that waited: rows that had been written, or waited, are gone. The job fails
-    /// by default.
+    /// Sets the policy for lost rows of an [exactly-once](Self::exactly_once) sink. Rows are lost
+    /// if the target table or one of the sink's own tables was dropped, or if another run of the
+    /// job removed staged rows. The job fails by default.
     pub fn on_replaced(mut self, on_replaced: OnReplaced) -> Self {
         self.plan.on_replaced = on_replaced;
         self
     }
 
-    /// Encrypts the connection by TLS, to a server that has a certificate for its name that is signed by an authority of this PEM file.
+    /// Encrypts the connection with TLS. The server's certificate must match the server's host name
+    /// and be signed by an authority in the PEM file `file`.
     pub fn authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.plan.address.authority = Some(file.into());
         self
     }
 
-    /// Sets how many instances there are, each with a connection of its own.
+    /// Sets the number of instances, each with its own connection.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Sets what becomes of a record whose row the server refuses, or that takes more than 256 MiB:
-    /// told as a dead letter with its position (the default), dropped and counted, or the job
-    /// fails.
+    /// Sets the policy for records whose row exceeds 256 MiB or is refused by the server. By
+    /// default such a record becomes a dead letter with its position.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.plan.on_error = on_error;
         self
     }
 
-    /// The sink, for a pipeline.
+    /// Builds the sink for a pipeline.
     pub fn build(self) -> Sink<T> {
         let PostgresSink {
             plan,
@@ -178,7 +186,7 @@ where
         Sink::new(name, Arc::new(supply))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
-            .delivering(delivery)
+            .with_delivery(delivery)
     }
 }
 

@@ -1,15 +1,15 @@
-//! Reads a table or a query.
+//! PostgreSQL source.
 
 mod digits;
 mod json;
 mod json_items;
+mod key_splits;
 mod page;
 mod pages;
 mod position;
 mod read;
 mod reader;
 mod statements;
-mod strands;
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -25,8 +25,9 @@ use crate::postgres::address::Address;
 use crate::postgres::table_name::TableName;
 use read::ReadP;
 
-/// Reads the rows of `table`, such as `"orders"` or `"shop.orders"`, in the order of the column `key`; see [`PostgresSource`].
-/// Both names are taken as they are; see [`TableName`].
+/// Creates a source that reads the rows of `table`, such as `"orders"` or `"shop.orders"`, in the
+/// order of the column `key`; see [`PostgresSource`]. The names of table and column are
+/// case-sensitive; see [`TableName`].
 pub fn read<T: DeserializeOwned + Send + 'static>(
     url: impl Into<String>,
     table: impl Into<TableName>,
@@ -37,9 +38,9 @@ pub fn read<T: DeserializeOwned + Send + 'static>(
     PostgresSource::of(url.into(), Some(table), String::new(), name, key.into())
 }
 
-/// Reads the rows of a `select`, in the order of its column `key`; see [`PostgresSource`]. The
-/// statement may not order or limit by itself. The key's name is taken as it is: unless it is
-/// quoted in the statement it is in small letters.
+/// Creates a source that reads the rows of a `select`, in the order of its column `key`; see
+/// [`PostgresSource`]. The statement must have no `order by` or `limit`. `key` is case-sensitive;
+/// the server converts a name without quotes in `select` to lower case.
 pub fn query<T: DeserializeOwned + Send + 'static>(
     url: impl Into<String>,
     select: impl Into<String>,
@@ -50,53 +51,52 @@ pub fn query<T: DeserializeOwned + Send + 'static>(
     PostgresSource::of(url.into(), None, select, "query".to_string(), key.into())
 }
 
-/// A source that reads rows page by page, in the order of a key, and ends behind the last. A job
-/// that keeps its state goes on behind the key of its snapshot.
+/// A bounded source that reads rows page by page in the order of a key. A job with checkpoints
+/// resumes after the key in its checkpoint.
 ///
-/// * A row becomes a record by [serde](https://serde.rs), from the JSON that the server makes of
-///   it: fields by the names of columns, `null` as `None`, numbers as numbers or text, dates,
-///   times, intervals and `uuid` as text, arrays and `json` as they are. `bytea` is text in
-///   hexadecimal, or bytes for a type that asks for bytes. So a record is a struct or a map; a
-///   tuple is none, as it has no names.
-/// * No digit is lost. `numeric` is read exactly as `String`, or as a decimal type that reads text.
-///   A number that a field of type `f64`, `f32` or `i64` can't hold makes its row no record. `NaN`
-///   and the infinities are floats or text; `infinity` of dates and times is text.
-/// * A row that is no record, or that the server can't make, is dealt with as
-///   [`on_error`](Self::on_error) says. The others are read.
-/// * The key has to be unique and never null, with an index; that it is neither fails the job. It
-///   may be of any type that can be ordered.
-/// * Each page is a statement of its own: rows that change meanwhile are read as they are when it
-///   is their turn, and what is added behind the end or between keys that have been read is not.
-///   Rows that are neither changed nor removed are read once.
-/// * A table that is dropped and created again, truncated, or that ends before the last key, while
-///   it is read or between two runs of the job, fails the job, or is read on from there, as
-///   [`on_lost_position`](Self::on_lost_position) says. Of a query only its end is compared.
-/// * Several [instances](Self::parallelism) share rows by blocks of the key, which has to be a
-///   whole number then.
-/// * A server that is away is waited for. The source works through a connection pooler in any mode
-///   but `statement`.
+/// * A row is deserialized by [serde](https://serde.rs) from the server's JSON: fields by column
+///   names, `null` as `None`; numbers as numbers or text; dates, times, intervals and `uuid` as
+///   text; arrays and `json` unchanged; `bytea` as hexadecimal text, or as bytes for a type that
+///   requests bytes. Records must be structs or maps; a tuple has no field names.
+/// * No digit is lost. `numeric` is exact as `String` or as a decimal type that parses text. A
+///   number that a field of type `f64`, `f32` or `i64` cannot represent is a bad record. `NaN` and
+///   the infinities are floats or text; `infinity` of dates and times is text.
+/// * A row that cannot be deserialized, or that the server cannot convert to JSON, is handled as
+///   set by [`on_error`](Self::on_error). The other rows are read.
+/// * The key must be unique and not null, and should have an index; a duplicate or null key fails
+///   the job. It may be of any ordered type.
+/// * Each page is a separate statement. Rows changed while the source runs are read in their
+///   current state. Rows added before the current key, or added after the end was reached, are not
+///   read. Each row that is neither changed nor removed is read once.
+/// * The job fails if the table was dropped and created again, was truncated, or ends before the
+///   last key read, unless [`on_lost_position`](Self::on_lost_position) is changed. For a query,
+///   only the last key is compared.
+/// * Several [instances](Self::parallelism) share the rows by blocks of the key, which must then be
+///   an integer.
+/// * The source waits for an unavailable server. It supports a connection pooler in any mode except
+///   `statement`.
 #[derive(Debug)]
 pub struct PostgresSource<T> {
-    plan: Plan,
+    plan: PostgresSourceConfig,
     parallelism: Parallelism,
     on_error: OnError,
     record: PhantomData<fn() -> T>,
 }
 
-/// What the instances of a source have in common.
+/// Configuration shared by the instances of a source.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct PostgresSourceConfig {
     pub address: Address,
-    /// `None` for a query.
+    /// Table to read; `None` for a query.
     pub table: Option<TableName>,
     /// The query; empty for a table.
     pub select: String,
-    /// What people call it.
+    /// Name of the table or query in messages.
     pub name: String,
     pub key: String,
-    /// How many rows are asked for at a time.
+    /// Rows per page.
     pub page: NonZeroU32,
-    /// How many keys lie in a block.
+    /// Keys per block.
     pub block: NonZeroU32,
     pub on_lost: OnLostPosition,
 }
@@ -110,7 +110,7 @@ impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
         key: String,
     ) -> Self {
         PostgresSource {
-            plan: Plan {
+            plan: PostgresSourceConfig {
                 address: Address::new(url),
                 table,
                 select,
@@ -126,46 +126,50 @@ impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
         }
     }
 
-    /// Sets how many rows are asked for at a time: 1,000 by default. Two pages at most wait in memory.
+    /// Sets the number of rows per page: 1,000 by default. At most two pages are buffered.
     pub fn page(mut self, rows: NonZeroU32) -> Self {
         self.plan.page = rows;
         self
     }
 
-    /// Sets how many instances share the rows, each with a connection of its own. Where there are several the key has to be a whole number.
+    /// Sets the number of instances that share the rows, each with its own connection. With several
+    /// instances, the key must be an integer.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Sets how many neighbouring keys one of several instances reads before it goes to its next block: 10,000 by default. Where keys lie far apart,
-    /// it should be as much larger. It may not be changed in a job that goes on from a snapshot.
+    /// Sets the size of the blocks that several instances share, as a number of consecutive keys:
+    /// 10,000 by default. Sparse keys need larger blocks. The size must not change in a job
+    /// restored from a checkpoint.
     pub fn blocks_of(mut self, keys: NonZeroU32) -> Self {
         self.plan.block = keys;
         self
     }
 
-    /// Sets what to do when the table is not the one that was read before: it was dropped and
-    /// created again, truncated, or ends before the last key. The job fails by default.
-    /// [`OnLostPosition::Continue`] goes on behind the key that was read last.
+    /// Sets the policy for a table that has changed since it was read: it was dropped and created
+    /// again, was truncated, or ends before the last key read. The job fails by default.
+    /// [`OnLostPosition::Continue`] continues after the last key read.
     pub fn on_lost_position(mut self, on_lost: OnLostPosition) -> Self {
         self.plan.on_lost = on_lost;
         self
     }
 
-    /// Encrypts the connection by TLS, to a server that has a certificate for its name that is signed by an authority of this PEM file.
+    /// Encrypts the connection with TLS. The server's certificate must match the server's host name
+    /// and be signed by an authority in the PEM file `file`.
     pub fn authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.plan.address.authority = Some(file.into());
         self
     }
 
-    /// Sets what becomes of a row that is no record: kept aside with its key (the default), dropped and counted, or the job fails.
+    /// Sets the policy for rows that cannot be deserialized. By default such a row becomes a dead
+    /// letter with its key.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
         self
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
         let PostgresSource {
             plan,

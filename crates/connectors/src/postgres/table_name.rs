@@ -1,13 +1,12 @@
-//! Names of tables, as people give them and as SQL takes them.
+//! Names of tables, and their quoting in SQL.
 
 use std::fmt;
 
-/// The name of a table or view. It is taken as it is: capital letters count, and reserved words
-/// need no quotes.
+/// The name of a table or view. Names are case-sensitive, and reserved words need no quotes.
 ///
-/// A text with one dot is a schema and a table: `"shop.orders"`. A part that contains dots itself
-/// is written in double quotes as in SQL: `"shop.\"orders.2026\""`. Without a schema the table is
-/// looked for along the server's `search_path`.
+/// A text with one dot is a schema and a table: `"shop.orders"`. A part that contains dots is
+/// written in double quotes as in SQL: `"shop.\"orders.2026\""`. Without a schema the table is
+/// found with the server's `search_path`.
 ///
 /// ```
 /// use ardea_connectors::postgres::TableName;
@@ -22,7 +21,8 @@ pub struct TableName {
 }
 
 impl TableName {
-    /// Names a table that is found along the `search_path`. Dots and quotes are part of the name.
+    /// Creates the name of a table without schema, which the server finds with its `search_path`.
+    /// Dots and quotes are part of the name.
     pub fn new(table: impl Into<String>) -> Self {
         TableName {
             schema: None,
@@ -30,7 +30,7 @@ impl TableName {
         }
     }
 
-    /// Sets the schema. Dots and quotes are part of its name.
+    /// Sets the schema. Dots and quotes are part of the schema's name.
     pub fn in_schema(self, schema: impl Into<String>) -> Self {
         TableName {
             schema: Some(schema.into()),
@@ -43,7 +43,7 @@ impl TableName {
         &self.table
     }
 
-    /// Returns the name for a statement.
+    /// Returns the quoted name for a statement.
     pub(crate) fn quoted(&self) -> String {
         match &self.schema {
             Some(schema) => format!("{}.{}", quoted(schema), quoted(&self.table)),
@@ -87,13 +87,13 @@ impl fmt::Display for TableName {
     }
 }
 
-/// Quotes a name, so that SQL takes it as it is.
+/// Quotes a name for SQL.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Splits a text at its dots outside of quotes, and removes the quotes. `None` if quotes or parts
-/// are incomplete.
+/// Splits a text at unquoted dots, and removes the quotes. `None` if quotes or parts are
+/// incomplete.
 fn split(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text;

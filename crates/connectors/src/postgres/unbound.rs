@@ -1,4 +1,4 @@
-//! A stream to a server without channel binding.
+//! Streams without SCRAM channel binding.
 
 use std::io;
 use std::pin::Pin;
@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsStream};
 
-/// Passes all bytes through. The login is not bound to the channel: if it is encrypted, the
-/// server's certificate has been checked against authorities that were chosen for it.
+/// Wrapper of a stream that disables channel binding. On an encrypted connection, the server's
+/// certificate has been verified against the configured authorities.
 pub(crate) struct Unbound<S>(pub S);
 
 impl<S: AsyncRead + Unpin> AsyncRead for Unbound<S> {

@@ -1,8 +1,8 @@
-//! Kinds of answers, and of errors, of a server.
+//! Classification of responses and errors of a server.
 
 use redis::{ErrorKind, RedisError, Value};
 
-/// Returns the answer, or the error that it is.
+/// Returns the response; an error response is returned as an error.
 pub(crate) fn expect(answer: Result<Value, RedisError>) -> Result<Value, RedisError> {
     match answer? {
         Value::ServerError(error) => Err(error.into()),
@@ -10,7 +10,7 @@ pub(crate) fn expect(answer: Result<Value, RedisError>) -> Result<Value, RedisEr
     }
 }
 
-/// Returns the error with which the server has answered, if it has.
+/// Returns the server's error response; `None` if the response is no error.
 pub(crate) fn refusal(answer: Result<Value, RedisError>) -> Result<Option<RedisError>, RedisError> {
     match answer {
         Ok(Value::ServerError(error)) => Ok(Some(error.into())),
@@ -20,12 +20,12 @@ pub(crate) fn refusal(answer: Result<Value, RedisError>) -> Result<Option<RedisE
     }
 }
 
-/// Returns true if the server has answered with an error.
+/// Returns true if the error is a response of the server.
 pub(crate) fn is_refusal(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
 }
 
-/// Returns true if the server refuses any command at the moment, and will not for ever.
+/// Returns true if the server temporarily refuses all commands.
 pub(crate) fn is_passing(error: &RedisError) -> bool {
     const CODES: [&str; 9] = [
         "LOADING",
@@ -41,19 +41,20 @@ pub(crate) fn is_passing(error: &RedisError) -> bool {
     error.code().is_some_and(|code| CODES.contains(&code))
 }
 
-/// Returns true if a node of a cluster says that another one has the key, or is about to get it.
+/// Returns true if a cluster node redirects the command to another node.
 pub(crate) fn is_redirection(error: &RedisError) -> bool {
     matches!(error.code(), Some("MOVED" | "ASK"))
 }
 
-/// Returns true if trying again is of no use.
+/// Returns true if retrying is useless.
 pub(crate) fn is_final(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
         || is_of_certificates(&error.to_string())
 }
 
-/// Returns true if one side does not accept the other's certificate.
+/// Returns true if `why` reports that the client or the server does not accept the other's
+/// certificate.
 fn is_of_certificates(why: &str) -> bool {
     const REASONS: [&str; 4] = [
         "invalid peer certificate",
@@ -64,10 +65,10 @@ fn is_of_certificates(why: &str) -> bool {
     REASONS.iter().any(|reason| why.contains(reason))
 }
 
-/// Describes an answer that belongs to nothing.
+/// Returns the error of an unexpected response.
 pub(crate) fn confused() -> RedisError {
     RedisError::from((
         ErrorKind::UnexpectedReturnType,
-        "the server answered a transaction with something else",
+        "unexpected response to a transaction",
     ))
 }

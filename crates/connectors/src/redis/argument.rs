@@ -1,21 +1,21 @@
-//! What a command can be about.
+//! Arguments of commands.
 
 use std::io::Write;
 
-/// A key, a field, a value or an option of a command: a string of bytes to the server.
+/// A key, field, value or option of a command, encoded as a byte string.
 pub trait Argument {
-    /// Appends the bytes as the protocol wants them: their number, then they.
+    /// Appends the argument in protocol format: length, then bytes.
     fn append_to(&self, out: &mut Vec<u8>);
 }
 
-/// Appends a string of the protocol.
+/// Appends a bulk string of the protocol.
 pub(crate) fn append_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     append_head(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a line of the protocol that tells how much follows.
+/// Appends a protocol line with a type and a count.
 pub(crate) fn append_head(kind: u8, count: usize, out: &mut Vec<u8>) {
     out.push(kind);
     append_decimal(count as u64, out);
@@ -23,7 +23,7 @@ pub(crate) fn append_head(kind: u8, count: usize, out: &mut Vec<u8>) {
 }
 
 fn append_decimal(number: u64, out: &mut Vec<u8>) {
-    // Twenty digits hold every number; memory takes them always.
+    // Twenty digits are enough for every number.
     let mut digits = [0; 20];
     let mut first = digits.len();
     let mut rest = number;
@@ -56,12 +56,12 @@ impl<const N: usize> Argument for [u8; N] {
     }
 }
 
-/// Written as they display, into memory on the stack.
+/// Encodes a value by its `Display` format, in a buffer on the stack.
 macro_rules! by_display {
     ($($kind:ty),*) => {$(
         impl Argument for $kind {
             fn append_to(&self, out: &mut Vec<u8>) {
-                // The longest number of these kinds, 1e-308 in full, has some 330 characters.
+                // The longest text of these types, 1e-308 in full, has some 330 characters.
                 let mut text = [0; 400];
                 let mut rest = &mut text[..];
                 let before = rest.len();

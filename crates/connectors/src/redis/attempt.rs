@@ -1,4 +1,4 @@
-//! A transaction on a connection: whether it has been carried out, and the attempt to do so.
+//! Execution of one transaction on a connection, unless its marker shows that it has been executed.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,25 @@ use redis::{Connection, RedisError, Value};
 
 use crate::redis::answers::{confused, expect, is_passing, is_redirection, is_refusal, refusal};
 use crate::redis::commands::Commands;
-use crate::redis::link::Refused;
 use crate::redis::transactions::Transaction;
+use crate::redis::worker_handle::Refused;
 
-/// Commands that are left out of a transaction, as the server does not even take them, by their
-/// numbers.
+/// Commands left out of a transaction because the server refuses to queue them, by their indices.
 pub(crate) type LeftOut = BTreeMap<usize, Refused>;
 
-/// The outcome of an attempt to carry out a transaction.
+/// Result of an attempt to execute a transaction.
 pub(crate) enum Attempt {
-    /// It was. These were refused on the way.
+    /// The transaction was executed; contains the refused commands.
     CarriedOut(Vec<Refused>),
-    /// It was not, since another connection has set the marker meanwhile.
+    /// The transaction was not executed, since another connection has set the marker.
     Overtaken,
-    /// It was not, since the server does not take these commands.
+    /// The transaction was not executed, since the server rejects the contained commands.
     NotTaken(LeftOut),
 }
 
-/// Returns true if the marker says that a transaction has been carried out. If not, the marker is
-/// watched: if another connection sets it, the next transaction of this connection comes to
-/// nothing.
+/// Returns true if the marker shows that a transaction has been executed. Otherwise watches the
+/// marker, so that the next transaction on this connection has no effect if another connection sets
+/// the marker.
 pub(crate) fn has_been(
     connection: &mut Connection,
     transaction: &Transaction,
@@ -36,7 +35,8 @@ pub(crate) fn has_been(
     let Some(at) = at.filter(|at| *at >= transaction.epoch.0) else {
         return Ok(false);
     };
-    // `WAIT` speaks of what its own connection has written. Another one may have set the marker.
+    // `WAIT` covers only writes of the same connection, but another connection may have set the
+    // marker.
     let mut again = redis::pipe();
     again.atomic().cmd("SET").arg(marker).arg(at).arg("KEEPTTL");
     match again.query::<Value>(connection) {
@@ -45,7 +45,7 @@ pub(crate) fn has_been(
     }
 }
 
-/// Sends a transaction without the commands that are left out, and reads the answers.
+/// Sends a transaction without the left-out commands, and reads the responses.
 pub(crate) fn attempt(
     connection: &mut Connection,
     transaction: &Transaction,
@@ -79,7 +79,7 @@ pub(crate) fn attempt(
     expect(connection.recv_response())?;
     let answer = connection.recv_response();
     if !not_taken.is_empty() {
-        // The server gives the transaction up, and says so.
+        // The server discards the transaction and returns an error.
         return match refusal(answer)? {
             Some(_) => Ok(Attempt::NotTaken(not_taken)),
             None => Err(confused()),
@@ -101,7 +101,7 @@ pub(crate) fn attempt(
     }
 }
 
-/// Sends the commands of a transaction, but for what is left out.
+/// Sends the commands of a transaction except those left out.
 fn send(
     connection: &mut Connection,
     transaction: &Transaction,

@@ -1,4 +1,4 @@
-//! Commands that are sent in one go, and their answers.
+//! Batches of pipelined commands and their responses.
 
 use std::ops::Range;
 
@@ -6,17 +6,17 @@ use redis::{Connection, ErrorKind, RedisError};
 
 use crate::redis::answers::{expect, is_passing, is_redirection, refusal};
 use crate::redis::commands::Commands;
-use crate::redis::link::Refused;
 use crate::redis::nodes::{NodeName, Nodes, no_nodes, redirected};
+use crate::redis::worker_handle::Refused;
 
-/// So often nodes are asked again that send commands elsewhere.
+/// Maximum number of rounds in which redirected commands are sent again.
 const ROUNDS: usize = 16;
 
-/// Commands, and their answers.
+/// A batch of commands and the state of their responses.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub commands: Commands,
-    /// Of each command, whether it has been answered for good.
+    /// For each command, true if it has a final response.
     is_answered: Vec<bool>,
     pub refused: Vec<Refused>,
 }
@@ -27,19 +27,19 @@ impl Batch {
         self.forget_answers();
     }
 
-    /// Has all commands sent again.
+    /// Marks all commands as unanswered, so that they are sent again.
     pub fn forget_answers(&mut self) {
         self.is_answered.clear();
         self.refused.clear();
     }
 
-    /// Sends commands to a server and hears their answers. After an error it is not known which
-    /// were carried out of those that are not answered; nor were all that lie behind the first that
-    /// a server can't take at the moment, so that they are sent again with it, in their order.
+    /// Sends the unanswered commands to a server and reads the responses. After a connection error
+    /// the outcome of unanswered commands is unknown. If the server temporarily refuses a command,
+    /// this command and all later ones are sent again, in order.
     ///
     /// # Errors
-    /// Those of the connection and of a server that can't at the moment. A redirection if the
-    /// server is a node of a cluster; the commands of other nodes have no answer then.
+    /// Errors of the connection, and temporary refusals. A redirection if the server is a node of a
+    /// cluster; commands of other nodes then remain unanswered.
     pub fn send(&mut self, connection: &mut Connection) -> Result<(), RedisError> {
         let count = self.commands.records().len();
         self.is_answered.resize(count, false);
@@ -58,9 +58,9 @@ impl Batch {
         redirection.or(passing).map_or(Ok(()), Err)
     }
 
-    /// The same with the nodes of a cluster: those of one key in their order. Commands that a node
-    /// sends elsewhere follow there, in their order: once it has sent one elsewhere, it does so
-    /// with all of the same key.
+    /// Sends the unanswered commands to the nodes of a cluster. Commands of one key keep their
+    /// order, also when redirected: after redirecting a command, a node redirects all later
+    /// commands with the same key.
     pub fn send_to_nodes(&mut self, nodes: &mut Nodes) -> Result<(), RedisError> {
         self.is_answered
             .resize(self.commands.records().len(), false);
@@ -72,9 +72,9 @@ impl Batch {
             for Share { name, bytes, .. } in &shares {
                 nodes.connection(name)?.send_packed_command(bytes)?;
             }
-            let mut elsewhere = Elsewhere::default();
+            let mut elsewhere = Redirections::default();
             for share in &shares {
-                self.hear(nodes.connection(&share.name)?, share, &mut elsewhere)?;
+                self.read_responses(nodes.connection(&share.name)?, share, &mut elsewhere)?;
             }
             self.follow_all(nodes, &elsewhere.asked)?;
             if let Some(error) = elsewhere.passing {
@@ -86,11 +86,11 @@ impl Batch {
         }
         Err(RedisError::from((
             ErrorKind::Io,
-            "the nodes of the cluster send commands from one to the other",
+            "the nodes of the cluster redirect commands in a circle",
         )))
     }
 
-    /// Divides commands without an answer by nodes. Those that get none are left out.
+    /// Divides the unanswered commands by node. Nodes without commands are left out.
     fn shares(&self, nodes: &Nodes) -> Result<Vec<Share>, RedisError> {
         let share = |name: &NodeName| Share {
             name: name.clone(),
@@ -110,11 +110,11 @@ impl Batch {
         Ok(shares)
     }
 
-    fn hear(
+    fn read_responses(
         &mut self,
         connection: &mut Connection,
         share: &Share,
-        elsewhere: &mut Elsewhere,
+        elsewhere: &mut Redirections,
     ) -> Result<(), RedisError> {
         let mut is_held = false;
         for &number in &share.numbers {
@@ -135,7 +135,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends commands to the nodes that are about to get their slots, one by one.
+    /// Sends the commands in `asked`, one by one, to the nodes to which their slots are migrating.
     fn follow_all(
         &mut self,
         nodes: &mut Nodes,
@@ -157,7 +157,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Sends one command, which lies at this range, to the node that is about to get its slot.
+    /// Sends the command at the byte range `range` to the node to which the command's slot is
+    /// migrating.
     fn follow(
         &mut self,
         connection: &mut Connection,
@@ -188,16 +189,16 @@ impl Batch {
     }
 }
 
-/// The commands for one node.
+/// Commands for one node.
 struct Share {
     name: NodeName,
     numbers: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-/// Commands that nodes have not carried out.
+/// Commands that nodes did not execute.
 #[derive(Default)]
-struct Elsewhere {
+struct Redirections {
     has_moved: bool,
     asked: Vec<(usize, NodeName)>,
     passing: Option<RedisError>,

@@ -1,4 +1,4 @@
-//! Checks of a server before anything is written: whether it can give what the sink promises.
+//! Checks, before the first write, that a server supports the sink's guarantee.
 
 use std::collections::HashMap;
 
@@ -9,28 +9,28 @@ use crate::redis::answers::is_refusal;
 
 /// The guarantee of a sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Promise {
-    /// Commands are carried out at once, and again after a failure.
+pub(crate) enum SinkGuarantee {
+    /// Commands are executed at once, and again after a failure.
     AtLeastOnce,
-    /// The commands of an epoch are carried out in one transaction with a note.
+    /// The commands of an epoch are executed in one transaction with a marker.
     Once {
-        /// The beginning of the names of notes.
+        /// Prefix of the markers' keys.
         key: String,
-        /// The hash tag that all keys have.
+        /// Hash tag of all keys.
         tag: Option<String>,
     },
 }
 
-/// A server's description of itself.
+/// The server's `INFO` fields.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ServerInfo {
     fields: HashMap<String, String>,
 }
 
 impl ServerInfo {
-    /// Asks a server. One that does not tell all of it is asked at least whether it is a node of a
-    /// cluster; a user may lack the permission for `INFO`.
-    pub fn ask(connection: &mut Connection) -> Result<ServerInfo, RedisError> {
+    /// Requests the server's `INFO`. If the user lacks the permission, requests only `CLUSTER
+    /// INFO`.
+    pub fn query(connection: &mut Connection) -> Result<ServerInfo, RedisError> {
         match redis::cmd("INFO").query::<String>(connection) {
             Ok(text) => return Ok(ServerInfo::of(&text)),
             Err(error) if error.is_io_error() => return Err(error),
@@ -46,7 +46,7 @@ impl ServerInfo {
         Ok(info)
     }
 
-    /// Notes that the server is a node of a cluster.
+    /// Records that the server is a node of a cluster.
     pub fn note_cluster(&mut self) {
         let (name, value) = ("cluster_enabled".to_string(), "1".to_string());
         self.fields.insert(name, value);
@@ -71,7 +71,7 @@ impl ServerInfo {
         self.field("cluster_enabled") == "1" || self.field("redis_mode") == "cluster"
     }
 
-    /// Returns the server that this one follows, if it is a replica.
+    /// Returns the address of the primary if this server is a replica; otherwise `None`.
     pub fn primary(&self) -> Option<String> {
         let is_replica = self.field("role") == "slave";
         let place = || {
@@ -84,15 +84,15 @@ impl ServerInfo {
         is_replica.then(place)
     }
 
-    /// Returns warnings about confirmed data that the server may lose.
-    pub fn warnings(&self, promise: &Promise) -> Vec<String> {
+    /// Returns warnings about acknowledged data that the server may lose.
+    pub fn warnings(&self, promise: &SinkGuarantee) -> Vec<String> {
         let mut warnings = Vec::new();
-        if *promise == Promise::AtLeastOnce {
+        if *promise == SinkGuarantee::AtLeastOnce {
             return warnings;
         }
         if self.field("aof_enabled") == "0" {
             warnings.push(
-                "it runs with `appendonly no`: commands that it has confirmed, and the notes of the sink, are lost when it stops"
+                "it runs with `appendonly no`: acknowledged commands and the markers of the sink are lost when it stops"
                     .to_string(),
             );
         }
@@ -100,26 +100,26 @@ impl ServerInfo {
         let is_limited = !matches!(self.field("maxmemory"), "" | "0");
         if is_limited && policy.starts_with("allkeys") {
             warnings.push(format!(
-                "it runs with `maxmemory-policy {policy}`: when its memory is full it may remove the notes of the sink, \
-                 and commands may then be carried out twice"
+                "it runs with `maxmemory-policy {policy}`: when its memory is full it may evict the markers of the sink, \
+                 and commands may then be executed twice"
             ));
         }
         warnings
     }
 
-    /// Refuses a server that can't give what is promised, whatever happens later.
-    pub fn refuse(&self, server: &str, promise: &Promise) -> Result<(), Error> {
+    /// Returns an error if the server can never support the guarantee.
+    pub fn refuse(&self, server: &str, promise: &SinkGuarantee) -> Result<(), Error> {
         if self.field("redis_mode") == "sentinel" {
             let what = format!("the Redis server {server} is a sentinel, and takes no commands");
             return Err(Error::new(ErrorCode::InvalidConfig, what)
                 .hint("write its address as redis+sentinel://host:port/MASTER"));
         }
-        if let (true, Promise::Once { tag: None, .. }) = (self.is_cluster(), promise) {
+        if let (true, SinkGuarantee::Once { tag: None, .. }) = (self.is_cluster(), promise) {
             let what = format!(
                 "the Redis server {server} is a cluster, in which `exactly_once` needs all keys in one slot"
             );
             return Err(Error::new(ErrorCode::StoreUnsuitable, what)
-                .because("a transaction is carried out by one node, with the note of the epoch")
+                .because("a transaction is executed by one node, with the marker of the epoch")
                 .hint(
                     "write all keys with the same hash tag, such as {orders}:7, and name it with `hash_tag(\"orders\")`; \
                      or use `idempotent`, or a server that is no cluster",
@@ -129,7 +129,7 @@ impl ServerInfo {
     }
 }
 
-/// Describes a replica, which must not be written to.
+/// Returns the error for a replica, which must not be written to.
 pub(crate) fn is_replica(server: &str, primary: &str) -> Error {
     let what = format!("the Redis server {server} is a replica of {primary}");
     Error::new(ErrorCode::StoreUnsuitable, what)
@@ -137,7 +137,7 @@ pub(crate) fn is_replica(server: &str, primary: &str) -> Error {
         .hint("name the primary server, or its sentinels: redis+sentinel://host:port/MASTER")
 }
 
-/// Tries what a transaction needs, without carrying it out.
+/// Tests the commands of a transaction without executing it.
 pub(crate) fn try_transaction(connection: &mut Connection, key: &str) -> Result<(), RedisError> {
     let probe = format!("{key}:probe");
     redis::cmd("WATCH").arg(&probe).query::<()>(connection)?;
@@ -162,8 +162,8 @@ mod tests {
         ServerInfo::of(&format!("# Server\r\n{}\r\n", lines.join("\r\n")))
     }
 
-    fn once(tag: Option<&str>) -> Promise {
-        Promise::Once {
+    fn once(tag: Option<&str>) -> SinkGuarantee {
+        SinkGuarantee::Once {
             key: "ardea:job:sink".into(),
             tag: tag.map(str::to_string),
         }
@@ -177,12 +177,12 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::StoreUnsuitable);
         assert!(error.to_string().contains("hash_tag"), "{error}");
         assert!(cluster.refuse("x", &once(Some("orders"))).is_ok());
-        assert!(cluster.refuse("x", &Promise::AtLeastOnce).is_ok());
+        assert!(cluster.refuse("x", &SinkGuarantee::AtLeastOnce).is_ok());
         let single = info(&["redis_mode:standalone", "cluster_enabled:0"]);
         assert!(single.refuse("x", &once(None)).is_ok() && !single.is_cluster());
         assert!(ServerInfo::default().refuse("x", &once(None)).is_ok());
         let sentinel = info(&["redis_mode:sentinel"]);
-        assert!(sentinel.refuse("x", &Promise::AtLeastOnce).is_err());
+        assert!(sentinel.refuse("x", &SinkGuarantee::AtLeastOnce).is_err());
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         ];
         let careless = info(&lines);
         assert_eq!(careless.warnings(&once(None)).len(), 2);
-        assert!(careless.warnings(&Promise::AtLeastOnce).is_empty());
+        assert!(careless.warnings(&SinkGuarantee::AtLeastOnce).is_empty());
         let careful = [
             "aof_enabled:1",
             "maxmemory:0",

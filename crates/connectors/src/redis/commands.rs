@@ -1,25 +1,25 @@
-//! Commands that wait to be sent.
+//! Encoded commands.
 
 use std::iter;
 
 use crate::redis::argument::{Argument, append_bytes, append_head};
 
-/// Commands, encoded one behind the other, each with the position of the record that it comes from.
+/// Encoded commands, each with the position of its record.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     bytes: Vec<u8>,
-    /// Of each command, the position of its record.
+    /// Record position of each command.
     records: Vec<u64>,
-    /// Of the record at hand.
+    /// Position of the current record.
     position: u64,
-    /// Whether to look for commands that may not be carried out twice.
+    /// True to check for commands that are not idempotent.
     is_checked: bool,
-    /// The first of these.
+    /// Name of the first command that is not idempotent, if any.
     unrepeatable: Option<String>,
 }
 
 impl PartialEq for Commands {
-    /// Whether they are the same, of the same records.
+    /// Compares commands and record positions.
     fn eq(&self, other: &Self) -> bool {
         (&self.bytes, &self.records) == (&other.bytes, &other.records)
     }
@@ -28,7 +28,7 @@ impl PartialEq for Commands {
 impl Eq for Commands {}
 
 impl Commands {
-    /// Any command: its name, such as `"XADD"`, and its arguments.
+    /// Appends any command: its name, such as `"XADD"`, and its arguments.
     ///
     /// ```
     /// # let mut commands = ardea_connectors::redis::Commands::default();
@@ -47,12 +47,12 @@ impl Commands {
         self
     }
 
-    /// The value of `key` is `value`. To do it twice is as to do it once.
+    /// Sets `key` to `value`. The command is idempotent.
     pub fn set(&mut self, key: impl Argument, value: impl Argument) -> &mut Self {
         self.command("SET", &[&key, &value])
     }
 
-    /// The field `field` of the hash `key` is `value`. To do it twice is as to do it once.
+    /// Sets the field `field` of the hash `key` to `value`. The command is idempotent.
     pub fn hset(
         &mut self,
         key: impl Argument,
@@ -62,34 +62,35 @@ impl Commands {
         self.command("HSET", &[&key, &field, &value])
     }
 
-    /// The number at `key` grows by `amount`. If a connection breaks it may be added twice, unless the sink works
-    /// [exactly once](crate::redis::RedisSink::exactly_once).
+    /// Increments the number at `key` by `amount`. The amount may be added twice after a failure,
+    /// unless the sink works [exactly once](crate::redis::RedisSink::exactly_once).
     pub fn incr_by(&mut self, key: impl Argument, amount: i64) -> &mut Self {
         self.command("INCRBY", &[&key, &amount])
     }
 
-    /// The number in the field `field` of the hash `key` grows by `amount`. If a connection breaks it may be added twice, unless the
-    /// sink works [exactly once](crate::redis::RedisSink::exactly_once).
+    /// Increments the number in the field `field` of the hash `key` by `amount`. The amount may be
+    /// added twice after a failure, unless the sink works [exactly
+    /// once](crate::redis::RedisSink::exactly_once).
     pub fn hincr_by(&mut self, key: impl Argument, field: impl Argument, amount: i64) -> &mut Self {
         self.command("HINCRBY", &[&key, &field, &amount])
     }
 
-    /// The member `member` of the sorted set `key` has this score. To do it twice is as to do it once.
+    /// Sets the score of the member `member` of the sorted set `key`. The command is idempotent.
     pub fn zadd(&mut self, key: impl Argument, score: f64, member: impl Argument) -> &mut Self {
         self.command("ZADD", &[&key, &score, &member])
     }
 
-    /// There is no `key`. To do it twice is as to do it once.
+    /// Deletes `key`. The command is idempotent.
     pub fn del(&mut self, key: impl Argument) -> &mut Self {
         self.command("DEL", &[&key])
     }
 
-    /// How many bytes they take.
+    /// Returns the encoded size in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no commands.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -98,7 +99,7 @@ impl Commands {
         &self.bytes
     }
 
-    /// The bytes of all but the first so many.
+    /// Returns the encoded commands from index `first` on.
     pub(crate) fn bytes_from(&self, first: usize) -> &[u8] {
         let before: usize = self.each().take(first).map(<[u8]>::len).sum();
         &self.bytes[before..]
@@ -108,7 +109,7 @@ impl Commands {
         &self.records
     }
 
-    /// The commands that follow come from the record at this position.
+    /// Sets the record position of the following commands.
     pub(crate) fn begin(&mut self, position: u64) {
         self.position = position;
     }
@@ -118,17 +119,18 @@ impl Commands {
         self.records.clear();
     }
 
-    /// From now on looks for commands that may not be carried out twice.
+    /// Enables the check for commands that are not idempotent.
     pub(crate) fn check(&mut self) {
         self.is_checked = true;
     }
 
-    /// The first command that may not be carried out twice, if there is one and it was looked for.
+    /// Returns the name of the first command that is not idempotent; `None` if there is none or the
+    /// check is disabled.
     pub(crate) fn unrepeatable(&self) -> Option<&str> {
         self.unrepeatable.as_deref()
     }
 
-    /// The bytes of each.
+    /// Returns the bytes of each command.
     pub(crate) fn each(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.bytes[..];
         iter::from_fn(move || {
@@ -137,16 +139,16 @@ impl Commands {
         })
     }
 
-    /// Appends them, and the positions of their records.
-    pub(crate) fn keep(&self, out: &mut Vec<u8>) {
+    /// Serializes commands and record positions for a snapshot.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.records.len() as u64).to_le_bytes());
         let positions = self.records.iter();
         out.extend(positions.flat_map(|position| position.to_le_bytes()));
         out.extend_from_slice(&self.bytes);
     }
 
-    /// Those that were kept as these bytes; none if they make no sense.
-    pub(crate) fn of_kept(bytes: &[u8]) -> Option<Commands> {
+    /// Deserializes commands from a snapshot; `None` if the bytes are invalid.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Commands> {
         let (count, rest) = bytes.split_first_chunk()?;
         let count = usize::try_from(u64::from_le_bytes(*count)).ok()?;
         let (positions, bytes) = rest.split_at_checked(count.checked_mul(8)?)?;
@@ -161,7 +163,7 @@ impl Commands {
         is_whole.then_some(commands)
     }
 
-    /// Takes the commands of `other`.
+    /// Moves the commands of `other` to the end of these commands.
     pub(crate) fn take_from(&mut self, other: &mut Commands) {
         if self.is_empty() {
             std::mem::swap(self, other);
@@ -172,7 +174,7 @@ impl Commands {
     }
 }
 
-/// How many bytes the first command takes.
+/// Returns the size of the first command in bytes.
 fn length_of_first(bytes: &[u8]) -> Option<usize> {
     let (arguments, mut at) = read_head(bytes, 0)?;
     for _ in 0..arguments {
@@ -182,7 +184,7 @@ fn length_of_first(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// The number in a line of the protocol that tells how much follows, and where that begins.
+/// Parses a protocol line with a count; returns the count and the position after the line.
 fn read_head(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let line = bytes.get(at + 1..)?;
     let length = line.iter().position(|byte| *byte == b'\r')?;
@@ -190,7 +192,8 @@ fn read_head(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     Some((digits.parse().ok()?, at + 1 + length + 2))
 }
 
-/// Whether a command may be carried out twice: whether it says how things are, and not how they change.
+/// Returns true if a command is known to be idempotent: it sets a state instead of changing it by
+/// an amount.
 fn is_repeatable(name: &str) -> bool {
     const NAMES: [&str; 23] = [
         "SET",
@@ -255,14 +258,14 @@ mod tests {
         assert_eq!(commands.bytes_from(2), b"*1\r\n$4\r\nPING\r\n");
         assert_eq!(commands.bytes_from(3), b"");
         let mut bytes = Vec::new();
-        commands.keep(&mut bytes);
-        let back = Commands::of_kept(&bytes).unwrap();
+        commands.encode(&mut bytes);
+        let back = Commands::decode(&bytes).unwrap();
         assert_eq!(
             (back.bytes(), back.records()),
             (commands.bytes(), commands.records())
         );
         for length in 0..bytes.len() {
-            assert_eq!(Commands::of_kept(&bytes[..length]), None, "{length}");
+            assert_eq!(Commands::decode(&bytes[..length]), None, "{length}");
         }
     }
 

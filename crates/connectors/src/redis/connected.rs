@@ -1,28 +1,28 @@
-//! Connections that are made again, to a server that is checked before it is used.
+//! Connections to a server that is checked before use. They are re-established after failures.
 
 use ardea_core::{Error, ErrorCode};
 use redis::cluster_routing::Slot;
 use redis::{Client, Connection, ConnectionInfo, ErrorKind, RedisError};
 
 use crate::redis::answers::{is_final, is_passing, is_redirection, is_refusal};
-use crate::redis::checks::{Promise, ServerInfo, is_replica, try_transaction};
+use crate::redis::checks::{ServerInfo, SinkGuarantee, is_replica, try_transaction};
 use crate::redis::nodes::{NodeName, Nodes};
-use crate::redis::place::{Place, Server, open};
+use crate::redis::place::{Server, ServerAddresses, open};
 use crate::redis::sentinels::{Confirmation, UNKNOWN_PRIMARY};
 
 /// An open connection.
 pub(crate) enum Connected {
-    /// To one server.
+    /// Connection to a single server.
     One(Box<Connection>),
-    /// To the nodes of a cluster.
+    /// Connections to the nodes of a cluster.
     Cluster(Box<Nodes>),
 }
 
-/// Why there is no connection, or a command was not answered.
+/// Reason why there is no connection or no response.
 pub(crate) enum Failure {
-    /// The server is away, or can't at the moment.
+    /// The server is unavailable or temporarily refuses commands.
     Away(RedisError),
-    /// Trying again is of no use.
+    /// Retrying is useless.
     Final(Error),
 }
 
@@ -38,19 +38,19 @@ impl From<Error> for Failure {
     }
 }
 
-/// Makes connections.
+/// Factory of checked connections.
 pub(crate) struct Connector {
     server: Server,
-    promise: Promise,
-    /// The nodes that a cluster had when it was asked last.
+    promise: SinkGuarantee,
+    /// Nodes of the cluster, as last reported.
     known: Vec<Client>,
-    /// A server has said that another one has a key.
+    /// True if a server has redirected a command, which shows that it is a node of a cluster.
     has_redirected: bool,
     has_connected: bool,
 }
 
 impl Connector {
-    pub fn new(server: Server, promise: Promise) -> Self {
+    pub fn new(server: Server, promise: SinkGuarantee) -> Self {
         Connector {
             server,
             promise,
@@ -65,18 +65,17 @@ impl Connector {
         &self.server.name
     }
 
-    /// Notes an error. A server that says that another one has a key is a node of a cluster, even
-    /// if it did not tell.
+    /// Handles an error. Records, after a redirection, that the server is a node of a cluster.
     pub fn note(&mut self, error: &RedisError) {
         self.has_redirected |= is_redirection(error);
     }
 
-    /// Opens a connection, and finds out what is at its other end. Returns also warnings, the first
-    /// time.
+    /// Opens a connection and checks the server. The first connection also returns warnings about
+    /// the server.
     ///
     /// # Errors
-    /// Final if the server can't give what is promised. A replica is waited for if there was
-    /// another server before, or the job goes on from a snapshot: it may be about to take over.
+    /// A final error if the server cannot support the guarantee. A replica, which may be about to
+    /// be promoted, is a transient error if a connection existed before or `is_restored`.
     pub fn connect(&mut self, is_restored: bool) -> Result<(Connected, Vec<String>), Failure> {
         let is_first = !self.has_connected;
         let opened = self.open();
@@ -84,7 +83,7 @@ impl Connector {
             UNKNOWN_PRIMARY if is_first && !is_restored => unknown_primary(error).into(),
             _ => Failure::Away(error),
         })?;
-        let mut info = ServerInfo::ask(&mut connection)?;
+        let mut info = ServerInfo::query(&mut connection)?;
         if self.has_redirected {
             info.note_cluster();
         }
@@ -98,7 +97,7 @@ impl Connector {
             }
             false => {
                 if let Some(primary) = info.primary() {
-                    let is_named = matches!(self.server.place, Place::Servers(_));
+                    let is_named = matches!(self.server.place, ServerAddresses::Servers(_));
                     return Err(match is_first && !is_restored && is_named {
                         true => is_replica(name, &primary).into(),
                         false => still_replica(&primary).into(),
@@ -107,7 +106,7 @@ impl Connector {
                 Connected::One(Box::new(connection))
             }
         };
-        if let (Promise::Once { key, .. }, true) = (&self.promise, is_first) {
+        if let (SinkGuarantee::Once { key, .. }, true) = (&self.promise, is_first) {
             let tried = try_transaction(connected.of_key(key)?, key);
             tried.map_err(|error| forbidden(name, error))?;
         }
@@ -120,25 +119,26 @@ impl Connector {
         Ok((connected, warnings))
     }
 
-    /// Checks that answered commands will not be lost by a failover that has begun, where sentinels
-    /// name the server.
+    /// Checks, if sentinels are configured, that acknowledged commands will not be lost by a
+    /// failover in progress.
     ///
     /// # Errors
-    /// The commands are to be sent again, to the server that is the primary one then.
+    /// An error means that the commands must be sent again, to the primary at the time of the
+    /// retry.
     pub fn confirm(&mut self, connected: &mut Connected) -> Result<Confirmation, RedisError> {
         match (&mut self.server.place, connected) {
-            (Place::Sentinels(sentinels), Connected::One(connection)) => {
+            (ServerAddresses::Sentinels(sentinels), Connected::One(connection)) => {
                 sentinels.confirm(connection)
             }
             _ => Ok(Confirmation::Confirmed),
         }
     }
 
-    /// Returns the server that the sentinels have named, if there are any.
+    /// Returns the primary named by the sentinels; `None` without sentinels.
     pub fn primary(&self) -> Option<NodeName> {
         match &self.server.place {
-            Place::Sentinels(sentinels) => sentinels.primary().cloned(),
-            Place::Servers(_) => None,
+            ServerAddresses::Sentinels(sentinels) => sentinels.primary().cloned(),
+            ServerAddresses::Servers(_) => None,
         }
     }
 
@@ -157,7 +157,7 @@ impl Connector {
 }
 
 impl Connected {
-    /// Returns the connection to the server that has a key.
+    /// Returns the connection to the server that owns a key.
     pub fn of_key(&mut self, key: &str) -> Result<&mut Connection, RedisError> {
         match self {
             Connected::One(connection) => Ok(connection),
@@ -181,10 +181,11 @@ fn unknown_primary(error: RedisError) -> Error {
     let what = "the sentinels of Redis do not know the primary server of the address";
     Error::new(ErrorCode::InvalidConfig, what)
         .because(error)
-        .hint("write its name behind the sentinels: redis+sentinel://host:port/MASTER; `sentinel monitor` sets it")
+        .hint("write its name after the sentinels: redis+sentinel://host:port/MASTER; `sentinel monitor` sets it")
 }
 
-/// Tells a missing permission, and a server that knows no transactions, from one that went away.
+/// Converts an error of the transaction test: a missing permission and a server without
+/// transactions are final, an unavailable server is not.
 fn forbidden(server: &str, error: RedisError) -> Failure {
     if error.code() != Some("NOPERM") {
         let is_known = is_passing(&error) || is_redirection(&error) || is_final(&error);
@@ -194,7 +195,7 @@ fn forbidden(server: &str, error: RedisError) -> Failure {
         };
     }
     let what =
-        format!("the user may not do on the Redis server {server} what `exactly_once` needs");
+        format!("the user lacks rights on the Redis server {server} that `exactly_once` needs");
     Failure::Final(
         Error::new(ErrorCode::InvalidJob, what)
             .because(error)
@@ -203,7 +204,7 @@ fn forbidden(server: &str, error: RedisError) -> Failure {
 }
 
 fn no_transactions(server: &str, error: RedisError) -> Error {
-    let what = format!("the Redis server {server} does not take what `exactly_once` needs");
+    let what = format!("the Redis server {server} lacks commands that `exactly_once` needs");
     Error::new(ErrorCode::StoreUnsuitable, what)
         .because(error)
         .hint(

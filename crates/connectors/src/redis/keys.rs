@@ -1,13 +1,13 @@
-//! The key of an encoded command, by which a cluster decides which node carries it out.
+//! Keys of encoded commands. The key determines the cluster node that executes a command.
 
-/// Returns the first key of a command. `None` if it has none.
+/// Returns the first key of a command; `None` for a command without keys.
 pub(crate) fn first_key(command: &[u8]) -> Option<&[u8]> {
     let mut arguments = Arguments { rest: command };
     arguments.skip_head()?;
     let name = arguments.next()?;
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     let before = if ["EVAL", "EVALSHA", "FCALL"].into_iter().any(is) {
-        // The script, and how many keys follow.
+        // Skips the script and reads the number of keys.
         let _script = arguments.next()?;
         return match arguments.next()? {
             b"0" => None,
@@ -45,7 +45,7 @@ struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    /// Reads a line that tells how much follows.
+    /// Reads a protocol line with a count.
     fn skip_head(&mut self) -> Option<usize> {
         let end = self.rest.iter().position(|byte| *byte == b'\r')?;
         let digits = std::str::from_utf8(self.rest.get(1..end)?).ok()?;

@@ -1,4 +1,4 @@
-//! The nodes of a cluster: which of them has which keys, and a connection to each.
+//! Nodes of a cluster, with their slots and connections.
 
 use std::collections::HashMap;
 
@@ -8,21 +8,21 @@ use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, Redis
 use crate::redis::keys::first_key;
 use crate::redis::place::{client_of_node, open};
 
-/// The host and port of a node.
+/// Host and port of a node.
 pub(crate) type NodeName = (String, u16);
 
 /// Connections to the nodes of a cluster.
 pub(crate) struct Nodes {
-    /// The settings of connections. Host and port differ.
+    /// Connection settings of all nodes, apart from host and port.
     like: ConnectionInfo,
     names: Vec<NodeName>,
-    /// Of each slot, the number of the node.
+    /// Node index of each slot.
     slots: HashMap<Slot, usize>,
     connections: HashMap<NodeName, Connection>,
 }
 
 impl Nodes {
-    /// Asks a node of a cluster for all of them.
+    /// Requests the nodes and slots of the cluster from the node behind `connection`.
     pub fn find(mut connection: Connection, like: ConnectionInfo) -> Result<Nodes, RedisError> {
         let mut nodes = Nodes {
             names: Vec::new(),
@@ -37,7 +37,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Asks again which node has which keys.
+    /// Requests the current assignment of slots to nodes.
     pub fn refresh(&mut self) -> Result<(), RedisError> {
         let mut failed = None;
         for name in self.names.clone() {
@@ -74,7 +74,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the name of the node that has a slot.
+    /// Returns the name of the node that owns a slot.
     pub fn node_of(&self, slot: Slot) -> Result<NodeName, RedisError> {
         let number = self.number_of(slot)?;
         self.names.get(number).cloned().ok_or_else(no_nodes)
@@ -85,7 +85,8 @@ impl Nodes {
         &self.names
     }
 
-    /// Returns the number of the node that carries a command out: any for one without a key.
+    /// Returns the index of the node that executes a command. A command without a key may go to any
+    /// node.
     pub fn number_for(&self, command: &[u8]) -> Result<usize, RedisError> {
         match first_key(command) {
             Some(key) => self.number_of(Slot::for_key(key)),
@@ -97,7 +98,7 @@ impl Nodes {
         self.slots.get(&slot).copied().ok_or_else(no_nodes)
     }
 
-    /// Returns the connection to a node, which is made if there is none.
+    /// Returns the connection to a node; opens it if necessary.
     pub fn connection(&mut self, name: &NodeName) -> Result<&mut Connection, RedisError> {
         if !self.connections.contains_key(name) {
             let (connection, _) = open(&client_of_node(&self.like, name)?)?;
@@ -106,7 +107,7 @@ impl Nodes {
         self.connections.get_mut(name).ok_or_else(no_nodes)
     }
 
-    /// Returns what makes connections to all nodes.
+    /// Returns a client for each node.
     pub fn clients(&self) -> Result<Vec<Client>, RedisError> {
         let clients = self.names.iter();
         clients
@@ -115,8 +116,8 @@ impl Nodes {
     }
 }
 
-/// Reads the node that a redirection names, as `host:port`. Without a host it is that of the node
-/// that was asked.
+/// Returns the node named by a redirection as `host:port`. An empty host means the host of the
+/// responding node.
 pub(crate) fn redirected(error: &RedisError, asked: &NodeName) -> Option<NodeName> {
     let (name, _) = error.redirect_node()?;
     let (host, port) = name.rsplit_once(':')?;
@@ -134,8 +135,7 @@ fn name_of(addr: &ConnectionAddr) -> NodeName {
     }
 }
 
-/// Reads ranges of slots, each with its primary node. A node that does not know its own host is the
-/// one that was asked.
+/// Parses slot ranges with their primary nodes. A node without a host is the responding node.
 fn ranges(answer: Value, asked: &NodeName) -> Vec<(u16, u16, NodeName)> {
     let Value::Array(ranges) = answer else {
         return Vec::new();

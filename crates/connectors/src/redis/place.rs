@@ -1,4 +1,4 @@
-//! The servers of a sink: one, those of a cluster, or the one that sentinels name.
+//! Server addresses: a single server, a cluster, or a primary named by sentinels.
 
 use std::fmt;
 use std::fs;
@@ -14,20 +14,20 @@ use redis::{
 use crate::redis::nodes::NodeName;
 use crate::redis::sentinels::Sentinels;
 
-/// Time limit of a connection attempt.
+/// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Time limit of an answer, after which the connection is given up.
+/// Timeout of a response, after which the connection is dropped.
 const ANSWER: Duration = Duration::from_secs(30);
-/// Port of a sentinel whose address names none.
+/// Default port of a sentinel.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// An address as it was given, with the files for TLS. Never shown: it may hold passwords.
+/// An address as given, with the TLS files. `Debug` output hides it, as it may contain passwords.
 #[derive(Clone, Default)]
 pub(crate) struct Address {
     pub url: String,
-    /// A file with the certificates of authorities.
+    /// File of trusted certificate authorities.
     pub authority: Option<PathBuf>,
-    /// The files with the client's certificate and key.
+    /// Files of the client certificate and key.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// User and password of the sentinels.
     pub sentinel_login: Option<(Option<String>, String)>,
@@ -42,18 +42,18 @@ impl fmt::Debug for Address {
     }
 }
 
-/// An address without its parts that depend on the kind of the servers.
+/// Parts of an address common to all kinds of servers.
 struct Parts<'a> {
     is_encrypted: bool,
     is_sentinel: bool,
-    /// User and password, up to the sign `@`; empty if there are none.
+    /// User and password, including the trailing `@`; empty if there are none.
     login: &'a str,
     hosts: Vec<&'a str>,
     path: &'a str,
 }
 
 impl<'a> Parts<'a> {
-    /// Splits an address. `None` if it is of another form, as that of a socket in the file system.
+    /// Splits an address. `None` if it has another form, such as a Unix socket.
     fn of(url: &'a str) -> Option<Parts<'a>> {
         let (scheme, rest) = url.split_once("://")?;
         let (is_encrypted, is_sentinel) = match scheme {
@@ -78,36 +78,37 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Returns the scheme of one server's address.
+    /// Returns the scheme of the address of a single server, with or without TLS.
     fn scheme(&self) -> &'static str {
         if self.is_encrypted { "rediss" } else { "redis" }
     }
 
-    /// Writes an address of one server.
+    /// Returns the address of a single server.
     fn server(&self, host: &str, path: &str) -> String {
         format!("{}://{}{host}{path}", self.scheme(), self.login)
     }
 }
 
-/// The origin of connections.
-pub(crate) enum Place {
-    /// Servers that are tried in turn.
+/// Servers to which connections are opened.
+pub(crate) enum ServerAddresses {
+    /// Servers tried in turn.
     Servers(Vec<Client>),
-    /// Sentinels, which name the server.
+    /// Sentinels that name the primary server.
     Sentinels(Box<Sentinels>),
 }
 
-/// A place, and its name for messages.
+/// The addresses of a server, and its name for messages.
 pub(crate) struct Server {
-    pub place: Place,
+    pub place: ServerAddresses,
     pub name: String,
 }
 
 impl Address {
-    /// Reads the address and the files.
+    /// Parses the address and reads the files.
     ///
     /// # Errors
-    /// `InvalidConfig`, without the address; `ReadFailed` for a file.
+    /// `InvalidConfig` if the address is invalid (the error text omits it); `ReadFailed` if a file
+    /// cannot be read.
     pub fn server(&self) -> Result<Server> {
         let certificates = self.certificates()?;
         let parts = Parts::of(&self.url);
@@ -131,7 +132,7 @@ impl Address {
             .map(|client| client.get_connection_info().addr().to_string());
         Ok(Server {
             name: names.collect::<Vec<_>>().join(","),
-            place: Place::Servers(clients),
+            place: ServerAddresses::Servers(clients),
         })
     }
 
@@ -146,17 +147,17 @@ impl Address {
             let sentinel = self.sentinel_info(parts, host).map_err(invalid)?;
             sentinels.push(client(sentinel, certificates.as_ref()).map_err(invalid)?);
         }
-        // The login and the number of the database are read as those of a server.
+        // Login and database number are parsed as part of a server's address.
         let like = parts.server("localhost", &format!("/{database}"));
         let like = client(&like[..], certificates.as_ref()).map_err(invalid)?;
         let like = like.get_connection_info().clone();
         Ok(Server {
             name: format!("{primary} of the sentinels {}", parts.hosts.join(",")),
-            place: Place::Sentinels(Box::new(Sentinels::new(sentinels, primary, like))),
+            place: ServerAddresses::Sentinels(Box::new(Sentinels::new(sentinels, primary, like))),
         })
     }
 
-    /// Returns the settings of connections to a sentinel.
+    /// Returns the connection settings of a sentinel.
     fn sentinel_info(
         &self,
         parts: &Parts<'_>,
@@ -184,7 +185,7 @@ impl Address {
     fn certificates(&self) -> Result<Option<TlsCertificates>> {
         let is_encrypted = Parts::of(&self.url).is_some_and(|parts| parts.is_encrypted);
         if is_encrypted && rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Another thread may have been first; any provider will do.
+            // Another thread may have installed a provider first; any provider is fine.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         if self.authority.is_none() && self.certificate.is_none() {
@@ -192,7 +193,7 @@ impl Address {
         }
         if !is_encrypted {
             let what =
-                "certificates are given for a Redis server whose address does not ask for TLS";
+                "certificates are given for a Redis server whose address does not enable TLS";
             return Err(Error::new(ErrorCode::InvalidConfig, what)
                 .hint("write it as rediss://… or rediss+sentinel://…"));
         }
@@ -219,11 +220,11 @@ fn contents(file: &Path) -> Result<Vec<u8>> {
     })
 }
 
-const SENSELESS: &str = "the address of the Redis server makes no sense";
+const SENSELESS: &str = "the address of the Redis server is invalid";
 const FORM: &str = "write it as redis://[user:password@]host[:port][/database], with several hosts for a cluster, as \
      redis+sentinel://[user:password@]host[:port],host[:port]/MASTER[/database], or with rediss for TLS";
 
-/// The address may hold a password, which is not shown.
+/// Returns the error of an invalid address, without the address, as it may contain a password.
 fn invalid(error: RedisError) -> Error {
     Error::new(ErrorCode::InvalidConfig, SENSELESS)
         .because(error)
@@ -240,7 +241,7 @@ fn client(
     }
 }
 
-/// Returns what makes connections to another host and port with the same settings.
+/// Returns a client for another host and port with the same settings.
 pub(crate) fn client_of_node(
     like: &ConnectionInfo,
     (host, port): &NodeName,
@@ -262,13 +263,13 @@ pub(crate) fn client_of_node(
     Client::open(like.clone().set_addr(addr))
 }
 
-impl Place {
-    /// Opens a connection to the first server that lets it, or to the one that the sentinels name.
-    /// Returns also how it was made.
+impl ServerAddresses {
+    /// Opens a connection to the first available server, or to the primary named by the sentinels.
+    /// Returns the connection and its settings.
     pub fn connect(&mut self) -> std::result::Result<(Connection, ConnectionInfo), RedisError> {
         match self {
-            Place::Sentinels(sentinels) => sentinels.connect(),
-            Place::Servers(clients) => {
+            ServerAddresses::Sentinels(sentinels) => sentinels.connect(),
+            ServerAddresses::Servers(clients) => {
                 let mut opened = Err(RedisError::from((
                     redis::ErrorKind::InvalidClientConfig,
                     "no server is named",
@@ -285,14 +286,14 @@ impl Place {
     }
 }
 
-/// Opens a connection with time limits, which answers.
+/// Opens a connection with timeouts and checks that the server responds.
 pub(crate) fn open(
     client: &Client,
 ) -> std::result::Result<(Connection, ConnectionInfo), RedisError> {
     let mut connection = client.get_connection_with_timeout(CONNECT)?;
     connection.set_read_timeout(Some(ANSWER))?;
     connection.set_write_timeout(Some(ANSWER))?;
-    // A server that still reads its files refuses this, and would refuse everything else.
+    // A server that is still loading its files refuses `PING`, like any other command.
     redis::cmd("PING").query::<()>(&mut connection)?;
     Ok((connection, client.get_connection_info().clone()))
 }

@@ -1,14 +1,13 @@
-//! The sentinels of a primary server: they name it, and it is checked that it stays the one.
+//! Sentinels of a primary server, and the check that the primary has not been replaced.
 //!
 //! # Failovers
 //!
-//! A promoted replica does not stop the old primary server, which takes commands until it becomes a
-//! replica itself, some seconds later, and then loses them. Replication is asynchronous, so
-//! commands that were answered shortly before may be missing in the promoted server as well.
-//! Therefore answers count only when the replicas have acknowledged the commands and the sentinels
-//! then still name the same server. A replica is promoted before the sentinels name it. As it
-//! leaves its primary server with that, a missing acknowledgement is waited for until sentinels
-//! would know of a failover.
+//! After a promotion, the old primary accepts commands for some seconds until it becomes a replica,
+//! and then loses these commands. Replication is asynchronous, so the promoted server may lack
+//! commands acknowledged shortly before. Therefore responses count only after the replicas have
+//! acknowledged the commands and the sentinels then still name the same server. A replica leaves
+//! its primary when it is promoted, before the sentinels name it. So the sink waits for a missing
+//! acknowledgement until the sentinels would have reported a failover.
 
 use std::time::{Duration, Instant};
 
@@ -18,39 +17,39 @@ use crate::redis::answers::is_refusal;
 use crate::redis::nodes::NodeName;
 use crate::redis::place::{client_of_node, open};
 
-/// Time limit of one wait for acknowledgements, after which the sentinels are asked.
+/// Timeout in milliseconds of one wait for acknowledgements, after which the sentinels are queried.
 const ACKNOWLEDGEMENT_MILLIS: u32 = 500;
-/// Time after a promotion by which all sentinels name the new primary server. They exchange this
+/// Time after a promotion by which all sentinels name the new primary. Sentinels exchange its name
 /// every two seconds.
 const SENTINELS_AGREE: Duration = Duration::from_secs(10);
 
-/// Kind of the error that no sentinel knows the name.
+/// Error kind for a primary name that no sentinel knows.
 pub(crate) const UNKNOWN_PRIMARY: ErrorKind = ErrorKind::MasterNameNotFoundBySentinel;
 
-/// Sentinels, and the primary server that they named last.
+/// Sentinels and the primary that they named last.
 pub(crate) struct Sentinels {
-    /// Never empty. The one that answered last is first.
+    /// Clients of the sentinels, never empty. The sentinel that responded last is first.
     clients: Vec<Client>,
-    /// The sentinels' name of the primary server, whichever it is.
+    /// The name under which the sentinels monitor the primary.
     name: String,
-    /// The settings of connections to the primary server. Host and port differ.
+    /// Connection settings of the primary, apart from host and port.
     like: ConnectionInfo,
-    /// The connection to the sentinel that has answered.
+    /// Connection to the sentinel that responded last.
     answering: Option<Connection>,
     primary: Option<NodeName>,
-    /// The expected number of acknowledgements.
+    /// Expected number of acknowledgements.
     replicas: u64,
     missing_since: Option<Instant>,
 }
 
-/// The result of a check of answers.
+/// Result of a confirmation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Confirmation {
-    /// They will not be lost by a failover that has begun.
+    /// The commands will not be lost by a failover in progress.
     Confirmed,
-    /// Replicas are missing. It is to be checked again.
+    /// Acknowledgements are missing; the check must be repeated.
     Pending,
-    /// So many replicas stay missing although there was no failover.
+    /// Some replicas do not acknowledge although there was no failover; contains their number.
     Missing(u64),
 }
 
@@ -67,10 +66,10 @@ impl Sentinels {
         }
     }
 
-    /// Opens a connection to the primary server. Returns also how it was made. If it can't be used
-    /// another sentinel is asked first the next time.
+    /// Opens a connection to the primary; returns the connection and its settings. After a failure,
+    /// the next call queries another sentinel first.
     pub fn connect(&mut self) -> Result<(Connection, ConnectionInfo), RedisError> {
-        let primary = self.ask_primary()?;
+        let primary = self.query_primary()?;
         let opened = self.connect_to(primary);
         if opened.is_err() {
             self.answering = None;
@@ -86,25 +85,25 @@ impl Sentinels {
         let (mut connection, info) = open(&client_of_node(&self.like, &primary)?)?;
         check_role(&mut connection)?;
         self.primary = Some(primary);
-        self.replicas = self.ask_replicas();
+        self.replicas = self.query_replicas();
         self.missing_since = None;
         Ok((connection, info))
     }
 
-    /// Returns the server to which the last connection was made.
+    /// Returns the server of the last connection.
     pub fn primary(&self) -> Option<&NodeName> {
         self.primary.as_ref()
     }
 
-    /// Checks that commands which this connection has had answered will not be lost by a failover
-    /// that has begun. Waits for replicas, at most half a second.
+    /// Checks that commands acknowledged on this connection will not be lost by a failover in
+    /// progress. Waits for replicas for at most half a second.
     ///
     /// # Errors
-    /// Those of the connection, or that another server is the primary one: then the commands are to
-    /// be sent again.
+    /// Errors of the connection. An error if another server is now the primary: the caller must
+    /// send the commands again.
     pub fn confirm(&mut self, connection: &mut Connection) -> Result<Confirmation, RedisError> {
         let acknowledged = acknowledgements(connection, self.replicas)?;
-        let primary = self.ask_primary()?;
+        let primary = self.query_primary()?;
         self.expect(&primary)?;
         let missing = match acknowledged {
             Some(count) => self.replicas.saturating_sub(count),
@@ -126,7 +125,7 @@ impl Sentinels {
         Ok(confirmation)
     }
 
-    /// Refuses a primary server to which the connection was not made.
+    /// Returns an error if another server is the primary.
     fn expect(&self, primary: &NodeName) -> Result<(), RedisError> {
         if self.primary.as_ref() == Some(primary) {
             return Ok(());
@@ -136,8 +135,8 @@ impl Sentinels {
         Err((ErrorKind::Io, what, format!("{host}:{port}")).into())
     }
 
-    /// Asks all sentinels that answer. One that missed a failover goes on naming the old primary
-    /// server. A sentinel with another answer is asked first from then on.
+    /// Queries all available sentinels, because a sentinel that missed a failover keeps naming the
+    /// old primary. If a sentinel names another primary, it is queried first from then on.
     fn ask_all(&mut self) -> Result<(), RedisError> {
         let question = self.question();
         for at in 0..self.clients.len() {
@@ -159,8 +158,9 @@ impl Sentinels {
         question
     }
 
-    /// Asks one sentinel after the other for the primary server, first the one that answered last.
-    fn ask_primary(&mut self) -> Result<NodeName, RedisError> {
+    /// Queries one sentinel after the other for the primary, starting with the one that responded
+    /// last.
+    fn query_primary(&mut self) -> Result<NodeName, RedisError> {
         let question = self.question();
         if let Some(mut connection) = self.answering.take()
             && let Ok(Some(primary)) = question.query(&mut connection)
@@ -186,16 +186,16 @@ impl Sentinels {
         }))
     }
 
-    /// Asks the sentinel that has answered for the number of replicas that it reaches. A promoted
-    /// one counts until the sentinel names it.
-    fn ask_replicas(&mut self) -> u64 {
+    /// Queries the number of reachable replicas. A promoted replica counts until the sentinel names
+    /// it as the primary.
+    fn query_replicas(&mut self) -> u64 {
         let Some(connection) = &mut self.answering else {
             return 0;
         };
         let mut question = redis::cmd("SENTINEL");
-        // The name of this command in all versions.
+        // The command's name in all versions.
         question.arg("SLAVES").arg(&self.name);
-        // A sentinel that does not tell leaves the primary server's own number.
+        // If the sentinel does not return a list, the primary's own count is used.
         let replicas: Vec<std::collections::HashMap<String, String>> =
             question.query(connection).unwrap_or_default();
         let flags = replicas.iter().filter_map(|replica| replica.get("flags"));
@@ -209,7 +209,7 @@ fn ask(client: &Client, question: &Cmd) -> Result<(Connection, Option<NodeName>)
     Ok((connection, primary))
 }
 
-/// Checks that a server is a primary one, if it tells.
+/// Checks that a server is a primary, if it reports its role.
 fn check_role(connection: &mut Connection) -> Result<(), RedisError> {
     match redis::cmd("ROLE").query(connection) {
         Ok(Role::Primary { .. }) => Ok(()),
@@ -222,8 +222,8 @@ fn check_role(connection: &mut Connection) -> Result<(), RedisError> {
     }
 }
 
-/// Waits until so many replicas have acknowledged what this connection has written, for half a
-/// second at most. Returns their number, or `None` if the server does not tell it to this user.
+/// Waits up to half a second until `of` replicas have acknowledged the writes of this connection.
+/// Returns the number of replicas that have, or `None` if this user may not request it.
 fn acknowledgements(connection: &mut Connection, of: u64) -> Result<Option<u64>, RedisError> {
     let mut wait = redis::cmd("WAIT");
     wait.arg(of).arg(ACKNOWLEDGEMENT_MILLIS);
@@ -235,7 +235,8 @@ fn acknowledgements(connection: &mut Connection, of: u64) -> Result<Option<u64>,
     }
 }
 
-/// Returns true if a user, or this kind of server, may not use a command.
+/// Returns true if the error means that the user may not execute a command or the server does not
+/// support it.
 fn is_not_allowed(error: &RedisError) -> bool {
     is_refusal(error)
         && (error.code() == Some("NOPERM") || error.to_string().contains("unknown command"))

@@ -1,4 +1,4 @@
-//! The sink.
+//! Redis sink.
 
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -6,24 +6,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance,
-    InstanceContext, Isolation, OnError, Ordinal, Outbox, Parallelism, Processor, Progress,
-    RecordGuard, RestoredState, Result, Sink, thread_cpu_time,
+    BadRecords, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation,
+    OnError, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result,
+    Sink, SnapshotRequest, SnapshotWriter, thread_cpu_time,
 };
 
-use crate::redis::checks::Promise;
+use crate::redis::checks::SinkGuarantee;
 use crate::redis::commands::Commands;
-use crate::redis::costs::SinkCosts;
-use crate::redis::link::Link;
+use crate::redis::cpu_accounting::SinkCosts;
 use crate::redis::place::Address;
 use crate::redis::transactions::Transactions;
+use crate::redis::worker_handle::WorkerHandle;
 
-/// The longest that a call waits before it looks at its job again.
-const TURN: Duration = Duration::from_millis(100);
-/// For how many seconds the marker of an earlier life stays.
+/// Maximum duration of a blocking call, after which the sink checks for cancellation of the job.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Time in seconds after which the marker of an earlier attempt expires.
 const MARKER_SECONDS: u32 = 7 * 24 * 60 * 60;
 
-/// Sends the server at `url` the commands that `commands` writes for each record.
+/// Creates a sink that sends the commands written by `commands` for each record to the server at
+/// `url`.
 ///
 /// | address | servers |
 /// |---|---|
@@ -32,8 +33,8 @@ const MARKER_SECONDS: u32 = 7 * 24 * 60 * 60;
 /// | `redis+sentinel://user:password@host:26379,other/main/0` | the primary server that the sentinels name `main` |
 /// | `rediss://…`, `rediss+sentinel://…` | the same with TLS |
 ///
-/// It may write none, or several; those of one record may be carried out with those of others in
-/// between.
+/// The function may write no commands or several. Commands of other records may be executed between
+/// the commands of one record.
 pub fn write<T, F>(url: impl Into<String>, commands: F) -> RedisSink<T, F>
 where
     T: Send + 'static,
@@ -55,34 +56,36 @@ where
     }
 }
 
-/// How many bytes of commands an instance may hold, unless told.
+/// Default limit of buffered commands in bytes.
 const HELD: usize = 256 << 20;
 
-/// What becomes of commands that come again after a failure.
+/// Effect of commands that are sent again after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Repeats {
-    /// They are carried out again, whatever that does.
+    /// Commands are executed again, with unknown effect.
     Unknown,
-    /// They are carried out again, which changes nothing.
+    /// Commands are executed again, without effect.
     Harmless,
-    /// They are not.
+    /// Commands are not executed again.
     Never,
 }
 
-/// A sink that sends commands to a Redis server; see the head of this crate for what it promises.
+/// A sink that sends commands to a Redis server; see the [module documentation](crate::redis) for
+/// its guarantees.
 ///
-/// What has gathered while the server was busy goes to it at once, in one batch. At its end the job waits until all has been answered; a job
-/// that is cancelled does not.
+/// Commands queued while the server was busy are sent in the next batch. At the end of the job the
+/// sink waits for all responses. A cancelled job does not wait.
 ///
-/// # In a job that keeps its state
+/// # Jobs with checkpoints
 ///
-/// | | when commands are carried out | after a failure |
+/// | | commands executed | after a failure |
 /// |---|---|---|
-/// | as it is | at once | those since the last snapshot are carried out again: at least once |
-/// | [`idempotent`](Self::idempotent) | at once | so they are, which changes nothing: for `SET`, `HSET` … |
-/// | [`exactly_once`](Self::exactly_once) | when their epoch is committed, together | each counts once: for `INCRBY`, `LPUSH`, `XADD` … |
+/// | default | at once | commands since the last checkpoint are executed again: at least once |
+/// | [`idempotent`](Self::idempotent) | at once | commands are executed again without effect: for `SET`, `HSET` … |
+/// | [`exactly_once`](Self::exactly_once) | together when their epoch is committed | each counts once: for `INCRBY`, `LPUSH`, `XADD` … |
 ///
-/// Where they are carried out at once, a snapshot waits until all that came before it has been answered.
+/// If commands are executed at once, an epoch completes when the server has responded to all of
+/// them.
 #[derive(Debug)]
 pub struct RedisSink<T, F> {
     address: Address,
@@ -101,83 +104,86 @@ where
     T: Send + 'static,
     F: Fn(&T, &mut Commands) + Send + Sync + 'static,
 {
-    /// Sets how many instances there are, each with a connection of its own.
+    /// Sets the number of instances, each with its own connection.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Sets what becomes of a record whose command the server refuses: told as a dead letter with its position (the default), dropped and
-    /// counted, or the job fails.
+    /// Sets the policy for records whose command the server refuses. By default such a record
+    /// becomes a dead letter with its position.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
         self
     }
 
-    /// Says that all commands may be carried out twice, as they say how things are. One that is not known to be so fails the job.
+    /// Declares that all commands are idempotent. A command not known to be idempotent fails the
+    /// job.
     pub fn idempotent(mut self) -> Self {
         self.repeats = Repeats::Harmless;
         self
     }
 
-    /// In a job that keeps its state, carries the commands of each epoch out once, in one transaction (`MULTI`), when the epoch has been
-    /// committed. So they are seen later, by the interval between snapshots, and wait in memory, [within bounds](Self::hold_at_most), and in the
-    /// snapshot, until then.
+    /// Executes the commands of each epoch exactly once, in a job with checkpoints: in one
+    /// transaction (`MULTI`) when the epoch is committed. Until the commit, the commands are
+    /// buffered in memory, [within a limit](Self::hold_at_most), and are part of the checkpoint.
     ///
-    /// The sink notes in Redis which epoch was the last, under a key an instance that begins with
-    /// `ardea:` and the names of the job and the sink. A run that goes on from a snapshot has those
-    /// of the run before removed in a week. Those of the last run stay. The server has to be one
-    /// that does not lose what it has confirmed. Where the job keeps no state, commands are carried
-    /// out at once.
+    /// The sink stores the last epoch of each instance in Redis, under a key that begins with
+    /// `ardea:` and the names of job and sink. A run restored from a checkpoint lets the keys of
+    /// the previous run expire after a week; the keys of the last run stay. The server must not
+    /// lose acknowledged writes. Without checkpoints, commands are executed at once.
     pub fn exactly_once(mut self) -> Self {
         self.repeats = Repeats::Never;
         self
     }
 
-    /// Says that all keys have this hash tag, as `{orders}:7` has `orders`, so that a cluster keeps
-    /// them in one slot. In a cluster a sink that works [exactly once](Self::exactly_once) needs
-    /// it, as a transaction is carried out by one node; a record with another key is dealt with as
-    /// one that the server refuses. It may not be changed in a job that goes on from a snapshot.
+    /// Declares that all keys have the hash tag `tag` (`orders` in `{orders}:7`), so that a cluster
+    /// stores them in one slot. An [exactly-once](Self::exactly_once) sink requires it in a
+    /// cluster, because a transaction is executed by one node. A record with another key is handled
+    /// like a record that the server refuses. The tag must not change in a job restored from a
+    /// checkpoint.
     pub fn hash_tag(mut self, tag: impl Into<String>) -> Self {
         self.tag = Some(tag.into());
         self
     }
 
-    /// Trusts servers with a certificate for their name that is signed by an authority of this PEM
-    /// file, where the address asks for TLS. Without it those of the system are trusted.
+    /// Trusts only certificates signed by an authority in the PEM file `file`, if the address uses
+    /// TLS. By default the system's trusted certificates are used.
     pub fn authority(mut self, file: impl Into<PathBuf>) -> Self {
         self.address.authority = Some(file.into());
         self
     }
 
-    /// Shows servers that ask for one this certificate, with its key, from PEM files.
+    /// Sets the client certificate and its key, from PEM files.
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.address.certificate = Some((certificate.into(), key.into()));
         self
     }
 
-    /// Sets the password of the sentinels, and the user if they have several. Those in the address
-    /// are for the server itself.
+    /// Sets the password of the sentinels, and the user if required. The login in the address
+    /// applies to the server.
     pub fn sentinel_login(mut self, user: Option<&str>, password: impl Into<String>) -> Self {
         self.address.sentinel_login = Some((user.map(str::to_string), password.into()));
         self
     }
 
-    /// Sets how many bytes of commands an instance may hold in memory until their epochs are committed, where it works
-    /// [exactly once](Self::exactly_once): 256 MiB by default. What is being carried out, or waits for a commit that is on its way, is waited for; where the epoch at hand alone is larger
-    /// the job fails, and says so, rather than take all memory. Shorter epochs (`snapshots.every`) hold less.
+    /// Sets the maximum bytes of commands that an instance buffers until their epochs are
+    /// committed, if the sink works [exactly once](Self::exactly_once); 256 MiB by default. At the
+    /// limit the sink waits while commands are being executed or a commit is pending. If the
+    /// current epoch alone exceeds the limit, the job fails. A shorter checkpoint interval
+    /// (`checkpoints.every`) needs less memory.
     pub fn hold_at_most(mut self, bytes: usize) -> Self {
         self.held = bytes;
         self
     }
 
-    /// Measures where the sink's cpu time goes; takes two system calls a chunk.
+    /// Adds the sink's CPU time to `costs`, with two system calls per chunk.
     pub fn measure(mut self, costs: Arc<SinkCosts>) -> Self {
         self.costs = Some(costs);
         self
     }
 
-    /// The sink, for a pipeline.
+    /// Builds the sink for a pipeline.
     pub fn build(self) -> Sink<T> {
         let RedisSink {
             address,
@@ -215,7 +221,7 @@ where
         Sink::new("redis", Arc::new(supply))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
-            .delivering(delivery)
+            .with_delivery(delivery)
     }
 }
 
@@ -229,22 +235,22 @@ where
     }
 }
 
-/// Makes commands of records, and gives them to the link.
+/// Processor that converts records to commands and passes them to the connection worker.
 struct WriteP<T, F> {
     address: Address,
     tag: Option<String>,
-    /// The connection has been asked for.
+    /// True if the connection has been requested.
     has_begun: bool,
     write: Arc<F>,
     bad: BadRecords,
     repeats: Repeats,
     held: usize,
     costs: Option<Arc<SinkCosts>>,
-    /// Of the records at hand.
+    /// Commands of the current records.
     commands: Commands,
-    /// Where commands wait until their epoch is committed; none if they are carried out at once.
+    /// Buffered transactions of an exactly-once sink; `None` if commands are executed at once.
     transactions: Option<Transactions>,
-    link: Option<Link>,
+    link: Option<WorkerHandle>,
     record: PhantomData<fn(T)>,
 }
 
@@ -275,10 +281,10 @@ where
             None => Ok(()),
             Some(name) => {
                 let what = format!(
-                    "the command {name} may not be carried out twice, and its sink is said to be idempotent"
+                    "the command {name} is not idempotent, but its sink is declared idempotent"
                 );
                 Err(Error::new(ErrorCode::InvalidJob, what)
-                    .hint("use `exactly_once` in the place of `idempotent`"))
+                    .hint("use `exactly_once` instead of `idempotent`"))
             }
         }
     }
@@ -287,7 +293,7 @@ where
         for refused in self
             .link
             .as_ref()
-            .map(Link::take_refused)
+            .map(WorkerHandle::take_refused)
             .unwrap_or_default()
         {
             let reason = format!("the Redis server refused its command: {}", refused.reason);
@@ -297,18 +303,18 @@ where
         Ok(())
     }
 
-    /// Waits a turn for all answers; says whether all have come.
+    /// Waits up to [`CANCEL_CHECK_INTERVAL`] for all responses; returns done if all have arrived.
     fn settle(&self) -> Result<Progress> {
         let is_done = match &self.link {
-            Some(link) => link.is_done(TURN)?,
+            Some(link) => link.is_done(CANCEL_CHECK_INTERVAL)?,
             None => true,
         };
         self.report_refused()?;
         Ok(Progress::done_if(is_done))
     }
 
-    /// Waits, no longer than this, until all that has been handed out is carried out.
-    fn carry_out(&mut self, timeout: Duration) -> Result<Progress> {
+    /// Waits up to `timeout` until all transactions handed to the worker are executed.
+    fn await_executed(&mut self, timeout: Duration) -> Result<Progress> {
         let Some(transactions) = &mut self.transactions else {
             return Ok(Progress::DONE);
         };
@@ -323,7 +329,7 @@ where
         Ok(Progress::done_if(is_done))
     }
 
-    /// Asks for a connection, which checks the server, unless that has been done.
+    /// Requests a connection, and with it the checks of the server, on the first call.
     fn begin(&mut self) {
         if let (Some(link), false) = (&self.link, self.has_begun) {
             link.connect();
@@ -331,11 +337,11 @@ where
         }
     }
 
-    /// Sends what was gathered on, if nothing waits for an epoch.
+    /// Passes encoded commands to the transaction buffer or to the worker.
     fn pass_on(&mut self) {
         match (&mut self.transactions, &self.link) {
             (Some(transactions), _) => transactions.gather(&mut self.commands),
-            (None, Some(link)) => link.bring(&mut self.commands),
+            (None, Some(link)) => link.enqueue(&mut self.commands),
             (None, None) => {}
         }
     }
@@ -348,20 +354,24 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
-        let mut promise = Promise::AtLeastOnce;
+        let mut promise = SinkGuarantee::AtLeastOnce;
         if self.repeats == Repeats::Never && context.guarantee.keeps_state() {
             let tag = self.tag.clone().unwrap_or_default();
             let key = match &self.tag {
                 Some(tag) => format!("ardea:{{{tag}}}:{}:{}", context.job, context.vertex),
                 None => format!("ardea:{}:{}", context.job, context.vertex),
             };
-            promise = Promise::Once {
+            promise = SinkGuarantee::Once {
                 key: key.clone(),
                 tag: self.tag.clone(),
             };
             self.transactions = Some(Transactions::new(key, tag, context.instance));
         }
-        self.link = Some(Link::open(&self.address, promise, context.waker.clone())?);
+        self.link = Some(WorkerHandle::open(
+            &self.address,
+            promise,
+            context.waker.clone(),
+        )?);
         Ok(())
     }
 
@@ -369,15 +379,15 @@ where
         self.begin();
         let now = self.bad.context().clock.now();
         let mut has_room = match &self.link {
-            Some(link) => link.has_room(TURN)?,
+            Some(link) => link.has_room(CANCEL_CHECK_INTERVAL)?,
             None => false,
         };
         if let (Some(transactions), Some(link)) = (&self.transactions, &self.link)
             && !transactions.has_room(self.held, now)?
         {
-            // Until what is being carried out makes room, or a commit is told.
+            // Wait until an executed transaction frees space or a commit arrives.
             if transactions.is_under_way() {
-                link.is_done(TURN)?;
+                link.is_done(CANCEL_CHECK_INTERVAL)?;
             }
             has_room = false;
         }
@@ -385,8 +395,14 @@ where
             self.encode_all(inbox)?;
             self.pass_on();
         }
-        // Answers are heard also when nothing more comes for a while.
-        outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
+        // Refusals must also be reported when no more records arrive.
+        outbox.wake_at(
+            self.bad
+                .context()
+                .clock
+                .now()
+                .saturating_add(CANCEL_CHECK_INTERVAL),
+        );
         self.report_refused()
     }
 
@@ -394,7 +410,13 @@ where
         if let Some(link) = &self.link
             && !link.is_done(Duration::ZERO)?
         {
-            outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
+            outbox.wake_at(
+                self.bad
+                    .context()
+                    .clock
+                    .now()
+                    .saturating_add(CANCEL_CHECK_INTERVAL),
+            );
         }
         self.report_refused()
     }
@@ -414,17 +436,17 @@ where
         }
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         let now = self.bad.context().clock.now();
         if let Some(transactions) = &mut self.transactions {
-            transactions.take_cut(cut, now);
+            transactions.take_snapshot(snapshot, now);
         }
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         match &mut self.transactions {
-            Some(transactions) => transactions.write_cut(writer),
+            Some(transactions) => transactions.write_snapshot(writer),
             None => Ok(Progress::DONE),
         }
     }
@@ -446,28 +468,29 @@ where
         self.begin();
         if let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) {
             let due = transactions.resume(epoch);
-            due.into_iter().for_each(|due| link.carry_out(due));
+            due.into_iter().for_each(|due| link.execute(due));
         }
-        // Other instances may have left commands for the same keys: nothing newer is carried out before all of those.
-        self.carry_out(TURN)
+        // Other instances may have restored commands for the same keys, which must be executed
+        // before newer ones.
+        self.await_executed(CANCEL_CHECK_INTERVAL)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         if let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) {
             let (due, markers) = transactions.commit(epoch);
-            due.into_iter().for_each(|due| link.carry_out(due));
+            due.into_iter().for_each(|due| link.execute(due));
             let mut expiry = Commands::default();
             for marker in &markers {
                 expiry.command("EXPIRE", &[marker, &MARKER_SECONDS]);
             }
-            link.bring(&mut expiry);
+            link.enqueue(&mut expiry);
         }
-        self.carry_out(Duration::ZERO)
+        self.await_executed(Duration::ZERO)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
         if let Some(transactions) = &mut self.transactions {
-            transactions.give_up(epoch);
+            transactions.abort_epoch(epoch);
         }
         Ok(Progress::DONE)
     }

@@ -1,15 +1,19 @@
-//! The commands of a sink that carries them out exactly once: gathered by epochs, and held until their epoch is committed.
+//! Commands of an exactly-once sink, grouped by epoch and buffered until their epoch is committed.
 //!
-//! # Why nothing is lost and nothing is carried out twice
+//! # Exactly-once protocol
 //!
-//! The commands of an epoch are sealed when its cut is taken, and are part of the cut. When the epoch is committed they go to the server in
-//! one transaction, which also sets a *marker* to the epoch's number, if the marker is not there already. So after a failure it does not
-//! matter whether they had been carried out: whoever gets them back sends the same transaction, and the marker tells.
+//! The commands of an epoch are complete when its snapshot is taken, and are part of the snapshot.
+//! When the epoch is committed, its commands are sent in one transaction that also sets a *marker*
+//! to the epoch's number. A transaction whose marker is already set is not executed. So after a
+//! failure the restored instance sends the same transaction again, and the marker shows whether it
+//! has been executed.
 //!
-//! A marker belongs to one life of one instance, since numbers of epochs are used again by lives that go on from the same snapshot, or from
-//! none. Who takes over from a life sends what that left under its marker, and begins one of its own. An earlier life that does not know
-//! yet that it is over may send its last transactions late: those are the ones that its successor has, so one of both finds the marker.
-//! The markers of earlier lives are therefore left for a week behind the first commit of their successor.
+//! A marker belongs to one attempt of one instance, because attempts restored from the same
+//! checkpoint, or from none, reuse epoch numbers. A restored attempt sends the remaining
+//! transactions of the previous attempt under the previous marker, and then uses its own marker. A
+//! previous attempt that is still running may send its last transactions late. Both attempts send
+//! the same transactions with the same marker, so each is executed once. Therefore a previous
+//! marker expires only a week after the first commit of the restored attempt.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -18,31 +22,31 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, GoneKeys, Instance, Progress, RestoredEntry,
-    RestoredState, Result, Undecided,
+    Epoch, Error, ErrorCode, Instance, PendingCommit, Progress, RemovedKeys, RestoredEntry,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter,
 };
 
 use crate::redis::commands::Commands;
 
-/// The name of the state: of each life an entry with the hash tag, and one for each part of its
-/// commands that have not been carried out.
+/// State name. Each attempt has an entry with the hash tag, and an entry for each part of its
+/// commands that are not executed yet.
 const STATE: &str = "transactions";
-/// With so many bytes a part is whole.
+/// Size in bytes at which a part of an epoch's commands is complete.
 const PART: usize = 32 << 10;
 
-/// A life of an instance of the sink.
+/// An attempt of an instance of the sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Life {
-    /// Which instance it was.
+struct SinkAttempt {
+    /// Index of the instance.
     index: u32,
-    /// Drawn by lot.
+    /// Random number that identifies the attempt.
     number: u64,
 }
 
-impl Life {
-    fn begin(index: u32) -> Life {
+impl SinkAttempt {
+    fn begin(index: u32) -> SinkAttempt {
         let what = (SystemTime::now(), process::id(), index);
-        Life {
+        SinkAttempt {
             index,
             number: RandomState::new().hash_one(what),
         }
@@ -61,11 +65,11 @@ impl Life {
         key
     }
 
-    /// The life of an entry, and of a part the epoch and the number.
-    fn of_key(key: &[u8]) -> Option<(Life, Option<(Epoch, u32)>)> {
+    /// Parses a state key: the attempt, and for a part its epoch and number.
+    fn of_key(key: &[u8]) -> Option<(SinkAttempt, Option<(Epoch, u32)>)> {
         let (index, rest) = key.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
-        let life = Life {
+        let life = SinkAttempt {
             index: u32::from_be_bytes(*index),
             number: u64::from_be_bytes(*number),
         };
@@ -85,13 +89,13 @@ impl Life {
 
 /// The commands of an epoch.
 struct Batch {
-    life: Life,
+    attempt: SinkAttempt,
     epoch: Epoch,
     parts: Vec<Arc<Commands>>,
     is_sent: bool,
 }
 
-/// Commands that are to be carried out together, unless the marker says that they have been.
+/// Commands to be executed together, unless their marker shows that they have been executed.
 #[derive(Clone, Debug)]
 pub(crate) struct Transaction {
     pub(crate) marker: String,
@@ -99,58 +103,59 @@ pub(crate) struct Transaction {
     pub(crate) parts: Vec<Arc<Commands>>,
 }
 
-/// What an entry of a cut says of its key.
-enum Said {
+/// Kind of a snapshot entry.
+enum EntryKind {
     Gone,
-    Life,
+    Attempt,
     Part(Arc<Commands>),
 }
 
-/// The commands of one instance, from when they are written to when they are carried out.
+/// The commands of one instance, from encoding to execution.
 pub(crate) struct Transactions {
-    /// What the names of markers begin with.
+    /// Prefix of the markers' keys.
     key: String,
-    /// The hash tag in it; empty if there is none.
+    /// Hash tag in `key`; empty if there is none.
     tag: String,
     instance: Instance,
-    life: Life,
-    /// Of the epoch at hand: whole parts, and the one that is being filled.
+    attempt: SinkAttempt,
+    /// Current epoch: complete parts, and the one being filled.
     parts: Vec<Arc<Commands>>,
     gathering: Commands,
-    /// By epochs, the oldest first.
+    /// Batches of ended epochs, oldest first.
     batches: VecDeque<Batch>,
-    undecided: Undecided,
-    /// Parts that came back, until all have.
-    restored: Vec<(Life, Epoch, u32, Commands)>,
-    /// The epoch from which this life goes on.
+    undecided: PendingCommit,
+    /// Restored parts, until the restore is finished.
+    restored: Vec<(SinkAttempt, Epoch, u32, Commands)>,
+    /// Epoch from which this attempt was restored.
     since: Option<Epoch>,
-    /// The lives that this one takes over from, until that is committed.
-    before: Vec<Life>,
-    gone: GoneKeys,
-    writing: VecDeque<(Vec<u8>, Said)>,
+    /// Earlier attempts that this attempt takes over, until its first commit.
+    before: Vec<SinkAttempt>,
+    gone: RemovedKeys,
+    writing: VecDeque<(Vec<u8>, EntryKind)>,
 }
 
 impl Transactions {
-    /// For an instance of a sink whose markers begin with `key`, which has this hash tag.
+    /// Creates the buffer of an instance of a sink whose marker keys begin with `key` and contain
+    /// the hash tag `tag`.
     pub(crate) fn new(key: String, tag: String, instance: Instance) -> Self {
         Transactions {
             key,
             tag,
             instance,
-            life: Life::begin(instance.index),
+            attempt: SinkAttempt::begin(instance.index),
             parts: Vec::new(),
             gathering: Commands::default(),
             batches: VecDeque::new(),
-            undecided: Undecided::default(),
+            undecided: PendingCommit::default(),
             restored: Vec::new(),
             since: None,
             before: Vec::new(),
-            gone: GoneKeys::default(),
+            gone: RemovedKeys::default(),
             writing: VecDeque::new(),
         }
     }
 
-    /// Takes commands of the epoch at hand.
+    /// Adds commands to the current epoch.
     pub(crate) fn gather(&mut self, commands: &mut Commands) {
         self.gathering.take_from(commands);
         if self.gathering.len() >= PART {
@@ -165,11 +170,13 @@ impl Transactions {
         }
     }
 
-    /// Whether more commands may be taken, with so many bytes as a limit, at this time of the instance's clock. While some are being carried out, or their epoch has ended
-    /// and it has not been told what comes of it, the others wait; otherwise nothing would become of waiting, as the end of the epoch lies behind what waits.
+    /// Returns true if the buffer may take more commands, up to `limit` bytes. `now` is the time on
+    /// the instance's clock. Returns false above the limit while transactions are being executed or
+    /// ended epochs wait for their commit. In other cases waiting would never end, because the
+    /// barrier of the current epoch is queued behind the waiting records.
     ///
     /// # Errors
-    /// `LimitReached` if those of epochs that are not committed are too many.
+    /// `LimitReached` if uncommitted epochs exceed the limit.
     pub(crate) fn has_room(&self, limit: usize, now: Duration) -> Result<bool> {
         let parts = self.batches.iter().flat_map(|batch| &batch.parts);
         let parts = parts.chain(&self.parts).map(|part| part.len());
@@ -177,77 +184,78 @@ impl Transactions {
         if held < limit {
             return Ok(true);
         }
-        let may_make_room = self.is_pending() && self.undecided.is_awaited(now);
+        let may_make_room = self.is_pending() && self.undecided.is_pending(now);
         if self.is_under_way() || may_make_room {
             return Ok(false);
         }
         let what = format!(
-            "the commands for Redis that wait for their epoch to be committed take {held} bytes, {limit} are the most"
+            "the commands for Redis that wait for their epoch to be committed take {held} bytes; the limit is {limit}"
         );
         Err(Error::new(ErrorCode::LimitReached, what).hint(
-            "end epochs more often (snapshots.every), use more instances, or raise the limit (`hold_at_most`)",
+            "end epochs more often (checkpoints.every), use more instances, or raise the limit (`hold_at_most`)",
         ))
     }
 
-    /// Whether there is something to carry out.
+    /// Returns true if there are transactions not executed yet.
     pub(crate) fn is_pending(&self) -> bool {
         !self.batches.is_empty()
     }
 
-    /// Whether something has been handed out to be carried out.
+    /// Returns true if transactions have been handed to the worker and are not finished.
     pub(crate) fn is_under_way(&self) -> bool {
         self.batches.front().is_some_and(|batch| batch.is_sent)
     }
 
-    /// An epoch will not be committed: its commands are carried out with those of a later one.
-    pub(crate) fn give_up(&mut self, epoch: Epoch) {
+    /// Handles an aborted epoch: its commands are executed with those of a later epoch.
+    pub(crate) fn abort_epoch(&mut self, epoch: Epoch) {
         self.undecided.decide(epoch);
     }
 
-    /// An epoch ends, at this time of the instance's clock: what was gathered belongs to it.
-    pub(crate) fn take_cut(&mut self, cut: Cut, now: Duration) {
-        self.undecided.begin(cut.epoch, now);
+    /// Ends the current epoch and takes its snapshot. `now` is the time on the instance's clock.
+    pub(crate) fn take_snapshot(&mut self, snapshot: SnapshotRequest, now: Duration) {
+        self.undecided.begin(snapshot.epoch, now);
         self.end_part();
         if !self.parts.is_empty() {
             self.batches.push_back(Batch {
-                life: self.life,
-                epoch: cut.epoch,
+                attempt: self.attempt,
+                epoch: snapshot.epoch,
                 parts: std::mem::take(&mut self.parts),
                 is_sent: false,
             });
         }
         self.writing.clear();
-        if !cut.is_full() {
-            let gone = self.gone.iter().map(|key| (key.to_vec(), Said::Gone));
+        if !snapshot.is_full() {
+            let gone = self.gone.iter().map(|key| (key.to_vec(), EntryKind::Gone));
             self.writing.extend(gone);
         }
-        self.gone.freeze(cut.epoch);
-        self.writing.push_back((self.life.key(), Said::Life));
+        self.gone.freeze(snapshot.epoch);
+        self.writing
+            .push_back((self.attempt.key(), EntryKind::Attempt));
         for batch in &self.batches {
             let parts = batch.parts.iter().enumerate();
             self.writing.extend(parts.map(|(number, part)| {
-                let key = batch.life.part_key(batch.epoch, number);
-                (key, Said::Part(Arc::clone(part)))
+                let key = batch.attempt.part_key(batch.epoch, number);
+                (key, EntryKind::Part(Arc::clone(part)))
             }));
         }
     }
 
-    /// Writes on at the cut.
-    pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    /// Continues writing the snapshot.
+    pub(crate) fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let before = self.writing.len();
         while writer.has_room()
             && let Some((key, said)) = self.writing.pop_front()
         {
             match said {
-                Said::Gone => writer.remove(STATE, None, &key)?,
-                Said::Life => writer.set(STATE, None, &key, self.tag.as_bytes())?,
-                Said::Part(part) => {
+                EntryKind::Gone => writer.remove(STATE, None, &key)?,
+                EntryKind::Attempt => writer.set(STATE, None, &key, self.tag.as_bytes())?,
+                EntryKind::Part(part) => {
                     let put_key = |out: &mut Vec<u8>| {
                         out.extend_from_slice(&key);
                         Ok(())
                     };
                     writer.write(STATE, None, put_key, |out| {
-                        part.keep(out);
+                        part.encode(out);
                         Ok(())
                     })?;
                 }
@@ -259,7 +267,8 @@ impl Transactions {
         })
     }
 
-    /// An epoch is committed: what is to be carried out now, and the markers that are needed no longer than a week.
+    /// Handles a committed epoch; returns the transactions to execute, and the keys of the markers
+    /// that are to expire in a week.
     pub(crate) fn commit(&mut self, epoch: Epoch) -> (Vec<Transaction>, Vec<String>) {
         self.gone.commit(epoch);
         self.undecided.decide(epoch);
@@ -278,7 +287,7 @@ impl Transactions {
         let send = |batch: &mut Batch| {
             batch.is_sent = true;
             Transaction {
-                marker: batch.life.marker(key),
+                marker: batch.attempt.marker(key),
                 epoch: batch.epoch,
                 parts: batch.parts.clone(),
             }
@@ -286,21 +295,22 @@ impl Transactions {
         due.map(send).collect()
     }
 
-    /// All that was handed out has been carried out.
+    /// Removes the transactions handed to the worker, after their execution.
     pub(crate) fn note_carried_out(&mut self) {
         while let Some(batch) = self.batches.pop_front_if(|batch| batch.is_sent) {
             for number in 0..batch.parts.len() {
-                self.gone.note(batch.life.part_key(batch.epoch, number));
+                self.gone.add(batch.attempt.part_key(batch.epoch, number));
             }
         }
     }
 
-    /// Takes an entry back, if it falls to this instance: the lives of instances are dealt out by their numbers.
+    /// Restores the entry of an attempt if the attempt is assigned to this instance, which depends
+    /// on its instance index.
     pub(crate) fn restore(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
         if entry.state != STATE {
             return Err(RestoredState::unknown(entry));
         }
-        let (life, part) = Life::of_key(entry.key).ok_or_else(damaged)?;
+        let (life, part) = SinkAttempt::of_key(entry.key).ok_or_else(damaged)?;
         if !self.instance.owns(life.index.into()) {
             return Ok(());
         }
@@ -309,29 +319,28 @@ impl Transactions {
                 if entry.value != self.tag.as_bytes() {
                     return Err(self.retagged(entry.value));
                 }
-                self.gone.note(life.key());
+                self.gone.add(life.key());
                 self.before.push(life);
             }
             Some((epoch, part)) => {
-                let commands = Commands::of_kept(entry.value).ok_or_else(damaged)?;
+                let commands = Commands::decode(entry.value).ok_or_else(damaged)?;
                 self.restored.push((life, epoch, part, commands));
             }
         }
         Ok(())
     }
 
-    /// Describes a hash tag that is not the one of before: the markers that tell what has been
-    /// carried out would not be found.
+    /// Returns the error of a changed hash tag, with which earlier markers would not be found.
     fn retagged(&self, before: &[u8]) -> Error {
         let what = format!(
-            "a sink whose hash tag was {:?} can't go on with {:?}",
+            "a sink whose hash tag was {:?} cannot continue with {:?}",
             String::from_utf8_lossy(before),
             self.tag
         );
         Error::new(ErrorCode::InvalidJob, what).hint("leave `hash_tag` as it was")
     }
 
-    /// All of the end of `epoch`, which is committed, has come back: what is to be carried out.
+    /// Finishes the restore from the committed `epoch`; returns the transactions to execute.
     pub(crate) fn resume(&mut self, epoch: Epoch) -> Vec<Transaction> {
         self.since = Some(epoch);
         let mut parts = std::mem::take(&mut self.restored);
@@ -339,9 +348,11 @@ impl Transactions {
         for (life, epoch, _, commands) in parts {
             let part = Arc::new(commands);
             match self.batches.back_mut() {
-                Some(batch) if (batch.life, batch.epoch) == (life, epoch) => batch.parts.push(part),
+                Some(batch) if (batch.attempt, batch.epoch) == (life, epoch) => {
+                    batch.parts.push(part)
+                }
                 _ => self.batches.push_back(Batch {
-                    life,
+                    attempt: life,
                     epoch,
                     parts: vec![part],
                     is_sent: false,
@@ -353,8 +364,8 @@ impl Transactions {
 }
 
 fn damaged() -> Error {
-    let what = "commands that have not been carried out yet come back damaged";
-    Error::new(ErrorCode::BadRecord, what).hint("start from another snapshot")
+    let what = "the restored commands of a sink are damaged";
+    Error::new(ErrorCode::BadRecord, what).hint("start from another checkpoint")
 }
 
 #[cfg(test)]
@@ -362,7 +373,7 @@ mod tests {
     use super::*;
     use ardea_core::StateChunk;
 
-    /// On the instance's clock.
+    /// Time on the instance's clock.
     const NOW: Duration = Duration::from_secs(1);
 
     fn commands(value: u64) -> Commands {
@@ -372,19 +383,19 @@ mod tests {
         commands
     }
 
-    fn written(transactions: &mut Transactions, cut: Cut) -> StateChunk {
-        transactions.take_cut(cut, NOW);
+    fn written(transactions: &mut Transactions, snapshot: SnapshotRequest) -> StateChunk {
+        transactions.take_snapshot(snapshot, NOW);
         let mut chunk = StateChunk::default();
         loop {
             let limit = chunk.byte_len() + 1;
-            let mut writer = CutWriter::new(&mut chunk, limit);
-            if transactions.write_cut(&mut writer).unwrap().done {
+            let mut writer = SnapshotWriter::new(&mut chunk, limit);
+            if transactions.write_snapshot(&mut writer).unwrap().done {
                 return chunk;
             }
         }
     }
 
-    /// Another life, of so many instances, that goes on from what was written.
+    /// Restores a later attempt, with its parallelism, from a snapshot.
     fn restored(
         chunk: &StateChunk,
         instance: Instance,
@@ -403,11 +414,11 @@ mod tests {
     fn commands_are_handed_out_when_their_epoch_is_committed_and_not_before() {
         let mut transactions = Transactions::new("key".into(), String::new(), Instance::ONLY);
         transactions.gather(&mut commands(1));
-        written(&mut transactions, Cut::full(Epoch(1)));
+        written(&mut transactions, SnapshotRequest::full(Epoch(1)));
         transactions.gather(&mut commands(2));
-        written(&mut transactions, Cut::full(Epoch(2)));
+        written(&mut transactions, SnapshotRequest::full(Epoch(2)));
         transactions.gather(&mut commands(3));
-        // The first was given up: it is carried out with the second.
+        // The first epoch was aborted: its commands are executed with the second.
         let (due, _) = transactions.commit(Epoch(2));
         let epochs: Vec<_> = due.iter().map(|due| due.epoch.0).collect();
         assert_eq!(epochs, [1, 2]);
@@ -432,8 +443,8 @@ mod tests {
         fill(&mut transactions);
         let error = transactions.has_room(limit, NOW).unwrap_err();
         assert_eq!(error.code(), ErrorCode::LimitReached);
-        // What is being carried out is waited for, and makes room.
-        written(&mut transactions, Cut::full(Epoch(1)));
+        // The sink waits for transactions being executed, which free space.
+        written(&mut transactions, SnapshotRequest::full(Epoch(1)));
         transactions.commit(Epoch(1));
         assert!(!transactions.has_room(limit, NOW).unwrap());
         transactions.note_carried_out();
@@ -444,9 +455,9 @@ mod tests {
     fn a_commit_that_may_come_is_waited_for() {
         let mut transactions = Transactions::new("key".into(), String::new(), Instance::ONLY);
         let limit = 3 * PART;
-        // Two epochs together are too much.
+        // Two epochs together exceed the limit.
         transactions.gather(&mut commands(1));
-        written(&mut transactions, Cut::full(Epoch(1)));
+        written(&mut transactions, SnapshotRequest::full(Epoch(1)));
         while transactions.has_room(limit, NOW).unwrap() {
             transactions.gather(&mut commands(2));
         }
@@ -458,12 +469,12 @@ mod tests {
             ErrorCode::LimitReached,
             "of the epoch at hand alone"
         );
-        written(&mut transactions, Cut::full(Epoch(2)));
+        written(&mut transactions, SnapshotRequest::full(Epoch(2)));
         assert!(!transactions.has_room(PART, NOW).unwrap());
-        transactions.give_up(Epoch(2));
+        transactions.abort_epoch(Epoch(2));
         assert!(
             transactions.has_room(PART, NOW).is_err(),
-            "nobody makes room"
+            "nothing frees space"
         );
     }
 
@@ -471,19 +482,19 @@ mod tests {
     fn another_life_carries_out_what_is_left_under_the_same_marker() {
         let mut first = Transactions::new("key".into(), String::new(), Instance::ONLY);
         first.gather(&mut commands(1));
-        let chunk = written(&mut first, Cut::full(Epoch(1)));
+        let chunk = written(&mut first, SnapshotRequest::full(Epoch(1)));
         let (own, _) = first.commit(Epoch(1));
         let (mut second, due) = restored(&chunk, Instance::ONLY, Epoch(1));
         assert_eq!((&due[0].marker, due[0].epoch), (&own[0].marker, Epoch(1)));
         assert_eq!(due[0].parts[0], own[0].parts[0]);
 
         second.note_carried_out();
-        let increment = written(&mut second, Cut::changes(Epoch(2), Epoch(1)));
+        let increment = written(&mut second, SnapshotRequest::changes(Epoch(2), Epoch(1)));
         let gone = increment.entries().filter(|entry| entry.value.is_none());
         assert_eq!(gone.count(), 2, "the life before, and its part");
         assert!(second.commit(Epoch(1)).1.is_empty(), "that is told again");
         assert_eq!(second.commit(Epoch(2)).1, [own[0].marker.clone()]);
-        let increment = written(&mut second, Cut::changes(Epoch(3), Epoch(2)));
+        let increment = written(&mut second, SnapshotRequest::changes(Epoch(3), Epoch(2)));
         assert_eq!(increment.len(), 1, "its own life");
     }
 
@@ -497,7 +508,7 @@ mod tests {
             };
             let mut transactions = Transactions::new("key".into(), String::new(), instance);
             transactions.gather(&mut commands(index.into()));
-            let own = written(&mut transactions, Cut::full(Epoch(9)));
+            let own = written(&mut transactions, SnapshotRequest::full(Epoch(9)));
             own.entries().for_each(|entry| chunk.push(entry).unwrap());
         }
         let mut records = Vec::new();
@@ -522,7 +533,7 @@ mod tests {
         for n in 0..5_000 {
             first.gather(&mut commands(n));
         }
-        let chunk = written(&mut first, Cut::full(Epoch(1)));
+        let chunk = written(&mut first, SnapshotRequest::full(Epoch(1)));
         assert!(chunk.len() > 3, "{}", chunk.len());
         let (_, due) = restored(&chunk, Instance::ONLY, Epoch(1));
         let records = due[0].parts.iter().flat_map(|part| part.records().to_vec());

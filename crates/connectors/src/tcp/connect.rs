@@ -1,4 +1,4 @@
-//! Reads records from a TCP server.
+//! A source that reads records from a TCP server.
 
 use std::io;
 use std::marker::PhantomData;
@@ -9,14 +9,14 @@ use ardea_core::{
     Instance, InstanceContext, Isolation, Outbox, Processor, Progress, Result, Source, Unbounded,
 };
 
-use super::dial::{Backoff, Dial};
+use super::dial::{Backoff, Dialer};
 use crate::OnDamage;
 use crate::decompressed::Damage;
+use crate::fd_poll::{CancellablePoll, not_now};
 use crate::format::{Decode, Lines};
-use crate::intake::{Intake, READ_SIZE, Reading, Turn, reading_options};
-use crate::ready::{InTurns, not_now};
+use crate::record_reader::{Intake, NextAction, READ_SIZE, Reading, reading_options};
 
-/// Lines of text from the server at `address`, such as `"localhost:7000"`.
+/// Returns a source of lines of text from the server at `address`, such as `"localhost:7000"`.
 pub fn connect(address: impl Into<String>) -> ConnectSource<String, Lines> {
     ConnectSource {
         address: address.into(),
@@ -28,13 +28,16 @@ pub fn connect(address: impl Into<String>) -> ConnectSource<String, Lines> {
 
 /// A source that connects to a server and reads records from it.
 ///
-/// Without [`reconnect`](Self::reconnect) it ends when the server closes the connection, and a connection that
-/// can't be made or that breaks fails the job. With it the connection is made anew in all these cases; what the
-/// server sent meanwhile is not asked for again. Half a line at a break is a bad record; at an orderly end it is a
-/// last line, since the protocol does not tell. With [`on_damage`](Self::on_damage) `Keep` a connection that breaks ends the
-/// source, which keeps what has come; with `Fail` one that breaks within a line fails the job even if it would be made anew. A peer that is silent for more than a minute is asked by the system whether it is still there.
+/// Without [`reconnect`](Self::reconnect) the source ends when the server closes the connection; a
+/// connection that cannot be made or that breaks fails the job. With `reconnect` the source
+/// reconnects in all these cases; data sent meanwhile is lost. A partial line before a break is a
+/// bad record; a partial line before an orderly end counts as the last line.
 ///
-/// What has been read can't be read again, so a job that keeps its state can't have it.
+/// With [`on_damage`](Self::on_damage) `Keep` a broken connection ends the source, which keeps the
+/// records received before. With `Fail` a connection that breaks within a line fails the job even
+/// with `reconnect`. TCP keepalive probes are sent to a peer that is silent for more than a minute.
+///
+/// A job with state cannot use this source, since the data cannot be read again.
 #[derive(Debug)]
 pub struct ConnectSource<T, D> {
     address: String,
@@ -62,13 +65,13 @@ impl<T: Send + 'static, D: Decode<T>> ConnectSource<T, D> {
         }
     }
 
-    /// Connects again when the connection can't be made, breaks or ends.
+    /// Reconnects when the connection cannot be made, breaks or ends.
     pub fn reconnect(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Unbounded> {
         let ConnectSource {
             address,
@@ -78,11 +81,11 @@ impl<T: Send + 'static, D: Decode<T>> ConnectSource<T, D> {
         } = self;
         let name = format!("connect {address}");
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-            let dial = Dial::new(address.clone(), backoff);
+            let dial = Dialer::new(address.clone(), backoff);
             let stage = if instance.owns(0) {
-                Stage::Connecting
+                ClientState::Connecting
             } else {
-                Stage::Ending
+                ClientState::Ending
             };
             Ok(Box::new(ConnectP::<T, D> {
                 dial,
@@ -101,88 +104,89 @@ impl<T: Send + 'static, D: Decode<T>> From<ConnectSource<T, D>> for Source<T, Un
     }
 }
 
-/// What the client is doing.
-enum Stage {
-    /// Trying to reach the server.
+/// The state of the client.
+enum ClientState {
+    /// Connecting to the server.
     Connecting,
     /// Reading until the connection ends.
-    Reading(InTurns<TcpStream>),
-    /// Delivering the last records of a connection that ended in good order.
+    Reading(CancellablePoll<TcpStream>),
+    /// Emitting the last records of a connection that was closed in an orderly way.
     Closed,
-    /// Delivering the last whole lines of a connection that broke.
+    /// Emitting the last complete lines of a broken connection.
     Broken(io::Error),
-    /// Delivering the last records of all.
+    /// Emitting the last records before the source ends.
     Ending,
 }
 
-/// Reads one connection after the other.
+/// The processor that reads one connection after the other.
 struct ConnectP<T, D> {
-    dial: Dial,
-    stage: Stage,
-    /// `None` if nothing was said: then a break fails the job unless the connection is made anew.
+    dial: Dialer,
+    stage: ClientState,
+    /// The setting for damage. With `None`, a broken connection fails the job unless the source
+    /// reconnects.
     on_damage: Option<OnDamage>,
     intake: Intake<T, D>,
 }
 
 impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
-    /// Goes on when all whole lines have been delivered.
+    /// Makes the next step once all complete lines have been emitted.
     fn advance(&mut self) -> Result<Progress> {
         if let Some(damage) = self.intake.bad_header() {
-            self.stage = Stage::Broken(io::Error::other(damage.clone()));
+            self.stage = ClientState::Broken(io::Error::other(damage.clone()));
         }
-        match std::mem::replace(&mut self.stage, Stage::Connecting) {
-            Stage::Connecting => match self.dial.connect()? {
+        match std::mem::replace(&mut self.stage, ClientState::Connecting) {
+            ClientState::Connecting => match self.dial.connect()? {
                 None => return Ok(Progress::NONE),
                 Some(stream) => {
                     self.intake.begin(self.dial.address());
-                    self.stage = Stage::Reading(InTurns(stream));
+                    self.stage = ClientState::Reading(CancellablePoll(stream));
                 }
             },
-            Stage::Reading(mut stream) => {
+            ClientState::Reading(mut stream) => {
                 let read = self.intake.fill(&mut stream);
                 self.stage = match read {
                     Ok(0) => {
                         self.intake.end();
-                        Stage::Closed
+                        ClientState::Closed
                     }
-                    Err(error) if !not_now(&error) => Stage::Broken(error),
-                    Ok(_) => Stage::Reading(stream),
+                    Err(error) if !not_now(&error) => ClientState::Broken(error),
+                    Ok(_) => ClientState::Reading(stream),
                     Err(_) => {
-                        self.stage = Stage::Reading(stream);
+                        self.stage = ClientState::Reading(stream);
                         return Ok(Progress::NONE);
                     }
                 };
             }
-            Stage::Closed if self.dial.reconnects() => {
+            ClientState::Closed if self.dial.reconnects() => {
                 self.dial
                     .failed(io::Error::other("the peer closed the connection"))?;
             }
-            Stage::Broken(error) => self.end_broken(error)?,
-            Stage::Closed | Stage::Ending => return Ok(Progress::DONE),
+            ClientState::Broken(error) => self.end_broken(error)?,
+            ClientState::Closed | ClientState::Ending => return Ok(Progress::DONE),
         }
         Ok(Progress::MADE)
     }
 }
 
 impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
-    /// The connection has broken, and all whole lines before that are delivered.
+    /// Handles a broken connection after all complete lines before the break were emitted.
     fn end_broken(&mut self, error: io::Error) -> Result<()> {
         let damage = Damage::of(&error).cloned().unwrap_or_else(|| {
             let place = match self.intake.has_partial() {
                 true => "in the middle of this line",
-                false => "behind the last line",
+                false => "after the last line",
             };
             Damage::transient(format!("the connection broke {place}: {error}"))
         });
         match self.on_damage {
             Some(OnDamage::Keep) if !self.dial.reconnects() => {
                 self.intake.damage(&damage)?;
-                self.stage = Stage::Ending;
+                self.stage = ClientState::Ending;
                 Ok(())
             }
             Some(OnDamage::Fail) if self.intake.has_partial() => self.intake.damage(&damage),
             _ => {
-                self.intake.break_off(&damage.told)?;
+                self.intake.report_partial(&damage.reason)?;
                 self.dial.failed(error)
             }
         }
@@ -196,9 +200,9 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
         Ok(())
     }
 
-    fn forgets(&self) -> Option<&'static str> {
+    fn unsaved_state(&self) -> Option<&'static str> {
         Some(
-            "what the server has sent, which it can't be asked for again (have a file or a queue such as Kafka keep it, and read that)",
+            "data sent by the server, which can't be requested again (store it in a file or a queue such as Kafka, and read that)",
         )
     }
 
@@ -208,18 +212,18 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         match self.intake.turn(outbox)? {
-            Turn::Return(progress) => Ok(progress),
-            Turn::End => {
+            NextAction::Return(progress) => Ok(progress),
+            NextAction::End => {
                 self.intake
-                    .break_off("the job was drained in the middle of this line")?;
+                    .report_partial("the job was drained in the middle of this line")?;
                 Ok(Progress::DONE)
             }
-            Turn::Read => self.advance(),
+            NextAction::Read => self.advance(),
         }
     }
 
     fn close(&mut self) {
-        self.stage = Stage::Ending;
+        self.stage = ClientState::Ending;
     }
 }
 
@@ -242,7 +246,7 @@ mod tests {
         (listener, address)
     }
 
-    /// Serves each connection in turn with one text, on another thread.
+    /// Serves one text to each connection in turn, on another thread.
     fn serve(listener: TcpListener, texts: Vec<&'static str>) -> std::thread::JoinHandle<()> {
         std::thread::spawn(move || {
             for text in texts {

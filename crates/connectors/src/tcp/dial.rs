@@ -1,4 +1,4 @@
-//! Makes connections, in turns that never block for long, and again after a while when they fail.
+//! Connection attempts in short non-blocking steps, with backoff after failures.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,23 +8,24 @@ use std::time::Duration;
 use ardea_core::{Clock, Error, ErrorCode, Result};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::ready::{TURN, writable};
+use crate::fd_poll::{TURN, writable};
 
-/// How often and for how long a connection is tried again.
+/// The intervals and the number of connection attempts.
 ///
-/// The wait doubles from `first` to `longest`; a connection that is made starts it from `first` again.
+/// The wait before an attempt doubles from `first` to `longest`; a successful connection resets the
+/// wait to `first`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backoff {
     /// The wait after the first failure.
     pub first: Duration,
     /// The longest wait.
     pub longest: Duration,
-    /// At so many failures in a row the job fails.
+    /// The number of consecutive failures after which the job fails.
     pub attempts: u32,
 }
 
 impl Default for Backoff {
-    /// From 100 ms to 10 s, for ever.
+    /// Returns waits from 100 ms to 10 s, without a limit of attempts.
     fn default() -> Self {
         Backoff {
             first: Duration::from_millis(100),
@@ -34,12 +35,12 @@ impl Default for Backoff {
     }
 }
 
-/// How long one address may take to answer.
+/// The timeout for connecting to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the dial is doing.
+/// The state of a dialer.
 enum State {
-    /// Waiting until the next attempt.
+    /// Waiting for the next attempt.
     Resting { until: Duration },
     /// Waiting for one of the peer's addresses to answer.
     Connecting {
@@ -49,8 +50,8 @@ enum State {
     },
 }
 
-/// Connects to one peer, over and over if asked to.
-pub(super) struct Dial {
+/// A dialer that connects to one peer, repeatedly if requested.
+pub(super) struct Dialer {
     address: String,
     backoff: Option<Backoff>,
     state: State,
@@ -59,13 +60,13 @@ pub(super) struct Dial {
     clock: Clock,
 }
 
-impl Dial {
+impl Dialer {
     pub fn new(address: String, backoff: Option<Backoff>) -> Self {
         let wait = backoff.map_or(Duration::ZERO, |backoff| backoff.first);
         let state = State::Resting {
             until: Duration::ZERO,
         };
-        Dial {
+        Dialer {
             address,
             backoff,
             state,
@@ -87,9 +88,11 @@ impl Dial {
         self.backoff.is_some()
     }
 
-    /// Works on the connection for at most one turn; `None` if it isn't there yet.
+    /// Works on the connection for at most one [`TURN`](crate::fd_poll::TURN); returns `None` if it
+    /// is not established yet.
     ///
-    /// Looking up a host's name may take longer than a turn: the system's resolver can't be interrupted.
+    /// Resolving a host name may take longer than a turn, since the system's resolver cannot be
+    /// interrupted.
     pub fn connect(&mut self) -> Result<Option<TcpStream>> {
         match self.advance() {
             Ok(Some(stream)) => {
@@ -105,18 +108,15 @@ impl Dial {
         }
     }
 
-    /// The connection, or an attempt at it, failed: rests before the next one, or gives up.
+    /// Handles a failed connection or attempt: schedules the next attempt, or returns the error if
+    /// no attempt is left.
     pub fn failed(&mut self, error: io::Error) -> Result<()> {
         self.failures += 1;
         let Some(backoff) = self
             .backoff
             .filter(|backoff| self.failures < backoff.attempts)
         else {
-            let again = if self.failures > 1 {
-                " again and again"
-            } else {
-                ""
-            };
+            let again = if self.failures > 1 { " repeatedly" } else { "" };
             let what = format!("the connection to {} failed{again}", self.address);
             let hint =
                 "check that the peer runs and can be reached, or have it tried again (`reconnect`)";
@@ -169,7 +169,8 @@ impl Dial {
         self.try_next(others, failure).map(|()| None)
     }
 
-    /// Begins to connect to the next of `addresses`; fails as the last one did if there is none.
+    /// Starts connecting to the next of `addresses`; returns the error `last` if no address is
+    /// left.
     fn try_next(
         &mut self,
         mut addresses: VecDeque<SocketAddr>,
@@ -204,7 +205,7 @@ fn in_progress(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
 }
 
-/// Has the system ask a silent peer whether it is still there, from a minute on; a dead one ends the connection.
+/// Enables keepalive probes after a minute of silence; a dead peer then ends the connection.
 pub(super) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(60))
@@ -221,16 +222,16 @@ mod tests {
     use super::*;
     use crate::testing::eventually;
 
-    /// An address at which nobody listens.
+    /// Returns an address without a listener.
     fn nobody() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().to_string()
     }
 
     #[test]
-    fn a_refused_connection_names_the_peer_when_it_is_given_up() {
+    fn a_refused_connection_names_the_peer_when_it_is_aborted() {
         let address = nobody();
-        let mut dial = Dial::new(address.clone(), None);
+        let mut dial = Dialer::new(address.clone(), None);
         let mut outcome = Ok(None);
         eventually("an error", || {
             outcome = dial.connect();
@@ -250,7 +251,7 @@ mod tests {
             longest: secs(3),
             attempts: 5,
         };
-        let mut dial = Dial::new(nobody(), Some(backoff));
+        let mut dial = Dialer::new(nobody(), Some(backoff));
         dial.attach(&hand.clock());
         let mut waits = Vec::new();
         while dial.failed(io::Error::other("x")).is_ok() {
@@ -269,7 +270,7 @@ mod tests {
             first: Duration::from_millis(1),
             ..Backoff::default()
         };
-        let mut dial = Dial::new(address.clone(), Some(quick));
+        let mut dial = Dialer::new(address.clone(), Some(quick));
         for _ in 0..5 {
             assert!(dial.connect().unwrap().is_none());
         }

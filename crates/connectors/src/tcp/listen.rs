@@ -1,4 +1,4 @@
-//! Takes records from many TCP clients.
+//! A source that receives records from many TCP clients.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -16,22 +16,24 @@ use rustix::event::{PollFd, PollFlags};
 use super::dial::keep_alive;
 use crate::OnDamage;
 use crate::decompressed::Damage;
+use crate::fd_poll::{TURN, not_now, wait_any};
 use crate::format::{Decode, Lines};
-use crate::intake::{Intake, Reading, reading_options};
-use crate::ready::{TURN, not_now, wait_any};
+use crate::record_reader::{Intake, Reading, reading_options};
 
-/// What is read from a client at a time, until its lines are longer.
+/// The initial read size of a client, which grows for longer lines.
 const CLIENT_READ_SIZE: usize = 16 << 10;
 
-/// The longest line of a client unless the source says otherwise: smaller than that of files, since each client has a
-/// buffer of its own.
+/// The default maximum line length of a client. It is smaller than the default for files, since
+/// each client has its own buffer.
 const CLIENT_MAX_LINE: usize = 1 << 20;
 
-/// How long no client is accepted after the system refused one, for want of file descriptors for instance.
+/// The pause after the system has refused to accept a client, for example without free file
+/// descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Lines of text from all clients that connect to `address`: a port (`"9000"`), which is bound on the loopback
-/// interface, or an address with a port. Port 0 means any free one; ask [`ListenSource::address`] which it is.
+/// Returns a source of lines of text from all clients that connect to `address`: a port (`"9000"`)
+/// on the loopback interface, or an address with a port. Port 0 selects a free port; see
+/// [`ListenSource::address`].
 pub fn listen(address: impl Into<String>) -> ListenSource<String, Lines> {
     let reading = Reading {
         max_line: CLIENT_MAX_LINE,
@@ -50,17 +52,19 @@ pub fn listen(address: impl Into<String>) -> ListenSource<String, Lines> {
     }
 }
 
-/// A source that listens on a port and takes records from every client.
+/// A source that listens on a port and receives records from every client.
 ///
-/// * Anyone who can reach the port can send, so it is bound to the loopback interface; see [`expose`](Self::expose).
-/// * Each client's records keep their order. A client that closes in good order may leave out the last newline; half a
-///   line of one that breaks off is a bad record. No client can fail the job, unless bad records do, or
-///   [`on_damage`](Self::on_damage) is set to `Fail`: then one that breaks off within a line does.
-/// * When the job can't keep up, nothing is read, and the clients' sends wait.
-/// * Lines of more than 1 MiB are bad records unless [`max_line`](Self::max_line) says otherwise. Memory is bounded by
-///   that, times [`max_clients`](Self::max_clients).
-/// * A client that is silent for more than a minute is asked by the system whether it is still there.
-/// * What has been read can't be read again, so a job that keeps its state can't have it.
+/// * Clients are not authenticated, so the port is bound to the loopback interface; see
+///   [`expose`](Self::expose).
+/// * The records of each client keep their order. A client that closes in an orderly way may omit
+///   the last newline; a partial line of a broken connection is a bad record. A client can fail the
+///   job only by bad records, if they fail it, or by a connection that breaks within a line, if
+///   [`on_damage`](Self::on_damage) is `Fail`.
+/// * If the job cannot keep up, the source stops reading, and the clients block in their sends.
+/// * Lines of more than 1 MiB, or of [`max_line`](Self::max_line), are bad records. The maximum
+///   line length times [`max_clients`](Self::max_clients) bounds the memory.
+/// * Keepalive probes are sent to a client that is silent for more than a minute.
+/// * A job with state cannot use this source, since the data cannot be read again.
 #[derive(Debug)]
 pub struct ListenSource<T, D> {
     server: Server,
@@ -93,30 +97,32 @@ impl<T: Send + 'static, D: Decode<T>> ListenSource<T, D> {
         }
     }
 
-    /// Allows an address that other hosts can reach. Nothing is asked of who connects.
+    /// Allows an address that other hosts can reach. Clients are not authenticated.
     pub fn expose(mut self) -> Self {
         self.server.exposed = true;
         self
     }
 
-    /// Sets how many clients are served at a time, 256 by default; further ones wait until one leaves.
+    /// Sets the maximum number of concurrent clients, 256 by default. Further clients wait until a
+    /// client disconnects.
     pub fn max_clients(mut self, clients: usize) -> Self {
         self.server.max_clients = clients.max(1);
         self
     }
 
-    /// Closes the connection of a client that has sent nothing for that long. Never by default.
+    /// Closes the connection of a client that has sent nothing for `timeout`. By default there is
+    /// no timeout.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.server.idle_timeout = Some(timeout);
         self
     }
 
-    /// Tells the address that the source is bound to, once its job runs.
+    /// Returns a handle to the bound address, which is set once the job runs.
     pub fn address(&self) -> BoundAddress {
         self.server.bound.clone()
     }
 
-    /// The source, for a pipeline.
+    /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Unbounded> {
         let ListenSource {
             server, reading, ..
@@ -144,17 +150,18 @@ impl<T: Send + 'static, D: Decode<T>> From<ListenSource<T, D>> for Source<T, Unb
     }
 }
 
-/// The address that a [`ListenSource`] is bound to, known once its job runs.
+/// The address that a [`ListenSource`] is bound to, set once its job runs.
 #[derive(Clone, Default)]
 pub struct BoundAddress(Arc<(Mutex<Option<SocketAddr>>, Condvar)>);
 
 impl BoundAddress {
-    /// The address, if the source is bound by now.
+    /// Returns the address if the source is bound; otherwise `None`.
     pub fn get(&self) -> Option<SocketAddr> {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address, waited for at most `timeout`.
+    /// Returns the address; waits at most `timeout` until the source is bound, and then returns
+    /// `None`.
     pub fn wait(&self, timeout: Duration) -> Option<SocketAddr> {
         let address = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -201,9 +208,9 @@ impl Server {
         };
         if !address.ip().is_loopback() && !self.exposed {
             return Err(invalid(format!(
-                "listening on {address} would let other hosts send, and it is not asked who they are"
+                "listening on {address} would let other hosts send data without authentication"
             ))
-            .hint("listen on 127.0.0.1, or say `expose` if that is what you want"));
+            .hint("listen on 127.0.0.1, or call `expose` to allow it"));
         }
         Ok(address)
     }
@@ -231,25 +238,25 @@ impl Server {
     }
 }
 
-/// One client's connection.
+/// The connection of a client.
 struct Client<T, D> {
     stream: TcpStream,
     intake: Intake<T, D>,
     state: ClientState,
-    heard_at: Duration,
+    last_read_at: Duration,
     on_damage: Option<OnDamage>,
 }
 
 enum ClientState {
-    /// It may send more.
+    /// The client may send more.
     Open,
-    /// It closed in good order; its last records are still to be delivered.
+    /// The client has closed in an orderly way; its last records are still to be emitted.
     Closed,
-    /// It broke off, or is given up; its whole lines are still to be delivered.
+    /// The connection is broken or timed out; its complete lines are still to be emitted.
     Broken(String),
-    /// As `Broken`, where that fails the job if it comes within a record.
+    /// The connection is broken; the job fails if a record is incomplete.
     Damaged(Damage),
-    /// All is delivered.
+    /// All records have been emitted.
     Gone,
 }
 
@@ -260,7 +267,7 @@ impl<T: Send + 'static, D: Decode<T>> Client<T, D> {
                 self.intake.end();
                 self.state = ClientState::Closed;
             }
-            Ok(_) => self.heard_at = now,
+            Ok(_) => self.last_read_at = now,
             Err(error) if not_now(&error) => {}
             Err(error) => {
                 let told = format!("the connection broke: {error}");
@@ -272,11 +279,11 @@ impl<T: Send + 'static, D: Decode<T>> Client<T, D> {
     fn broken(&self, damage: Damage) -> ClientState {
         match self.on_damage {
             Some(OnDamage::Fail) => ClientState::Damaged(damage),
-            Some(OnDamage::Keep) | None => ClientState::Broken(damage.told),
+            Some(OnDamage::Keep) | None => ClientState::Broken(damage.reason),
         }
     }
 
-    /// Delivers what is there; true if that is all for now.
+    /// Emits the complete records; returns false if the lane is full.
     fn deliver(&mut self, lane: &mut Lane<'_, T>) -> Result<bool> {
         if !self.intake.deliver(lane)? {
             return Ok(false);
@@ -287,7 +294,7 @@ impl<T: Send + 'static, D: Decode<T>> Client<T, D> {
         match &self.state {
             ClientState::Open => return Ok(true),
             ClientState::Closed | ClientState::Gone => {}
-            ClientState::Broken(reason) => self.intake.break_off(reason)?,
+            ClientState::Broken(reason) => self.intake.report_partial(reason)?,
             ClientState::Damaged(damage) if self.intake.has_partial() => {
                 self.intake.damage(damage)?;
             }
@@ -298,13 +305,13 @@ impl<T: Send + 'static, D: Decode<T>> Client<T, D> {
     }
 }
 
-/// Serves all clients on one thread.
+/// The processor that serves all clients on one thread.
 struct ListenP<T, D> {
     server: Server,
     listener: Option<TcpListener>,
     reading: Reading<D>,
     clients: Vec<Client<T, D>>,
-    /// No client is accepted before this.
+    /// The time before which no client is accepted.
     accept_from: Duration,
     context: Option<InstanceContext>,
 }
@@ -321,7 +328,7 @@ impl<T: Send + 'static, D: Decode<T>> ListenP<T, D> {
         }
     }
 
-    /// Delivers what the clients have sent; true if nothing whole is left of any.
+    /// Emits the records of the clients; returns false if complete records are left.
     fn deliver(&mut self, lane: &mut Lane<'_, T>) -> Result<bool> {
         let mut all = true;
         for client in &mut self.clients {
@@ -330,13 +337,13 @@ impl<T: Send + 'static, D: Decode<T>> ListenP<T, D> {
         self.clients
             .retain(|client| !matches!(client.state, ClientState::Gone));
         if !all {
-            // Who was left out comes first next time.
+            // Rotates the clients, so that those left out come first next time.
             self.clients.rotate_left(1);
         }
         Ok(all)
     }
 
-    /// Waits a turn for the clients, reads once from each that has sent, and accepts new ones.
+    /// Waits one turn, reads once from each client that has sent data, and accepts new clients.
     fn read(&mut self, context: &InstanceContext) -> Result<bool> {
         let now = context.clock.now();
         let may_accept = self.clients.len() < self.server.max_clients && now >= self.accept_from;
@@ -384,7 +391,7 @@ impl<T: Send + 'static, D: Decode<T>> ListenP<T, D> {
                     return;
                 }
             };
-            // A client that is gone already fails here; there is nothing of it to lose.
+            // This fails for a client that has already disconnected; no data is lost.
             if stream
                 .set_nonblocking(true)
                 .and_then(|()| keep_alive(&stream))
@@ -399,7 +406,7 @@ impl<T: Send + 'static, D: Decode<T>> ListenP<T, D> {
                 stream,
                 intake,
                 state: ClientState::Open,
-                heard_at: now,
+                last_read_at: now,
                 on_damage: self.reading.on_damage,
             });
         }
@@ -416,7 +423,7 @@ impl<T: Send + 'static, D: Decode<T>> ListenP<T, D> {
             return;
         };
         for client in &mut self.clients {
-            let silent = now.saturating_sub(client.heard_at) >= timeout;
+            let silent = now.saturating_sub(client.last_read_at) >= timeout;
             if silent && matches!(client.state, ClientState::Open) {
                 let reason =
                     format!("the client was silent for {timeout:?} in the middle of this line");
@@ -432,14 +439,14 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ListenP<T, D> {
         Ok(())
     }
 
-    fn forgets(&self) -> Option<&'static str> {
+    fn unsaved_state(&self) -> Option<&'static str> {
         Some(
-            "what its clients have sent, who can't be asked for it again (have a file or a queue such as Kafka keep it, and read that)",
+            "data sent by its clients, which can't be requested again (store it in a file or a queue such as Kafka, and read that)",
         )
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // What has been read and not delivered can't be put back.
+        // Data already read cannot be read again.
         self.complete(outbox)
     }
 

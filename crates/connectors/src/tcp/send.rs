@@ -1,4 +1,4 @@
-//! Writes records to a TCP server.
+//! A sink that writes records to a TCP server.
 
 use std::io;
 use std::marker::PhantomData;
@@ -10,11 +10,12 @@ use ardea_core::{
     Progress, Result, Sink,
 };
 
-use super::dial::{Backoff, Dial};
+use super::dial::{Backoff, Dialer};
 use crate::format::{Encode, Lines};
-use crate::outgo::{Outgo, Pending, Writing, writing_options};
+use crate::record_writer::{OutputBuffer, RecordWriter, Writing, writing_options};
 
-/// Sends each record as a line, as it displays, to the server at `address`, such as `"localhost:7000"`.
+/// Returns a sink that sends each record as a line, formatted with `Display`, to the server at
+/// `address`, such as `"localhost:7000"`.
 pub fn send<T: Send + 'static>(address: impl Into<String>) -> SendSink<T, Lines> {
     SendSink {
         address: address.into(),
@@ -26,10 +27,12 @@ pub fn send<T: Send + 'static>(address: impl Into<String>) -> SendSink<T, Lines>
 
 /// A sink that connects to a server and writes records to it.
 ///
-/// A connection that can't be made or that breaks fails the job; with [`reconnect`](Self::reconnect) it is made
-/// anew, and the sink goes on with the line it was at, sent again whole. What the system had taken but not delivered
-/// when a connection broke is lost: TCP alone does not tell. A header, as CSV has, is sent once, with the first record.
-/// While the server does not read, the job waits. A job that promises that each record counts can't have it.
+/// A connection that cannot be made or that breaks fails the job. With
+/// [`reconnect`](Self::reconnect) the sink reconnects and sends the current line again from its
+/// beginning. Data that the kernel has accepted but not delivered before the break is lost, since
+/// TCP does not report the loss. A header, for example of CSV, is sent once, with the first record.
+/// Backpressure applies while the server does not read. A job with a delivery guarantee cannot use
+/// this sink.
 #[derive(Debug)]
 pub struct SendSink<T, E> {
     address: String,
@@ -59,7 +62,7 @@ impl<T: Send + 'static, E: Clone> SendSink<T, E> {
         }
     }
 
-    /// Connects again when the connection can't be made or breaks.
+    /// Reconnects when the connection cannot be made or breaks.
     pub fn reconnect(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
@@ -67,7 +70,7 @@ impl<T: Send + 'static, E: Clone> SendSink<T, E> {
 
     writing_options!();
 
-    /// The sink, for a pipeline.
+    /// Builds the sink for a pipeline.
     pub fn build(self) -> Sink<T>
     where
         E: Encode<T>,
@@ -81,15 +84,15 @@ impl<T: Send + 'static, E: Clone> SendSink<T, E> {
         let name = format!("send {address}");
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(SendP::<T, E> {
-                dial: Dial::new(address.clone(), backoff),
+                dial: Dialer::new(address.clone(), backoff),
                 stream: None,
-                outgo: Outgo::new(&writing),
-                pending: Pending::default(),
+                outgo: RecordWriter::new(&writing),
+                pending: OutputBuffer::default(),
             }))
         };
         Sink::new(name, Arc::new(supply))
             .isolation(Isolation::Thread)
-            .delivering(Delivery::Nothing)
+            .with_delivery(Delivery::Nothing)
     }
 }
 
@@ -99,16 +102,16 @@ impl<T: Send + 'static, E: Encode<T>> From<SendSink<T, E>> for Sink<T> {
     }
 }
 
-/// Keeps a connection and writes chunks to it in turns.
+/// The processor that writes chunks to a connection in turns.
 struct SendP<T, E> {
-    dial: Dial,
+    dial: Dialer,
     stream: Option<TcpStream>,
-    outgo: Outgo<T, E>,
-    pending: Pending,
+    outgo: RecordWriter<T, E>,
+    pending: OutputBuffer,
 }
 
 impl<T: Send + 'static, E: Encode<T>> SendP<T, E> {
-    /// The connection, worked on for at most one turn.
+    /// Returns true if the sink is connected; works on the connection for at most one turn.
     fn connected(&mut self) -> Result<bool> {
         if self.stream.is_some() {
             return Ok(true);
@@ -116,7 +119,7 @@ impl<T: Send + 'static, E: Encode<T>> SendP<T, E> {
         let Some(stream) = self.dial.connect()? else {
             return Ok(false);
         };
-        // Written in turns, whole chunks at a time.
+        // Non-blocking for writes in turns; no delay, since whole chunks are written.
         if let Err(error) = stream
             .set_nonblocking(true)
             .and_then(|()| stream.set_nodelay(true))
@@ -162,7 +165,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for SendP<T, E> {
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        // Not before there is a connection: what could not be sent stays where it is counted.
+        // Records stay in the inbox, where they are counted, until there is a connection.
         if self.push_out()? && self.connected()? {
             self.outgo.encode_all(inbox, &mut self.pending.bytes)?;
         }
@@ -170,13 +173,13 @@ impl<T: Send + 'static, E: Encode<T>> Processor for SendP<T, E> {
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        Pending::rest_later(self.push_out()?, outbox);
+        OutputBuffer::wake_if_pending(self.push_out()?, outbox);
         Ok(())
     }
 
-    fn forgets(&self) -> Option<&'static str> {
+    fn unsaved_state(&self) -> Option<&'static str> {
         Some(
-            "what it has sent and the server may not have got, as TCP alone does not tell (write to a file or to a queue such as Kafka)",
+            "data sent that the server may not have received, which TCP does not report (write to a file or to a queue such as Kafka)",
         )
     }
 

@@ -1,4 +1,4 @@
-//! Batches that can't be read.
+//! Tests with unreadable batches.
 
 use std::os::unix::fs::FileExt;
 
@@ -6,9 +6,9 @@ use ardea_connectors::kafka::read;
 use ardea_core::ErrorCode;
 use ardea_pipeline::Pipeline;
 
-use super::ground::{Running, Topic, log_of, own_broker, sorted_numbers};
+use super::environment::{Running, Topic, log_of, own_broker, sorted_numbers};
 
-/// Changes a batch of a log.
+/// Applies `change` to a batch in a log file.
 fn change(log: &std::path::Path, batch: usize, change: fn(&mut [u8])) {
     let mut bytes = std::fs::read(log).unwrap();
     let length = |bytes: &[u8], start: usize| {
@@ -22,12 +22,12 @@ fn change(log: &std::path::Path, batch: usize, change: fn(&mut [u8])) {
     file.write_all_at(&bytes[start..end], start as u64).unwrap();
 }
 
-/// Changes a byte behind the head of a batch, which has 61 bytes: so its checksum is wrong.
+/// Changes a byte after the 61-byte header of a batch, so that its checksum is wrong.
 fn break_checksum(batch: &mut [u8]) {
     batch[63] ^= 0x55;
 }
 
-/// Makes the compression of a batch one that there is not. Its checksum is right.
+/// Sets an unknown compression type, with a valid checksum.
 fn invent_compression(batch: &mut [u8]) {
     batch[22] |= 6;
     let mut crc = !0u32;
@@ -50,7 +50,7 @@ fn a_batch_that_is_damaged_fails_the_job_or_is_left_out_as_one_dead_letter() {
     for damage in [break_checksum, invent_compression] {
         let topic = Topic::at(server.address().to_string(), 1);
         for n in 0..5 {
-            // A batch each.
+            // One batch for each ten records.
             topic.fill((0..10).map(|m| (0, m + 1, format!("{}", n * 10 + m))));
         }
         change(&log_of(&server, &topic), 2, damage);
@@ -58,7 +58,7 @@ fn a_batch_that_is_damaged_fails_the_job_or_is_left_out_as_one_dead_letter() {
     }
 }
 
-/// Expects that the records 20 to 29 of a topic can't be read.
+/// Asserts that the records 20 to 29 of a topic cannot be read.
 fn expect_damaged(topic: &Topic) {
     let p = Pipeline::new("damaged");
     let source = read(&topic.brokers, &topic.name).text().until_present();

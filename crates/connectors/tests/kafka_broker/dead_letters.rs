@@ -1,4 +1,4 @@
-//! Dead letters in a topic.
+//! Tests of dead letters in a topic.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Headers, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::ground::{Topic, eventually};
+use super::environment::{Topic, eventually};
 
 fn letter(raw: Vec<u8>) -> DeadLetter {
     DeadLetter {
@@ -28,7 +28,7 @@ fn a_letter_is_acknowledged_and_its_message_says_where_it_came_from() {
     letters
         .handle(OnError::DeadLetter, || letter(b"1;\xff".to_vec()))
         .unwrap();
-    // No flush: it is there when the job goes on.
+    // No flush: the letter is in the topic when the job continues.
     let (value, headers) = first_of(&topic);
     assert_eq!(value, b"1;\xff");
     let headers: Vec<_> = headers.iter().map(|(k, v)| (&**k, &**v)).collect();

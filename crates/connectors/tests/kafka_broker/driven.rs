@@ -1,17 +1,18 @@
-//! One instance of a source or a sink, driven by hand.
+//! Test harness for one instance of a source or sink.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Chunk, Cut, CutWriter, Epoch, Guarantee, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    Processor, ProcessorSupplier, RestoredState, Result, Rows, StateChunk, Timestamp,
+    Chunk, Epoch, Guarantee, Inbox, Instance, InstanceContext, Ordinal, Outbox, Processor,
+    ProcessorSupplier, RestoredState, Result, Rows, SnapshotRequest, SnapshotWriter, StateChunk,
+    Timestamp,
 };
 
-/// How long a test waits for what must come.
+/// Timeout of conditions in tests.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// One instance of a source or a sink, driven by hand.
+/// One instance of a source or sink, driven by the test.
 pub struct Driven {
     pub processor: Box<dyn Processor>,
     pub context: InstanceContext,
@@ -39,7 +40,7 @@ impl Driven {
         }
     }
 
-    /// Calls until it says true.
+    /// Repeats a call until it returns true.
     fn until(&mut self, mut call: impl FnMut(&mut dyn Processor) -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !call(&mut *self.processor)? {
@@ -58,18 +59,18 @@ impl Driven {
         Ok(self)
     }
 
-    pub fn cut(&mut self, cut: Cut) -> StateChunk {
+    pub fn snapshot(&mut self, snapshot: SnapshotRequest) -> StateChunk {
         while !self
             .processor
-            .on_epoch(cut.epoch, &mut self.outbox)
+            .on_epoch(snapshot.epoch, &mut self.outbox)
             .unwrap()
             .done
         {}
-        self.processor.take_cut(cut).unwrap();
+        self.processor.take_snapshot(snapshot).unwrap();
         let mut chunk = StateChunk::default();
         self.until(|processor| {
             let limit = chunk.byte_len() + 1;
-            let written = processor.write_cut(&mut CutWriter::new(&mut chunk, limit))?;
+            let written = processor.write_snapshot(&mut SnapshotWriter::new(&mut chunk, limit))?;
             Ok(written.done)
         })
         .unwrap();
@@ -77,10 +78,10 @@ impl Driven {
     }
 
     pub fn commit(&mut self, epoch: u64) -> Result<()> {
-        self.until(|processor| Ok(processor.on_epoch_committed(Epoch(epoch))?.done))
+        self.until(|processor| Ok(processor.on_checkpoint_committed(Epoch(epoch))?.done))
     }
 
-    /// Reads a source once; true when it is done.
+    /// Polls a source once; returns true when it is finished.
     pub fn read(&mut self, room: usize, into: &mut Vec<String>) -> bool {
         self.try_read(room, into).unwrap()
     }
@@ -120,7 +121,7 @@ impl Drop for Driven {
     }
 }
 
-/// Entries of several chunks.
+/// Returns one chunk with the entries of all `chunks`.
 pub fn together(chunks: &[StateChunk]) -> StateChunk {
     let mut all = StateChunk::default();
     for entry in chunks.iter().flatten() {

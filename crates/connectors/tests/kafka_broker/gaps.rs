@@ -1,21 +1,21 @@
-//! Offsets without records: markers of transactions, records that were taken back, and records that
-//! compaction removed.
+//! Tests of offsets without records: transaction markers, aborted records, and records removed by
+//! compaction.
 
 use std::time::Duration;
 
 use ardea_connectors::kafka::{Start, read};
-use ardea_core::{Cut, Epoch, OnLostPosition};
+use ardea_core::{Epoch, OnLostPosition, SnapshotRequest};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::driven::Driven;
-use super::ground::{Topic, eventually, own_broker};
+use super::environment::{Topic, eventually, own_broker};
 use super::lost_positions::go_on;
 
-/// The time limit of a broker's answer.
+/// Timeout of a broker's response.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// The end of a transaction.
+/// Outcome of a transaction.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Commit,
@@ -53,7 +53,7 @@ fn begin_transaction(topic: &Topic, numbers: std::ops::Range<u32>) -> BaseProduc
 fn a_position_within_an_open_transaction_is_no_lost_one() {
     let Some(topic) = Topic::new(1) else { return };
     let open = begin_transaction(&topic, 0..5);
-    // As a reader has committed it that does not wait for transactions.
+    // Offset as committed by a reader with `read_uncommitted`.
     super::reading::commit(&topic, "ahead", 0, 3);
     let source = read(&topic.brokers, &topic.name)
         .text()
@@ -65,7 +65,7 @@ fn a_position_within_an_open_transaction_is_no_lost_one() {
     let mut all = Vec::new();
     eventually("the partition is found", || {
         driven.read(10, &mut all);
-        driven.cut(Cut::full(Epoch(1))).byte_len() > 0
+        driven.snapshot(SnapshotRequest::full(Epoch(1))).byte_len() > 0
     });
     open.commit_transaction(ANSWER).unwrap();
     eventually("the rest comes", || {
@@ -75,7 +75,7 @@ fn a_position_within_an_open_transaction_is_no_lost_one() {
     assert_eq!(all, ["3", "4"]);
 }
 
-/// Reads a bounded source to its end, and goes on from its state after each record.
+/// Reads a bounded source to its end, with a restore after each record.
 fn read_in_steps(topic: &Topic) -> Vec<String> {
     let source = read(&topic.brokers, &topic.name).text().until_present();
     let supplier = source.build().into_parts().1;
@@ -90,7 +90,7 @@ fn read_in_steps(topic: &Topic) -> Vec<String> {
             is_done = driven.read(1, &mut all);
             is_done || all.len() > before
         });
-        state = Some(driven.cut(Cut::full(Epoch(epoch))));
+        state = Some(driven.snapshot(SnapshotRequest::full(Epoch(epoch))));
         if is_done {
             break;
         }
@@ -100,7 +100,7 @@ fn read_in_steps(topic: &Topic) -> Vec<String> {
 
 #[test]
 fn a_bounded_source_ends_where_the_last_offsets_are_no_records() {
-    // The transactions of a topic, and the numbers that are read.
+    // Transactions of a topic, and the numbers expected.
     let cases = [
         (vec![(3, End::Commit)], vec![0, 1, 2]),
         (vec![(2, End::Commit), (2, End::Abort)], vec![0, 1]),
@@ -115,7 +115,7 @@ fn a_bounded_source_ends_where_the_last_offsets_are_no_records() {
             next += count;
         }
         let expected: Vec<_> = expected.iter().map(u32::to_string).collect();
-        // A broker answers before it has written the marker.
+        // A broker responds before it has written the marker.
         eventually("the marker is there", || {
             let texts = topic.texts(Start::Earliest).into_iter();
             texts.map(|(.., text)| text).eq(expected.iter().cloned())
@@ -124,7 +124,7 @@ fn a_bounded_source_ends_where_the_last_offsets_are_no_records() {
     }
 }
 
-/// Writes numbers under one key, each in a batch and a segment of its own.
+/// Writes numbers under one key, each in its own batch and segment.
 fn supersede(topic: &Topic, numbers: std::ops::Range<i64>) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", &topic.brokers)
@@ -147,7 +147,7 @@ fn a_position_whose_record_was_compacted_away_is_not_lost() {
     let settings = [
         ("cleanup.policy", "compact"),
         ("min.cleanable.dirty.ratio", "0.001"),
-        // A segment ends when the time of a record is so much later.
+        // A segment ends when a record is this much later.
         ("segment.ms", "30000"),
     ];
     let topic = Topic::with(server.address().to_string(), 1, &settings);
@@ -160,14 +160,14 @@ fn a_position_whose_record_was_compacted_away_is_not_lost() {
         driven.read(5 - all.len(), &mut all);
         all.len() == 5
     });
-    let state = driven.cut(Cut::full(Epoch(1)));
+    let state = driven.snapshot(SnapshotRequest::full(Epoch(1)));
     drop(driven);
     supersede(&topic, 10..20);
     eventually("they are compacted", || {
         let texts = topic.texts(Start::Earliest);
         texts.first().is_some_and(|(_, offset, _)| *offset >= 10)
     });
-    // Under another leader the record that was read last is compared.
+    // Under another leader epoch the last record read is compared.
     server.kill();
     server.restart();
     let rest = go_on(&topic, OnLostPosition::Fail, &state).unwrap();

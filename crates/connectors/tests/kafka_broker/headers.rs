@@ -1,14 +1,14 @@
-//! Headers, and values of messages that no record can have.
+//! Tests of headers and of out-of-range timestamps.
 
 use ardea_connectors::collections::items;
 use ardea_connectors::kafka::{Record, read, write};
-use ardea_core::{Cut, Epoch, Sink, Timestamp};
+use ardea_core::{Epoch, Sink, SnapshotRequest, Timestamp};
 use ardea_pipeline::Pipeline;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::driven::Driven;
-use super::ground::{Running, Topic, eventually};
+use super::environment::{Running, Topic, eventually};
 
 fn records(topic: &Topic) -> Vec<Record> {
     let p = Pipeline::new("read");
@@ -69,10 +69,10 @@ fn headers_outlive_a_sink_that_writes_each_record_once() {
     let supplier = sink.into_parts().1;
     let mut driven = Driven::new(&supplier, "headers", (0, 1));
     driven.write(0..10);
-    let cut = driven.cut(Cut::full(Epoch(1)));
+    let snapshot = driven.snapshot(SnapshotRequest::full(Epoch(1)));
     drop(driven);
     Driven::new(&supplier, "headers", (0, 1))
-        .restored(1, &cut)
+        .restored(1, &snapshot)
         .unwrap();
     eventually("they are there", || records(&topic).len() == 10);
     for (n, record) in (0u64..).zip(records(&topic)) {
@@ -80,7 +80,7 @@ fn headers_outlive_a_sink_that_writes_each_record_once() {
     }
 }
 
-/// Writes messages that Ardea would not write, with these timestamps.
+/// Writes messages with timestamps that Ardea's sink would not write.
 fn write_raw(topic: &Topic, times: &[Option<i64>]) {
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", &topic.brokers)
@@ -130,7 +130,7 @@ fn a_timestamp_that_no_record_can_have_costs_one_record_and_not_the_job() {
 #[test]
 fn a_message_without_a_timestamp_is_a_bad_record_where_timestamps_are_required() {
     let Some(topic) = Topic::new(1) else { return };
-    // Kafka's sign that there is none.
+    // Kafka's value for a missing timestamp.
     write_raw(&topic, &[Some(7_000), Some(-1), Some(9_000)]);
     let all = records(&topic);
     assert_eq!(all.len(), 3);
@@ -178,7 +178,7 @@ fn a_header_whose_name_is_not_utf_8_costs_one_record_and_not_the_job() {
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].origin, format!("{}[0]@1", topic.name));
     assert!(letters[0].reason.contains("UTF-8"), "{}", letters[0].reason);
-    // Who does not look at headers reads all.
+    // A decoder that ignores headers reads all messages.
     assert_eq!(
         topic.texts(ardea_connectors::kafka::Start::Earliest).len(),
         3

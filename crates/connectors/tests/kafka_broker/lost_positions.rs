@@ -1,16 +1,16 @@
-//! Positions that do not mean any more what they meant: the job fails, or goes on where it is told to.
+//! Tests of lost positions: the job fails, or continues if configured.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::time::Duration;
 
 use ardea_connectors::kafka::{Positions, Start, read};
-use ardea_core::{Cut, Epoch, Error, ErrorCode, OnLostPosition, StateChunk};
+use ardea_core::{Epoch, Error, ErrorCode, OnLostPosition, SnapshotRequest, StateChunk};
 use ardea_metastore::conformance::Server;
 use ardea_pipeline::Pipeline;
 
 use super::driven::Driven;
-use super::ground::{Running, Topic, eventually, log_of, own_broker};
+use super::environment::{Running, Topic, eventually, log_of, own_broker};
 
 fn texts(word: &str, range: std::ops::Range<i64>) -> Vec<(i32, i64, String)> {
     range.map(|n| (0, n + 1, format!("{word} {n}"))).collect()
@@ -20,7 +20,7 @@ fn lines(word: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{word} {n}")).collect()
 }
 
-/// Reads some records of a topic, and returns the state.
+/// Reads `records` records of a topic, and returns the snapshot.
 fn state_after(topic: &Topic, records: usize) -> StateChunk {
     let supplier = unbounded(topic, OnLostPosition::Fail);
     let mut driven = Driven::new(&supplier, "kept", (0, 1));
@@ -30,7 +30,7 @@ fn state_after(topic: &Topic, records: usize) -> StateChunk {
         driven.read(left, &mut all);
         all.len() >= records
     });
-    driven.cut(Cut::full(Epoch(1)))
+    driven.snapshot(SnapshotRequest::full(Epoch(1)))
 }
 
 fn unbounded(
@@ -44,7 +44,7 @@ fn unbounded(
     source.build().into_parts().1
 }
 
-/// Goes on from a state until something comes, or it fails.
+/// Restores from a snapshot and reads until a record arrives or an error occurs.
 pub fn go_on(
     topic: &Topic,
     on_lost: OnLostPosition,
@@ -68,7 +68,7 @@ pub fn go_on(
     }
 }
 
-/// The failure of a job that can't go on from a state.
+/// Returns the error text of a restore with a lost position.
 fn refused(topic: &Topic, state: &StateChunk) -> String {
     let error = go_on(topic, OnLostPosition::Fail, state).expect_err("the position was lost");
     assert_eq!(error.code(), ErrorCode::ReadFailed, "{error}");
@@ -92,10 +92,10 @@ fn a_topic_made_anew_while_a_job_was_away_is_noticed_however_many_records_it_has
         topic.make(1);
         topic.fill(texts("new", 0..count));
         let text = refused(&topic, &state);
-        // The id is told by lines of librdkafka's log: here it is seen that they are still
-        // understood.
+        // The topic id is taken from librdkafka's log lines; this checks that they are still
+        // parsed.
         assert!(
-            text.contains("made anew") && text.contains("offset 100"),
+            text.contains("created again") && text.contains("offset 100"),
             "{text}"
         );
         assert!(text.contains(&format!("0 to {}", count - 1)), "{text}");
@@ -119,8 +119,8 @@ fn a_topic_made_anew_while_a_job_reads_it_fails_the_job() {
     eventually("it notices", || running.job.status().is_over());
     let error = running.job.join().expect_err("the topic is another one");
     let text = error.to_string();
-    assert!(text.contains("made anew") && error.is_permanent(), "{text}");
-    // Records behind offset 100 of the new topic may have been fetched before its id was seen.
+    assert!(text.contains("created") && error.is_permanent(), "{text}");
+    // Records after offset 100 of the new topic may have been fetched before its id was received.
     let read = out.take();
     assert_eq!(&read[..100], lines("old", 100));
     assert_eq!(&read[100..], &lines("new", 150)[100..read.len()]);
@@ -140,7 +140,8 @@ fn a_job_that_is_told_to_reads_a_topic_made_anew_from_its_beginning() {
     topic.delete();
     topic.make(1);
     topic.fill(texts("new", 0..150));
-    // Those behind offset 100 may come before its id was seen, and then come again.
+    // Records after offset 100 may arrive before the source receives the new topic id, and once
+    // more afterwards.
     let (new, mut read) = (lines("new", 150), Vec::new());
     eventually("all of the new ones come, in order", || {
         read.extend(out.take());
@@ -166,7 +167,7 @@ fn a_topic_made_anew_that_is_shorter_than_the_position_is_read_once_and_the_job_
     topic.delete();
     topic.make(1);
     topic.fill(texts("new", 0..50));
-    // The client reports the offset, and the id: that is one loss.
+    // The client reports both the offset and the id, which must count as one loss.
     eventually("the new ones come", || out.len() >= 150);
     topic.fill(texts("last", 0..1));
     eventually("the last one comes", || out.len() >= 151);
@@ -253,10 +254,10 @@ fn records_that_retention_removes_while_a_job_is_behind_are_not_skipped_in_silen
         let Some(topic) = Topic::new(1) else { return };
         let padded = |n: i64| format!("{n:050000}");
         for n in 0..RECORDS {
-            // A batch each.
+            // One batch each.
             topic.fill([(0, n + 1, padded(n))]);
         }
-        // Few are fetched ahead.
+        // Limits prefetching.
         let source = read(&topic.brokers, &topic.name)
             .text()
             .on_lost_position(on_lost)
@@ -275,7 +276,7 @@ fn records_that_retention_removes_while_a_job_is_behind_are_not_skipped_in_silen
             failed = driven.try_read(1, &mut all).err();
             failed.is_some() || all.last() == Some(&padded(RECORDS - 1))
         });
-        // Some had been fetched before they were removed.
+        // Some records were fetched before they were removed.
         let before = all.iter().take_while(|text| **text < padded(LEFT)).count();
         assert!(
             all[..before]
@@ -315,8 +316,8 @@ fn a_topic_with_fewer_partitions_is_noticed() {
     assert!(error.to_string().contains("1 partitions"), "{error}");
 }
 
-/// Kills a broker, takes away the second half of the log of partition 0 of a topic, and starts it
-/// again.
+/// Kills a broker, truncates the log of partition 0 of a topic to half its size, and restarts the
+/// broker.
 fn truncate_log(server: &Server, topic: &Topic) {
     server.kill();
     let log = log_of(server, topic);
@@ -331,7 +332,7 @@ fn a_log_that_was_truncated_and_has_grown_again_is_noticed() {
     let Some(server) = own_broker() else { return };
     let topic = Topic::at(server.address().to_string(), 1);
     for n in 0..10 {
-        // A batch each.
+        // One batch each.
         topic.fill(texts("old", n..n + 1));
     }
     let state = state_after(&topic, 10);
@@ -358,7 +359,7 @@ fn a_bounded_source_whose_log_loses_its_end_meanwhile_does_not_succeed() {
         driven.read(1, &mut all);
         !all.is_empty()
     });
-    let state = driven.cut(Cut::full(Epoch(1)));
+    let state = driven.snapshot(SnapshotRequest::full(Epoch(1)));
     drop(driven);
     truncate_log(&server, &topic);
     let mut driven = Driven::new(&supplier, "kept", (0, 1))

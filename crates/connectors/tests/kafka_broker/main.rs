@@ -1,10 +1,10 @@
-//! Source and sink on a real broker.
+//! Tests of source and sink with a real broker.
 
 mod damage;
 mod dead_letters;
 mod driven;
+mod environment;
 mod gaps;
-mod ground;
 mod headers;
 mod lost_positions;
 mod reading;

@@ -1,4 +1,4 @@
-//! What the source promises.
+//! Tests of the source's guarantees.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use ardea_core::{ErrorCode, Parallelism, Timestamp};
 use ardea_engine::JobStatus;
 use ardea_pipeline::{Pipeline, Window};
 
-use super::ground::{Running, Topic, eventually, own_broker, sorted_numbers};
+use super::environment::{Running, Topic, eventually, own_broker, sorted_numbers};
 
 fn numbered(count: i64, partitions: i32) -> Vec<(i32, i64, String)> {
     (0..count)
@@ -123,7 +123,7 @@ fn partitions_that_are_added_are_found_and_read_from_their_beginning() {
 #[test]
 fn time_is_that_of_the_slowest_partition_and_an_idle_one_does_not_hold_it() {
     let Some(topic) = Topic::new(3) else { return };
-    // Partition 1 is ten seconds behind, partition 2 is empty; nothing is late because of that.
+    // Partition 1 is ten seconds behind and partition 2 is empty; no record must be late.
     topic.fill((0..30).flat_map(|n| [(0, n + 20, "x".to_string()), (1, n + 10, "x".to_string())]));
     let p = Pipeline::new("windows");
     let source = read(&topic.brokers, &topic.name)
@@ -136,7 +136,8 @@ fn time_is_that_of_the_slowest_partition_and_an_idle_one_does_not_hold_it() {
         .aggregate("count", count())
         .collect();
     let running = Running::start(&p);
-    // When all are silent time stands where the slowest of those was that have spoken: behind two windows.
+    // When all partitions are idle, the watermark stays at that of the slowest partition with
+    // records, and two windows have ended.
     eventually("windows end", || counts.len() >= 2);
     running.job.drain();
     running.job.join().unwrap();

@@ -1,18 +1,18 @@
-//! Brokers that want TLS, a certificate, or a user.
+//! Tests of brokers that require TLS, a certificate or a user.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use ardea_connectors::collections::items;
 use ardea_connectors::kafka::{Sasl, Tls, read, write};
-use ardea_core::{Cut, Epoch, ErrorCode, Sink};
+use ardea_core::{Epoch, ErrorCode, Sink, SnapshotRequest};
 use ardea_metastore::conformance::Server;
 use ardea_pipeline::Pipeline;
 
 use super::driven::Driven;
-use super::ground::{Topic, secure_broker};
+use super::environment::{Topic, secure_broker};
 
-/// A broker, and how it is reached by each protocol.
+/// A broker and its addresses by protocol.
 struct Secured {
     server: Server,
     ssl: String,
@@ -42,7 +42,7 @@ impl Secured {
         self.server.folder().join("tls").join(name)
     }
 
-    /// A topic that is made without security.
+    /// Creates a topic through the listener without security.
     fn topic(&self) -> Topic {
         Topic::at(self.server.address().to_string(), 1)
     }
@@ -143,7 +143,7 @@ fn a_broker_whose_certificate_is_not_trusted_is_refused() {
         .sasl(Sasl::plain("job", "job-secret"))
         .until_present();
     p.read_from(source.build()).collect();
-    let error = p.run().expect_err("nobody vouches for the broker");
+    let error = p.run().expect_err("the broker is not trusted");
     assert!(error.is_permanent(), "{error}");
     assert!(error.to_string().contains("certificate"), "{error}");
 }
@@ -202,7 +202,7 @@ fn a_broker_that_ends_transactions_too_soon_is_refused_before_anything_is_writte
             .texts(ardea_connectors::kafka::Start::Earliest)
             .is_empty()
     );
-    // A shorter one is taken.
+    // A shorter timeout is accepted.
     let sink: Sink<u64> = write(&broker.sasl_ssl, &topic.name, encode)
         .tls(broker.tls())
         .sasl(Sasl::scram_sha_512("job", "job-secret"))
@@ -210,6 +210,6 @@ fn a_broker_that_ends_transactions_too_soon_is_refused_before_anything_is_writte
         .build();
     let mut driven = Driven::new(&sink.into_parts().1, "short", (0, 1));
     driven.write(0..5);
-    driven.cut(Cut::full(Epoch(1)));
+    driven.snapshot(SnapshotRequest::full(Epoch(1)));
     driven.commit(1).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Several topics in one source, by their names and by a pattern.
+//! Tests of several topics in one source, by name and by pattern.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ardea_connectors::kafka::{Start, Topics, read};
 use ardea_core::{ErrorCode, Parallelism};
 use ardea_pipeline::Pipeline;
 
-use super::ground::{Running, Topic, eventually};
+use super::environment::{Running, Topic, eventually};
 
 #[test]
 fn every_record_of_every_topic_comes_once_whatever_the_number_of_instances() {

@@ -1,24 +1,25 @@
-//! A broker that makes no topic by itself and ends transactions after ten seconds.
+//! Tests with a broker that does not create topics automatically and aborts transactions after ten
+//! seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_connectors::collections::items;
 use ardea_connectors::kafka::{Outgoing, Start, dead_letters, write};
-use ardea_core::{Cut, DeadLetter, Epoch, ErrorCode, OnError, ProcessorSupplier, Sink};
+use ardea_core::{DeadLetter, Epoch, ErrorCode, OnError, ProcessorSupplier, Sink, SnapshotRequest};
 use ardea_pipeline::Pipeline;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::driven::Driven;
-use super::ground::{Topic, eventually, strict_broker};
+use super::environment::{Topic, eventually, strict_broker};
 use super::surviving::expect_seen;
 
-/// The longest transaction that the broker takes.
+/// The broker's maximum transaction timeout.
 const LONGEST_MS: &str = "10000";
 
-/// The time limit of a broker's answer.
+/// Timeout of a broker's response.
 const ANSWER: Duration = Duration::from_secs(30);
 
 fn encode(number: &u64, out: &mut Outgoing) -> Result<(), String> {
@@ -26,7 +27,7 @@ fn encode(number: &u64, out: &mut Outgoing) -> Result<(), String> {
     Ok(())
 }
 
-/// A sink that writes each number once, by transactions of so many milliseconds at most.
+/// Creates an exactly-once sink with the transaction timeout `timeout_ms`, if given.
 fn once(topic: &Topic, timeout_ms: Option<&str>) -> Arc<dyn ProcessorSupplier> {
     let mut sink = write(&topic.brokers, &topic.name, encode);
     if let Some(timeout_ms) = timeout_ms {
@@ -92,7 +93,7 @@ fn transactions_that_the_broker_ends_too_soon_are_refused() {
     assert!(topic.texts(Start::Earliest).is_empty());
 }
 
-/// Waits until the broker has ended a transaction that was left open.
+/// Waits until the broker has aborted a transaction that was left open.
 fn outlast_a_transaction(topic: &Topic) {
     let other = Topic::at(topic.brokers.clone(), 1);
     let producer: BaseProducer = ClientConfig::new()
@@ -127,7 +128,7 @@ fn an_epoch_may_take_longer_than_a_transaction() {
     driven.write(0..5);
     outlast_a_transaction(&topic);
     driven.write(5..10);
-    driven.cut(Cut::full(Epoch(1)));
+    driven.snapshot(SnapshotRequest::full(Epoch(1)));
     driven.commit(1).unwrap();
     expect_seen(&topic, 0..10);
 }
@@ -138,7 +139,7 @@ fn a_transaction_that_takes_longer_than_the_broker_lets_it_fails_the_sink_and_sa
         return;
     };
     let topic = Topic::at(brokers, 1);
-    // Each message waits for the answer to the one before it.
+    // Each message waits for the response to the previous one.
     let sink: Sink<u64> = write(&topic.brokers, &topic.name, encode)
         .property("transaction.timeout.ms", "1000")
         .property("batch.num.messages", "1")
@@ -146,11 +147,11 @@ fn a_transaction_that_takes_longer_than_the_broker_lets_it_fails_the_sink_and_sa
         .build();
     let mut driven = Driven::new(&sink.into_parts().1, "slow", (0, 1));
     driven.write(0..50_000);
-    driven.cut(Cut::full(Epoch(1)));
+    driven.snapshot(SnapshotRequest::full(Epoch(1)));
     let error = driven.commit(1).expect_err("it is never fast enough");
     assert_eq!(error.code(), ErrorCode::WriteFailed, "{error}");
     let text = error.to_string();
-    for part in ["1000 ms", "transaction.timeout.ms", "snapshots.every"] {
+    for part in ["1000 ms", "transaction.timeout.ms", "checkpoints.every"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(topic.texts(Start::Earliest).is_empty());

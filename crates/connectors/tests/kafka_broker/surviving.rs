@@ -1,4 +1,4 @@
-//! Source and sink in jobs that keep their state: they die, come back, and each record counts once.
+//! Tests of source and sink with restores: each record counts once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use ardea_connectors::kafka::{KafkaSource, Outgoing, Start, read, write};
 use ardea_core::{
-    Bounded, Chunk, Cut, Epoch, ErrorCode, Inbox, Ordinal, ProcessorSupplier, Rows, Sink, Timestamp,
+    Bounded, Chunk, Epoch, ErrorCode, Inbox, Ordinal, ProcessorSupplier, Rows, Sink,
+    SnapshotRequest, Timestamp,
 };
 
 use super::driven::{Driven, together};
-use super::ground::{Topic, await_committed, eventually, own_broker, sorted_numbers};
+use super::environment::{Topic, await_committed, eventually, own_broker, sorted_numbers};
 
-/// How long a test waits for what must come.
+/// Timeout of conditions in tests.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 type Text = KafkaSource<String, ardea_connectors::kafka::Decoder<String>, Bounded>;
@@ -31,9 +32,9 @@ fn a_topic_is_read_on_where_it_was_also_by_another_number_of_instances() {
     let Some(topic) = Topic::new(3) else { return };
     topic.fill(numbered(0..300));
     let supplier = source(&topic);
-    let (mut all, mut cuts) = (Vec::new(), Vec::new());
+    let (mut all, mut snapshots) = (Vec::new(), Vec::new());
     for (part, count) in [2u32, 2, 3, 1].into_iter().enumerate() {
-        let before = together(&std::mem::take(&mut cuts));
+        let before = together(&std::mem::take(&mut snapshots));
         for index in 0..count {
             let mut driven = Driven::new(&supplier, "read-on", (index, count));
             if part > 0 {
@@ -41,21 +42,21 @@ fn a_topic_is_read_on_where_it_was_also_by_another_number_of_instances() {
             }
             let had = all.len();
             let deadline = Instant::now() + PATIENCE;
-            // Each reads some, the last the rest.
+            // Each attempt reads some records, the last one the rest.
             while !driven.read(7, &mut all) && (part == 3 || all.len() < had + 20) {
                 assert!(Instant::now() < deadline, "{} have come", all.len());
             }
-            cuts.push(driven.cut(Cut::full(Epoch(part as u64 + 1))));
+            snapshots.push(driven.snapshot(SnapshotRequest::full(Epoch(part as u64 + 1))));
             if part == 0 {
-                // What comes after the job began is not what it was to read.
+                // Records written after the start of a bounded job are not read.
                 topic.fill(numbered(900..903));
             } else if part < 3 {
-                // What was read behind the cut does not count.
+                // Records read after the snapshot do not count.
                 driven.read(7, &mut Vec::new());
             }
         }
     }
-    // The second instance of the first part began when there was more.
+    // The second instance of the first round started after records from 900 on were written.
     all.retain(|text| text.as_str() < "0900");
     all.sort();
     assert!(all.into_iter().eq((0..300).map(|n| format!("{n:04}"))));
@@ -77,12 +78,12 @@ fn partitions_that_come_while_it_is_away_are_read_from_their_beginning() {
         driven.read(10, &mut all);
         bookmark.positions().next(0) == Some(1)
     });
-    let cut = driven.cut(Cut::full(Epoch(1)));
+    let snapshot = driven.snapshot(SnapshotRequest::full(Epoch(1)));
     drop(driven);
     topic.grow(2);
     topic.fill([(0, 2, "newer".to_string()), (1, 2, "new".to_string())]);
     let mut driven = Driven::new(&supplier, "grows", (0, 1))
-        .restored(1, &cut)
+        .restored(1, &snapshot)
         .unwrap();
     eventually("both come", || {
         driven.read(10, &mut all);
@@ -104,7 +105,7 @@ fn kafka_is_told_how_far_committed_epochs_came() {
         all.len() >= 4
     });
     let read = all.len() as i64;
-    driven.cut(Cut::full(Epoch(1)));
+    driven.snapshot(SnapshotRequest::full(Epoch(1)));
     driven.read(1, &mut all);
     driven.commit(1).unwrap();
     await_committed(&topic, "ardea-told", read, || {
@@ -121,13 +122,14 @@ fn sink(topic: &Topic) -> Arc<dyn ProcessorSupplier> {
     sink.into_parts().1
 }
 
-/// The numbers that can be seen, in any order.
+/// Returns the visible numbers in ascending order.
 fn seen(topic: &Topic) -> Vec<u64> {
     let texts = topic.texts(Start::Earliest).into_iter();
     sorted_numbers(texts.map(|(.., text)| text))
 }
 
-/// What was committed is seen, each record once. A broker answers a commit before it has told the partitions.
+/// Asserts that the committed records are visible, each once. A broker confirms a commit before all
+/// partitions have its marker.
 pub fn expect_seen(topic: &Topic, expected: impl Iterator<Item = u64>) {
     let expected: Vec<u64> = expected.collect();
     eventually("what was committed is seen", || seen(topic) == expected);
@@ -138,17 +140,17 @@ fn records_are_seen_when_their_epoch_is_committed() {
     let Some(topic) = Topic::new(2) else { return };
     let mut driven = Driven::new(&sink(&topic), "seen", (0, 1));
     driven.write(0..5);
-    let cut = driven.cut(Cut::full(Epoch(1)));
-    assert_eq!(cut.len(), 2, "who writes, and a block");
+    let snapshot = driven.snapshot(SnapshotRequest::full(Epoch(1)));
+    assert_eq!(snapshot.len(), 2, "who writes, and a block");
     driven.write(5..7);
     assert_eq!(seen(&topic), [0; 0]);
     driven.commit(1).unwrap();
     expect_seen(&topic, 0..5);
-    // One that was given up goes with the next.
-    driven.cut(Cut::changes(Epoch(2), Epoch(1)));
+    // The messages of an aborted epoch are sent with the next epoch.
+    driven.snapshot(SnapshotRequest::changes(Epoch(2), Epoch(1)));
     driven.write(7..9);
-    let cut = driven.cut(Cut::changes(Epoch(3), Epoch(1)));
-    let removed = cut.entries().filter(|entry| entry.value.is_none());
+    let snapshot = driven.snapshot(SnapshotRequest::changes(Epoch(3), Epoch(1)));
+    let removed = snapshot.entries().filter(|entry| entry.value.is_none());
     assert_eq!(removed.count(), 1, "what has been sent is gone");
     driven.commit(3).unwrap();
     expect_seen(&topic, 0..9);
@@ -164,10 +166,13 @@ fn a_sink_that_dies_at_any_point_of_a_commit_loses_and_doubles_nothing() {
     for epoch in 1..=8u64 {
         driven.write(next..next + 50);
         next += 50;
-        let cut = driven.cut(Cut::full(Epoch(epoch)));
-        // It comes to its end, or not even to its beginning, or somewhere in between.
+        let snapshot = driven.snapshot(SnapshotRequest::full(Epoch(epoch)));
+        // The commit is interrupted at its start, in the middle or after its end.
         for _ in 0..(epoch - 1) * 2 {
-            let progress = driven.processor.on_epoch_committed(Epoch(epoch)).unwrap();
+            let progress = driven
+                .processor
+                .on_checkpoint_committed(Epoch(epoch))
+                .unwrap();
             if progress.done {
                 break;
             }
@@ -175,7 +180,7 @@ fn a_sink_that_dies_at_any_point_of_a_commit_loses_and_doubles_nothing() {
         driven.write([99_999]);
         drop(driven);
         let again = Driven::new(&supplier, "dies", (0, 1));
-        driven = again.restored(epoch, &cut).unwrap();
+        driven = again.restored(epoch, &snapshot).unwrap();
         expect_seen(&topic, 0..next);
     }
 }
@@ -186,17 +191,17 @@ fn one_that_was_taken_for_dead_writes_no_more() {
     let supplier = sink(&topic);
     let mut first = Driven::new(&supplier, "fenced", (0, 1));
     first.write(0..3);
-    let cut = first.cut(Cut::full(Epoch(1)));
+    let snapshot = first.snapshot(SnapshotRequest::full(Epoch(1)));
     first.commit(1).unwrap();
     first.write(3..6);
-    first.cut(Cut::full(Epoch(2)));
+    first.snapshot(SnapshotRequest::full(Epoch(2)));
     let mut second = Driven::new(&supplier, "fenced", (0, 1))
-        .restored(1, &cut)
+        .restored(1, &snapshot)
         .unwrap();
     let error = first.commit(2).expect_err("it is fenced off");
     assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
     second.write(3..6);
-    second.cut(Cut::full(Epoch(2)));
+    second.snapshot(SnapshotRequest::full(Epoch(2)));
     second.commit(2).unwrap();
     expect_seen(&topic, 0..6);
 }
@@ -214,7 +219,7 @@ fn one_that_is_fenced_off_while_it_writes_says_so() {
                     if let Err(error) = first.try_write(0..5_000) {
                         return error;
                     }
-                    first.cut(Cut::full(Epoch(epoch)));
+                    first.snapshot(SnapshotRequest::full(Epoch(epoch)));
                     if let Err(error) = first.commit(epoch) {
                         return error;
                     }
@@ -229,7 +234,7 @@ fn one_that_is_fenced_off_while_it_writes_says_so() {
             }
             let mut second = Driven::new(&supplier, "at_once", (0, 1));
             second.write(0..3);
-            second.cut(Cut::full(Epoch(1)));
+            second.snapshot(SnapshotRequest::full(Epoch(1)));
             second.commit(1).unwrap();
             first.join().unwrap()
         });
@@ -241,9 +246,9 @@ fn one_that_is_fenced_off_while_it_writes_says_so() {
 fn another_number_of_instances_sends_what_was_left() {
     let Some(topic) = Topic::new(2) else { return };
     let supplier = sink(&topic);
-    let (mut next, mut cuts) = (0u64, Vec::new());
+    let (mut next, mut snapshots) = (0u64, Vec::new());
     for (epoch, count) in (1u64..).zip([3u32, 1, 2, 2]) {
-        let before = together(&std::mem::take(&mut cuts));
+        let before = together(&std::mem::take(&mut snapshots));
         let mut all: Vec<_> = (0..count)
             .map(|index| {
                 let driven = Driven::new(&supplier, "rescaled", (index, count));
@@ -257,14 +262,14 @@ fn another_number_of_instances_sends_what_was_left() {
         for (index, driven) in all.iter_mut().enumerate() {
             driven.write(next..next + 10);
             next += 10;
-            cuts.push(driven.cut(Cut::full(Epoch(epoch))));
-            // Some hear of the commit.
+            snapshots.push(driven.snapshot(SnapshotRequest::full(Epoch(epoch))));
+            // Only some instances receive the commit.
             if index == 0 {
                 driven.commit(epoch).unwrap();
             }
         }
     }
-    let last = together(&cuts);
+    let last = together(&snapshots);
     for index in 0..2 {
         let driven = Driven::new(&supplier, "rescaled", (index, 2));
         driven.restored(4, &last).unwrap();
@@ -278,15 +283,15 @@ fn a_run_that_begins_anew_does_not_take_an_earlier_ones_mark_for_its_own() {
     let supplier = sink(&topic);
     let mut first = Driven::new(&supplier, "anew", (0, 1));
     first.write([0]);
-    first.cut(Cut::full(Epoch(7)));
+    first.snapshot(SnapshotRequest::full(Epoch(7)));
     first.commit(7).unwrap();
     drop(first);
     let mut second = Driven::new(&supplier, "anew", (0, 1));
     second.write([1]);
-    let cut = second.cut(Cut::full(Epoch(1)));
+    let snapshot = second.snapshot(SnapshotRequest::full(Epoch(1)));
     drop(second);
     let third = Driven::new(&supplier, "anew", (0, 1));
-    third.restored(1, &cut).unwrap();
+    third.restored(1, &snapshot).unwrap();
     expect_seen(&topic, 0..2);
 }
 
@@ -297,20 +302,20 @@ fn a_broker_that_dies_during_commits_is_waited_for_and_each_record_is_there_once
     let supplier = sink(&topic);
     let mut driven = Driven::new(&supplier, "waits", (0, 1));
     driven.write(0..1000);
-    driven.cut(Cut::full(Epoch(1)));
+    driven.snapshot(SnapshotRequest::full(Epoch(1)));
     driven.commit(1).unwrap();
     driven.write(1000..2000);
-    driven.cut(Cut::full(Epoch(2)));
-    let _ = driven.processor.on_epoch_committed(Epoch(2)).unwrap();
+    driven.snapshot(SnapshotRequest::full(Epoch(2)));
+    let _ = driven.processor.on_checkpoint_committed(Epoch(2)).unwrap();
     server.kill();
-    let _ = driven.processor.on_epoch_committed(Epoch(2)).unwrap();
+    let _ = driven.processor.on_checkpoint_committed(Epoch(2)).unwrap();
     server.restart();
     driven.commit(2).unwrap();
     expect_seen(&topic, 0..2000);
 }
 
 #[test]
-fn a_message_that_the_topic_does_not_take_is_refused_before_it_is_in_a_snapshot() {
+fn a_message_that_the_topic_does_not_take_is_refused_before_it_is_in_a_checkpoint() {
     let Some(topic) = Topic::taking(5_000) else {
         return;
     };
@@ -327,8 +332,8 @@ fn a_message_that_the_topic_does_not_take_is_refused_before_it_is_in_a_snapshot(
     assert_eq!(letters.len(), 1);
     let reason = &letters[0].reason;
     assert!(reason.contains("max.message.bytes"), "{reason}");
-    driven.cut(Cut::full(Epoch(1)));
-    // The others are far more than a batch that the topic takes.
+    driven.snapshot(SnapshotRequest::full(Epoch(1)));
+    // The other records exceed the topic's maximum batch size by far.
     driven.commit(1).unwrap();
     let expected = (0..1_000).filter(|n| *n != 7);
     expect_seen(&topic, expected);
@@ -348,7 +353,7 @@ fn records_wait_for_the_room_that_a_commit_makes() {
     let mut driven = Driven::new(&supplier, "room", (0, 1));
     // About 30 bytes each.
     driven.write(0..100);
-    driven.cut(Cut::full(Epoch(1)));
+    driven.snapshot(SnapshotRequest::full(Epoch(1)));
     driven.write(100..200);
     let rows: Rows<u64> = (200..210).map(|n| (n, Timestamp::MIN)).collect();
     let mut inbox = Inbox::default();
@@ -362,10 +367,10 @@ fn records_wait_for_the_room_that_a_commit_makes() {
     driven.commit(1).unwrap();
     offer(&mut driven, &mut inbox).unwrap();
     assert!(inbox.is_empty());
-    driven.cut(Cut::full(Epoch(2)));
+    driven.snapshot(SnapshotRequest::full(Epoch(2)));
     driven.commit(2).unwrap();
     expect_seen(&topic, 0..210);
-    // The epoch at hand alone is too much: nothing would become of waiting.
+    // The current epoch alone exceeds the limit, so waiting would be useless.
     driven.write(0..150);
     let rows: Rows<u64> = (0..1).map(|n| (n, Timestamp::MIN)).collect();
     inbox.fill(Chunk::new(rows));

@@ -1,11 +1,11 @@
-//! What the sink promises.
+//! Tests of the sink's guarantees.
 
 use ardea_connectors::collections::items;
 use ardea_connectors::kafka::{Start, read, write};
 use ardea_core::ErrorCode;
 use ardea_pipeline::Pipeline;
 
-use super::ground::{Running, Topic, eventually, own_broker};
+use super::environment::{Running, Topic, eventually, own_broker};
 
 #[test]
 fn keys_and_values_arrive_and_one_key_keeps_its_order() {
@@ -102,7 +102,7 @@ fn a_broker_that_dies_while_a_job_writes_is_waited_for_and_each_record_is_there_
     let Some(server) = own_broker() else { return };
     let topic = Topic::at(server.address().to_string(), 1);
     let p = Pipeline::new("write");
-    // A queue that is soon full: the job has to wait as well.
+    // A small queue, so that the job must wait too.
     let sink = write(&topic.brokers, &topic.name, |n: &u64, out| {
         out.value(n.to_string());
         Ok(())

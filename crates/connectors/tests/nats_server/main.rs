@@ -1,6 +1,6 @@
-//! Source and sink on a real server.
+//! Tests of source and sink with a real server.
 
-mod ground;
+mod environment;
 mod positions;
 mod reading;
 mod writing;

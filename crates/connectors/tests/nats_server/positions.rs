@@ -1,14 +1,14 @@
-//! Positions that do not mean what they meant, and messages that nobody can read.
+//! Tests of lost positions and unreadable messages.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_connectors::nats::{NatsSource, read};
 use ardea_core::{Epoch, Error, ErrorCode, Instance, OnLostPosition, ProcessorSupplier};
-use ardea_testkit::{Driven, KeptEpoch};
+use ardea_testkit::{CapturedEpoch, ExternalHarness};
 use async_nats::jetstream::stream::RetentionPolicy;
 
-use super::ground::{
+use super::environment::{
     acknowledged, all, create, create_short, delete, delete_consumer, eventually, fill, own_server,
     publish_raw, shared_server, url,
 };
@@ -27,12 +27,12 @@ fn supplier(source: Source) -> Arc<dyn ProcessorSupplier> {
     source.build().into_parts().1
 }
 
-fn begin(source: Source, kept: Option<&KeptEpoch>) -> Driven {
-    Driven::begin(&supplier(source), "read", Instance::ONLY, kept)
+fn begin(source: Source, kept: Option<&CapturedEpoch>) -> ExternalHarness {
+    ExternalHarness::begin(&supplier(source), "read", Instance::ONLY, kept)
 }
 
-/// Reads so many, and commits them.
-fn read_some(source: Source, count: usize) -> KeptEpoch {
+/// Reads and commits `count` messages; returns the checkpoint.
+fn read_some(source: Source, count: usize) -> CapturedEpoch {
     let mut life = begin(source, None);
     let mut texts = Vec::<String>::new();
     life.read(count, &mut texts);
@@ -42,7 +42,7 @@ fn read_some(source: Source, count: usize) -> KeptEpoch {
 }
 
 /// Waits for the error of a source.
-fn refused(life: &mut Driven) -> Error {
+fn refused(life: &mut ExternalHarness) -> Error {
     let mut texts = Vec::<String>::new();
     let mut failed = None;
     eventually("it is refused", || {
@@ -72,9 +72,9 @@ fn a_stream_that_was_made_anew_is_refused_when_the_job_goes_on_and_while_it_runs
     delete(&url, "anew");
     create(&url, "anew", RetentionPolicy::Limits);
     fill(&url, "anew", 0..100);
-    assert_says(&refused(&mut running), &["anew", "deleted and made anew"]);
+    assert_says(&refused(&mut running), &["anew", "created again"]);
     let mut next = begin(source(&url, "anew"), Some(&kept));
-    assert_says(&refused(&mut next), &["anew", "deleted and made anew"]);
+    assert_says(&refused(&mut next), &["anew", "created again"]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn messages_that_were_removed_before_they_were_read_are_told_unless_that_is_acce
     create_short(&url, "short", 20);
     fill(&url, "short", 0..10);
     let kept = read_some(source(&url, "short"), 5);
-    // Messages 1 to 15 are removed, of which ten were not read.
+    // Messages 1 to 15 are removed; ten of them were not read.
     fill(&url, "short", 10..35);
     let mut next = begin(source(&url, "short"), Some(&kept));
     assert_says(&refused(&mut next), &["messages 6 to 15", "short"]);
@@ -106,14 +106,15 @@ fn a_job_goes_on_in_a_stream_whose_first_messages_were_gone_before_it_began() {
     let mut next = begin(source(&url, "late"), Some(&kept));
     let mut texts = Vec::<String>::new();
     next.read(15, &mut texts);
-    // Messages that the attempt before gave back come in any order.
+    // Messages released by the previous attempt arrive in any order.
     texts.sort();
     let numbers: Vec<_> = (20..35).map(|number| number.to_string()).collect();
     assert_eq!(texts, numbers);
 }
 
-/// Reads ten of twenty messages, then the others. Returns what was kept of the first ten.
-fn read_on_and_go_back(url: &str, stream: &str) -> KeptEpoch {
+/// Reads ten of twenty messages, then the other ten. Returns the checkpoint after the first ten
+/// messages.
+fn read_on_and_go_back(url: &str, stream: &str) -> CapturedEpoch {
     fill(url, stream, 0..20);
     let mut life = begin(source(url, stream), None);
     let mut texts = Vec::<String>::new();
@@ -162,7 +163,7 @@ fn a_consumer_that_was_deleted_is_made_anew_and_nothing_is_read_twice() {
 
 #[test]
 fn a_message_whose_headers_are_no_text_is_one_dead_letter_and_the_others_are_read() {
-    // The connections of others would break as well.
+    // A dedicated server, as connections of other tests would break too.
     let Some(server) = own_server() else { return };
     let url = url(&server);
     create(&url, "odd", RetentionPolicy::Limits);

@@ -1,4 +1,4 @@
-//! Messages that are read once, whatever dies.
+//! Tests of reading each message once, across crashes.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ardea_connectors::nats::read;
 use ardea_core::{Epoch, ErrorCode, Instance, ProcessorSupplier};
-use ardea_testkit::{Driven, KeptEpoch, Lot};
+use ardea_testkit::{CapturedEpoch, ExternalHarness, TestRandom};
 use async_nats::jetstream::stream::RetentionPolicy;
 
-use super::ground::{count, create, eventually, fill, own_server, shared_server, url};
+use super::environment::{count, create, eventually, fill, own_server, shared_server, url};
 
 fn source(url: &str, stream: &str) -> Arc<dyn ProcessorSupplier> {
     let source = read(url, stream)
@@ -19,8 +19,8 @@ fn source(url: &str, stream: &str) -> Arc<dyn ProcessorSupplier> {
     source.build().into_parts().1
 }
 
-fn begin(source: &Arc<dyn ProcessorSupplier>, kept: Option<&KeptEpoch>) -> Driven {
-    Driven::begin(source, "read", Instance::ONLY, kept)
+fn begin(source: &Arc<dyn ProcessorSupplier>, kept: Option<&CapturedEpoch>) -> ExternalHarness {
+    ExternalHarness::begin(source, "read", Instance::ONLY, kept)
 }
 
 fn assert_each_once(mut numbers: Vec<u64>, count: u64) {
@@ -55,8 +55,8 @@ fn each_once_whatever_dies(url: &str, stream: &str, mut disturb: impl FnMut()) {
     const MESSAGES: u64 = 2_000;
     let source = source(url, stream);
     fill(url, stream, 0..MESSAGES);
-    let mut lot = Lot::new(5);
-    let (mut numbers, mut committed) = (Vec::new(), None::<KeptEpoch>);
+    let mut lot = TestRandom::new(5);
+    let (mut numbers, mut committed) = (Vec::new(), None::<CapturedEpoch>);
     let mut since = Vec::new();
     let mut life = begin(&source, None);
     for epoch in 1.. {
@@ -75,7 +75,7 @@ fn each_once_whatever_dies(url: &str, stream: &str, mut disturb: impl FnMut()) {
             disturb();
         }
         match lot.below(4) {
-            // It dies, before or after it has heard of the commit, with what it has since the last.
+            // Crash before or after the commit, with loss of all records since the last checkpoint.
             0 => {
                 if is_committed && lot.below(2) == 0 {
                     life.begin_commit(Epoch(epoch));
@@ -84,10 +84,10 @@ fn each_once_whatever_dies(url: &str, stream: &str, mut disturb: impl FnMut()) {
                 drop(life);
                 life = begin(&source, committed.as_ref());
             }
-            // Nobody says what came of it.
+            // Neither commit nor abort arrives.
             1 => {}
             _ if is_committed => life.commit(&kept),
-            _ => life.give_up(Epoch(epoch)),
+            _ => life.abort(Epoch(epoch)),
         }
     }
     assert_each_once(numbers, MESSAGES);
@@ -165,7 +165,7 @@ fn several_instances_are_refused() {
         index: 0,
         parallelism: 2,
     };
-    let error = Driven::try_begin(&source, "read", instance, None)
+    let error = ExternalHarness::try_begin(&source, "read", instance, None)
         .err()
         .unwrap();
     assert_eq!(error.code(), ErrorCode::InvalidJob);

@@ -1,4 +1,4 @@
-//! Messages that are written.
+//! Tests of written messages.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -8,10 +8,12 @@ use ardea_connectors::nats::{Outgoing, write};
 use ardea_core::{Epoch, ErrorCode, Instance, Sink};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
-use ardea_testkit::Driven;
+use ardea_testkit::ExternalHarness;
 use async_nats::jetstream::stream::RetentionPolicy;
 
-use super::ground::{all, count, create, create_for, eventually, own_server, shared_server, url};
+use super::environment::{
+    all, count, create, create_for, eventually, own_server, shared_server, url,
+};
 
 fn submit(records: Vec<u64>, sink: impl Into<Sink<u64>>) -> JobHandle {
     let p = Pipeline::new("write");
@@ -19,7 +21,7 @@ fn submit(records: Vec<u64>, sink: impl Into<Sink<u64>>) -> JobHandle {
     p.submit(node(), JobConfig::default()).unwrap()
 }
 
-/// The node of all jobs. It would cancel them if it went before the process.
+/// Returns the `Node` that runs all jobs of this test program; dropping it would cancel the jobs.
 fn node() -> &'static Node {
     static NODE: OnceLock<Node> = OnceLock::new();
     NODE.get_or_init(|| Node::start(NodeConfig::default()).unwrap())
@@ -29,7 +31,7 @@ fn texts(numbers: std::ops::Range<u64>) -> Vec<String> {
     numbers.map(|n| n.to_string()).collect()
 }
 
-/// What fills a message of a stream with a number.
+/// Returns an encoder of numbers as messages of a stream.
 fn numbered(
     stream: &'static str,
 ) -> impl Fn(&u64, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static {
@@ -59,12 +61,12 @@ fn what_is_written_again_is_there_once() {
         Ok(())
     });
     let supplier = sink.idempotent().build().into_parts().1;
-    let begin = || Driven::begin(&supplier, "again", Instance::ONLY, None);
+    let begin = || ExternalHarness::begin(&supplier, "again", Instance::ONLY, None);
     let mut first = begin();
     first.write(0u64..300);
     first.end_epoch(Epoch(1), true);
     first.write(300u64..600);
-    // It dies, and what came since the snapshot comes again.
+    // Crash: records since the checkpoint are replayed.
     drop(first);
     let mut second = begin();
     second.write(300u64..900);
@@ -106,7 +108,8 @@ fn records_that_can_not_be_written_are_dead_letters() {
         out.subject("large.n").payload("abc");
         match n {
             1 => return Err("not this one".to_string()),
-            // More than the server takes, and more than the stream does.
+            // Payloads larger than the server's limit, and larger than the stream's limit; an
+            // invalid subject and an invalid id.
             2 => out.payload(vec![b'x'; 5 << 20]),
             3 => out.payload(vec![b'x'; 2_000]),
             4 => out.subject("large.n m"),

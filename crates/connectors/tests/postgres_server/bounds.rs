@@ -1,12 +1,12 @@
-//! Keys at the ends of their range.
+//! Tests of keys at the ends of their range.
 
 use ardea_connectors::postgres::read;
 use ardea_core::{Epoch, Instance};
 use ardea_pipeline::Pipeline;
-use ardea_testkit::{Driven, KeptEpoch};
+use ardea_testkit::{CapturedEpoch, ExternalHarness};
 use serde::Deserialize;
 
-use super::ground::{ask, shared_server};
+use super::environment::{ask, shared_server};
 use super::reading::{several, small};
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -79,7 +79,7 @@ fn the_greatest_key_is_read_once_whatever_dies() {
     );
     let source = small(read::<Keyed>(&url, "greatest", "k"));
     let source = source.build().into_parts().1;
-    let mut kept = None::<KeptEpoch>;
+    let mut kept = None::<CapturedEpoch>;
     let mut read = Vec::new();
     for (epoch, count) in [2, 3, 1, 2, 1].into_iter().enumerate() {
         let instance = |index| Instance {
@@ -87,16 +87,18 @@ fn the_greatest_key_is_read_once_whatever_dies() {
             parallelism: count,
         };
         let mut all: Vec<_> = (0..count)
-            .map(|index| Driven::begin(&source, "greatest", instance(index), kept.as_ref()))
+            .map(|index| {
+                ExternalHarness::begin(&source, "greatest", instance(index), kept.as_ref())
+            })
             .collect();
         let most = [7, 100, 1_000, 1_000, 1_000][epoch];
         for life in &mut all {
             life.read::<Keyed>(most, &mut read);
         }
-        let cuts = all
+        let snapshots = all
             .iter_mut()
             .map(|life| life.end_epoch(Epoch(epoch as u64 + 1), true));
-        kept = Some(KeptEpoch::together(cuts));
+        kept = Some(CapturedEpoch::merge(snapshots));
     }
     let mut keys: Vec<_> = read.iter().map(|row| row.k).collect();
     keys.sort_unstable();
@@ -139,7 +141,7 @@ fn keys_of_every_type_that_can_be_ordered_are_read_page_by_page() {
         p.run().unwrap_or_else(|error| panic!("{kind}: {error}"));
         assert!(read.take_sorted().into_iter().eq(1..=count), "{kind}");
     }
-    // Domains over whole numbers are shared as these.
+    // Domains over integers can be shared like integers.
     let p = Pipeline::new("domain");
     let source = small(read::<Keyed>(&url, "typed_7", "key")).parallelism(several(2));
     let read = p.read_from(source.build()).collect();

@@ -1,15 +1,15 @@
-//! Servers that can't give what a sink promises.
+//! Tests of servers that cannot support the sink's guarantee.
 
 use std::time::{Duration, Instant};
 
 use ardea_connectors::postgres::{PostgresSink, Row, write};
 use ardea_core::{Epoch, Error, ErrorCode, Instance};
-use ardea_testkit::Driven;
+use ardea_testkit::ExternalHarness;
 
-use super::ground::{ask, number, shared_server};
+use super::environment::{ask, number, shared_server};
 
 /// Writes to a sink until it fails.
-pub fn refusal(life: &mut Driven) -> Error {
+pub fn refusal(life: &mut ExternalHarness) -> Error {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         assert!(Instant::now() < deadline, "it is not refused");
@@ -25,17 +25,17 @@ fn fill(n: &u64, row: &mut Row<'_>) {
 
 type Numbers = PostgresSink<u64, fn(&u64, &mut Row<'_>)>;
 
-/// The sink in each of its modes.
+/// Returns the sink in each of its modes.
 fn modes(url: &str, table: &str) -> [Numbers; 3] {
     let sink = || write(url, table, ["n", "name"], fill as fn(&u64, &mut Row<'_>));
     [sink(), sink().upsert(["n"]), sink().exactly_once()]
 }
 
-fn begin(sink: Numbers, job: &str) -> Driven {
-    Driven::begin(&sink.build().into_parts().1, job, Instance::ONLY, None)
+fn begin(sink: Numbers, job: &str) -> ExternalHarness {
+    ExternalHarness::begin(&sink.build().into_parts().1, job, Instance::ONLY, None)
 }
 
-/// The address with another user.
+/// Returns the address with another user.
 fn by(url: &str, user: &str) -> String {
     url.replacen("postgres@", &format!("{user}@"), 1)
 }
@@ -51,7 +51,7 @@ fn a_server_that_only_reads_is_refused_at_once() {
     for sink in modes(&by(&url, "reading"), "only_read") {
         let error = refusal(&mut begin(sink, "only_read"));
         assert_eq!(error.code(), ErrorCode::StoreUnsuitable, "{error}");
-        assert!(error.to_string().contains("only reads"), "{error}");
+        assert!(error.to_string().contains("read-only"), "{error}");
     }
 }
 
@@ -79,9 +79,9 @@ fn permissions_that_are_missing_are_told_before_anything_is_written() {
     let error = refused(1).to_string();
     assert!(error.contains("update its rows"), "{error}");
     let error = refused(2).to_string();
-    assert!(error.contains("ardea_lives"), "{error}");
+    assert!(error.contains("ardea_attempts"), "{error}");
     assert_eq!(number(&url, "select count(*) from guarded.rows"), 0);
-    // Rights to columns are enough.
+    // Privileges on columns are sufficient.
     ask(
         &url,
         "revoke insert on guarded.rows from weak; grant insert (n, name), update (name), select (n, name) on guarded.rows to weak; \

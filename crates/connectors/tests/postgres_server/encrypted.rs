@@ -1,4 +1,4 @@
-//! Connections by TLS.
+//! Tests of TLS connections.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -9,7 +9,7 @@ use ardea_core::ErrorCode;
 use ardea_pipeline::Pipeline;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use super::ground::{ask, number, own_server, url};
+use super::environment::{ask, number, own_server, url};
 
 #[test]
 fn the_connection_is_encrypted_to_a_server_of_a_trusted_authority() {
@@ -29,7 +29,7 @@ fn the_connection_is_encrypted_to_a_server_of_a_trusted_authority() {
     let key_file = data.join("server.key");
     fs::write(&key_file, key.serialize_pem()).unwrap();
     fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).unwrap();
-    // It has to be the server's own.
+    // The files must be owned by the server's user.
     use std::os::unix::fs::MetadataExt;
     let owner = fs::metadata(&data).unwrap();
     for file in ["server.crt", "server.key"] {
@@ -48,7 +48,7 @@ fn the_connection_is_encrypted_to_a_server_of_a_trusted_authority() {
     p.run().unwrap();
     assert_eq!(number(&url, "select count(*) from secret"), 3);
 
-    // One that is not there is told at once.
+    // A missing file is reported at once.
     let p = Pipeline::new("secret");
     let sink = write(&url, "secret", ["n"], fill).authority("/nowhere/authority.pem");
     p.read_from(items(vec![1u64])).write_to(sink);

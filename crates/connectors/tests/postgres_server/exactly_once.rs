@@ -1,15 +1,15 @@
-//! A sink that is killed at any moment, and whose rows are there once.
+//! Tests of an exactly-once sink that is killed at any time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_connectors::postgres::{Row, write};
 use ardea_core::{Epoch, ErrorCode, Instance, ProcessorSupplier};
-use ardea_testkit::{Driven, KeptEpoch, Lot};
+use ardea_testkit::{CapturedEpoch, ExternalHarness, TestRandom};
 
-use super::ground::{ask, failure_of, number, own_server, shared_server, url};
+use super::environment::{ask, failure_of, number, own_server, shared_server, url};
 
-/// Each number as a row of this table.
+/// Creates a sink that writes each number as a row of `table`.
 fn counting(url: &str, table: &str) -> Arc<dyn ProcessorSupplier> {
     let fill = |n: &u64, row: &mut Row<'_>| {
         row.set(n).set(format!("number {n}"));
@@ -22,8 +22,12 @@ fn create(url: &str, table: &str) {
     ask(url, &format!("create table {table} (n bigint, name text)"));
 }
 
-fn begin(sink: &Arc<dyn ProcessorSupplier>, job: &str, kept: Option<&KeptEpoch>) -> Driven {
-    Driven::begin(sink, job, Instance::ONLY, kept)
+fn begin(
+    sink: &Arc<dyn ProcessorSupplier>,
+    job: &str,
+    kept: Option<&CapturedEpoch>,
+) -> ExternalHarness {
+    ExternalHarness::begin(sink, job, Instance::ONLY, kept)
 }
 
 fn assert_each_is_there_once(url: &str, table: &str, count: u64) {
@@ -36,7 +40,8 @@ fn assert_each_is_there_once(url: &str, table: &str, count: u64) {
     assert_eq!(found[0], [&all[..], &all[..], &most[..]]);
 }
 
-/// The number of rows that wait beside a table, and of lives of a sink that are not over.
+/// Returns the number of staged rows of a table, and the number of a sink's attempts that have not
+/// ended.
 fn waiting(url: &str, table: &str, job: &str) -> (u64, u64) {
     let staged = ask(
         url,
@@ -48,8 +53,9 @@ fn waiting(url: &str, table: &str, job: &str) -> (u64, u64) {
         .iter()
         .map(|name| number(url, &format!("select count(*) from {}", name[0])))
         .sum();
-    let lives =
-        format!("select count(*) from ardea_lives where sink like '{job}/%' and ended_by is null");
+    let lives = format!(
+        "select count(*) from ardea_attempts where sink like '{job}/%' and ended_by is null"
+    );
     (rows, number(url, &lives))
 }
 
@@ -58,8 +64,8 @@ fn each_row_is_there_once_whenever_the_sink_dies() {
     let Some(url) = shared_server() else { return };
     create(&url, "dying");
     let sink = counting(&url, "dying");
-    let mut lot = Lot::new(7);
-    let (mut committed, mut epoch) = (None::<KeptEpoch>, Epoch::default());
+    let mut lot = TestRandom::new(7);
+    let (mut committed, mut epoch) = (None::<CapturedEpoch>, Epoch::default());
     let (mut read, mut kept_read) = (0, 0);
     let mut life = begin(&sink, "dying", None);
     while read < 4_000 || committed.is_none() {
@@ -73,7 +79,7 @@ fn each_row_is_there_once_whenever_the_sink_dies() {
             (committed, kept_read) = (Some(kept.clone()), read);
         }
         match lot.below(5) {
-            // It dies, and may have been told of the commit before: then its errands are on their way.
+            // Crash, possibly after the commit was received and its commands were sent.
             0 => {
                 if is_committed && lot.below(2) == 0 {
                     life.begin_commit(epoch);
@@ -82,10 +88,10 @@ fn each_row_is_there_once_whenever_the_sink_dies() {
                 life = begin(&sink, "dying", committed.as_ref());
                 read = kept_read;
             }
-            // Nobody says what came of it.
+            // Neither commit nor abort arrives.
             1 => {}
             _ if is_committed => life.commit(&kept),
-            _ => life.give_up(epoch),
+            _ => life.abort(epoch),
         }
     }
     life.complete();
@@ -105,7 +111,8 @@ fn each_row_is_there_once_whenever_the_server_dies() {
     let mut life = begin(&sink, "killed", None);
     for number in 1..=5 {
         life.write((number - 1) * 10_000..number * 10_000 - 5_000);
-        // In the middle of what is laid aside, and in the middle of what is moved; the sink dies with it now and then.
+        // Kills the server while rows are staged and while they are published; sometimes the sink
+        // crashes too.
         server.kill();
         server.restart();
         life.write(number * 10_000 - 5_000..number * 10_000);
@@ -141,7 +148,7 @@ fn who_takes_over_shows_what_was_committed_and_the_earlier_run_fails() {
     });
     let second = begin(&sink, "two", Some(&kept));
     assert_each_is_there_once(&url, "two", 3_000);
-    // What the earlier run does late changes nothing.
+    // Late actions of the earlier run have no effect.
     let error = failure_of(&mut first);
     assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
     assert_each_is_there_once(&url, "two", 3_000);
@@ -154,13 +161,13 @@ fn other_numbers_of_instances_share_what_is_left() {
     let Some(url) = shared_server() else { return };
     create(&url, "shared");
     let sink = counting(&url, "shared");
-    let instances = |count: u32, kept: Option<&KeptEpoch>| -> Vec<Driven> {
+    let instances = |count: u32, kept: Option<&CapturedEpoch>| -> Vec<ExternalHarness> {
         let instance = |index| Instance {
             index,
             parallelism: count,
         };
         (0..count)
-            .map(|index| Driven::begin(&sink, "shared", instance(index), kept))
+            .map(|index| ExternalHarness::begin(&sink, "shared", instance(index), kept))
             .collect()
     };
     let mut next = 0;
@@ -172,12 +179,12 @@ fn other_numbers_of_instances_share_what_is_left() {
             life.write(next..next + 100);
             next += 100;
         }
-        let cuts = all
+        let snapshots = all
             .iter_mut()
             .map(|life| life.end_epoch(Epoch(round as u64 + 1), false));
-        // It is committed, and all die before they hear of it.
-        kept = Some(KeptEpoch::together(cuts));
-        // What they do in the next epoch is lost with them.
+        // The epoch is committed, and all instances crash before they receive the commit.
+        kept = Some(CapturedEpoch::merge(snapshots));
+        // Rows of the next epoch are lost with the instances.
         all[0].write(1_000_000u64..1_000_100);
     }
     drop(instances(1, kept.as_ref()));
@@ -213,7 +220,7 @@ fn rows_that_are_refused_when_they_are_shown_are_dead_letters() {
     );
     let sink = counting(&url, "choosy");
     let mut life = begin(&sink, "choosy", None);
-    // "number 1000" does not fit and is refused at once.
+    // "number 1000" is too long and is refused when staged.
     life.write(0u64..1_001);
     let kept = life.end_epoch(Epoch(1), true);
     life.commit(&kept);
@@ -227,7 +234,7 @@ fn rows_that_are_refused_when_they_are_shown_are_dead_letters() {
     life.commit(&kept);
 }
 
-fn origins(life: &Driven) -> Vec<String> {
+fn origins(life: &ExternalHarness) -> Vec<String> {
     let letters = life.dead_letters().sample().into_iter();
     letters.map(|letter| letter.origin.to_string()).collect()
 }
@@ -261,7 +268,7 @@ fn a_refused_row_is_told_of_if_the_answer_of_the_commit_is_lost() {
     let mut life = begin(&sink, "lossy", None);
     life.write(0u64..10);
     let kept = life.end_epoch(Epoch(1), true);
-    // The server commits, and waits before it answers.
+    // The server commits, and delays the response.
     ask(
         &url,
         "alter system set synchronous_standby_names = 'nobody'",
@@ -280,9 +287,9 @@ fn a_refused_row_is_told_of_if_the_answer_of_the_commit_is_lost() {
     life.commit(&kept);
     assert_eq!(origins(&life), ["record 3"]);
     drop(life);
-    // The process may have died before it told of the row.
+    // The process may have died before it reported the row.
     let next = begin(&sink, "lossy", Some(&kept));
-    assert_eq!(origins(&next), ["record 3 of the run before"]);
+    assert_eq!(origins(&next), ["record 3 of the previous run"]);
     drop(next);
     let next = begin(&sink, "lossy", Some(&kept));
     assert_eq!(origins(&next), [""; 0]);

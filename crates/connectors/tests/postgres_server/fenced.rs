@@ -1,17 +1,17 @@
-//! Rows that take each other's place, and a life that dies while one is on its way.
+//! Tests of upserts of an attempt that dies while an upsert is in progress.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_connectors::postgres::{Row, write};
 use ardea_core::{Epoch, Instance, ProcessorSupplier};
-use ardea_testkit::Driven;
+use ardea_testkit::ExternalHarness;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
-use super::ground::{ask, number, shared_server};
+use super::environment::{ask, number, shared_server};
 
-/// A transaction that holds what it has locked, until it is dropped.
+/// A transaction that holds its locks until it is dropped.
 struct Held {
     _runtime: Runtime,
     _client: Client,
@@ -42,7 +42,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Each number as the value of the one key of this table.
+/// Creates a sink that writes each number as the value of a single key.
 fn latest(url: &str, table: &str) -> Arc<dyn ProcessorSupplier> {
     let fill = |n: &u64, row: &mut Row<'_>| {
         row.set(1i64).set(n);
@@ -56,7 +56,7 @@ fn what_a_dead_life_has_under_way_is_not_written_behind_what_comes_later() {
     let Some(url) = shared_server() else { return };
     ask(&url, "create table fenced (k bigint primary key, n bigint)");
     let sink = latest(&url, "fenced");
-    let mut first = Driven::begin(&sink, "fenced", Instance::ONLY, None);
+    let mut first = ExternalHarness::begin(&sink, "fenced", Instance::ONLY, None);
     first.write([1u64]);
     let kept = first.end_epoch(Epoch(1), false);
     assert_eq!(number(&url, "select n from fenced"), 1);
@@ -68,7 +68,7 @@ fn what_a_dead_life_has_under_way_is_not_written_behind_what_comes_later() {
         number(&url, waiting) == 1
     });
     drop(first);
-    let mut second = Driven::begin(&sink, "fenced", Instance::ONLY, Some(&kept));
+    let mut second = ExternalHarness::begin(&sink, "fenced", Instance::ONLY, Some(&kept));
     let sessions = "select count(*) from pg_stat_activity where application_name like 'ardea %' \
                     and query like '%\"fenced\"%' and wait_event_type = 'Lock'";
     assert_eq!(number(&url, sessions), 0, "that of the first is over");

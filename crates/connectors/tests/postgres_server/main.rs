@@ -1,11 +1,11 @@
-//! Source and sink on a real server.
+//! Tests of source and sink with a real server.
 
 mod bounds;
 mod capabilities;
 mod encrypted;
+mod environment;
 mod exactly_once;
 mod fenced;
-mod ground;
 mod names;
 mod pooled;
 mod reading;

@@ -1,11 +1,11 @@
-//! Names of tables and columns.
+//! Tests of names of tables and columns.
 
 use ardea_connectors::collections::items;
 use ardea_connectors::postgres::{Row, TableName, read, write};
 use ardea_pipeline::Pipeline;
 use serde::{Deserialize, Serialize};
 
-use super::ground::{ask, shared_server};
+use super::environment::{ask, shared_server};
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct User {

@@ -1,4 +1,4 @@
-//! Servers behind a connection pooler.
+//! Tests of servers behind a connection pooler.
 
 use std::fs;
 use std::io::Write;
@@ -8,10 +8,10 @@ use ardea_connectors::postgres::{OnReplaced, Row, read, write};
 use ardea_core::{Epoch, ErrorCode, Instance, Sink};
 use ardea_metastore::conformance::{Server, Skipped};
 use ardea_pipeline::Pipeline;
-use ardea_testkit::Driven;
+use ardea_testkit::ExternalHarness;
 
 use super::capabilities::refusal;
-use super::ground::{ask, number};
+use super::environment::{ask, number};
 use super::reading::{Order, assert_each_once, create, several, small};
 
 /// Addresses of a database: through the pooler in its three modes, and of the server itself.
@@ -20,7 +20,7 @@ struct Addresses {
     by_session: String,
     by_statement: String,
     direct: String,
-    /// The beginning of the others.
+    /// Common prefix of the pooler addresses.
     pooler: String,
 }
 
@@ -148,7 +148,7 @@ fn rows_are_shown_exactly_once_through_a_pooler() {
     let sink = sink.on_replaced(OnReplaced::Fail).build().into_parts().1;
     let mut kept = None;
     for epoch in 1..=6u64 {
-        let mut life = Driven::begin(&sink, "pooled_once", Instance::ONLY, kept.as_ref());
+        let mut life = ExternalHarness::begin(&sink, "pooled_once", Instance::ONLY, kept.as_ref());
         life.write((epoch - 1) * 1_000..epoch * 1_000);
         let ended = life.end_epoch(Epoch(epoch), epoch % 2 == 0);
         let shown = number(&addresses.direct, "select count(*) from pooled_once");
@@ -156,13 +156,13 @@ fn rows_are_shown_exactly_once_through_a_pooler() {
             shown <= (epoch - 1) * 1_000,
             "nothing of this epoch: {shown}"
         );
-        // Now and then it dies before it hears of the commit.
+        // Sometimes the attempt dies before it receives the commit.
         if epoch % 3 > 0 {
             life.commit(&ended);
         }
         kept = Some(ended);
     }
-    drop(Driven::begin(
+    drop(ExternalHarness::begin(
         &sink,
         "pooled_once",
         Instance::ONLY,
@@ -189,7 +189,7 @@ fn an_upsert_that_depends_on_sessions_is_refused_before_anything_is_written() {
         sink.build().into_parts().1
     };
     let sink = upsert(&addresses.by_transaction);
-    let mut life = Driven::begin(&sink, "pooled_fenced", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&sink, "pooled_fenced", Instance::ONLY, None);
     let error = refusal(&mut life);
     assert_eq!(error.code(), ErrorCode::StoreUnsuitable);
     let error = error.to_string();
@@ -202,7 +202,7 @@ fn an_upsert_that_depends_on_sessions_is_refused_before_anything_is_written() {
         0
     );
     for url in [&addresses.by_session, &addresses.direct] {
-        let mut life = Driven::begin(&upsert(url), "pooled_fenced", Instance::ONLY, None);
+        let mut life = ExternalHarness::begin(&upsert(url), "pooled_fenced", Instance::ONLY, None);
         life.write(0..10u64);
         life.end_epoch(Epoch(1), true);
         assert_eq!(
@@ -241,7 +241,7 @@ fn pools_of_one_and_two_connections_are_enough() {
         let sink = write(&url, &table, ["k", "n"], fill).parallelism(several(instances));
         run(sink.build(), 1_000).unwrap();
         let sink = write(&url, &table, ["k", "n"], fill).exactly_once().build();
-        let mut life = Driven::begin(&sink.into_parts().1, &table, Instance::ONLY, None);
+        let mut life = ExternalHarness::begin(&sink.into_parts().1, &table, Instance::ONLY, None);
         life.write(1_000..2_000u64);
         let ended = life.end_epoch(Epoch(1), true);
         life.commit(&ended);
@@ -266,11 +266,11 @@ fn an_instance_without_a_connection_of_the_pool_is_refused() {
         index,
         parallelism: 2,
     };
-    let mut first = Driven::begin(&sink, "pooled_alone", instance(0), None);
+    let mut first = ExternalHarness::begin(&sink, "pooled_alone", instance(0), None);
     first.write(0..10u64);
     let ended = first.end_epoch(Epoch(1), true);
     first.commit(&ended);
-    let mut second = Driven::begin(&sink, "pooled_alone", instance(1), None);
+    let mut second = ExternalHarness::begin(&sink, "pooled_alone", instance(1), None);
     let error = refusal(&mut second);
     assert_eq!(error.code(), ErrorCode::StoreUnsuitable, "{error}");
     assert!(error.to_string().contains("pool_size"), "{error}");

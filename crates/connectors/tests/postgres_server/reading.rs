@@ -1,4 +1,4 @@
-//! Rows that are read.
+//! Tests of the source.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use ardea_connectors::postgres::{PostgresSource, query, read};
 use ardea_core::{Epoch, ErrorCode, Instance, Parallelism, ProcessorSupplier};
 use ardea_pipeline::Pipeline;
-use ardea_testkit::{Driven, KeptEpoch, Lot};
+use ardea_testkit::{CapturedEpoch, ExternalHarness, TestRandom};
 use serde::Deserialize;
 
-use super::ground::{ask, number, own_server, shared_server, url};
+use super::environment::{ask, number, own_server, shared_server, url};
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Order {
@@ -106,9 +106,9 @@ fn each_row_is_read_once_whatever_dies() {
     let url = url(&server);
     create(&url, "torn", 2_000);
     let source = supplier(small(read::<Order>(&url, "torn", "id")));
-    let mut lot = Lot::new(11);
+    let mut lot = TestRandom::new(11);
     let mut orders: Vec<Order> = Vec::new();
-    let mut kept = None::<KeptEpoch>;
+    let mut kept = None::<CapturedEpoch>;
     for epoch in 1..=40 {
         let count = [1, 3, 2, 2, 1, 4][epoch as usize % 6];
         let instance = |index| Instance {
@@ -116,7 +116,7 @@ fn each_row_is_read_once_whatever_dies() {
             parallelism: count,
         };
         let mut all: Vec<_> = (0..count)
-            .map(|index| Driven::begin(&source, "torn", instance(index), kept.as_ref()))
+            .map(|index| ExternalHarness::begin(&source, "torn", instance(index), kept.as_ref()))
             .collect();
         let mut read = Vec::new();
         for life in &mut all {
@@ -126,21 +126,21 @@ fn each_row_is_read_once_whatever_dies() {
             server.kill();
             server.restart();
         }
-        let cuts = all
+        let snapshots = all
             .iter_mut()
             .map(|life| life.end_epoch(Epoch(epoch), true));
-        let together = KeptEpoch::together(cuts);
-        // Now and then what was read since the last commit is lost.
+        let together = CapturedEpoch::merge(snapshots);
+        // Sometimes the rows read since the last commit are lost.
         if lot.below(4) > 0 {
             kept = Some(together);
             orders.append(&mut read);
         }
     }
-    let mut last = Driven::begin(&source, "torn", Instance::ONLY, kept.as_ref());
+    let mut last = ExternalHarness::begin(&source, "torn", Instance::ONLY, kept.as_ref());
     assert!(last.read(usize::MAX / 2, &mut orders));
     assert_each_once(orders, 2_000);
     let kept = last.end_epoch(Epoch(41), false);
-    let mut again = Driven::begin(&source, "torn", Instance::ONLY, Some(&kept));
+    let mut again = ExternalHarness::begin(&source, "torn", Instance::ONLY, Some(&kept));
     assert!(again.read(1, &mut Vec::<Order>::new()), "it is at its end");
 }
 
@@ -166,7 +166,7 @@ fn rows_that_would_be_passed_over_fail_the_job() {
     create(&url, "named", 10);
     let two = Parallelism::Exactly(NonZeroU32::new(2).unwrap());
     let error = failed(read(&url, "named", "name").parallelism(two));
-    assert!(error.to_string().contains("whole number"), "{error}");
+    assert!(error.to_string().contains("integer"), "{error}");
     assert_eq!(
         failed(read(&url, "nowhere", "id")).code(),
         ErrorCode::InvalidJob
@@ -179,7 +179,7 @@ fn a_row_that_is_no_record_is_a_dead_letter_with_its_key() {
     create(&url, "odd", 3);
     ask(&url, "update odd set name = null where id = -293");
     let source = supplier(read::<Order>(&url, "odd", "id"));
-    let mut life = Driven::begin(&source, "odd", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&source, "odd", Instance::ONLY, None);
     let mut orders = Vec::<Order>::new();
     assert!(life.read(10, &mut orders));
     assert_eq!(orders.len(), 2);
@@ -187,7 +187,7 @@ fn a_row_that_is_no_record_is_a_dead_letter_with_its_key() {
     assert_eq!(letters[0].origin, "odd where id = -293");
 }
 
-/// Has each statement that reads keys alone wait for an advisory lock.
+/// SQL function that makes each statement reading only keys wait for an advisory lock.
 const HOLD: &str = "create function hold() returns boolean language plpgsql stable as $$ begin \
      if current_query() like '%null::text as json%' then perform pg_advisory_xact_lock(16); end if; \
      return true; end $$";
@@ -221,14 +221,14 @@ fn a_page_whose_rows_are_removed_while_they_are_read_is_not_the_end() {
         while number(&url, waiting) == 0 {
             assert!(Instant::now() < deadline, "no keys are read");
         }
-        // With the connection the lock ends.
+        // Closing the connection releases the lock.
         act("delete from vanishing where id < 0");
     };
     let mut orders = Vec::<Order>::new();
     std::thread::scope(|scope| {
         scope.spawn(remove);
         lock.recv().unwrap();
-        let mut life = Driven::begin(&source, "vanishing", Instance::ONLY, None);
+        let mut life = ExternalHarness::begin(&source, "vanishing", Instance::ONLY, None);
         assert!(life.read(1_000, &mut orders));
         assert_eq!(life.dead_letters().count(), 0);
     });

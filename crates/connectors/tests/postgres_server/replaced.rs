@@ -1,17 +1,17 @@
-//! Tables that are dropped, created again, emptied or rewritten.
+//! Tests of tables that are dropped, created again, truncated or rewritten.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_connectors::postgres::{OnReplaced, Row, query, read, write};
 use ardea_core::{Epoch, Error, ErrorCode, Instance, OnLostPosition, ProcessorSupplier, Result};
-use ardea_testkit::{Driven, KeptEpoch};
+use ardea_testkit::{CapturedEpoch, ExternalHarness};
 
-use super::ground::{ask, number, shared_server};
+use super::environment::{ask, number, shared_server};
 use super::reading::{Order, create, small, supplier};
 
-/// Reads until the end, or an error.
-fn read_on(life: &mut Driven, into: &mut Vec<Order>) -> Result<()> {
+/// Reads until the end or an error.
+fn read_on(life: &mut ExternalHarness, into: &mut Vec<Order>) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !life.try_read(100, into)? {
         assert!(Instant::now() < deadline, "it does not end");
@@ -19,15 +19,15 @@ fn read_on(life: &mut Driven, into: &mut Vec<Order>) -> Result<()> {
     Ok(())
 }
 
-/// Reads half of the table, and returns what is kept then.
-fn half(source: &Arc<dyn ProcessorSupplier>, count: usize) -> KeptEpoch {
-    let mut life = Driven::begin(source, "half", Instance::ONLY, None);
+/// Reads half of the table, and returns the checkpoint.
+fn half(source: &Arc<dyn ProcessorSupplier>, count: usize) -> CapturedEpoch {
+    let mut life = ExternalHarness::begin(source, "half", Instance::ONLY, None);
     life.read::<Order>(count, &mut Vec::new());
     life.end_epoch(Epoch(1), true)
 }
 
-fn go_on(source: &Arc<dyn ProcessorSupplier>, kept: &KeptEpoch) -> Result<usize> {
-    let mut life = Driven::begin(source, "half", Instance::ONLY, Some(kept));
+fn go_on(source: &Arc<dyn ProcessorSupplier>, kept: &CapturedEpoch) -> Result<usize> {
+    let mut life = ExternalHarness::begin(source, "half", Instance::ONLY, Some(kept));
     let mut orders = Vec::new();
     read_on(&mut life, &mut orders)?;
     Ok(orders.len())
@@ -47,7 +47,7 @@ fn a_table_that_is_not_the_one_that_was_read_before_fails_the_source() {
     for (number, (change, why)) in [
         ("drop table TABLE; create table TABLE (id bigint primary key, name text, price numeric); REFILL", "dropped and created again"),
         ("truncate TABLE; REFILL", "is another one"),
-        // Nothing tells a rewritten table whose rows look otherwise from one with other rows.
+        // A rewrite that changes the rows cannot be distinguished from a table with other rows.
         ("alter table TABLE add column more double precision default random()", "is another one"),
         ("truncate TABLE", "is missing"),
         ("delete from TABLE; insert into TABLE values (-300, 'new', 1), (-299, 'new', 2)", "ends before the key"),
@@ -105,7 +105,7 @@ fn a_table_that_is_replaced_while_it_is_read_fails_the_source() {
         let table = format!("meanwhile_{number}");
         create(&url, &table, 2_000);
         let source = supplier(small(read::<Order>(&url, &table, "id")));
-        let mut life = Driven::begin(&source, "meanwhile", Instance::ONLY, None);
+        let mut life = ExternalHarness::begin(&source, "meanwhile", Instance::ONLY, None);
         let mut orders = Vec::new();
         life.read(30, &mut orders);
         ask(&url, &change.replace("TABLE", &table));
@@ -136,10 +136,10 @@ fn once(url: &str, table: &str, on_replaced: OnReplaced) -> Arc<dyn ProcessorSup
     sink.on_replaced(on_replaced).build().into_parts().1
 }
 
-/// Ends an epoch with some rows that are committed, and dies before it hears of that.
-fn committed(url: &str, table: &str) -> KeptEpoch {
+/// Ends an epoch with committed rows, and crashes before the commit is received.
+fn committed(url: &str, table: &str) -> CapturedEpoch {
     let sink = once(url, table, OnReplaced::Fail);
-    let mut life = Driven::begin(&sink, table, Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&sink, table, Instance::ONLY, None);
     life.write(0..10u64);
     let kept = life.end_epoch(Epoch(1), true);
     life.commit(&kept);
@@ -147,14 +147,14 @@ fn committed(url: &str, table: &str) -> KeptEpoch {
     life.end_epoch(Epoch(2), true)
 }
 
-/// Drops the table in which rows wait.
+/// SQL that drops the staging table.
 const DROP_STAGED: &str = "do $$ begin execute 'drop table ' || (select oid::regclass from pg_class \
      where relkind = 'r' and relname like 'ardea_staged%' and relnamespace = 'SCHEMA'::regnamespace); end $$";
 
 #[test]
 fn rows_that_went_with_a_table_fail_the_sink_that_writes_exactly_once() {
     let Some(url) = shared_server() else { return };
-    // Each in a schema of its own, as all sinks of a schema share one table of lives.
+    // Each in its own schema, as all sinks of a schema share one table `ardea_attempts`.
     for (number_of, (change, why, left)) in [
         (
             "drop table SCHEMA.rows; create table SCHEMA.rows (n bigint)",
@@ -162,8 +162,8 @@ fn rows_that_went_with_a_table_fail_the_sink_that_writes_exactly_once() {
             10,
         ),
         (
-            "drop table SCHEMA.ardea_lives",
-            "ardea_lives was dropped",
+            "drop table SCHEMA.ardea_attempts",
+            "ardea_attempts was dropped",
             10,
         ),
         (DROP_STAGED, "in which rows waited", 10),
@@ -180,12 +180,12 @@ fn rows_that_went_with_a_table_fail_the_sink_that_writes_exactly_once() {
         let kept = committed(&url, &table);
         ask(&url, &change.replace("SCHEMA", &schema));
         let sink = once(&url, &table, OnReplaced::Fail);
-        let error = Driven::try_begin(&sink, &table, Instance::ONLY, Some(&kept));
+        let error = ExternalHarness::try_begin(&sink, &table, Instance::ONLY, Some(&kept));
         let error = error.err().expect("rows are gone");
         assert_eq!(error.code(), ErrorCode::WriteFailed, "{error}");
         assert!(error.to_string().contains(why), "{error}");
         let sink = once(&url, &table, OnReplaced::Continue);
-        let mut life = Driven::begin(&sink, &table, Instance::ONLY, Some(&kept));
+        let mut life = ExternalHarness::begin(&sink, &table, Instance::ONLY, Some(&kept));
         life.write(20..30u64);
         let kept = life.end_epoch(Epoch(3), true);
         life.commit(&kept);
@@ -204,7 +204,7 @@ fn a_table_that_is_dropped_under_a_running_sink_fails_it() {
     ] {
         ask(&url, &format!("create table {table} (n bigint)"));
         let sink = once(&url, table, on_replaced);
-        let mut life = Driven::begin(&sink, table, Instance::ONLY, None);
+        let mut life = ExternalHarness::begin(&sink, table, Instance::ONLY, None);
         life.write(0..10u64);
         let kept = life.end_epoch(Epoch(1), true);
         life.commit(&kept);
@@ -221,7 +221,7 @@ fn a_table_that_is_dropped_under_a_running_sink_fails_it() {
         assert_eq!(error.is_permanent(), on_replaced == OnReplaced::Fail);
         drop(life);
         if !error.is_permanent() {
-            Driven::begin(&sink, table, Instance::ONLY, Some(&kept));
+            ExternalHarness::begin(&sink, table, Instance::ONLY, Some(&kept));
             let there = number(&url, &format!("select count(*) from {table}"));
             assert_eq!(there, 10, "those that waited");
         }
@@ -236,7 +236,7 @@ fn a_table_of_waiting_rows_that_is_dropped_under_a_running_sink_fails_it() {
         "create schema without; create table without.rows (n bigint)",
     );
     let sink = once(&url, "without.rows", OnReplaced::Continue);
-    let mut life = Driven::begin(&sink, "without", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&sink, "without", Instance::ONLY, None);
     life.write(0..10u64);
     let kept = life.end_epoch(Epoch(1), true);
     life.commit(&kept);
@@ -251,7 +251,7 @@ fn a_table_of_waiting_rows_that_is_dropped_under_a_running_sink_fails_it() {
     assert_eq!(error.code(), ErrorCode::WriteFailed, "{error}");
     assert!(!error.is_permanent(), "the next attempt goes on");
     drop(life);
-    let mut life = Driven::begin(&sink, "without", Instance::ONLY, Some(&kept));
+    let mut life = ExternalHarness::begin(&sink, "without", Instance::ONLY, Some(&kept));
     life.write(10..20u64);
     let kept = life.end_epoch(Epoch(2), true);
     life.commit(&kept);
@@ -264,7 +264,7 @@ fn a_table_whose_columns_change_under_a_running_sink_is_written_on() {
     ask(&url, "create table changing (n bigint)");
     let named = format!("{url}?application_name=changing");
     let sink = once(&named, "changing", OnReplaced::Fail);
-    let mut life = Driven::begin(&sink, "changing", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&sink, "changing", Instance::ONLY, None);
     life.write(0..10u64);
     let kept = life.end_epoch(Epoch(1), true);
     life.commit(&kept);
@@ -281,7 +281,7 @@ fn a_table_whose_columns_change_under_a_running_sink_is_written_on() {
     life.write(30..40u64);
     let kept = life.end_epoch(Epoch(3), true);
     drop(life);
-    let mut next = Driven::begin(&sink, "changing", Instance::ONLY, Some(&kept));
+    let mut next = ExternalHarness::begin(&sink, "changing", Instance::ONLY, Some(&kept));
     next.write(40..50u64);
     let kept = next.end_epoch(Epoch(4), true);
     next.commit(&kept);

@@ -1,14 +1,14 @@
-//! Several runs of a job of one name, and attempts of one run that come late.
+//! Tests of several runs of one job name, and of late attempts of a run.
 
 use std::sync::Arc;
 
 use ardea_connectors::postgres::{OnReplaced, Row, write};
 use ardea_core::{Epoch, Error, ErrorCode, Instance, ProcessorSupplier};
-use ardea_testkit::{Driven, KeptEpoch};
+use ardea_testkit::{CapturedEpoch, ExternalHarness};
 
-use super::ground::{ask, failure_of, number, shared_server};
+use super::environment::{ask, failure_of, number, shared_server};
 
-/// All runs are of this job.
+/// Job name of all runs.
 const JOB: &str = "orders";
 
 fn sink(url: &str, table: &str, on_replaced: OnReplaced) -> Arc<dyn ProcessorSupplier> {
@@ -19,7 +19,7 @@ fn sink(url: &str, table: &str, on_replaced: OnReplaced) -> Arc<dyn ProcessorSup
     sink.on_replaced(on_replaced).build().into_parts().1
 }
 
-/// A schema of its own with tables, as all sinks of a schema share one table of lives.
+/// Creates a schema with tables, as all sinks of a schema share one table `ardea_attempts`.
 fn create(url: &str, schema: &str, tables: &[&str]) {
     ask(url, &format!("create schema {schema}"));
     for table in tables {
@@ -31,12 +31,12 @@ fn counting(url: &str, table: &str) -> Arc<dyn ProcessorSupplier> {
     sink(url, table, OnReplaced::Fail)
 }
 
-fn begin(sink: &Arc<dyn ProcessorSupplier>, kept: Option<&KeptEpoch>) -> Driven {
-    Driven::begin(sink, JOB, Instance::ONLY, kept)
+fn begin(sink: &Arc<dyn ProcessorSupplier>, kept: Option<&CapturedEpoch>) -> ExternalHarness {
+    ExternalHarness::begin(sink, JOB, Instance::ONLY, kept)
 }
 
-fn refusal(sink: &Arc<dyn ProcessorSupplier>, kept: &KeptEpoch) -> Error {
-    let begun = Driven::try_begin(sink, JOB, Instance::ONLY, Some(kept));
+fn refusal(sink: &Arc<dyn ProcessorSupplier>, kept: &CapturedEpoch) -> Error {
+    let begun = ExternalHarness::try_begin(sink, JOB, Instance::ONLY, Some(kept));
     begun.err().expect("it does not begin")
 }
 
@@ -49,7 +49,7 @@ fn assert_whole(url: &str, table: &str, count: u64) {
     assert_eq!(found[0], [&all[..], &all[..]], "{table}");
 }
 
-/// The owners of the rows that wait, and the number of notes of lives that are not over.
+/// Returns the number of staged rows, and the number of attempts that have not ended.
 fn left(url: &str, schema: &str) -> (u64, u64) {
     let tables = ask(
         url,
@@ -59,7 +59,7 @@ fn left(url: &str, schema: &str) -> (u64, u64) {
         ),
     );
     let count = |table: &Vec<String>| number(url, &format!("select count(*) from {}", table[0]));
-    let lives = format!("select count(*) from {schema}.ardea_lives where ended_by is null");
+    let lives = format!("select count(*) from {schema}.ardea_attempts where ended_by is null");
     (tables.iter().map(count).sum(), number(url, &lives))
 }
 
@@ -77,7 +77,7 @@ fn runs_of_one_name_that_write_to_tables_of_their_own_leave_each_other_alone() {
     b.commit(&kept_b);
     a.commit(&kept_a);
     assert_whole(&url, "own.a", 10);
-    // It is killed while rows wait that are committed.
+    // Crash with committed rows still staged.
     a.write(10..30u64);
     let kept_a = a.end_epoch(Epoch(2), false);
     drop((a, b));
@@ -132,22 +132,22 @@ fn a_run_that_another_one_takes_over_from_fails_for_good_and_keeps_what_it_has_c
     a.commit(&kept_a);
     a.write(10..20u64);
     let kept_a = a.end_epoch(Epoch(2), true);
-    // Without state it may be another attempt of the same run.
+    // An attempt without state may belong to the same run.
     let mut b = begin(&once, None);
     b.write(100..110u64);
     let kept_b = b.end_epoch(Epoch(1), true);
     let error = a.try_commit(&kept_a).expect_err("it is over");
     assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
     assert!(!error.is_permanent(), "{error}");
-    // It is restarted, and what it had committed is there.
+    // The first run is restarted, and its committed rows are published.
     let _a = begin(&once, Some(&kept_a));
     assert_whole(&url, "taken.rows", 20);
-    // It takes no rows that are nowhere.
+    // The second run accepts no rows that it cannot stage.
     let error = failure_of(&mut b);
     assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
     assert!(error.is_permanent(), "{error}");
     drop(b);
-    // It goes on behind what was committed.
+    // The second run resumes after its committed rows.
     begin(&once, Some(&kept_b));
     assert_whole(&url, "taken.rows", 30);
 }
@@ -193,7 +193,7 @@ fn a_copy_of_a_state_does_not_lose_what_the_other_one_has_removed_in_silence() {
     assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
     let error = refusal(&once, &kept);
     assert!(error.to_string().contains("removed rows"), "{error}");
-    // The savepoint itself can be gone on from as often as one likes.
+    // The savepoint itself can be restored any number of times.
     begin(&once, Some(&savepoint));
     assert_whole(&url, "copied.rows", 10);
 }
@@ -207,12 +207,12 @@ fn attempts_that_fail_over_and_over_leave_a_bounded_number_of_rows() {
     for round in 0..8 {
         let mut life = begin(&once, kept.as_ref());
         life.write(0..10u64);
-        let cut = life.end_epoch(Epoch(1 + round), true);
+        let snapshot = life.end_epoch(Epoch(1 + round), true);
         assert!(left(&url, "looping").0 <= 20, "{:?}", left(&url, "looping"));
         if round == 3 {
-            life.commit(&cut);
+            life.commit(&snapshot);
             assert_eq!(left(&url, "looping"), (0, 1));
-            kept = Some(cut);
+            kept = Some(snapshot);
         }
     }
 }
@@ -226,12 +226,12 @@ fn lives_of_an_earlier_version_are_taken_over() {
     first.write(0..10u64);
     let kept = first.end_epoch(Epoch(1), true);
     drop(first);
-    let as_it_was = "alter table earlier.ardea_lives drop column ended_by; \
-                     update earlier.ardea_lives set sink = substring(sink from '^[^/]*/[^/]*')";
-    let orphan = "insert into earlier.ardea_lives (life, sink, instance, staged, columns) \
-                  select 7, sink, 0, staged, columns from earlier.ardea_lives";
+    let as_it_was = "alter table earlier.ardea_attempts drop column ended_by; \
+                     update earlier.ardea_attempts set sink = substring(sink from '^[^/]*/[^/]*')";
+    let orphan = "insert into earlier.ardea_attempts (attempt, sink, instance, staged, columns) \
+                  select 7, sink, 0, staged, columns from earlier.ardea_attempts";
     ask(&url, &format!("{as_it_was}; {orphan}"));
-    // It takes the owner of the table to add what is missing.
+    // Only the table's owner can add the missing column.
     ask(
         &url,
         "create role guest login; grant all on schema earlier to guest; \

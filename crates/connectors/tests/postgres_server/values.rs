@@ -1,18 +1,19 @@
-//! Values at the ends of their types, and values that a record or a column lacks.
+//! Tests of values at the limits of their types, and of values that a record or column cannot
+//! represent.
 
 use ardea_connectors::collections::items;
 use ardea_connectors::postgres::{Row, query, read, write};
 use ardea_core::{Instance, OnError, Timestamp};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
-use ardea_testkit::Driven;
+use ardea_testkit::ExternalHarness;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::ground::{ask, number, shared_server};
+use super::environment::{ask, number, shared_server};
 
-/// Reads a table with the column `id`; returns the records, and the origins and reasons of the rows
-/// that are none.
+/// Reads a table with the column `id`; returns the records, and the origins and reasons of the dead
+/// letters.
 fn read_all<T: DeserializeOwned + Send + 'static>(
     url: &str,
     table: &str,
@@ -24,7 +25,7 @@ fn read_all<T: DeserializeOwned + Send + 'static>(
 fn drain<T: DeserializeOwned + Send + 'static>(
     source: &std::sync::Arc<dyn ardea_core::ProcessorSupplier>,
 ) -> (Vec<T>, Vec<(String, String)>) {
-    let mut life = Driven::begin(source, "values", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(source, "values", Instance::ONLY, None);
     let mut records = Vec::new();
     assert!(life.read(10_000, &mut records), "it ends");
     let letters = life.dead_letters().sample().into_iter();
@@ -204,7 +205,7 @@ fn one_value_that_a_record_lacks_costs_one_record() {
     let expected = [2, 3, 4, 5].map(|id| format!("odd_values where id = {id}"));
     assert_eq!(origins, expected);
 
-    // The same as JSON, which is deeper than is read, or no text.
+    // As JSON: nested too deeply, or not UTF-8.
     let select = "select id, v::json as v from odd_values where id <> 2 and id <> 3";
     let source = query::<Exact2>(&url, select, "id").build().into_parts().1;
     #[derive(Debug, Deserialize)]
@@ -339,7 +340,7 @@ fn times_and_numbers_are_written_exactly_at_the_ends_of_their_types_or_are_dead_
     const TIMES: [i64; 8] = [
         i64::MIN,
         i64::MIN + 1,
-        // 4713 BC is the first year that the server has.
+        // 4713 BC is the server's first year.
         -210_866_803_200_000_000,
         -62_135_596_800_000_001,
         -1,

@@ -1,4 +1,4 @@
-//! Rows that are written at once.
+//! Tests of rows written at once.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use ardea_core::{ErrorCode, OnError, Sink, Timestamp};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 
-use super::ground::{ask, number, own_server, shared_server, url};
+use super::environment::{ask, number, own_server, shared_server, url};
 
 fn submit(records: Vec<u64>, sink: impl Into<Sink<u64>>) -> JobHandle {
     let p = Pipeline::new("write");
@@ -17,7 +17,7 @@ fn submit(records: Vec<u64>, sink: impl Into<Sink<u64>>) -> JobHandle {
     p.submit(node(), JobConfig::default()).unwrap()
 }
 
-/// The node of all jobs. It would cancel them if it went before the process.
+/// Returns the `Node` that runs all jobs of this test program; dropping it would cancel the jobs.
 fn node() -> &'static Node {
     static NODE: OnceLock<Node> = OnceLock::new();
     NODE.get_or_init(|| Node::start(NodeConfig::default()).unwrap())

@@ -1,4 +1,4 @@
-//! Clusters.
+//! Tests with clusters.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use ardea_core::{Epoch, ErrorCode, Instance};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_metastore::conformance::Server;
 use ardea_pipeline::Pipeline;
-use ardea_testkit::Driven;
+use ardea_testkit::ExternalHarness;
 use redis::cluster::{ClusterClient, ClusterConnection};
 
 use super::refused::{refusal, supplier};
@@ -34,7 +34,7 @@ fn ask<A: redis::FromRedisValue>(connection: &mut ClusterConnection, command: &[
     asked.query(connection).unwrap()
 }
 
-/// Appends each number to the list of its remainder, and counts all.
+/// Appends each number to the list of its remainder modulo 50, and writes a hash for each number.
 fn spread(n: &u64, commands: &mut Commands) {
     commands.command("RPUSH", &[&format!("list:{}", n % 50), n]);
     commands.hset(format!("hash:{n}"), "n", n);
@@ -211,10 +211,11 @@ fn commands_with_a_hash_tag_count_once_and_others_are_dead_letters() {
     let mut kept = None;
     let mut letters = 0;
     for epoch in 1..=6u64 {
-        let mut life = Driven::begin(&sink("orders"), "tagged", Instance::ONLY, kept.as_ref());
+        let mut life =
+            ExternalHarness::begin(&sink("orders"), "tagged", Instance::ONLY, kept.as_ref());
         life.write((epoch - 1) * 1_000..epoch * 1_000);
         let ended = life.end_epoch(Epoch(epoch), epoch % 2 == 0);
-        // Now and then it dies before, or while, it carries the epoch out.
+        // Sometimes the attempt dies before or during the commit.
         match epoch % 3 {
             0 => life.begin_commit(ended.epoch),
             1 => {}
@@ -223,10 +224,10 @@ fn commands_with_a_hash_tag_count_once_and_others_are_dead_letters() {
         letters += life.dead_letters().count();
         kept = Some(ended);
     }
-    let error = Driven::try_begin(&sink("other"), "tagged", Instance::ONLY, kept.as_ref());
+    let error = ExternalHarness::try_begin(&sink("other"), "tagged", Instance::ONLY, kept.as_ref());
     let error = error.err().expect("notes would not be found").to_string();
     assert!(error.contains("hash_tag"), "{error}");
-    let life = Driven::begin(&sink("orders"), "tagged", Instance::ONLY, kept.as_ref());
+    let life = ExternalHarness::begin(&sink("orders"), "tagged", Instance::ONLY, kept.as_ref());
     letters += life.dead_letters().count();
     let mut connection = connection(&url);
     let all: u64 = (0..6_000).filter(|n| n % 1_000 != 7).sum();
@@ -250,7 +251,7 @@ fn a_failover_of_a_node_loses_and_doubles_nothing() {
     let sink = write(url(&server), append)
         .exactly_once()
         .hash_tag("orders");
-    let mut life = Driven::begin(&supplier(sink), "failover", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&supplier(sink), "failover", Instance::ONLY, None);
     let deadline = Instant::now() + Duration::from_secs(120);
     let mut epoch = 0;
     let mut last = u64::MAX;

@@ -1,4 +1,4 @@
-//! Connections by TLS.
+//! Tests of TLS connections.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn a_server_is_reached_by_tls_with_certificates_on_both_sides() {
         .unwrap();
     assert_eq!(size, 100);
 
-    // A sentinel that talks TLS itself, and the server that it names.
+    // A sentinel with TLS, and the server that it names.
     let port = fs::read_to_string(file("sentinel.port")).unwrap();
     let sentinel = format!(
         "rediss+sentinel://{}:{}/main/1",
@@ -66,7 +66,7 @@ fn a_server_is_reached_by_tls_with_certificates_on_both_sides() {
     let size: u64 = redis::cmd("DBSIZE").query(&mut connection).unwrap();
     assert_eq!(size, 100);
 
-    // One that is not trusted, and one that does not trust us, are told and not waited for.
+    // Untrusted certificates on either side are reported and not retried.
     let certified = sink().certificate(file("client.pem"), file("client.key"));
     let error = run(certified).expect_err("the authority is not known");
     assert_eq!(error.code(), ErrorCode::Network, "{error}");

@@ -1,21 +1,22 @@
-//! A sink that is killed at any moment, and whose commands count once.
+//! Tests of an exactly-once sink that is killed at any time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ardea_connectors::redis::{Commands, RedisSink, write};
 use ardea_core::{
-    Chunk, Cut, CutWriter, Epoch, Guarantee, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Rows, Sink, StateChunk, StateEntry, Timestamp,
+    Chunk, Epoch, Guarantee, Inbox, Instance, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RestoredState, Rows, Sink, SnapshotRequest, SnapshotWriter, StateChunk, StateEntry,
+    Timestamp,
 };
 use ardea_engine::{JobConfig, Node, NodeConfig};
 
 use super::{ask, own_server, shared_server, url};
 
-/// Numbers by lot.
-struct Lot(u64);
+/// Pseudo-random numbers.
+struct Random(u64);
 
-impl Lot {
+impl Random {
     fn below(&mut self, most: u64) -> u64 {
         self.0 = self
             .0
@@ -25,16 +26,16 @@ impl Lot {
     }
 }
 
-/// What is kept of the sink, and how many records had come by then.
+/// A checkpoint of the sink, and the number of records at that time.
 #[derive(Clone, Default)]
-struct Kept {
+struct SinkCheckpoint {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
     read: u64,
     epoch: Epoch,
 }
 
-/// The sink of one instance, as a runtime drives it that keeps its state.
-struct Life {
+/// The sink of one instance, driven like in a job with checkpoints.
+struct SinkHarness {
     processor: Box<dyn Processor>,
     context: InstanceContext,
     outbox: Outbox,
@@ -43,7 +44,7 @@ struct Life {
     told: Option<Epoch>,
 }
 
-/// Calls until done.
+/// Repeats a call until it is done.
 fn until_done(mut call: impl FnMut() -> ardea_core::Result<Progress>) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !call().unwrap().done {
@@ -52,8 +53,8 @@ fn until_done(mut call: impl FnMut() -> ardea_core::Result<Progress>) {
     }
 }
 
-impl Life {
-    fn begin(sink: Sink<u64>, kept: Option<&Kept>) -> Life {
+impl SinkHarness {
+    fn begin(sink: Sink<u64>, kept: Option<&SinkCheckpoint>) -> SinkHarness {
         let (_, supplier, ..) = sink.into_parts();
         let mut processor = supplier.supply(Instance::ONLY).unwrap();
         let context = InstanceContext {
@@ -81,7 +82,7 @@ impl Life {
             }
             until_done(|| processor.on_restored(kept.epoch));
         }
-        Life {
+        SinkHarness {
             processor,
             context,
             outbox: Outbox::new(0, 16),
@@ -106,21 +107,26 @@ impl Life {
         }
     }
 
-    /// Ends an epoch: what is kept if it is committed.
-    fn end_epoch(&mut self, epoch: Epoch, before: &Kept, lot: &mut Lot) -> Kept {
+    /// Ends an epoch; returns its checkpoint.
+    fn end_epoch(
+        &mut self,
+        epoch: Epoch,
+        before: &SinkCheckpoint,
+        lot: &mut Random,
+    ) -> SinkCheckpoint {
         let (processor, outbox) = (&mut self.processor, &mut self.outbox);
         until_done(|| processor.on_epoch(epoch, outbox));
-        let cut = Cut {
+        let snapshot = SnapshotRequest {
             since: self.told.filter(|_| lot.below(4) > 0),
-            ..Cut::full(epoch)
+            ..SnapshotRequest::full(epoch)
         };
-        processor.take_cut(cut).unwrap();
+        processor.take_snapshot(snapshot).unwrap();
         let mut chunk = StateChunk::default();
         until_done(|| {
             let limit = chunk.byte_len() + 1;
-            processor.write_cut(&mut CutWriter::new(&mut chunk, limit))
+            processor.write_snapshot(&mut SnapshotWriter::new(&mut chunk, limit))
         });
-        let mut entries = if cut.is_full() {
+        let mut entries = if snapshot.is_full() {
             BTreeMap::new()
         } else {
             before.entries.clone()
@@ -132,7 +138,7 @@ impl Life {
             };
         }
         let read = self.read;
-        Kept {
+        SinkCheckpoint {
             entries,
             read,
             epoch,
@@ -141,18 +147,18 @@ impl Life {
 
     fn committed(&mut self, epoch: Epoch) {
         let processor = &mut self.processor;
-        until_done(|| processor.on_epoch_committed(epoch));
+        until_done(|| processor.on_checkpoint_committed(epoch));
         self.told = Some(epoch);
     }
 }
 
-impl Drop for Life {
+impl Drop for SinkHarness {
     fn drop(&mut self) {
         self.processor.close();
     }
 }
 
-/// Adds each number, and appends it to a list.
+/// Adds each number to a sum, and appends it to a list.
 fn counting(url: &str, name: &'static str) -> Sink<u64> {
     let commands = move |n: &u64, commands: &mut Commands| {
         let (sum, all) = (format!("{name} sum"), format!("{name} all"));
@@ -181,9 +187,9 @@ fn assert_each_counted_once(url: &str, name: &str, read: u64) {
 fn each_command_counts_once_whenever_the_sink_dies() {
     let Some(url) = shared_server() else { return };
     let sink = || counting(&url, "dying");
-    let mut lot = Lot(7);
-    let (mut committed, mut epoch) = (None::<Kept>, Epoch::default());
-    let mut life = Life::begin(sink(), None);
+    let mut lot = Random(7);
+    let (mut committed, mut epoch) = (None::<SinkCheckpoint>, Epoch::default());
+    let mut life = SinkHarness::begin(sink(), None);
     while life.read < 4_000 || committed.is_none() {
         life.read(1 + lot.below(60));
         epoch = epoch.next();
@@ -194,18 +200,18 @@ fn each_command_counts_once_whenever_the_sink_dies() {
             committed = Some(kept);
         }
         match lot.below(5) {
-            // It dies, and may have been told of the commit before: then its last transactions are on their way.
+            // Crash, possibly after the commit was received and its transactions were sent.
             0 => {
                 if is_committed && lot.below(2) == 0 {
-                    let told = life.processor.on_epoch_committed(epoch);
+                    let told = life.processor.on_checkpoint_committed(epoch);
                     assert!(told.is_ok());
                 }
-                life = Life::begin(sink(), committed.as_ref());
+                life = SinkHarness::begin(sink(), committed.as_ref());
             }
-            // Nobody says what came of it.
+            // Neither commit nor abort arrives.
             1 => {}
             _ if is_committed => life.committed(epoch),
-            _ => until_done(|| life.processor.on_epoch_given_up(epoch)),
+            _ => until_done(|| life.processor.on_checkpoint_aborted(epoch)),
         }
     }
     let processor = &mut life.processor;
@@ -224,14 +230,14 @@ fn each_command_counts_once_whenever_the_sink_dies() {
 fn each_command_counts_once_whenever_the_server_dies() {
     let Some(server) = own_server() else { return };
     let url = url(&server);
-    let mut lot = Lot(3);
-    let mut life = Life::begin(counting(&url, "killed"), None);
-    let mut kept = Kept::default();
+    let mut lot = Random(3);
+    let mut life = SinkHarness::begin(counting(&url, "killed"), None);
+    let mut kept = SinkCheckpoint::default();
     for number in 1..=8 {
         life.read(20_000);
         let epoch = Epoch(number);
         kept = life.end_epoch(epoch, &kept, &mut lot);
-        let told = life.processor.on_epoch_committed(epoch);
+        let told = life.processor.on_checkpoint_committed(epoch);
         assert!(told.is_ok());
         server.kill();
         server.restart();
@@ -243,12 +249,12 @@ fn each_command_counts_once_whenever_the_server_dies() {
 #[test]
 fn two_lives_that_carry_out_the_same_do_it_once() {
     let Some(url) = shared_server() else { return };
-    let mut first = Life::begin(counting(&url, "two"), None);
+    let mut first = SinkHarness::begin(counting(&url, "two"), None);
     first.read(30_000);
-    let kept = first.end_epoch(Epoch(1), &Kept::default(), &mut Lot(1));
+    let kept = first.end_epoch(Epoch(1), &SinkCheckpoint::default(), &mut Random(1));
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| drop(Life::begin(counting(&url, "two"), Some(&kept))));
+            scope.spawn(|| drop(SinkHarness::begin(counting(&url, "two"), Some(&kept))));
         }
         first.committed(Epoch(1));
     });
@@ -265,9 +271,9 @@ fn commands_that_are_refused_are_dead_letters_and_the_others_are_carried_out() {
             n => commands.incr_by("refused sum", *n as i64),
         };
     };
-    let mut life = Life::begin(exactly_once(write(&url, commands)), None);
+    let mut life = SinkHarness::begin(exactly_once(write(&url, commands)), None);
     life.read(8);
-    life.end_epoch(Epoch(1), &Kept::default(), &mut Lot(1));
+    life.end_epoch(Epoch(1), &SinkCheckpoint::default(), &mut Random(1));
     life.committed(Epoch(1));
     let mut letters = life.context.dead_letters.sample();
     letters.sort_by(|one, other| one.origin.cmp(&other.origin));
@@ -279,9 +285,9 @@ fn commands_that_are_refused_are_dead_letters_and_the_others_are_carried_out() {
 #[test]
 fn nothing_is_seen_before_it_is_committed() {
     let Some(url) = shared_server() else { return };
-    let mut life = Life::begin(counting(&url, "unseen"), None);
+    let mut life = SinkHarness::begin(counting(&url, "unseen"), None);
     life.read(10);
-    life.end_epoch(Epoch(1), &Kept::default(), &mut Lot(1));
+    life.end_epoch(Epoch(1), &SinkCheckpoint::default(), &mut Random(1));
     life.read(10);
     assert_eq!(ask::<u64>(&url, &["EXISTS", "unseen all"]), 0);
     life.committed(Epoch(1));

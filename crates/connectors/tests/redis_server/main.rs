@@ -1,4 +1,4 @@
-//! The sink on a real server.
+//! Tests of the sink with a real server.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -17,12 +17,12 @@ mod exactly_once;
 mod refused;
 mod sentinel;
 
-/// A server; `None`, and a word on the terminal, if there can't be one.
+/// Starts a server. If this fails, prints a message and returns `None`.
 fn own_server() -> Option<Server> {
     started("redis.sh")
 }
 
-/// The server that a script starts.
+/// Starts a server with a script.
 fn started(script: &str) -> Option<Server> {
     match Server::start(script) {
         Ok(server) => Some(server),
@@ -33,7 +33,7 @@ fn started(script: &str) -> Option<Server> {
     }
 }
 
-/// The address of the server of all tests that break nothing. It ends with the process.
+/// Returns the address of the shared server of all non-disruptive tests. It ends with the process.
 fn shared_server() -> Option<String> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
     SERVER.get_or_init(own_server).as_ref().map(url)
@@ -43,7 +43,7 @@ fn url(server: &Server) -> String {
     format!("redis://{}/", server.address())
 }
 
-/// What the server answers to one command.
+/// Returns the server's response to a command.
 fn ask<A: redis::FromRedisValue>(url: &str, command: &[&str]) -> A {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     let mut asked = redis::cmd(command[0]);
@@ -142,7 +142,7 @@ fn a_server_that_is_full_is_waited_for_and_every_record_is_carried_out() {
     let p = Pipeline::new("write");
     p.read_from(items(numbers(1_000)))
         .write_to(write(&url, |n: &u64, commands: &mut Commands| {
-            // What frees memory is taken also when there is none.
+            // A full server accepts commands that free memory.
             commands.del("gone").hset("all", n, n).set("last", n);
         }));
     let node = Node::start(NodeConfig::default()).unwrap();

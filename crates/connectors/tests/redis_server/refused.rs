@@ -1,11 +1,11 @@
-//! Servers that can't give what a sink promises.
+//! Tests of servers that cannot support the sink's guarantee.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_connectors::redis::{Commands, RedisSink, write};
 use ardea_core::{Error, ErrorCode, Instance, ProcessorSupplier};
-use ardea_testkit::Driven;
+use ardea_testkit::ExternalHarness;
 
 use super::{ask, own_server, shared_server, url};
 
@@ -31,7 +31,7 @@ pub fn refusal<F>(sink: RedisSink<u64, F>) -> Error
 where
     F: Fn(&u64, &mut Commands) + Send + Sync + 'static,
 {
-    let mut life = Driven::begin(&supplier(sink), "refused", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&supplier(sink), "refused", Instance::ONLY, None);
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         assert!(Instant::now() < deadline, "it is not refused");

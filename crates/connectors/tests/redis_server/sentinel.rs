@@ -1,4 +1,4 @@
-//! Servers that sentinels name.
+//! Tests of servers named by sentinels.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,12 +10,12 @@ use ardea_core::{Epoch, ErrorCode, Instance};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_metastore::conformance::Server;
 use ardea_pipeline::Pipeline;
-use ardea_testkit::Driven;
+use ardea_testkit::ExternalHarness;
 
 use super::refused::{refusal, supplier};
 use super::{ask, numbers, started};
 
-/// A sentinel with a primary server and a replica.
+/// A sentinel with a primary and a replica.
 struct Sentinel {
     server: Server,
     first: String,
@@ -23,7 +23,7 @@ struct Sentinel {
 }
 
 impl Sentinel {
-    /// `None`, and a word on the terminal, if there can't be one.
+    /// Starts the servers. If this fails, prints a message and returns `None`.
     fn start() -> Option<Sentinel> {
         let server = started("redis-sentinel.sh")?;
         let mut sentinel = Sentinel {
@@ -55,7 +55,7 @@ impl Sentinel {
         let _: () = ask(&self.address(), &["SENTINEL", "FAILOVER", "main"]);
     }
 
-    /// Returns true once the first server follows another one.
+    /// Returns true once the first server has become a replica.
     fn has_demoted_first(&self) -> bool {
         assert!(Instant::now() < self.deadline, "there is no failover");
         format!("{:?}", ask::<redis::Value>(&self.first, &["ROLE"])).contains("slave")
@@ -92,7 +92,7 @@ fn the_server_that_sentinels_name_is_written_to_also_when_it_is_another_one() {
     let seen = || ask::<u64>(&sentinel.primary(), &["HLEN", "seen"]);
     assert_eq!(seen(), RECORDS);
 
-    // The first server still takes commands.
+    // The first server still accepts commands.
     let again = write(
         sentinel.sink_address(),
         |n: &u64, commands: &mut Commands| {
@@ -115,10 +115,10 @@ fn a_failover_amid_an_exactly_once_job_loses_and_doubles_nothing() {
         commands.command("RPUSH", &[&"all", n]);
     };
     let sink = supplier(write(sentinel.sink_address(), append).exactly_once());
-    let mut life = Driven::begin(&sink, "failover", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&sink, "failover", Instance::ONLY, None);
     let mut epoch = 0;
     let mut last = u64::MAX;
-    // Epochs go on from before the failover until the first server has become a replica.
+    // Epochs continue from before the failover until the first server has become a replica.
     while epoch < last {
         life.write(epoch * PER_EPOCH..(epoch + 1) * PER_EPOCH);
         epoch += 1;
@@ -136,8 +136,8 @@ fn a_failover_amid_an_exactly_once_job_loses_and_doubles_nothing() {
     assert!(all.into_iter().eq(0..epoch * PER_EPOCH), "once, in order");
 }
 
-/// Answers as a sentinel that knows the first server and its replica, and hears of no failover.
-/// Ends with the process.
+/// Starts a stale sentinel, which misses the failover and still names the first server. It ends
+/// with the process.
 fn start_stale_sentinel(first: &str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -186,7 +186,7 @@ fn a_sentinel_that_missed_a_failover_is_not_believed() {
         commands.command("RPUSH", &[&"all", n]);
     };
     let sink = supplier(write(url, append).exactly_once());
-    let mut life = Driven::begin(&sink, "stale", Instance::ONLY, None);
+    let mut life = ExternalHarness::begin(&sink, "stale", Instance::ONLY, None);
     life.write(0..10u64);
     let ended = life.end_epoch(Epoch(1), true);
     life.commit(&ended);

@@ -1,8 +1,9 @@
-//! How long to wait before the next try.
+//! Exponential backoff for retries.
 
 use std::time::Duration;
 
-/// Waits that double from the second on, and begin anew after something has gone well for a while.
+/// Exponential backoff: retry delays that double from the second delay on, and are reset after a
+/// period without failures.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     config: BackoffConfig,
@@ -10,16 +11,16 @@ pub struct Backoff {
     last: Option<Duration>,
 }
 
-/// The bounds of the waits.
+/// Limits of the retry delays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackoffConfig {
-    /// The first wait: zero to try again at once after the first failure.
+    /// The first delay; zero to retry immediately after the first failure.
     pub first: Duration,
-    /// The least of all later waits.
+    /// The minimum of the second delay and of all later delays.
     pub second: Duration,
-    /// The longest wait.
+    /// The maximum delay.
     pub most: Duration,
-    /// After so long without a failure the next wait is the first again.
+    /// The time without a failure after which the delay is reset to `first`.
     pub forgets_after: Duration,
 }
 
@@ -35,7 +36,7 @@ impl Default for BackoffConfig {
 }
 
 impl Backoff {
-    /// Nothing has failed yet.
+    /// Creates a backoff that has recorded no failure.
     pub fn new(config: BackoffConfig) -> Self {
         Backoff {
             config,
@@ -44,7 +45,7 @@ impl Backoff {
         }
     }
 
-    /// A failure now: when to try again.
+    /// Records a failure at `now` and returns the time of the next retry.
     pub fn failed(&mut self, now: Duration) -> Duration {
         let quiet = self
             .last

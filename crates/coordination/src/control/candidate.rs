@@ -1,61 +1,64 @@
-//! A process that may be a job's master: its lease, and the master while it holds that.
+//! A process that may lead a job. It has a lease, and a job master while it holds the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::packing::ResourceManager;
+use crate::packing::PackingPolicy;
 
 use crate::control::{
     JobMaster, JobRef, Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord, MasterAction,
     MasterConfig, MasterEpoch, MasterEvent, RequestId, StoreRequest,
 };
 
-/// What happens to a candidate.
+/// An event for a candidate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CandidateEvent {
-    /// To its lease.
+    /// An event for the candidate's lease.
     Lease(LeaseEvent),
-    /// To the master; dropped while this is none.
+    /// An event for the job master; ignored if this process does not lead.
     Master(MasterEvent),
-    /// Time has passed; comes at least every 50 ms.
+    /// Time has passed. Must come at least every 50 ms.
     Tick,
 }
 
-/// What a candidate wants done.
+/// An action requested by a candidate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CandidateAction {
-    /// Ask the state manager about the lease.
+    /// Send a request about the lease to the metadata store.
     Lease(RequestId, StoreRequest<LeaseRecord>),
-    /// What the master wants done.
+    /// Execute an action of the job master.
     Master(MasterAction),
-    /// This is the master now.
+    /// This process leads the job from now on.
     Gained,
-    /// This is not the master any more.
+    /// This process no longer leads the job.
     Lost,
-    /// The job is gone: remove what is left of it, its lease among that whoever holds it, unless it has a record again; and end.
+    /// The job is gone: remove all that is stored of it, including its lease regardless of the
+    /// holder, unless the job has a record again. Then exit.
     JobGone,
 }
 
-/// A process that may be a job's master. Of several, one is; the others stand by.
+/// A process that may lead a job. One of several candidates leads, and the others stand by.
 ///
-/// It adds two rules to [`Lease`] and [`JobMaster`]: when the term is over, nothing that the master wants done is done any more; and a master
-/// that steps down for one whose number is not below its own, though nobody else holds the lease, comes back with a later number. That
-/// happens where a lease was damaged and removed, and with it what tells the numbers of the past.
+/// It adds two rules to [`Lease`] and [`JobMaster`]. After the end of the lease term, no action of
+/// the master is executed. A master that has stepped down for an epoch not below its own claims a
+/// later epoch, if no other process holds the lease. This case occurs if a damaged lease was
+/// removed, and with it the record of past epochs.
 pub struct Candidate {
     job: JobRef,
     config: MasterConfig,
-    manager: Arc<dyn ResourceManager>,
+    manager: Arc<dyn PackingPolicy>,
     lease: Lease,
     master: Option<JobMaster>,
 }
 
 impl Candidate {
-    /// A process of that name, which no other has or had, reached at `address`.
+    /// Creates a candidate that workers and clients reach at `address`. `name` must be unique among
+    /// all present and past processes.
     pub fn new(
         name: &str,
         address: &str,
         job: JobRef,
-        manager: Arc<dyn ResourceManager>,
+        manager: Arc<dyn PackingPolicy>,
         lease: LeaseConfig,
         config: MasterConfig,
     ) -> Self {
@@ -68,17 +71,17 @@ impl Candidate {
         }
     }
 
-    /// The master, while this is it.
+    /// Returns the job master while this process leads, otherwise `None`.
     pub fn master(&self) -> Option<&JobMaster> {
         self.master.as_ref()
     }
 
-    /// The number of the mastership, while it lasts.
+    /// Returns the master epoch while this process leads at the time `now`, otherwise `None`.
     pub fn mastership(&self, now: Duration) -> Option<MasterEpoch> {
         self.lease.mastership(now)
     }
 
-    /// Deals with an event.
+    /// Handles an event and returns the resulting actions.
     pub fn on(&mut self, now: Duration, event: CandidateEvent) -> Vec<CandidateAction> {
         let (lease, master) = match event {
             CandidateEvent::Tick => (LeaseEvent::Tick, Some(MasterEvent::Tick)),
@@ -86,7 +89,7 @@ impl Candidate {
             CandidateEvent::Master(event) => (LeaseEvent::Tick, Some(event)),
         };
         let mut actions = Vec::new();
-        // The lease first: it may be over.
+        // The lease is checked first, since it may have expired.
         self.lease_event(now, lease, &mut actions);
         if let (Some(event), Some(master)) = (master, &mut self.master) {
             let wanted = master.on(now, event);

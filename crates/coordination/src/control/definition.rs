@@ -1,4 +1,4 @@
-//! What was submitted, and what a container's process is told when it is started.
+//! The submitted definition of a job, and the start parameters of its worker processes.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{JobRef, WorkerId};
 
-/// The environment variable in which a container's process finds its [`WorkerStart`], as JSON.
+/// The environment variable that holds the [`WorkerStart`] of a container's process, as JSON.
 pub const WORKER_START_VARIABLE: &str = "ARDEA_WORKER";
 
-/// What was submitted. It never changes while the job lives; what does is in its [`JobRecord`](crate::control::JobRecord).
+/// The definition of a job as it was submitted, which is immutable. Mutable state is in the
+/// [`JobRecord`](crate::control::JobRecord).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JobDefinition {
-    /// The job.
+    /// The identity of the job.
     pub job: JobRef,
-    /// What its containers run.
+    /// The program that the job's containers run.
     pub program: ProgramRef,
-    /// The packing policy, by name.
+    /// The name of the packing policy.
     pub packing: String,
-    /// The scheduler, by name.
+    /// The name of the scheduler.
     pub scheduler: String,
-    /// The settings that differ from their defaults, by key, resolved when it was submitted.
+    /// The settings that differ from their defaults, by key, resolved at submission.
     pub settings: BTreeMap<String, String>,
     /// The version of Ardea that the program was built with.
     pub version: String,
@@ -30,41 +31,45 @@ pub struct JobDefinition {
 /// A program in the package store.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProgramRef {
-    /// The SHA-256 of the package, in hexadecimal digits.
+    /// The SHA-256 hash of the package, in hexadecimal digits.
     pub package: String,
-    /// The program's path within it.
+    /// The executable's path within the package.
     pub executable: String,
-    /// The arguments after it.
+    /// The command-line arguments.
     pub arguments: Vec<String>,
 }
 
-/// Where the certificates of a cluster's process are, all of them as PEM: by the same paths on every machine.
+/// Paths of the TLS certificate files of a process, in PEM format. The paths are the same on every
+/// machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CertificateFiles {
-    /// The authority that has signed those of all the cluster's processes.
+    /// The certificate of the authority that signed the certificates of all the cluster's
+    /// processes.
     pub authority: String,
     /// The machine's certificate.
     pub certificate: String,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: String,
 }
 
-/// What a container's process is told when it is started.
+/// The start parameters of a container's process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerStart {
-    /// Which worker it is.
+    /// The identity of the worker process.
     pub worker: WorkerId,
-    /// Of which job.
+    /// The worker's job.
     pub job: JobRef,
-    /// Where the cluster's state is kept, as a URL.
+    /// The URL of the cluster's metadata store.
     pub state_url: String,
-    /// The address to listen at, and by which others reach this host: a name or an IP address, without a port.
+    /// The host name or IP address, without a port, at which the worker listens, and which it
+    /// advertises to others.
     pub host: String,
-    /// What it may use.
+    /// The resources of the container.
     pub resources: Resources,
-    /// Where the cluster's secret is, if it has one: a file that only its user may read.
+    /// The path of the file with the cluster's secret, if the cluster has one. Only the file's user
+    /// can read it.
     pub token_file: Option<String>,
-    /// Where its certificates are, if its connections are encrypted.
+    /// The TLS certificates, if connections are encrypted.
     #[serde(default)]
     pub certificates: Option<CertificateFiles>,
     /// The job's settings.

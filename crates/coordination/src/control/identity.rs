@@ -1,16 +1,18 @@
-//! Who speaks, and in which order what was said counts.
+//! Identities of jobs and workers, and the fencing and order of the leader's commands.
 
 use std::fmt;
 
 use crate::packing::ContainerId;
 use serde::{Deserialize, Serialize};
 
-/// The version of the messages between workers and master; both sides need the same.
+/// The version of the protocol between workers and leader; both must use the same.
 pub const PROTOCOL: u32 = 3;
 
-/// The number of a mastership of a job: each master's is above those of all masters before it.
+/// The master epoch: the number of a leadership of a job, greater than the numbers of all earlier
+/// leaderships.
 ///
-/// It is the fencing number: whoever has seen an epoch does nothing that a master of a lower one says.
+/// It is the fencing token of commands: a receiver ignores a command with a lower epoch than one
+/// that it has received.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -18,36 +20,37 @@ pub const PROTOCOL: u32 = 3;
 pub struct MasterEpoch(pub u64);
 
 impl MasterEpoch {
-    /// The next mastership.
+    /// Returns the epoch after this one.
     pub const fn next(self) -> Self {
         MasterEpoch(self.0 + 1)
     }
 }
 
-/// The number of a packing plan of a job, from one.
+/// The version of a job's packing plan, counted from one.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct PlanVersion(pub u64);
 
-/// The place of something that masters say among all that the masters of a job say: later ones are greater.
+/// The position of a command in the total order of all commands of a job's leaders.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
 pub struct Order {
-    /// Who says it.
+    /// The master epoch of the leader that issued the command.
     pub epoch: MasterEpoch,
-    /// Counted by that master, from one.
+    /// The number of the command in this master epoch, counted from one.
     pub number: u64,
 }
 
-/// One life of a container's worker process.
+/// The identity of one start of a container's worker process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct WorkerId {
     /// The container.
     pub container: ContainerId,
-    /// Which life; whoever starts containers gives a greater number to each start of a container, its count or the time.
+    /// The number of the start. The scheduler assigns a greater number, such as a count or the
+    /// time, to each new start of a container.
     pub incarnation: u64,
 }
 
@@ -57,19 +60,21 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// One submission of a job: a name may be used again when its job is gone, and then it is another submission.
+/// The identity of one submission of a job. A name can be reused after its job is gone; the new job
+/// is another submission.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct JobRef {
     /// The cluster's name.
     pub cluster: String,
     /// The job's name, unique in the cluster.
     pub name: String,
-    /// A random number that the submitter chose.
+    /// The random number of the submission, chosen by the submitter.
     pub submission: u64,
 }
 
 impl JobRef {
-    /// The job as its processes speak of it when they greet each other: `word-count#2a`, the submission in hexadecimal digits.
+    /// Returns the job's key, its identifier in the handshake between processes. An example is
+    /// `word-count#2a`: the name, and the submission in hexadecimal digits.
     pub fn key(&self) -> String {
         format!("{}#{:x}", self.name, self.submission)
     }

@@ -1,30 +1,33 @@
-//! The job master: plans, has containers started, tells workers what to run, and mends what breaks.
+//! The job master: packs the job, requests containers, assigns instances to workers, and recovers
+//! from failures.
 //!
-//! A master works by levels. From what is stored ([`JobRecord`]), what its workers have said and the stage of a change of plans follows
-//! what each worker should run; whoever is not known to run exactly that is told so, again and again. There are no steps that
-//! have to happen in a certain order for anything to be repaired, and so a new master, who knows nothing but the record and
-//! what workers say when they register, does the same as an old one.
+//! A master is level-triggered. The master computes the desired assignment of each worker from the
+//! stored record ([`JobRecord`]), the reports of the workers and the stage of a change of plans. It
+//! sends the assignment repeatedly until the worker reports it as carried out. No repair depends on
+//! a sequence of steps, so a new master, which knows only the record and the registrations of
+//! workers, acts like the old one.
 //!
-//! Decisions are stored before they are acted on: the plan, the user's intent, that the job has started, that routes switch, and that it
-//! has finished.
-//! Everything said carries the master's epoch; what an earlier master says after that is obeyed by nobody.
+//! Decisions are stored before they are executed: the plan, the user's intent, the start of the
+//! job, the switch of routes, and the end of the job. Every message carries the master's epoch, and
+//! workers ignore messages of earlier epochs.
 //!
 //! * `interface`: events, actions, calls, commands;
-//! * `record_keeper`: the stored record; `scheduler_desk`: calls under way;
-//! * `workers`: who runs what, and telling them; `peers`: who is where;
-//! * `lives`: the lives of a job with a guarantee, and how its program is followed by another;
-//! * `containers`: starting and restarting; `moving`: away from hosts that are drained; `returning`: changes of plans that are taken back;
-//! * `decisions`: what is written down, and commands.
+//! * `record_store`: the stored record; `scheduler_calls`: pending calls to the scheduler;
+//! * `workers`: assignments of workers; `peers`: addresses of workers;
+//! * `attempts`: execution attempts of a job with a guarantee, and upgrades of its program;
+//! * `containers`: start and restart of containers; `drain`: their replacement on drained hosts;
+//!   `plan_rollback`: cancelled changes of plans;
+//! * `decisions`: stored decisions and commands.
 
+mod attempts;
 mod containers;
 mod decisions;
+mod drain;
 mod interface;
-mod lives;
-mod moving;
 mod peers;
-mod record_keeper;
-mod returning;
-mod scheduler_desk;
+mod plan_rollback;
+mod record_store;
+mod scheduler_calls;
 mod workers;
 
 #[cfg(test)]
@@ -34,103 +37,110 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::packing::{ContainerId, PackingPlan, ResourceManager};
+use crate::packing::{ContainerId, PackingPlan, PackingPolicy};
 
 pub use interface::{
     Command, CommandId, ContainerRequest, ContainerState, JobPhase, MasterAction, MasterConfig,
-    MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
+    MasterEvent, MasterStatus, SchedulerAnswer, SchedulerCall, SchedulerTraits,
 };
 
 use crate::control::{
-    EpochsEvent, Intent, JobRecord, JobRef, MasterEpoch, MemberAction, MemberEvent, Membership,
-    Order, Refused, Registration, Scaling, Status, ToMaster, ToWorker, WorkerId,
+    CoordinatorEvent, DesiredState, JobRecord, JobRef, MasterEpoch, MemberAction, MemberEvent,
+    Membership, Order, Registration, Rejection, Scaling, Status, ToMaster, ToWorker, WorkerId,
 };
+use attempts::Attempts;
 use containers::Container;
-use lives::Lives;
-pub use moving::Displaced;
+pub use drain::ContainersToMove;
 use peers::Peers;
-use record_keeper::RecordKeeper;
-use scheduler_desk::SchedulerDesk;
+use record_store::JobRecordStore;
+use scheduler_calls::PendingSchedulerCalls;
 use workers::Worker;
 
-/// The master of one job, for one mastership: made when the lease is gained, dropped when it is lost.
+/// The master of one job during one leadership: created when the lease is gained, dropped when it
+/// is lost.
 ///
 /// Cost: a heartbeat is `O(log workers)`, a tick `O(workers)`, a change of plans `O(instances)`.
 pub struct JobMaster {
     job: JobRef,
     config: MasterConfig,
     epoch: MasterEpoch,
-    manager: Arc<dyn ResourceManager>,
+    manager: Arc<dyn PackingPolicy>,
     orders: u64,
-    keeper: RecordKeeper,
-    desk: SchedulerDesk,
+    record_store: JobRecordStore,
+    scheduler_calls: PendingSchedulerCalls,
     members: Membership,
     workers: BTreeMap<ContainerId, Worker>,
     containers: BTreeMap<ContainerId, Container>,
     peers: Peers,
     scaling: Option<Scaling>,
-    /// The lives of a job with a guarantee, from when its record is this master's.
-    lives: Option<Lives>,
-    /// Containers that don't run yet what they should, or have no worker and need one.
+    /// The execution attempts of a job with a guarantee; `None` before this master has written the
+    /// record.
+    attempts: Option<Attempts>,
+    /// The containers that do not run their assignment yet, or that need a worker and have none.
     unsettled: BTreeSet<ContainerId>,
-    /// Containers whose worker has said that all it was last told to run has ended.
+    /// The containers whose worker has reported that all instances of its last assignment have
+    /// completed.
     ended: BTreeSet<ContainerId>,
     commands: VecDeque<(CommandId, Command)>,
-    /// The command that what is being written was decided for.
+    /// The command that caused the pending write, if any.
     deciding: Option<CommandId>,
-    /// The containers that a command had started again, and who is told when that is done.
+    /// The containers that users' commands are restarting, each with the command to answer
+    /// afterwards.
     restarting: BTreeMap<ContainerId, CommandId>,
-    /// The containers that are to leave their hosts, as the scheduler has said last.
-    displaced: Vec<Displaced>,
-    /// Those of them of which it was told that there is no room elsewhere.
+    /// The containers that must leave their hosts, according to the scheduler's last report.
+    displaced: Vec<ContainersToMove>,
+    /// The containers in `displaced` for which the user was notified that no other host has room.
     stuck: BTreeSet<ContainerId>,
-    ending: Ending,
+    ending: ShutdownPhase,
     impossible: Option<String>,
-    /// Since when this master has waited for the first epoch of a program that has followed another.
+    /// The time since which this master has waited for an upgraded program to commit its first
+    /// epoch.
     proving_since: Option<Duration>,
-    /// Why the record could not be read or written the last time.
+    /// The reason of the last failure to read or write the job's record.
     not_stored: Option<String>,
-    /// Why its first life can't begin, and never will: the state that it should begin with is damaged or gone.
-    stillborn: Option<String>,
+    /// The reason for which the first attempt can never start: the state to restore is damaged or
+    /// missing.
+    restore_error: Option<String>,
     phase: JobPhase,
     superseded_by: Option<MasterEpoch>,
 }
 
-/// How far the end of the job, or of this mastership, has come.
+/// The progress of ending the job or this leadership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ending {
-    /// It isn't.
+enum ShutdownPhase {
+    /// Neither the job nor this leadership is ending.
     No,
-    /// Containers are being stopped.
+    /// The job's containers are being stopped.
     Stopping,
-    /// The record is being deleted.
+    /// The job's record is being deleted.
     Deleting,
-    /// The job is gone, or another master has taken over: nothing is done any more.
+    /// The job is gone, or another master has taken over: this master does nothing any more.
     Over,
 }
 
 impl JobMaster {
-    /// The master of that job, for the mastership of that epoch; `manager` is the packing policy that the job has chosen.
+    /// Creates the master of a job for the leadership with this epoch. `manager` is the job's
+    /// packing policy.
     pub fn new(
         job: JobRef,
         epoch: MasterEpoch,
-        manager: Arc<dyn ResourceManager>,
+        manager: Arc<dyn PackingPolicy>,
         config: MasterConfig,
     ) -> Self {
         JobMaster {
             members: Membership::new(job.clone(), config.membership),
-            keeper: RecordKeeper::new(job.clone(), epoch),
+            record_store: JobRecordStore::new(job.clone(), epoch),
             job,
             config,
             epoch,
             manager,
             orders: 0,
-            desk: SchedulerDesk::new(),
+            scheduler_calls: PendingSchedulerCalls::new(),
             workers: BTreeMap::new(),
             containers: BTreeMap::new(),
             peers: Peers::new(),
             scaling: None,
-            lives: None,
+            attempts: None,
             unsettled: BTreeSet::new(),
             ended: BTreeSet::new(),
             commands: VecDeque::new(),
@@ -138,89 +148,93 @@ impl JobMaster {
             restarting: BTreeMap::new(),
             displaced: Vec::new(),
             stuck: BTreeSet::new(),
-            ending: Ending::No,
+            ending: ShutdownPhase::No,
             impossible: None,
             proving_since: None,
             not_stored: None,
-            stillborn: None,
+            restore_error: None,
             phase: JobPhase::Reading,
             superseded_by: None,
         }
     }
 
-    /// What the job is doing.
+    /// Returns the phase of the job.
     pub fn phase(&self) -> &JobPhase {
         &self.phase
     }
 
-    /// The number of this mastership.
+    /// Returns the epoch of this leadership.
     pub fn epoch(&self) -> MasterEpoch {
         self.epoch
     }
 
-    /// The mastership for which it has stepped down, if it has: it does nothing any more, and is to be dropped with its own, which is what
+    /// If this master has stepped down, returns the epoch of the master that has taken over. This
+    /// master then does nothing any more and must be dropped, as
     /// [`Candidate`](crate::control::Candidate) does.
     pub fn superseded_by(&self) -> Option<MasterEpoch> {
         self.superseded_by
     }
 
-    /// What is stored of the job, as soon as it has been read.
+    /// Returns the job's record, once it has been read.
     pub fn record(&self) -> Option<&JobRecord> {
-        self.keeper.record()
+        self.record_store.record()
     }
 
-    /// The workers that the master counts on.
+    /// Returns the registered workers.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.members.workers()
     }
 
-    /// The worker of a container that the master counts on.
+    /// Returns the registered worker of a container, if there is one.
     pub fn worker(&self, container: ContainerId) -> Option<WorkerId> {
         self.members.worker(container)
     }
 
-    /// What the master waits for at a container; that its worker comes, if it doesn't know the container yet.
+    /// Returns the state of a container; [`ContainerState::Expected`] if the master does not know
+    /// the container yet.
     pub fn container(&self, id: ContainerId) -> ContainerState {
         let container = self.containers.get(&id);
         container.map_or(ContainerState::Expected, Container::state)
     }
 
-    /// When the worker of a container was last heard of, in the time that events come with, and whether it is suspected for that.
+    /// Returns the time of the last message of a container's worker, on the clock of
+    /// [`on`](Self::on), and true if the worker is suspected.
     pub fn last_heard(&self, container: ContainerId) -> Option<(Duration, bool)> {
-        self.members.last_heard(container)
+        self.members.last_message(container)
     }
 
-    /// Whether it can say anything to workers yet: before it has read and written the record, it does not hear them.
-    pub fn hears_workers(&self) -> bool {
+    /// Returns true if the master handles messages of workers. It ignores them before it has read
+    /// and written the job's record.
+    pub fn accepts_messages(&self) -> bool {
         self.killing() || !self.containers.is_empty()
     }
 
-    /// Whether every worker runs exactly what it should, and none is missing.
+    /// Returns true if every required worker is registered and runs its assignment.
     pub fn is_settled(&self) -> bool {
-        let is_changing = self.scaling.is_some() || !self.is_life_settled();
+        let is_changing = self.scaling.is_some() || !self.is_attempt_settled();
         self.plan().is_some() && self.unsettled.is_empty() && !is_changing
     }
 
-    /// Deals with an event.
+    /// Handles an event and returns the resulting actions.
     pub fn on(&mut self, now: Duration, event: MasterEvent) -> Vec<MasterAction> {
         let mut actions = Vec::new();
-        if self.ending == Ending::Over {
+        if self.ending == ShutdownPhase::Over {
             return actions;
         }
         match event {
             MasterEvent::Tick => self.tick(now, &mut actions),
-            MasterEvent::From(message) => self.hear(now, message, &mut actions),
+            MasterEvent::From(message) => self.handle_message(now, message, &mut actions),
             MasterEvent::Closed(worker) => {
                 self.member_event(now, MemberEvent::Closed(worker), &mut actions);
             }
             MasterEvent::Exited(worker) => self.exited(now, worker, &mut actions),
             MasterEvent::Record(id, reply) => {
-                if let Some(kept) = self.keeper.answered(now, id, reply) {
-                    self.kept(now, kept, &mut actions);
+                if let Some(kept) = self.record_store.answered(now, id, reply) {
+                    self.record_outcome(now, kept, &mut actions);
                 }
             }
             MasterEvent::Epochs(id, reply) => {
-                self.conduct(now, EpochsEvent::Record(id, reply), &mut actions);
+                self.coordinator_event(now, CoordinatorEvent::Record(id, reply), &mut actions);
             }
             MasterEvent::Scheduler(order, answer) => {
                 self.scheduler_answered(now, order, answer, &mut actions);
@@ -228,16 +242,16 @@ impl JobMaster {
             MasterEvent::Displaced(displaced) => self.displaced(displaced, &mut actions),
             MasterEvent::Command(id, command) => self.take_command(id, command, &mut actions),
         }
-        if self.ending == Ending::No && self.lives.is_some() {
+        if self.ending == ShutdownPhase::No && self.attempts.is_some() {
             self.follow_plan(now, &mut actions);
             self.watch_life(now, &mut actions);
         }
         self.gather(now, &mut actions);
-        if self.ending != Ending::Over {
+        if self.ending != ShutdownPhase::Over {
             self.decide(now, &mut actions);
-            let request = self.keeper.ask(now);
+            let request = self.record_store.ask(now);
             actions.extend(request.map(|(id, request)| MasterAction::Record(id, request)));
-            let calls = self.desk.due(now).into_iter();
+            let calls = self.scheduler_calls.due(now).into_iter();
             actions.extend(calls.map(|(order, call)| MasterAction::Scheduler(order, call)));
         }
         self.announce(&mut actions);
@@ -246,13 +260,18 @@ impl JobMaster {
 
     fn tick(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         self.member_event(now, MemberEvent::Tick, actions);
-        self.conduct(now, EpochsEvent::Tick, actions);
+        self.coordinator_event(now, CoordinatorEvent::Tick, actions);
         self.mend_containers(now, actions);
         self.publish_peers(now, actions);
         self.repeat_assignments(now, actions);
     }
 
-    fn hear(&mut self, now: Duration, message: ToMaster, actions: &mut Vec<MasterAction>) {
+    fn handle_message(
+        &mut self,
+        now: Duration,
+        message: ToMaster,
+        actions: &mut Vec<MasterAction>,
+    ) {
         if self.killing() {
             if let ToMaster::Register(Registration { worker, .. })
             | ToMaster::Status(Status { worker, .. }) = message
@@ -263,7 +282,7 @@ impl JobMaster {
             return;
         }
         if self.containers.is_empty() {
-            return; // it is too early to say anything; they ask again
+            return; // too early to answer; workers retry
         }
         match message {
             ToMaster::Register(registration) => self.registered(now, registration, actions),
@@ -279,21 +298,21 @@ impl JobMaster {
                 message,
             } => {
                 if self.members.worker(worker.container) == Some(worker) {
-                    actions.push(MasterAction::Note(Note::Problem(instance, message)));
+                    actions.push(MasterAction::Note(MasterStatus::Problem(instance, message)));
                 }
             }
             ToMaster::Epochs { worker, message } => {
-                self.word_of_epochs(now, worker, message, actions);
+                self.participant_message(now, worker, message, actions);
             }
-            ToMaster::LifeOver {
+            ToMaster::AttemptOver {
                 worker,
                 generation,
                 why,
-            } => self.life_is_over(now, worker, generation, why, actions),
+            } => self.attempt_over(now, worker, generation, why, actions),
         }
     }
 
-    /// Passes an event to the membership and does what follows.
+    /// Passes an event to the membership and executes the resulting actions.
     fn member_event(&mut self, now: Duration, event: MemberEvent, actions: &mut Vec<MasterAction>) {
         for action in self.members.on(now, event) {
             match action {
@@ -307,34 +326,37 @@ impl JobMaster {
                     actions.push(MasterAction::To(worker, ToWorker::Unknown(self.epoch)));
                 }
                 MemberAction::Suspected(worker) => {
-                    actions.push(MasterAction::Note(Note::Suspected(worker)));
+                    actions.push(MasterAction::Note(MasterStatus::Suspected(worker)));
                 }
                 MemberAction::Trusted(_) => {}
                 MemberAction::Died(worker, cause) => {
-                    actions.push(MasterAction::Note(Note::Died(worker, cause)));
+                    actions.push(MasterAction::Note(MasterStatus::Died(worker, cause)));
                     self.lost(now, worker, cause, actions);
                 }
             }
         }
     }
 
-    fn turn_away(&self, worker: WorkerId, refused: Refused, actions: &mut Vec<MasterAction>) {
-        actions.push(MasterAction::Note(Note::Turned(worker, refused.clone())));
+    fn turn_away(&self, worker: WorkerId, refused: Rejection, actions: &mut Vec<MasterAction>) {
+        actions.push(MasterAction::Note(MasterStatus::Refused(
+            worker,
+            refused.clone(),
+        )));
         let message = ToWorker::Refused(self.epoch, refused);
         actions.push(MasterAction::To(worker, message));
     }
 
     fn step_down(&mut self, newest: MasterEpoch, actions: &mut Vec<MasterAction>) {
-        self.ending = Ending::Over;
+        self.ending = ShutdownPhase::Over;
         for command in self.open_commands() {
-            let refused = Refused::NotMaster { newest };
+            let refused = Rejection::NotMaster { newest };
             actions.push(MasterAction::Reply(command, Err(refused)));
         }
         self.superseded_by = Some(newest);
     }
 
     fn plan(&self) -> Option<&Arc<PackingPlan>> {
-        self.keeper.record()?.plan.as_ref()
+        self.record_store.record()?.plan.as_ref()
     }
 
     fn next_order(&mut self) -> Order {
@@ -355,22 +377,26 @@ impl JobMaster {
 
     fn current_phase(&self) -> JobPhase {
         let impossible = self.impossible.as_ref().or(self.not_stored.as_ref());
-        let impossible = impossible.or(self.stillborn());
-        if let (Ending::No, None, Some(phase)) = (self.ending, impossible, self.phase_of_life()) {
+        let impossible = impossible.or(self.restore_error());
+        if let (ShutdownPhase::No, None, Some(phase)) =
+            (self.ending, impossible, self.attempt_phase())
+        {
             return phase;
         }
-        match (self.ending, impossible, self.keeper.record()) {
-            (Ending::Over, ..) => JobPhase::Gone,
-            (Ending::Stopping | Ending::Deleting, _, Some(record)) if record.finished => {
+        match (self.ending, impossible, self.record_store.record()) {
+            (ShutdownPhase::Over, ..) => JobPhase::Gone,
+            (ShutdownPhase::Stopping | ShutdownPhase::Deleting, _, Some(record))
+                if record.finished =>
+            {
                 JobPhase::Finished
             }
-            (Ending::Stopping | Ending::Deleting, ..) => JobPhase::Killing,
+            (ShutdownPhase::Stopping | ShutdownPhase::Deleting, ..) => JobPhase::Killing,
             (_, Some(why), _) => JobPhase::Impossible(why.clone()),
             (_, _, None) => JobPhase::Reading,
             (_, _, Some(record)) if record.plan.is_none() || !record.started => JobPhase::Starting,
             (_, _, Some(_)) if self.is_worker_missing() => JobPhase::Recovering,
             (_, _, Some(_)) if self.scaling.is_some() => JobPhase::Updating,
-            (_, _, Some(record)) if record.intent == Intent::Pause => JobPhase::Paused,
+            (_, _, Some(record)) if record.intent == DesiredState::Pause => JobPhase::Paused,
             (_, _, Some(_)) => JobPhase::Running,
         }
     }

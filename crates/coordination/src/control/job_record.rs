@@ -1,4 +1,5 @@
-//! What is stored of a job: all that a master needs to take over, beside what the workers tell it.
+//! The stored state of a job. Together with the reports of the workers, it is all that a new leader
+//! needs to take over.
 
 use std::sync::Arc;
 
@@ -7,75 +8,79 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{JobRef, MasterEpoch, PlanVersion, Upgrade};
 
-/// What is stored of a job. Written by its submitter once, and then by its masters only.
+/// The stored state of a job. The submitter writes it once; then only the job's leaders write it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JobRecord {
     /// The job.
     pub job: JobRef,
-    /// The master that wrote this; zero if the submitter did.
+    /// The master epoch of the leader that wrote this record; zero for the submitter.
     pub epoch: MasterEpoch,
-    /// What it asks for.
+    /// The requested vertices and resources.
     pub demand: JobDemand,
-    /// Within what it is packed.
+    /// The configuration of the packing.
     pub packing: PackingConfig,
-    /// What its user wants of it.
-    pub intent: Intent,
-    /// Whether all workers have been prepared once: from then on, a worker that comes starts at once.
+    /// The state of the job that the user has requested.
+    pub intent: DesiredState,
+    /// True once all workers have been prepared. From then on a worker that registers starts
+    /// immediately.
     pub started: bool,
-    /// Whether all of its instances have come to their end by themselves: what is left of it is removed, nothing is started again.
+    /// True if all instances have completed. The job's remains are then removed, and nothing is
+    /// restarted.
     pub finished: bool,
-    /// The plan, as soon as there is one.
+    /// The packing plan; `None` until the first leader has packed the job.
     pub plan: Option<Arc<PackingPlan>>,
-    /// The plan's number.
+    /// The version of the plan.
     pub plan_version: PlanVersion,
-    /// The plan before it, while the job comes from that to this one.
+    /// The previous plan, while the job changes from that plan to the current one.
     pub previous: Option<Previous>,
-    /// How far another program has followed, or this one has followed another; what came of it stays.
+    /// The progress of an upgrade from or to another program. The outcome of the last upgrade is
+    /// retained.
     pub upgrade: Option<Upgrade>,
 }
 
-/// What a job's user wants of it.
+/// The state that a user requested for a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Intent {
-    /// It runs.
+pub enum DesiredState {
+    /// The job runs.
     Run,
-    /// It is there, and its sources don't read.
+    /// The job is deployed, but its sources do not read.
     Pause,
-    /// It ends, and leaves nothing behind.
+    /// The job is stopped and removed.
     Kill,
 }
 
-/// The plan that a job comes from.
+/// The old plan during a change of plans.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Previous {
     /// The plan.
     pub plan: Arc<PackingPlan>,
-    /// Its number.
+    /// The version of the plan.
     pub version: PlanVersion,
-    /// Whether records may be routed by the new plan already.
+    /// True if workers may already route records by the new plan.
     pub switched: bool,
 }
 
 impl JobRecord {
-    /// Whether what is left of the job is being removed: its user wants that, or it has finished.
+    /// Returns true if the job is being removed, by the user's request or because it has finished.
     pub fn is_ending(&self) -> bool {
-        self.finished || self.intent == Intent::Kill
+        self.finished || self.intent == DesiredState::Kill
     }
 
-    /// Whether another job takes the place of this one, in one write, when nothing of it runs any more.
-    pub fn gives_way(&self) -> bool {
-        let gives_way = self.upgrade.as_ref().is_some_and(Upgrade::gives_way);
-        self.finished && self.intent != Intent::Kill && gives_way
+    /// Returns true if another job replaces this one as soon as none of its instances run.
+    pub fn is_being_replaced(&self) -> bool {
+        let gives_way = self.upgrade.as_ref().is_some_and(Upgrade::is_replaced);
+        self.finished && self.intent != DesiredState::Kill && gives_way
     }
 
-    /// What a submitter writes, where there is no record yet. To know before that whether the job fits, it packs it itself.
+    /// Creates the record with which a submitter creates the job. The submitter packs the job
+    /// beforehand to check that it fits.
     pub fn submitted(job: JobRef, demand: JobDemand, packing: PackingConfig) -> Self {
         JobRecord {
             job,
             epoch: MasterEpoch::default(),
             demand,
             packing,
-            intent: Intent::Run,
+            intent: DesiredState::Run,
             started: false,
             finished: false,
             plan: None,

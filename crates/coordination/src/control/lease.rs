@@ -1,21 +1,26 @@
-//! Mastership: who is the master of a job, and since when nobody else is.
+//! Leader election: a lease in the metadata store that determines the leader of a job.
 //!
-//! A record in the state manager names the holder. The holder writes it again before its term is over; every other
-//! candidate looks at it from time to time, and takes over when it has seen the same version for a whole term.
+//! A lease record in the metadata store names the holder, which renews the lease before its term
+//! ends. Every other candidate reads the record periodically. It takes over when the version has
+//! not changed for a whole term.
 //!
-//! **Why there is one master.** Nobody compares clocks of two machines, only durations are assumed to be alike, within
-//! [`LeaseConfig::drift_margin`]. The holder counts its term from the moment at which it *sent* the write; a candidate counts from the
-//! moment at which it *saw* that write, which is later. So the holder's term, made shorter by the margin, has ended before
-//! any candidate's has. Two candidates that find it over write against the same version: one of them succeeds. Since a
-//! holder may still have messages under way when its term ends, all that a master says carries its [`MasterEpoch`],
-//! and receivers obey the highest one only.
+//! **Why there is one leader.** Clocks of different machines are never compared; only durations are
+//! assumed to agree, within [`LeaseConfig::drift_margin`]. The holder counts its term from the
+//! moment at which it *sent* the write. A candidate counts from the moment at which it *saw* that
+//! write, which is later. So the holder's term, shortened by the margin, ends before any
+//! candidate's. If two candidates claim the lease, they write against the same version, and only
+//! one of them succeeds. A holder may still have messages in transit when its term ends. Therefore
+//! every message of a leader carries its [`MasterEpoch`], and receivers obey the highest one only.
 //!
-//! **A lease that is removed** while its job is there, which happens to damaged ones alone (whoever resigns writes that down), says nothing
-//! of its holder, who may count on its term. So who has seen a lease waits for a term from when it finds none, and then claims with a
-//! number above all that it has seen; who has lost the lease by that itself claims at once. Only a candidate that has just come, and has
-//! seen no lease, takes the job for one that nobody has led yet. For a term at most there may be two masters then, and what is stored of
-//! the job decides: it is written against a version, and with the number; who finds a later number there, or its own that it has not
-//! written, steps down ([`LeaseEvent::Outpaced`]).
+//! **A missing lease** of an existing job means that a damaged lease was removed, since a
+//! resignation does not remove the record. The holder of the removed lease may still rely on its
+//! term. A candidate that has read a lease before therefore waits for one term after it finds none.
+//! Then it claims an epoch above all epochs that it has read. A holder whose own lease was removed
+//! claims immediately. Only a new candidate, which has never read a lease, assumes that the job
+//! never had a leader. For at most one term there may then be two leaders. The job's record decides
+//! between them, since it contains the epoch and is written against a version. A leader that finds
+//! a later epoch in the record, or its own epoch written by another process, steps down
+//! ([`LeaseEvent::Outpaced`]).
 
 use std::time::Duration;
 
@@ -23,30 +28,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{MasterEpoch, RequestId, StoreReply, StoreRequest, StoreVersion};
 
-/// What stands in the state manager.
+/// The lease as stored in the metadata store.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LeaseRecord {
-    /// The holder: a name that no other process has or had.
+    /// The name of the holder, which no other process has or had.
     pub holder: String,
-    /// Where workers and commands reach it.
+    /// The address at which workers and commands reach the holder.
     pub address: String,
-    /// The number of its mastership.
+    /// The master epoch of the holder's leadership.
     pub epoch: MasterEpoch,
-    /// Whether the holder has given it up: the next may take it at once.
+    /// True if the holder has resigned, so that the next candidate may claim immediately.
     pub resigned: bool,
 }
 
-/// Times of a lease.
+/// Durations of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseConfig {
-    /// How long a lease lasts after its last renewal. The same for all candidates.
+    /// The time for which a lease is valid after its last renewal. Must be the same for all
+    /// candidates.
     pub term: Duration,
-    /// By how much a holder considers its own term shorter, for clocks that run at different speeds.
+    /// The amount by which a holder shortens its own term, to allow for clocks of different speeds.
     pub drift_margin: Duration,
-    /// How often a holder renews and a candidate looks.
-    pub every: Duration,
-    /// After how long a request counts as unanswered.
-    pub patience: Duration,
+    /// The interval of renewals by the holder, and of reads by candidates.
+    pub renew_interval: Duration,
+    /// The timeout of a request to the metadata store.
+    pub request_timeout: Duration,
 }
 
 impl Default for LeaseConfig {
@@ -54,40 +60,41 @@ impl Default for LeaseConfig {
         LeaseConfig {
             term: Duration::from_secs(4),
             drift_margin: Duration::from_millis(400),
-            every: Duration::from_secs(1),
-            patience: Duration::from_secs(1),
+            renew_interval: Duration::from_secs(1),
+            request_timeout: Duration::from_secs(1),
         }
     }
 }
 
-/// What happens to a candidate.
+/// An event for a candidate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseEvent {
-    /// Time has passed; comes at least every 100 ms.
+    /// Time has passed. Must come at least every 100 ms.
     Tick,
-    /// The state manager's answer.
+    /// A reply of the metadata store.
     Reply(RequestId, StoreReply<LeaseRecord>),
-    /// Give it up, in good order.
+    /// Resign the leadership, so that another candidate can claim it immediately.
     Resign,
-    /// A mastership of this number, which is not below the present one, was heard of: the lease has been lost and was written anew. If it is
-    /// still held, it is claimed with a later number.
+    /// Another leadership with this epoch, not below the own one, was observed: the lease was
+    /// removed and written again. If this process still holds the lease, it claims it again with a
+    /// later epoch.
     Outpaced(MasterEpoch),
 }
 
-/// What a candidate wants done.
+/// An action requested by a candidate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseAction {
-    /// Ask the state manager.
+    /// Send a request to the metadata store.
     Store(RequestId, StoreRequest<LeaseRecord>),
-    /// From now on this is the master, until [`LeaseAction::Lost`].
+    /// This process is the leader from now on, until [`LeaseAction::Lost`].
     Gained(MasterEpoch),
-    /// The job is gone: there is nothing to be master of, and nothing more is asked.
+    /// The job is gone: there is no leadership any more, and no more requests are sent.
     JobGone,
-    /// From now on this is not the master; whatever it has not sent yet must not be sent.
+    /// This process is no longer the leader; messages not yet sent must be dropped.
     Lost(MasterEpoch),
 }
 
-/// A candidate for the mastership of a job.
+/// A candidate for the leadership of a job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -106,37 +113,37 @@ pub struct Lease {
     holder: String,
     address: String,
     config: LeaseConfig,
-    seen: Option<Seen>,
-    held: Option<Held>,
-    /// The last mastership of this candidate, or a later one that it has seen or heard of.
+    seen: Option<ObservedLease>,
+    held: Option<LeaseHolder>,
+    /// The highest master epoch of this candidate or observed by it.
     newest: MasterEpoch,
-    /// Whether there has been a lease that somebody else may still count on when it is gone.
+    /// True if this candidate has read a lease whose holder may still rely on it, even after its
+    /// removal.
     was_there: bool,
-    asked: Option<Asked>,
-    /// A renewal that was not answered in time, and may still be.
-    late: Option<Asked>,
+    asked: Option<PendingRequest>,
+    /// A renewal that was not answered in time, and whose reply may still arrive.
+    late: Option<PendingRequest>,
     requests: u64,
     next_at: Duration,
     resigning: bool,
     over: bool,
 }
 
-/// What was read or written last, and since when it has been so.
+/// The last value read or written, and the time since which it has been unchanged.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ObservedLease {
     stored: Option<(LeaseRecord, StoreVersion)>,
     since: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct LeaseHolder {
     epoch: MasterEpoch,
     until: Duration,
 }
 
-/// The request that is under way.
 #[derive(Clone, Debug)]
-struct Asked {
+struct PendingRequest {
     id: RequestId,
     sent: Duration,
     purpose: Purpose,
@@ -151,7 +158,8 @@ enum Purpose {
 }
 
 impl Lease {
-    /// A candidate that no other process has the name of, reached at `address`.
+    /// Creates a candidate that workers and clients reach at `address`. `holder` must be unique
+    /// among all present and past processes.
     pub fn new(holder: impl Into<String>, address: impl Into<String>, config: LeaseConfig) -> Self {
         Lease {
             holder: holder.into(),
@@ -170,21 +178,22 @@ impl Lease {
         }
     }
 
-    /// The number of the mastership, while it lasts: ask this before each thing that only a master may do.
+    /// Returns the master epoch while this candidate leads at the time `now`, otherwise `None`. To
+    /// be checked before every operation that is reserved to the leader.
     pub fn mastership(&self, now: Duration) -> Option<MasterEpoch> {
         let held = self.held.filter(|held| now < held.until);
         held.map(|held| held.epoch)
     }
 
-    /// Deals with an event.
+    /// Handles an event and returns the resulting actions.
     pub fn on(&mut self, now: Duration, event: LeaseEvent) -> Vec<LeaseAction> {
         let mut actions = Vec::new();
         if let Some(held) = self.held.take_if(|held| now >= held.until) {
             actions.push(LeaseAction::Lost(held.epoch));
         }
-        let patience = self.config.patience;
+        let patience = self.config.request_timeout;
         if let Some(asked) = self.asked.take_if(|asked| now >= asked.sent + patience) {
-            // Whether a write was done is not known: look first.
+            // It is unknown whether a write was done, so the record is read first.
             self.forget_unless_looking(&asked.purpose);
             self.next_at = now;
             self.late = Some(asked).filter(|asked| matches!(asked.purpose, Purpose::Renew(_)));
@@ -197,7 +206,7 @@ impl Lease {
             }
             LeaseEvent::Outpaced(newest) => self.outpaced(now, newest, &mut actions),
             LeaseEvent::Reply(id, reply) => {
-                // A reply that was no longer waited for may be out of date: of those only renewals are heard.
+                // A reply after the timeout may be outdated; only replies to renewals are accepted.
                 if let Some(asked) = self.asked.take_if(|asked| asked.id == id) {
                     self.answered(now, asked, reply, &mut actions);
                 } else if let Some(late) = self.late.take_if(|late| late.id == id) {
@@ -209,12 +218,12 @@ impl Lease {
         actions
     }
 
-    /// Ends the mastership, and claims another if nobody has by then.
+    /// Ends the leadership, and then claims a later epoch unless another candidate holds the lease.
     fn outpaced(&mut self, now: Duration, newest: MasterEpoch, actions: &mut Vec<LeaseAction>) {
         self.newest = self.newest.max(newest);
         if let Some(held) = self.held.take_if(|held| held.epoch <= newest) {
             actions.push(LeaseAction::Lost(held.epoch));
-            // What is under way would renew what is over.
+            // The pending request would renew the ended leadership.
             self.asked = None;
             self.late = None;
             self.seen = None;
@@ -228,27 +237,34 @@ impl Lease {
         }
     }
 
-    /// Slow answers are no reason to lose a mastership: a renewal that was written counts from when it was sent, as any other, and
-    /// nobody can have claimed before that is over.
-    fn renewed_late(&mut self, now: Duration, late: Asked, reply: StoreReply<LeaseRecord>) {
+    /// Handles the late reply to a renewal, so that a slow store does not end a leadership. A
+    /// successful renewal counts from the time at which it was sent. Before this term ends, no
+    /// other candidate can have claimed the lease.
+    fn renewed_late(
+        &mut self,
+        now: Duration,
+        late: PendingRequest,
+        reply: StoreReply<LeaseRecord>,
+    ) {
         let until = self.until(late.sent);
         if let (StoreReply::Written(version), Purpose::Renew(record)) = (reply, late.purpose)
             && let Some(held) = &mut self.held
             && held.epoch == record.epoch
         {
             held.until = held.until.max(until);
-            // What it looks for meanwhile is known now.
+            // The pending read is no longer needed.
             self.asked
                 .take_if(|asked| matches!(asked.purpose, Purpose::Look));
-            self.next_at = late.sent + self.config.every;
-            self.seen = Some(Seen {
+            self.next_at = late.sent + self.config.renew_interval;
+            self.seen = Some(ObservedLease {
                 stored: Some((record, version)),
                 since: now,
             });
         }
     }
 
-    /// How long a mastership lasts whose lease was written by what was sent then.
+    /// Returns the time at which a leadership ends whose lease was last written by a request sent
+    /// at `sent`.
     fn until(&self, sent: Duration) -> Duration {
         sent + self.config.term.saturating_sub(self.config.drift_margin)
     }
@@ -256,11 +272,11 @@ impl Lease {
     fn answered(
         &mut self,
         now: Duration,
-        asked: Asked,
+        asked: PendingRequest,
         reply: StoreReply<LeaseRecord>,
         actions: &mut Vec<LeaseAction>,
     ) {
-        self.next_at = now + self.config.every;
+        self.next_at = now + self.config.renew_interval;
         match (reply, asked.purpose) {
             (StoreReply::Found(found), _) => self.look(now, found, actions),
             (StoreReply::Written(version), purpose) => {
@@ -273,13 +289,14 @@ impl Lease {
                 self.over = true;
             }
             (StoreReply::Conflict | StoreReply::Deleted, _) => {
-                // Somebody has written since, perhaps this one itself, by a write that it had given up.
+                // Another process has written the lease, or this process has, by a write that timed
+                // out.
                 self.seen = None;
                 self.next_at = now;
             }
             (StoreReply::Unavailable | StoreReply::Refused(_), purpose) => {
                 self.forget_unless_looking(&purpose);
-                self.next_at = now + self.config.every / 4;
+                self.next_at = now + self.config.renew_interval / 4;
             }
         }
     }
@@ -304,14 +321,14 @@ impl Lease {
                 self.newest = self.newest.max(record.epoch);
                 self.was_there = true;
             }
-            // Nobody who has waited for the term of this one has claimed.
+            // No candidate that waited for this term has claimed.
             None if self.held.is_some() => self.was_there = false,
             None => {}
         }
         if let Some(held) = self.held.take_if(|_| !own) {
             actions.push(LeaseAction::Lost(held.epoch));
         }
-        self.seen = Some(Seen {
+        self.seen = Some(ObservedLease {
             stored: found,
             since,
         });
@@ -334,10 +351,10 @@ impl Lease {
             Purpose::Claim(record) => {
                 let epoch = record.epoch;
                 self.newest = self.newest.max(epoch);
-                // A claim that took longer than the term is worth nothing; it is made anew.
+                // A claim whose reply took longer than the term is void, and is repeated.
                 if now < until {
-                    self.held = Some(Held { epoch, until });
-                    self.next_at = sent + self.config.every;
+                    self.held = Some(LeaseHolder { epoch, until });
+                    self.next_at = sent + self.config.renew_interval;
                     actions.push(LeaseAction::Gained(epoch));
                 } else {
                     self.next_at = now;
@@ -345,7 +362,8 @@ impl Lease {
                 record
             }
             Purpose::Renew(record) => {
-                // It may have ended while this was under way: an ended mastership is not revived, a new one is claimed.
+                // The term may have ended in the meantime. An ended leadership is not revived; a
+                // new one is claimed.
                 match &mut self.held {
                     Some(held) => held.until = until,
                     None => self.next_at = now,
@@ -360,13 +378,14 @@ impl Lease {
             }
         };
         self.was_there = true;
-        self.seen = Some(Seen {
+        self.seen = Some(ObservedLease {
             stored: Some((record, version)),
             since: now,
         });
     }
 
-    /// Whether nobody else can be the master now, as far as this one has seen.
+    /// Returns true if no other process can be the leader at `now`, according to the observations
+    /// of this candidate.
     fn is_free(&self, now: Duration) -> bool {
         let Some(seen) = &self.seen else {
             return false;
@@ -403,7 +422,7 @@ impl Lease {
             }
         };
         actions.push(LeaseAction::Store(id, request));
-        self.asked = Some(Asked {
+        self.asked = Some(PendingRequest {
             id,
             sent: now,
             purpose,

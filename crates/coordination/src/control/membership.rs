@@ -1,4 +1,4 @@
-//! Which workers a job has: who may join, who is heard of, who is given up.
+//! The registered workers of a job: admission, heartbeats, and detection of lost workers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,18 +6,21 @@ use std::time::Duration;
 use crate::packing::ContainerId;
 use serde::{Deserialize, Serialize};
 
-use crate::control::{JobRef, PROTOCOL, Refused, WorkerId};
+use crate::control::{JobRef, PROTOCOL, Rejection, WorkerId};
 
-/// Times after which silence means something.
+/// Timeouts of the failure detector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MembershipConfig {
-    /// After so long without a word a worker is suspected: shown, nothing else.
+    /// The time without a message after which a worker is suspected. A suspicion is only displayed.
     pub suspect_after: Duration,
-    /// After so long without a word it is given up.
+    /// The time without a message after which a worker is considered lost.
     pub dead_after: Duration,
-    /// After its connection was closed it has so long to come back before it is given up. What has ended is known sooner, from whoever
-    /// started it; so this is as long as finding the master again may take on a machine that has too much to do: a job with a guarantee
-    /// begins anew as a whole when a worker is given up.
+    /// The time in which a worker must reconnect after its connection was closed, before it is
+    /// considered lost.
+    ///
+    /// The scheduler reports the exit of a process earlier. The grace period is for an overloaded
+    /// worker that looks for the leader again: its loss would restart a job with a guarantee as a
+    /// whole.
     pub closed_grace: Duration,
 }
 
@@ -31,17 +34,17 @@ impl Default for MembershipConfig {
     }
 }
 
-/// By which a process shows that it belongs here.
+/// The identity that a process presents when it registers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Credentials {
-    /// The version of the messages that it speaks.
+    /// The protocol version of the process.
     pub protocol: u32,
-    /// The cluster, job and submission that it was started for.
+    /// The cluster, job and submission that the process was started for.
     pub job: JobRef,
 }
 
 impl Credentials {
-    /// Those of a process of this job and this version of the program.
+    /// Returns the credentials of a process of this job and this version of the program.
     pub fn of(job: &JobRef) -> Self {
         Credentials {
             protocol: PROTOCOL,
@@ -50,53 +53,53 @@ impl Credentials {
     }
 }
 
-/// What happens to the membership.
+/// An event for the membership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemberEvent {
-    /// A worker asks to be taken.
+    /// A worker requests membership.
     Register(WorkerId, Credentials),
-    /// A word from a worker.
-    Heard(WorkerId),
+    /// A message from a worker was received.
+    MessageReceived(WorkerId),
     /// The worker's connection was closed.
     Closed(WorkerId),
-    /// Its process has ended: whoever started it says so.
+    /// The scheduler reports that the worker's process has exited.
     Exited(WorkerId),
     /// Time has passed.
     Tick,
 }
 
-/// What follows from it.
+/// An action requested by the membership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemberAction {
-    /// It is a member from now on, or still.
+    /// The worker is a member: from now on, or already before.
     Accepted(WorkerId),
-    /// It is none; tell it why.
-    Refused(WorkerId, Refused),
-    /// A word from somebody who is no member: it has to register first.
+    /// The worker is refused; send it the reason.
+    Refused(WorkerId, Rejection),
+    /// A message came from a worker that is not a member. The worker has to register first.
     Unknown(WorkerId),
-    /// Not heard of for a while.
+    /// The worker has sent no message for [`MembershipConfig::suspect_after`].
     Suspected(WorkerId),
-    /// Heard of again in time.
+    /// The suspected worker has sent a message in time, and is no longer suspected.
     Trusted(WorkerId),
-    /// No member any more.
+    /// The worker is no longer a member.
     Died(WorkerId, Cause),
 }
 
-/// Why a worker was given up.
+/// The reason for which a worker is considered lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Cause {
-    /// Its process has ended.
+    /// The worker's process has exited.
     Exited,
-    /// Its connection was closed, and it did not come back in time.
+    /// The worker's connection was closed, and the worker did not reconnect in time.
     Closed,
-    /// It was silent for too long.
+    /// The worker has sent no message for [`MembershipConfig::dead_after`].
     Silent,
-    /// Its container was started again.
+    /// The worker's container was started again, and the new worker has registered.
     Replaced,
 }
 
 impl Cause {
-    /// Why, as part of a sentence.
+    /// Returns the reason in words, as a clause of a sentence.
     pub fn in_words(self) -> &'static str {
         match self {
             Cause::Exited => "its process has ended",
@@ -107,16 +110,16 @@ impl Cause {
     }
 }
 
-/// The workers of a job; at most one a container.
+/// The workers of a job, at most one per container.
 ///
-/// A container's worker is replaced by one of a later start only, never by one of an earlier: what comes back after it has been
-/// replaced is refused, so that it ends. What comes back before that is a member again.
+/// Only a worker of a later start replaces a container's worker. If a lost worker returns before it
+/// was replaced, it is a member again. If it returns after that, it is refused and exits.
 #[derive(Debug)]
 pub struct Membership {
     config: MembershipConfig,
     job: JobRef,
     members: BTreeMap<ContainerId, Member>,
-    /// The latest start of each container that was a member.
+    /// For each container, the latest start whose worker was a member.
     newest: BTreeMap<ContainerId, u64>,
     ticked: Option<Duration>,
 }
@@ -130,7 +133,7 @@ struct Member {
 }
 
 impl Membership {
-    /// Nobody yet.
+    /// Creates a membership without workers.
     pub fn new(job: JobRef, config: MembershipConfig) -> Self {
         Membership {
             config,
@@ -141,27 +144,29 @@ impl Membership {
         }
     }
 
-    /// The worker of a container.
+    /// Returns the worker of a container, if it is a member.
     pub fn worker(&self, container: ContainerId) -> Option<WorkerId> {
         self.members.get(&container).map(|member| member.worker)
     }
 
-    /// When a container's worker was last heard of, and whether it is suspected for that.
-    pub fn last_heard(&self, container: ContainerId) -> Option<(Duration, bool)> {
+    /// Returns the time of the last message of a container's worker, and true if the worker is
+    /// suspected.
+    pub fn last_message(&self, container: ContainerId) -> Option<(Duration, bool)> {
         let member = self.members.get(&container)?;
         Some((member.heard, member.suspected))
     }
 
-    /// The workers, by container.
+    /// Returns the workers, by container.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.members.values().map(|member| member.worker)
     }
 
-    /// Deals with an event. `O(log workers)`, a tick `O(workers)`.
+    /// Handles an event and returns the resulting actions. Costs `O(log workers)`; a tick
+    /// `O(workers)`.
     pub fn on(&mut self, now: Duration, event: MemberEvent) -> Vec<MemberAction> {
         match event {
             MemberEvent::Register(worker, who) => self.register(now, worker, &who),
-            MemberEvent::Heard(worker) => self.heard(now, worker),
+            MemberEvent::MessageReceived(worker) => self.heard(now, worker),
             MemberEvent::Closed(worker) => {
                 if let Some(member) = self.member(worker) {
                     member.closed.get_or_insert(now);
@@ -169,7 +174,7 @@ impl Membership {
                 Vec::new()
             }
             MemberEvent::Exited(worker) => match self.worker(worker.container) {
-                // The end of an earlier life of the container is no news.
+                // The exit of an earlier start of the container is irrelevant.
                 Some(current) if current.incarnation <= worker.incarnation => {
                     self.members.remove(&worker.container);
                     vec![MemberAction::Died(current, Cause::Exited)]
@@ -212,29 +217,29 @@ impl Membership {
             .collect()
     }
 
-    fn check(&self, worker: WorkerId, who: &Credentials) -> Result<(), Refused> {
+    fn check(&self, worker: WorkerId, who: &Credentials) -> Result<(), Rejection> {
         let (ours, theirs) = (&self.job, &who.job);
         if who.protocol != PROTOCOL {
-            return Err(Refused::VersionMismatch {
+            return Err(Rejection::VersionMismatch {
                 ours: PROTOCOL,
                 theirs: who.protocol,
             });
         }
         if ours.cluster != theirs.cluster {
-            return Err(Refused::WrongCluster {
+            return Err(Rejection::WrongCluster {
                 ours: ours.cluster.clone(),
                 theirs: theirs.cluster.clone(),
             });
         }
         if ours != theirs {
             let named = |job: &JobRef| format!("{:?} (submission {:x})", job.name, job.submission);
-            return Err(Refused::WrongJob {
+            return Err(Rejection::WrongJob {
                 ours: named(ours),
                 theirs: named(theirs),
             });
         }
         match self.newest.get(&worker.container) {
-            Some(newest) if *newest > worker.incarnation => Err(Refused::Replaced {
+            Some(newest) if *newest > worker.incarnation => Err(Rejection::Replaced {
                 container: worker.container,
                 newest: *newest,
                 theirs: worker.incarnation,
@@ -259,7 +264,8 @@ impl Membership {
         let mut actions = Vec::new();
         let config = self.config;
         let since_tick = now.saturating_sub(self.ticked.replace(now).unwrap_or(now));
-        // Whoever has slept itself (a suspended machine, a starved process) has heard nobody: that is not their fault.
+        // A pause of this process itself (suspended machine, starved process) does not count
+        // against the workers.
         let slept = (since_tick > config.suspect_after / 2).then_some(since_tick);
         self.members.retain(|_, member| {
             if let Some(slept) = slept {
@@ -356,7 +362,7 @@ mod tests {
         let suspected = [MemberAction::Suspected(worker(1))];
         assert_eq!(until(&mut members, 1_400), []);
         assert_eq!(until(&mut members, 1_900), suspected);
-        let heard = MemberEvent::Heard(worker(1));
+        let heard = MemberEvent::MessageReceived(worker(1));
         let trusted = [MemberAction::Trusted(worker(1))];
         assert_eq!(members.on(millis(2_000), heard.clone()), trusted);
         assert_eq!(until(&mut members, 4_000), suspected);
@@ -378,7 +384,7 @@ mod tests {
     fn who_loses_its_connection_and_comes_back_in_time_stays() {
         let mut members = with_member(1);
         members.on(millis(100), MemberEvent::Closed(worker(1)));
-        members.on(millis(500), MemberEvent::Heard(worker(1)));
+        members.on(millis(500), MemberEvent::MessageReceived(worker(1)));
         assert!(members.on(millis(900), MemberEvent::Tick).is_empty());
         members.on(millis(1_000), MemberEvent::Closed(worker(1)));
         for at in [1_400, 1_900, 2_400] {
@@ -407,14 +413,14 @@ mod tests {
             &refused[..],
             [MemberAction::Refused(
                 _,
-                Refused::Replaced {
+                Rejection::Replaced {
                     newest: 3,
                     theirs: 2,
                     ..
                 }
             )]
         ));
-        // The end of the replaced process is no news.
+        // The exit of the replaced process is irrelevant.
         assert!(
             members
                 .on(millis(3), MemberEvent::Exited(worker(2)))

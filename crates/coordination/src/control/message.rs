@@ -1,7 +1,9 @@
-//! What workers and master say to each other: a worker sends [`FromWorker`], a master [`ToWorker`].
+//! Messages between workers and the job master: workers send [`FromWorker`], the master sends
+//! [`ToWorker`].
 //!
-//! Orders are levels, not steps: an [`Assignment`] says all that a worker should run, and a later one replaces it. So a
-//! message may be lost, doubled or overtaken: the newest that arrives is enough, and it is sent again until it is known to be carried out.
+//! Commands are declarative: an [`Assignment`] is the complete desired state of a worker, and a
+//! later one replaces it. Messages may thus be lost, duplicated or reordered. The newest one is
+//! enough, and the master repeats it until the worker has carried it out.
 
 use std::sync::Arc;
 
@@ -9,62 +11,65 @@ use crate::packing::{ContainerId, InstanceId, PackingPlan};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{
-    Credentials, FromParticipant, Generation, Life, LifeEnd, MasterEpoch, Order, PlanVersion,
-    Refused, ToParticipant, WorkerId,
+    AttemptEnd, Credentials, ExecutionAttempt, FromParticipant, Generation, MasterEpoch, Order,
+    PlanVersion, Rejection, ToParticipant, WorkerId,
 };
 
-/// What a worker sends to its master over a connection.
+/// A message that a worker sends over its connection to the master.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum FromWorker {
-    /// What its agent says.
+    /// A message of the worker's agent, see [`WorkerAgent`](crate::control::WorkerAgent).
     Control(ToMaster),
-    /// What was measured in this process since the last time, as the metrics manager encodes it; it may be lost.
+    /// Metrics that this process has collected since the last report, as encoded by the metrics
+    /// manager. The message may be lost.
     Metrics(Vec<u8>),
 }
 
-/// What a worker says.
+/// A control message of a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ToMaster {
-    /// Asks to be taken, and tells what it runs already; again until it is welcomed or refused.
+    /// Requests membership and reports the running instances. Repeated until the master accepts or
+    /// refuses the worker.
     Register(Registration),
-    /// "Still here", every heartbeat, and at once when an assignment has been carried out.
+    /// A heartbeat; also sent immediately after an assignment was carried out.
     Status(Status),
-    /// "You are no master any more."
+    /// Informs an outdated master that there is a newer one.
     NotMaster {
-        /// Who says it.
+        /// The sender.
         worker: WorkerId,
-        /// The newest mastership that it has heard of.
+        /// The newest master epoch known to the sender.
         newest: MasterEpoch,
     },
-    /// Something is wrong with an instance; the worker restarts it by itself.
+    /// An instance has failed; the worker restarts it by itself.
     Problem {
-        /// Who says it.
+        /// The sender.
         worker: WorkerId,
         /// The instance.
         instance: InstanceId,
-        /// What happened.
+        /// The error message.
         message: String,
     },
-    /// A word about epochs, for the conductor.
+    /// A message for the checkpoint coordinator.
     Epochs {
-        /// Who says it.
+        /// The sender.
         worker: WorkerId,
-        /// The word.
+        /// The message.
         message: FromParticipant,
     },
-    /// It can't go on with the life that it was told of; again with every heartbeat until it is told of a later one.
-    LifeOver {
-        /// Who says it.
+    /// The worker cannot continue its execution attempt. Repeated with every heartbeat until the
+    /// master assigns a later attempt.
+    AttemptOver {
+        /// The sender.
         worker: WorkerId,
-        /// Which life.
+        /// The attempt.
         generation: Generation,
-        /// Why.
-        why: LifeEnd,
+        /// The reason.
+        why: AttemptEnd,
     },
 }
 
 impl ToMaster {
-    /// Which worker says it.
+    /// Returns the worker that sent the message.
     pub fn speaker(&self) -> WorkerId {
         match self {
             ToMaster::Register(registration) => registration.worker,
@@ -72,93 +77,96 @@ impl ToMaster {
             ToMaster::NotMaster { worker, .. }
             | ToMaster::Problem { worker, .. }
             | ToMaster::Epochs { worker, .. }
-            | ToMaster::LifeOver { worker, .. } => *worker,
+            | ToMaster::AttemptOver { worker, .. } => *worker,
         }
     }
 }
 
-/// A worker asks to be taken.
+/// A worker's request for membership.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Registration {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
-    /// Which version, cluster and job.
+    /// The protocol version, cluster and job of the worker.
     pub who: Credentials,
-    /// Where other workers reach it.
+    /// The address at which other workers reach this worker.
     pub endpoint: Arc<str>,
-    /// What it runs, if a master has assigned something before.
-    pub held: Option<Held>,
+    /// The assignment that the worker runs, if it has received one.
+    pub held: Option<RunningAssignment>,
 }
 
-/// What a worker runs.
+/// The assignment that a worker runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Held {
-    /// Its instances, those included that are just being started or stopped.
+pub struct RunningAssignment {
+    /// The instances of the assignment, including those that are being started or stopped.
     pub instances: Arc<[InstanceId]>,
-    /// The plan versions that it knows.
+    /// The plan versions known to the worker.
     pub plans: Vec<PlanVersion>,
-    /// The life of the job that they belong to, if it has lives.
-    pub life: Option<Generation>,
+    /// The execution attempt of the instances, if the job has a guarantee.
+    pub attempt: Option<Generation>,
 }
 
-/// "Still here."
+/// A heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
-    /// The newest assignment that is carried out: exactly its instances run.
+    /// The order of the newest assignment that was carried out. Exactly the instances of this
+    /// assignment run.
     pub applied: Option<Order>,
-    /// Whether all instances of that assignment have come to their end by themselves, and well.
+    /// True if all instances of the assignment `applied` have completed successfully.
     pub ended: bool,
 }
 
-/// What a master says.
+/// A message of the job master to a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// It is a member.
+    /// The worker is a member.
     Welcome(MasterEpoch),
-    /// It is none, and has to end.
-    Refused(MasterEpoch, Refused),
-    /// The master doesn't know it (any more): it has to register.
+    /// The worker is refused and must exit.
+    Refused(MasterEpoch, Rejection),
+    /// The worker is not, or no longer, a member and must register.
     Unknown(MasterEpoch),
-    /// The answer to a status.
-    Heard(MasterEpoch),
-    /// A plan that an assignment will speak of. The same for all workers: it has to be encoded once only.
+    /// The reply to a heartbeat.
+    StatusReceived(MasterEpoch),
+    /// A plan to which a later assignment refers. The message is the same for all workers, so it is
+    /// encoded only once.
     Plan {
-        /// Which master says it.
+        /// The epoch of the sending master.
         epoch: MasterEpoch,
-        /// The plan's number.
+        /// The version of the plan.
         version: PlanVersion,
         /// The plan.
         plan: Arc<PackingPlan>,
     },
-    /// Where other workers are. The same for many workers: it has to be encoded once only.
+    /// Changed addresses of other workers. The message is the same for many workers, so it is
+    /// encoded only once.
     Peers {
-        /// Which master says it.
+        /// The epoch of the sending master.
         epoch: MasterEpoch,
-        /// Who has the table in this state, or a later one, ...
+        /// The state of the peer table to which the changes apply; a later state is possible too.
         from: Order,
-        /// ... has it in this one,
+        /// The state of the peer table after the changes.
         to: Order,
-        /// with these changes.
+        /// The changed entries.
         changed: Arc<[Peer]>,
     },
-    /// What it has to run.
+    /// The desired state of the worker.
     Assign(Arc<Assignment>),
-    /// A word about epochs, from the conductor.
+    /// A message of the checkpoint coordinator.
     Epochs(ToParticipant),
-    /// The job is over: end.
+    /// The job is over: the worker must exit.
     Leave(MasterEpoch),
 }
 
 impl ToWorker {
-    /// Which master says it.
+    /// Returns the epoch of the sending master.
     pub fn epoch(&self) -> MasterEpoch {
         match self {
             ToWorker::Welcome(epoch)
             | ToWorker::Refused(epoch, _)
             | ToWorker::Unknown(epoch)
-            | ToWorker::Heard(epoch)
+            | ToWorker::StatusReceived(epoch)
             | ToWorker::Plan { epoch, .. }
             | ToWorker::Peers { epoch, .. }
             | ToWorker::Leave(epoch) => *epoch,
@@ -168,55 +176,61 @@ impl ToWorker {
     }
 }
 
-/// All that a worker has to run and needs to know for it.
+/// The complete desired state of a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Assignment {
-    /// Its place among all assignments: only a later one than the last is carried out.
+    /// The position of the assignment among all assignments. A worker carries out only assignments
+    /// later than its last one.
     pub order: Order,
-    /// What to run: no more and no less.
+    /// The exact set of instances to run.
     pub instances: Arc<[InstanceId]>,
-    /// Whether sources read.
+    /// The state of the sources.
     pub run: Run,
     /// The plan by which records are routed.
     pub routes: PlanVersion,
-    /// The newest plan, which records will be routed by next; the same one, unless plans are being changed.
+    /// The newest plan, by which records will be routed next. Equal to `routes` unless plans are
+    /// being changed.
     pub next: PlanVersion,
-    /// The plan by which records that are still under way may have been routed; the routes' one, unless they have just been switched.
+    /// The plan by which records still in transit may have been routed. Equal to `routes` unless
+    /// the routes have just been switched.
     pub last: PlanVersion,
-    /// The life of the job that all of it belongs to, in a job with a guarantee. Whoever runs another one ends all of that, and begins this one.
-    pub life: Option<Life>,
-    /// The state that the table of peers has to have; without it, and the plans, the assignment can't be carried out.
+    /// The execution attempt of the assignment; `None` in a job without a guarantee. A worker that
+    /// runs another attempt ends that attempt and starts this one.
+    pub attempt: Option<ExecutionAttempt>,
+    /// The required state of the peer table. The worker needs this state and the plans before it
+    /// can carry out the assignment.
     pub peers: Order,
 }
 
-/// Where a container's worker is.
+/// The address of a container's worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Peer {
-    /// The worker: frames from an earlier life of its container are not taken.
+    /// The worker. Other workers reject frames from an earlier start of its container.
     pub worker: WorkerId,
-    /// Where it is reached.
+    /// The address at which the worker is reached.
     pub endpoint: Arc<str>,
 }
 
 impl Peer {
-    /// The container that it works for.
+    /// Returns the worker's container.
     pub fn container(&self) -> ContainerId {
         self.worker.container
     }
 }
 
-/// Whether sources read.
+/// The state of the sources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Run {
-    /// Not yet: other workers are still being prepared.
+    /// The sources do not read yet, since other workers are still being prepared.
     #[default]
     Prepared,
-    /// They read.
+    /// The sources read.
     Running,
-    /// They have been told to stop reading for a while; what was read flows on.
+    /// The sources are paused. Records that were already read are still processed.
     Paused,
-    /// In a life that goes on from a snapshot they read as soon as they have what they begin with, though others are still being
-    /// prepared: what is read waits where it is needed. So whoever is ready goes on while others still read what they remember.
+    /// Each source reads as soon as its own state is restored, in an attempt that restores a
+    /// checkpoint. Records for an instance that is not ready are buffered, so restored instances do
+    /// not wait for slower ones.
     Early,
 }
 
@@ -225,7 +239,7 @@ mod tests {
     use super::*;
     use crate::control::JobRef;
     use crate::packing::{
-        JobDemand, PackingConfig, ResourceManager, Resources, RoundRobin, VertexDemand,
+        JobDemand, PackingConfig, PackingPolicy, Resources, RoundRobin, VertexDemand,
     };
     use serde::de::DeserializeOwned;
 
@@ -259,16 +273,16 @@ mod tests {
             worker,
             who: Credentials::of(&job),
             endpoint: "10.0.0.7:7001".into(),
-            held: Some(Held {
+            held: Some(RunningAssignment {
                 instances: [InstanceId::new("words", 0)].into(),
                 plans: vec![version],
-                life: Some(Generation(4)),
+                attempt: Some(Generation(4)),
             }),
         })));
-        reads_back(&FromWorker::Control(ToMaster::LifeOver {
+        reads_back(&FromWorker::Control(ToMaster::AttemptOver {
             worker,
             generation: Generation(4),
-            why: LifeEnd::Unreadable("a block is damaged".into()),
+            why: AttemptEnd::Unreadable("a block is damaged".into()),
         }));
         reads_back(&FromWorker::Metrics(vec![1, 2, 3]));
     }

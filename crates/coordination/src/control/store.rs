@@ -1,54 +1,59 @@
-//! What the machines ask of a state manager: one value under one path, changed only by who has seen its newest version.
+//! Requests of the state machines to a metadata store. Each machine has one value under one path,
+//! and changes it by compare-and-set on the value's version.
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::Refused;
+use crate::control::Rejection;
 
-/// The version of a stored value; every write gives it a new one that it never had.
+/// The version of a stored value. Every write gives the value a version that was never used before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoreVersion(pub u64);
 
-/// A request's number, counted by the machine that asks; the reply repeats it.
+/// The number of a request. The sending state machine counts its requests, and the reply repeats
+/// the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RequestId(pub u64);
 
-/// What to do with the value.
+/// An operation on the machine's value in the metadata store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreRequest<T> {
-    /// Read it.
+    /// Reads the value.
     Read,
-    /// Write it if its version is still the expected one; nothing expected means that there is no value.
+    /// Writes the value if its version is `expected`; `None` means that there must be no value.
     Write {
-        /// What to write.
+        /// The value to write.
         value: T,
-        /// The version that must be there.
+        /// The required current version.
         expected: Option<StoreVersion>,
     },
-    /// Delete it if its version is still the expected one.
+    /// Deletes the value if its version is `expected`.
     Delete {
-        /// The version that must be there.
+        /// The required current version.
         expected: StoreVersion,
     },
 }
 
-/// What came of it.
+/// The outcome of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreReply<T> {
-    /// What was read: the value and its version, if there is one.
+    /// The value and its version, or `None` if there is no value.
     Found(Option<(T, StoreVersion)>),
-    /// Written; this is the version now.
+    /// The value was written; its new version.
     Written(StoreVersion),
-    /// Deleted.
+    /// The value was deleted.
     Deleted,
-    /// The version is another one; nothing was changed.
+    /// The version differs; nothing was changed.
     Conflict,
-    /// The job that the value belongs to is not there any more, and nothing is left that was written. Where there is no lease,
-    /// whoever writes one looks at the job's record before and after that, so that a late write leaves none behind that belongs to no job.
+    /// The job that the value belongs to no longer exists. No written value is left.
+    ///
+    /// The writer of a new lease checks the job's record before and after the write, so that a late
+    /// write leaves no lease without a job.
     JobGone,
-    /// The state manager refuses this, for this reason, however often it is asked: the value is too large, access is denied, or what is
-    /// there can't be read. Nothing was changed.
-    Refused(Refused),
-    /// The state manager didn't answer: a write may have been done or not, or may still be.
+    /// The metadata store permanently refuses the request: the value is too large, access is
+    /// denied, or the stored value cannot be read. Nothing was changed.
+    Refused(Rejection),
+    /// The metadata store did not answer. A requested write may have been done, or may still be
+    /// done later.
     Unavailable,
 }

@@ -1,43 +1,45 @@
-//! How a job comes to be: by one write, so that there is a whole job or none, whenever the submitter dies.
+//! Submission of a job by a single write: the job exists completely or not at all, even if the
+//! submitter fails.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::packing::ResourceManager;
+use crate::packing::PackingPolicy;
 use ardea_core::Result;
 
-use crate::control::{JobRecord, Refused, RequestId, StoreReply, StoreRequest};
+use crate::control::{JobRecord, Rejection, RequestId, StoreReply, StoreRequest};
 
-/// After how long a request counts as unanswered.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The timeout of a request to the metadata store.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait after the state manager was not there.
-const PAUSE: Duration = Duration::from_millis(250);
+/// The retry delay after the metadata store was unavailable.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
-/// What happens to a submission.
+/// An event for a submission.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SubmissionEvent {
     /// Time has passed.
     Tick,
-    /// The state manager's answer.
+    /// A reply of the metadata store.
     Reply(RequestId, StoreReply<Arc<JobRecord>>),
 }
 
-/// What a submission wants done.
+/// An action requested by a submission.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SubmissionAction {
-    /// Ask the state manager about the job's record.
+    /// Send a request about the job's record to the metadata store.
     Store(RequestId, StoreRequest<Arc<JobRecord>>),
-    /// The job is there.
+    /// The job has been stored.
     Accepted,
-    /// It is not: another job has its name, or the state manager doesn't take it.
-    Refused(Refused),
+    /// The job was refused: another job has its name, or the metadata store rejects it.
+    Refused(Rejection),
 }
 
-/// A job on its way into the state manager.
+/// The submission of a job, which writes the job's record to the metadata store.
 ///
-/// Its files have to be in the package store before. An answer that is lost is asked for again: the random number of
-/// [`JobRef::submission`](crate::control::JobRef) tells the own job from another of that name.
+/// The job's files must already be in the package store. After a lost reply the record is read; the
+/// random number [`JobRef::submission`](crate::control::JobRef) distinguishes this job from another
+/// of the same name.
 #[derive(Debug)]
 pub struct Submission {
     record: Arc<JobRecord>,
@@ -49,12 +51,12 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// A job that is to be submitted.
+    /// Creates the submission of a job.
     ///
     /// # Errors
     ///
-    /// When it can't be packed: then there is nothing to submit.
-    pub fn new(record: JobRecord, manager: &dyn ResourceManager) -> Result<Self> {
+    /// If the policy `manager` cannot pack the job. The job is not submitted then.
+    pub fn new(record: JobRecord, manager: &dyn PackingPolicy) -> Result<Self> {
         manager.pack(&record.demand, &record.packing)?;
         Ok(Submission {
             record: Arc::new(record),
@@ -66,7 +68,7 @@ impl Submission {
         })
     }
 
-    /// Deals with an event.
+    /// Handles an event and returns the resulting actions.
     pub fn on(&mut self, now: Duration, event: SubmissionEvent) -> Vec<SubmissionAction> {
         if self.over {
             return Vec::new();
@@ -78,10 +80,14 @@ impl Submission {
             self.over = true;
             return vec![end];
         }
-        if now < self.next_at || self.asked.is_some_and(|(_, sent)| now < sent + PATIENCE) {
+        if now < self.next_at
+            || self
+                .asked
+                .is_some_and(|(_, sent)| now < sent + REQUEST_TIMEOUT)
+        {
             return Vec::new();
         }
-        // Whether an unanswered write was done is not known.
+        // It is unknown whether an unanswered write was done.
         self.must_read |= self.asked.is_some();
         self.requests += 1;
         let id = RequestId(self.requests);
@@ -108,7 +114,7 @@ impl Submission {
             }
             StoreReply::Found(Some(_)) => {
                 let job = &self.record.job;
-                Some(SubmissionAction::Refused(Refused::NameTaken {
+                Some(SubmissionAction::Refused(Rejection::NameTaken {
                     cluster: job.cluster.clone(),
                     name: job.name.clone(),
                 }))
@@ -120,7 +126,7 @@ impl Submission {
             StoreReply::Refused(refused) => Some(SubmissionAction::Refused(refused)),
             StoreReply::Unavailable => {
                 self.must_read = true;
-                self.next_at = now + PAUSE;
+                self.next_at = now + RETRY_DELAY;
                 None
             }
             StoreReply::Conflict | StoreReply::Deleted | StoreReply::JobGone => {
@@ -149,7 +155,7 @@ mod tests {
         JobRecord::submitted(job, demand, PackingConfig::default())
     }
 
-    /// Submits, with a state manager that has `there` and does not tell of the first write.
+    /// Submits to a metadata store that contains `there` and, if `silent`, loses the first reply.
     fn submit(there: Option<JobRecord>, silent: bool) -> SubmissionAction {
         let mut submission = Submission::new(record(1), &RoundRobin).unwrap();
         let mut stored = there.map(|record| (Arc::new(record), StoreVersion(1)));

@@ -1,21 +1,22 @@
-//! How the program of a job is followed by another: what stands of that in the job's record, which is where its truth lies.
+//! Upgrade of a job to another program. The progress stored in the job's record is authoritative.
 //!
 //! ```text
-//! Leaving    the old program runs, and is to end a last epoch
-//!    │       that is committed: all of it stops
-//! Left       nothing runs; in one write the new program's job takes the place of the old one's, with that epoch's state
-//!    │
-//! Proving    the new program runs, and has committed nothing yet ──▶ Over: Upgraded, when it has
-//!    │       it fails, or takes too long
-//! Returning  nothing runs; in one write the old program's job takes the place, with the same state ──▶ Over: RolledBack
+//! Stopping    the old program runs, and is to stop with a final checkpoint
+//!   │       the checkpoint is committed: all instances stop
+//! Stopped       nothing runs; one write replaces the old job by the new one with that state
+//!   │
+//! Starting    the new program runs, has committed nothing yet ──▶ Over: Upgraded, once it has
+//!   │       it fails, or takes too long
+//! RollingBack  nothing runs; one write restores the old job with that state ──▶ Over: RolledBack
 //! ```
 //!
-//! Each of these is stored before it is acted on, and is all that a later master needs to go on. Both programs are whole jobs, with
-//! submissions of their own, so nothing of one is ever taken for something of the other. The old one is stopped first, with a last epoch:
-//! what it would publish behind that the new one would publish again. Until the new one has committed an epoch it has published nothing,
-//! and the old one can go on from where it stopped.
+//! Each state is stored before its actions are taken, and is all that a later leader needs to
+//! continue. Both programs are complete jobs with submissions of their own, so their data cannot be
+//! confused. The old job is first stopped with a final checkpoint, since the new job would publish
+//! output after that checkpoint again. The new job publishes nothing before it has committed an
+//! epoch, so until then the old job can resume from its final checkpoint.
 
-mod following;
+mod replacement;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,135 +26,138 @@ use crate::packing::{JobDemand, PackingConfig, PackingPlan};
 use ardea_core::Epoch;
 use serde::{Deserialize, Serialize};
 
-pub use following::{Following, Left};
+pub use replacement::{PredecessorState, Replacement};
 
-use crate::control::{EpochsRecord, Generation, JobDefinition};
+use crate::control::{CheckpointRecord, Generation, JobDefinition};
 
-/// In the record of a job that began with state from elsewhere, the life in which that state was taken: none of its own.
-pub const BROUGHT: Generation = Generation(0);
+/// The attempt number recorded for the checkpoint that a job has started with, which no attempt of
+/// the job has taken.
+pub const IMPORTED: Generation = Generation(0);
 
-/// A job that may take the place of another of its name.
+/// A submitted job that may replace another job of the same name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Successor {
-    /// What it is.
+    /// The definition of the job.
     pub definition: JobDefinition,
-    /// What it asks for.
+    /// The requested vertices and resources.
     pub demand: JobDemand,
-    /// Within what it is packed.
+    /// The configuration of the packing.
     pub packing: PackingConfig,
 }
 
-/// The state that a job has left.
+/// The final state of a stopped job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct LeftState {
-    /// The life in which it was taken.
+pub struct FinalState {
+    /// The execution attempt that took the final checkpoint.
     pub generation: Generation,
-    /// Its epoch.
+    /// The epoch of the final checkpoint.
     pub epoch: Epoch,
 }
 
-impl LeftState {
-    /// That of the newest committed epoch; none if nothing is committed.
-    pub fn of(record: &EpochsRecord) -> Option<Self> {
+impl FinalState {
+    /// Returns the state of the newest committed epoch, or `None` if no epoch is committed.
+    pub fn of(record: &CheckpointRecord) -> Option<Self> {
         let epoch = record.committed?;
-        let generation = record.snapshot(epoch)?.generation;
-        Some(LeftState { generation, epoch })
+        let generation = record.checkpoint(epoch)?.generation;
+        Some(FinalState { generation, epoch })
     }
 }
 
-/// What somebody wants to follow a job's program.
+/// A request to upgrade a job to another program.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UpgradeOrder {
-    /// What is to follow; its package is in the store.
+    /// The new job; its package is in the package store.
     pub next: Successor,
-    /// The submission that the old program gets if it has to come back.
+    /// The submission number that the old job gets if it has to be restored.
     pub back: u64,
-    /// How long the new program may take to commit its first epoch; a new master begins to count anew.
-    pub patience: Duration,
+    /// The time in which the new program must commit its first epoch. A new leader starts this time
+    /// again.
+    pub commit_timeout: Duration,
 }
 
-/// How far the program of a job has been followed by another.
+/// The progress of an upgrade.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Upgrade {
-    /// The job is to stop with a last epoch, and to be followed.
-    Leaving(Arc<UpgradeOrder>),
-    /// It has stopped, with this state.
-    Left(Arc<UpgradeOrder>, Option<LeftState>),
-    /// The job has followed another, and has committed nothing yet.
-    Proving(Arc<Predecessor>),
-    /// It gives way to the one before, for this reason.
-    Returning(Arc<Predecessor>, String),
-    /// Nothing is to be done any more.
+    /// The job is to stop with a final checkpoint; then another job replaces it.
+    Stopping(Arc<UpgradeOrder>),
+    /// The job has stopped, with this final state, if any.
+    Stopped(Arc<UpgradeOrder>, Option<FinalState>),
+    /// The job has replaced another, and has not committed an epoch yet.
+    Starting(Arc<Predecessor>),
+    /// The job is rolled back to its predecessor, for this reason.
+    RollingBack(Arc<Predecessor>, String),
+    /// The upgrade is complete.
     Over(UpgradeEnd),
 }
 
-/// The job before, which comes back if need be.
+/// The previous job of an upgrade, which is restored on rollback.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Predecessor {
-    /// As it was.
+    /// The previous job, as it was when it stopped.
     pub job: Successor,
-    /// The plan that it ran by, which it comes back by: what an update or a rescale has made of a plan can perhaps not be packed anew.
+    /// The packing plan of the job, which is reused on rollback. If it resulted from updates or
+    /// rescales, a new packing of the job may fail.
     pub plan: Option<Arc<PackingPlan>>,
-    /// The state that it has left.
-    pub state: Option<LeftState>,
-    /// The submission that it gets if it has to come back.
+    /// The final state of the job, if any.
+    pub state: Option<FinalState>,
+    /// The submission number that the job gets if it has to be restored.
     pub back: u64,
-    /// How long the new program may take to commit its first epoch.
-    pub patience: Duration,
+    /// The time in which the new program must commit its first epoch.
+    pub commit_timeout: Duration,
 }
 
-/// How an upgrade has ended.
+/// The outcome of an upgrade.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum UpgradeEnd {
-    /// The program that runs is the new one; that was the submission of the old one.
+    /// The new program runs.
     Upgraded {
-        /// The old one's.
+        /// The submission of the old program.
         from: u64,
     },
-    /// The program that runs is the old one, from where it stopped.
+    /// The old program runs again, resumed from its final checkpoint.
     RolledBack {
-        /// The submission of the one that did not come up.
+        /// The submission of the failed program.
         tried: u64,
-        /// Why it did not.
+        /// The reason of the rollback.
         why: String,
     },
 }
 
 impl Upgrade {
-    /// Whether something is still to be done.
+    /// Returns true if the upgrade is neither complete nor rolled back.
     pub fn is_under_way(&self) -> bool {
         !matches!(self, Upgrade::Over(_))
     }
 
-    /// Whether another job takes the place of this one when nothing of it runs any more.
-    pub fn gives_way(&self) -> bool {
-        matches!(self, Upgrade::Left(..) | Upgrade::Returning(..))
+    /// Returns true if another job replaces this one as soon as none of its instances run.
+    pub fn is_replaced(&self) -> bool {
+        matches!(self, Upgrade::Stopped(..) | Upgrade::RollingBack(..))
     }
 
-    /// The same when the job has stopped, with this state.
-    pub(crate) fn left(self, state: Option<LeftState>) -> Self {
+    /// Returns the upgrade after the job has stopped with `state`.
+    pub(crate) fn left(self, state: Option<FinalState>) -> Self {
         match self {
-            Upgrade::Leaving(order) => Upgrade::Left(order, state),
+            Upgrade::Stopping(order) => Upgrade::Stopped(order, state),
             other => other,
         }
     }
 
-    /// In a word, for people and programs.
+    /// Returns the state as one word, for users and programs.
     pub fn word(&self) -> &'static str {
         match self {
-            Upgrade::Leaving(_) => "stopping",
-            Upgrade::Left(..) => "stopped",
-            Upgrade::Proving(_) => "starting",
-            Upgrade::Returning(..) => "returning",
+            Upgrade::Stopping(_) => "stopping",
+            Upgrade::Stopped(..) => "stopped",
+            Upgrade::Starting(_) => "starting",
+            Upgrade::RollingBack(..) => "returning",
             Upgrade::Over(UpgradeEnd::Upgraded { .. }) => "upgraded",
             Upgrade::Over(UpgradeEnd::RolledBack { .. }) => "rolled_back",
         }
     }
 
-    /// Why the new program is not the one that runs, if that is so.
+    /// Returns the reason of the rollback, if the upgrade was or is being rolled back.
     pub fn why(&self) -> Option<&str> {
         match self {
-            Upgrade::Returning(_, why) | Upgrade::Over(UpgradeEnd::RolledBack { why, .. }) => {
+            Upgrade::RollingBack(_, why) | Upgrade::Over(UpgradeEnd::RolledBack { why, .. }) => {
                 Some(why)
             }
             _ => None,
@@ -164,24 +168,26 @@ impl Upgrade {
 impl fmt::Display for Upgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Upgrade::Leaving(_) => {
-                f.write_str("it ends a last epoch, then another program follows")
+            Upgrade::Stopping(_) => {
+                f.write_str("it stops with a final checkpoint, then the new program starts")
             }
-            Upgrade::Left(..) => f.write_str("it has stopped, and another program follows"),
-            Upgrade::Proving(_) => f.write_str("its program is new, and has committed nothing yet"),
-            Upgrade::Returning(_, why) => {
+            Upgrade::Stopped(..) => f.write_str("it has stopped, and the new program starts"),
+            Upgrade::Starting(_) => {
+                f.write_str("its program is new, and has committed nothing yet")
+            }
+            Upgrade::RollingBack(_, why) => {
                 write!(
                     f,
-                    "the program before comes back, since the new one failed: {why}"
+                    "it is rolled back to the previous program, since the new one failed: {why}"
                 )
             }
             Upgrade::Over(UpgradeEnd::Upgraded { from }) => {
-                write!(f, "its program has followed that of submission {from:x}")
+                write!(f, "it was upgraded from submission {from:x}")
             }
             Upgrade::Over(UpgradeEnd::RolledBack { tried, why }) => {
                 write!(
                     f,
-                    "submission {tried:x} should have followed, and did not come up: {why}"
+                    "the upgrade to submission {tried:x} was rolled back: {why}"
                 )
             }
         }

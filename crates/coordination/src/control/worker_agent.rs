@@ -1,4 +1,5 @@
-//! The worker's side: finds the master, joins it, does what the newest order says, and goes on when there is no master.
+//! The worker's side of the control plane. It finds the leader, registers, carries out the newest
+//! assignment, and continues to run it without a leader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,19 +8,19 @@ use std::time::Duration;
 use crate::packing::{ContainerId, InstanceId, PackingPlan};
 
 use crate::control::{
-    Assignment, Credentials, EpochsAgent, EpochsAgentAction, EpochsAgentEvent, Generation, Held,
-    Life, LifeEnd, MasterEpoch, Order, ParticipantId, Peer, PlanVersion, Refused, Registration,
-    Run, Status, ToMaster, ToWorker, WorkerId,
+    Assignment, AttemptEnd, CheckpointParticipant, Credentials, ExecutionAttempt, Generation,
+    MasterEpoch, Order, ParticipantAction, ParticipantEvent, ParticipantId, Peer, PlanVersion,
+    Registration, Rejection, Run, RunningAssignment, Status, ToMaster, ToWorker, WorkerId,
 };
 
-/// Times of a worker.
+/// Intervals and timeouts of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AgentConfig {
-    /// How often it says that it is still here.
+    /// The heartbeat interval.
     pub heartbeat_every: Duration,
-    /// After so long without a word from the master it looks for another.
+    /// The time without a message from the master after which the worker looks up the master again.
     pub silent_after: Duration,
-    /// How often it looks for a master, and asks to be taken.
+    /// The interval of the retries to look up a master and to register.
     pub ask_every: Duration,
 }
 
@@ -33,99 +34,110 @@ impl Default for AgentConfig {
     }
 }
 
-/// What happens to a worker.
+/// An event for a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AgentEvent {
-    /// Time has passed; comes at least every 50 ms.
+    /// Time has passed. Must come at least every 50 ms.
     Tick,
-    /// What the state manager says of the job's master.
+    /// The reply of the metadata store about the job's leader.
     Lookup(Lookup),
-    /// A word from a master.
+    /// A message from a master.
     From(ToWorker),
     /// The connection to the master was closed.
     Closed,
-    /// The change of this order has been carried out: exactly its instances run.
+    /// The change with this order has been carried out: exactly the instances of this assignment
+    /// run.
     Applied(Order),
-    /// All instances of this order, which has been carried out, have come to their end, and ended well.
+    /// All instances of the assignment with this order, which has been carried out, have completed
+    /// successfully.
     Ended(Order),
     /// An instance has failed, and is being restarted.
     Failed(InstanceId, String),
-    /// Something has come of the epochs of that life, here. What it was told by its master, the agent knows by itself.
-    Epochs(Generation, EpochsAgentEvent),
-    /// That life can't go on here, or can't begin. Told before anything that comes of it, such as a cut: nothing is saved in it from then on.
-    LifeOver(Generation, LifeEnd),
+    /// A checkpoint event of the given execution attempt in this process. Never
+    /// [`ParticipantEvent::From`]: the agent itself passes messages of the master on.
+    Epochs(Generation, ParticipantEvent),
+    /// The given execution attempt cannot start or continue in this process. Must be reported
+    /// before any later event of the attempt. From then on no snapshots of the attempt are
+    /// accepted.
+    AttemptOver(Generation, AttemptEnd),
 }
 
-/// What the state manager says of the job's master.
+/// The reply of the metadata store about the job's leader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// It is there.
+    /// The job has a leader.
     Master {
-        /// Where.
+        /// The address of the leader.
         address: String,
-        /// Which one it is.
+        /// The master epoch of the leader.
         epoch: MasterEpoch,
     },
-    /// There is none at the moment.
-    Nobody,
-    /// There is no such job any more.
+    /// The job has no leader at the moment.
+    NoLeader,
+    /// The job no longer exists.
     JobGone,
 }
 
-/// What a worker wants done.
+/// An action requested by a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AgentAction {
-    /// Ask the state manager where the job's master is.
+    /// Look up the job's leader in the metadata store.
     LookUp,
-    /// Send this to the process at that address; it may be lost.
+    /// Send a message to the master at this address; the message may be lost.
     Send(String, ToMaster),
-    /// These workers are new, or have moved: connect to them.
+    /// Connect to these workers, which are new or have another address.
     Peers(Arc<[Peer]>),
-    /// Change what runs, after all changes before this one; then say [`AgentEvent::Applied`].
+    /// Change the running instances, after all earlier changes are done. Then report
+    /// [`AgentEvent::Applied`].
     Apply(Change),
-    /// Something about the epochs of that life, which runs here; never [`EpochsAgentAction::Tell`].
-    Epochs(Generation, EpochsAgentAction),
-    /// Stop everything and end the process.
-    Exit(Departure),
+    /// A checkpoint action of the attempt that runs in this process; never
+    /// [`ParticipantAction::Send`].
+    Epochs(Generation, ParticipantAction),
+    /// Stop everything and exit the process.
+    Exit(LeaveReason),
 }
 
-/// A change of what a worker runs.
+/// A change of the instances that a worker runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// The order that asks for it.
+    /// The order of the assignment.
     pub order: Order,
-    /// To start.
+    /// The instances to start.
     pub start: Vec<InstanceId>,
-    /// To stop.
+    /// The instances to stop.
     pub stop: Vec<InstanceId>,
-    /// Whether sources read.
+    /// The state of the sources.
     pub run: Run,
     /// The plan by which records are routed from now on.
     pub routes: Arc<PackingPlan>,
-    /// The plan by which they will be routed next; the same one, unless plans are being changed.
+    /// The plan by which records will be routed next. Equal to `routes` unless plans are being
+    /// changed.
     pub next: Arc<PackingPlan>,
-    /// The plan by which records were routed that may still be under way; the same one, unless the routes have just been switched.
+    /// The plan by which records still in transit may have been routed. Equal to `routes` unless
+    /// the routes have just been switched.
     pub last: Arc<PackingPlan>,
-    /// The life that what runs belongs to, if the job has lives.
-    pub life: Option<Life>,
-    /// Whether that is another one than before: then all that ran is to be stopped, and everything begins as that life says. Nothing that
-    /// comes of what ran before counts any more.
+    /// The execution attempt of the instances, if the job has a guarantee.
+    pub attempt: Option<ExecutionAttempt>,
+    /// True if `attempt` differs from the previous attempt. Then all running instances are stopped,
+    /// and the new ones start as `attempt` specifies. Later events of the previous attempt are
+    /// ignored.
     pub begins: bool,
 }
 
-/// Why a worker ends.
+/// The reason for which a worker exits.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Departure {
+pub enum LeaveReason {
     /// The job is over.
     JobOver,
-    /// The master has refused it.
-    Refused(Refused),
+    /// The master has refused the worker.
+    Refused(Rejection),
 }
 
-/// The control side of a worker.
+/// The state machine of a worker in the control plane.
 ///
-/// It obeys the newest master that it has heard of and tells others that they are none. Without a master it goes on with what it
-/// runs, and looks for one.
+/// The agent carries out assignments of the newest master that it knows of, and rejects messages of
+/// older ones. Without a master it continues to run its assignment, and looks up a master
+/// repeatedly.
 #[derive(Debug)]
 pub struct WorkerAgent {
     worker: WorkerId,
@@ -137,40 +149,40 @@ pub struct WorkerAgent {
     ask_at: Duration,
     target: Option<Target>,
     applied: Option<Order>,
-    /// The newest order whose instances have all ended.
+    /// The order of the newest assignment whose instances have all completed.
     ended: Option<Order>,
     plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
     peers: BTreeMap<ContainerId, Peer>,
-    /// The state of the table of peers.
+    /// The state up to which the peer table is complete.
     peers_state: Order,
-    /// An assignment that has come before what it speaks of.
+    /// An assignment that arrived before the plans or peers that it refers to.
     early: Option<Arc<Assignment>>,
-    /// Its part in the epochs of the life that it runs.
-    epochs: Option<EpochsAgent>,
-    /// The life that can't go on here.
-    life_over: Option<(Generation, LifeEnd)>,
+    /// The participant in the checkpoints of the current attempt.
+    epochs: Option<CheckpointParticipant>,
+    /// The attempt that cannot continue in this process, and the reason.
+    life_over: Option<(Generation, AttemptEnd)>,
     over: bool,
 }
 
-/// What this worker has been told to run.
+/// The desired state of this worker, by its newest assignment.
 #[derive(Debug)]
 struct Target {
     order: Order,
     instances: Arc<[InstanceId]>,
-    /// What was to be stopped by changes that may not have been carried out.
+    /// The instances that earlier changes stop, while these changes may not be carried out yet.
     stopping: BTreeSet<InstanceId>,
     run: Run,
     routes: PlanVersion,
-    life: Option<Life>,
+    attempt: Option<ExecutionAttempt>,
 }
 
 #[derive(Debug)]
 enum Link {
-    /// Looking for a master.
+    /// The agent looks up a master.
     Seeking,
-    /// Knows where one should be, and asks to be taken.
+    /// The agent registers with the master at this address.
     Asking { address: String, since: Duration },
-    /// A member.
+    /// The agent is registered with a master.
     Joined {
         address: String,
         heard: Duration,
@@ -179,7 +191,7 @@ enum Link {
 }
 
 impl WorkerAgent {
-    /// A worker that was just started.
+    /// Creates the agent of a worker that was just started.
     pub fn new(
         worker: WorkerId,
         who: Credentials,
@@ -207,49 +219,51 @@ impl WorkerAgent {
         }
     }
 
-    /// Who it is.
+    /// Returns the identity of the worker.
     pub fn id(&self) -> WorkerId {
         self.worker
     }
 
-    /// What it has been told to run; nothing before the first assignment.
+    /// Returns the assigned instances; empty before the first assignment.
     pub fn instances(&self) -> &[InstanceId] {
         self.target.as_ref().map_or(&[], |target| &target.instances)
     }
 
-    /// Whether sources read.
+    /// Returns the state of the sources.
     pub fn run(&self) -> Run {
         self.target
             .as_ref()
             .map_or(Run::Prepared, |target| target.run)
     }
 
-    /// The plan by which records are routed, if there has been an assignment.
+    /// Returns the version of the plan by which records are routed; `None` before the first
+    /// assignment.
     pub fn routes(&self) -> Option<PlanVersion> {
         self.target.as_ref().map(|target| target.routes)
     }
 
-    /// The life that it has been told to run, if the job has lives.
-    pub fn life(&self) -> Option<Life> {
-        self.target.as_ref()?.life
+    /// Returns the assigned execution attempt, if any; `None` for a job without a guarantee.
+    pub fn attempt(&self) -> Option<ExecutionAttempt> {
+        self.target.as_ref()?.attempt
     }
 
-    /// Its part in the epochs of that life.
-    pub fn epochs(&self) -> Option<&EpochsAgent> {
+    /// Returns the checkpoint participant of the assigned attempt, if any.
+    pub fn epochs(&self) -> Option<&CheckpointParticipant> {
         self.epochs.as_ref()
     }
 
-    /// Where a container's worker is, as far as this one knows.
+    /// Returns the address of a container's worker, if known.
     pub fn peer(&self, container: ContainerId) -> Option<&Peer> {
         self.peers.get(&container)
     }
 
-    /// The newest assignment that is carried out.
+    /// Returns the order of the newest assignment that was carried out, if any.
     pub fn applied(&self) -> Option<Order> {
         self.applied
     }
 
-    /// Deals with an event. After [`AgentAction::Exit`] nothing happens any more.
+    /// Handles an event and returns the resulting actions. After [`AgentAction::Exit`] no event has
+    /// an effect.
     pub fn on(&mut self, now: Duration, event: AgentEvent) -> Vec<AgentAction> {
         let mut actions = Vec::new();
         if self.over {
@@ -258,7 +272,7 @@ impl WorkerAgent {
         match event {
             AgentEvent::Tick => {}
             AgentEvent::Lookup(found) => self.looked_up(now, found, &mut actions),
-            AgentEvent::From(message) => self.told(now, message, &mut actions),
+            AgentEvent::From(message) => self.handle_message(now, message, &mut actions),
             AgentEvent::Closed => self.link = Link::Seeking,
             AgentEvent::Applied(order) => self.carried_out(now, order),
             AgentEvent::Ended(order) => {
@@ -275,22 +289,23 @@ impl WorkerAgent {
                 self.send(problem, &mut actions);
             }
             AgentEvent::Epochs(generation, event) => {
-                // What is saved once something may have been lost is no cut through all of the job.
+                // A snapshot taken after a possible loss of data is not consistent with the rest of
+                // the job.
                 let is_over = self.life_over.is_some();
-                let counts = !is_over || matches!(event, EpochsAgentEvent::Visible(_));
+                let counts = !is_over || matches!(event, ParticipantEvent::Visible(_));
                 if self.generation() == Some(generation) && counts {
                     self.in_epochs(event, &mut actions);
                 }
             }
-            AgentEvent::LifeOver(generation, why) => {
+            AgentEvent::AttemptOver(generation, why) => {
                 if self.generation() == Some(generation) && self.life_over.is_none() {
                     self.life_over = Some((generation, why));
-                    self.tell_life_over(&mut actions);
+                    self.report_attempt_over(&mut actions);
                 }
             }
         }
         if !self.over {
-            self.keep_in_touch(now, &mut actions);
+            self.contact_master(now, &mut actions);
         }
         actions
     }
@@ -298,7 +313,7 @@ impl WorkerAgent {
     fn looked_up(&mut self, now: Duration, found: Lookup, actions: &mut Vec<AgentAction>) {
         match found {
             Lookup::Master { address, epoch } => {
-                // The record of a master that has been taken over may still be there.
+                // The metadata store may still contain the lease of a superseded master.
                 if epoch >= self.epoch && matches!(self.link, Link::Seeking) {
                     self.link = Link::Asking {
                         address,
@@ -307,12 +322,12 @@ impl WorkerAgent {
                     self.ask_at = now;
                 }
             }
-            Lookup::Nobody => {}
-            Lookup::JobGone => self.leave(Departure::JobOver, actions),
+            Lookup::NoLeader => {}
+            Lookup::JobGone => self.leave(LeaveReason::JobOver, actions),
         }
     }
 
-    fn told(&mut self, now: Duration, message: ToWorker, actions: &mut Vec<AgentAction>) {
+    fn handle_message(&mut self, now: Duration, message: ToWorker, actions: &mut Vec<AgentAction>) {
         if message.epoch() < self.epoch {
             let not_master = ToMaster::NotMaster {
                 worker: self.worker,
@@ -323,7 +338,8 @@ impl WorkerAgent {
         }
         if message.epoch() > self.epoch {
             self.epoch = message.epoch();
-            // What an earlier master wanted must not be done any more, even if it can be now.
+            // An early assignment of the previous master must not be carried out, even if this is
+            // possible now.
             self.early = None;
         }
         match &mut self.link {
@@ -333,7 +349,7 @@ impl WorkerAgent {
         }
         match message {
             ToWorker::Welcome(_) => self.welcomed(now),
-            ToWorker::Refused(_, refused) => self.leave(Departure::Refused(refused), actions),
+            ToWorker::Refused(_, refused) => self.leave(LeaveReason::Refused(refused), actions),
             ToWorker::Unknown(_) => {
                 if let Link::Joined { address, .. } = &self.link {
                     let address = address.clone();
@@ -344,7 +360,7 @@ impl WorkerAgent {
                     self.ask_at = now;
                 }
             }
-            ToWorker::Heard(_) => {}
+            ToWorker::StatusReceived(_) => {}
             ToWorker::Plan { version, plan, .. } => {
                 self.plans.insert(version, plan);
                 self.try_early(actions);
@@ -361,8 +377,8 @@ impl WorkerAgent {
                 self.try_early(actions);
             }
             ToWorker::Assign(assignment) => self.assigned(assignment, actions),
-            ToWorker::Epochs(message) => self.in_epochs(EpochsAgentEvent::From(message), actions),
-            ToWorker::Leave(_) => self.leave(Departure::JobOver, actions),
+            ToWorker::Epochs(message) => self.in_epochs(ParticipantEvent::From(message), actions),
+            ToWorker::Leave(_) => self.leave(LeaveReason::JobOver, actions),
         }
     }
 
@@ -385,7 +401,8 @@ impl WorkerAgent {
     fn assigned(&mut self, assignment: Arc<Assignment>, actions: &mut Vec<AgentAction>) {
         let last = self.target.as_ref().map(|target| target.order);
         if last >= Some(assignment.order) {
-            // Heard before: if it has been carried out, the master has missed that.
+            // The assignment was received before. If it has been carried out, the master has missed
+            // the report.
             if last == Some(assignment.order) {
                 self.report_now();
             }
@@ -395,7 +412,8 @@ impl WorkerAgent {
         let plans = versions.map(|version| self.plans.get(&version).map(Arc::clone));
         let has_peers = self.peers_state >= assignment.peers;
         let ([Some(routes), Some(next), Some(last)], true) = (plans, has_peers) else {
-            // What it speaks of has been overtaken or lost; in the latter case the master sends all of it again.
+            // The plans or peers that the assignment refers to were delayed or lost. If they were
+            // lost, the master sends all of them again.
             if self
                 .early
                 .as_ref()
@@ -407,7 +425,7 @@ impl WorkerAgent {
         };
         self.plans
             .retain(|version, _| versions.contains(version) || *version >= assignment.next);
-        let begins = self.begins(assignment.life);
+        let begins = self.begins(assignment.attempt);
         let before: BTreeSet<&InstanceId> = self.instances().iter().collect();
         let after: BTreeSet<&InstanceId> = assignment.instances.iter().collect();
         let changed = |from: &BTreeSet<&InstanceId>, than: &BTreeSet<&InstanceId>| -> Vec<_> {
@@ -424,7 +442,7 @@ impl WorkerAgent {
             stopping,
             run: assignment.run,
             routes: assignment.routes,
-            life: assignment.life,
+            attempt: assignment.attempt,
         });
         actions.push(AgentAction::Apply(Change {
             order: assignment.order,
@@ -434,35 +452,35 @@ impl WorkerAgent {
             routes,
             next,
             last,
-            life: assignment.life,
+            attempt: assignment.attempt,
             begins,
         }));
     }
 
     fn generation(&self) -> Option<Generation> {
-        self.life().map(|life| life.generation)
+        self.attempt().map(|life| life.generation)
     }
 
-    /// Whether that is another life than the one that runs here; takes part in it from now on.
-    fn begins(&mut self, life: Option<Life>) -> bool {
+    /// If `life` is another attempt than the current one, joins it and returns true.
+    fn begins(&mut self, life: Option<ExecutionAttempt>) -> bool {
         let begins = self.generation() != life.map(|life| life.generation);
         if begins {
             let participant = ParticipantId::of(self.worker.container);
-            self.epochs =
-                life.map(|life| EpochsAgent::new(participant, life.generation, life.from));
+            self.epochs = life
+                .map(|life| CheckpointParticipant::new(participant, life.generation, life.from));
             self.life_over = None;
         }
         begins
     }
 
-    fn in_epochs(&mut self, event: EpochsAgentEvent, actions: &mut Vec<AgentAction>) {
+    fn in_epochs(&mut self, event: ParticipantEvent, actions: &mut Vec<AgentAction>) {
         let Some(epochs) = &mut self.epochs else {
             return;
         };
         let generation = epochs.generation();
         for action in epochs.on(event) {
             match action {
-                EpochsAgentAction::Tell(message) => {
+                ParticipantAction::Send(message) => {
                     let worker = self.worker;
                     self.send(ToMaster::Epochs { worker, message }, actions);
                 }
@@ -471,10 +489,10 @@ impl WorkerAgent {
         }
     }
 
-    fn tell_life_over(&self, actions: &mut Vec<AgentAction>) {
+    fn report_attempt_over(&self, actions: &mut Vec<AgentAction>) {
         if let Some((generation, why)) = self.life_over.clone() {
             let worker = self.worker;
-            let over = ToMaster::LifeOver {
+            let over = ToMaster::AttemptOver {
                 worker,
                 generation,
                 why,
@@ -485,7 +503,7 @@ impl WorkerAgent {
 
     fn carried_out(&mut self, now: Duration, order: Order) {
         let Some(target) = self.target.as_mut().filter(|target| target.order == order) else {
-            return; // a later change is on its way
+            return; // a later change is pending
         };
         target.stopping.clear();
         self.applied = Some(order);
@@ -500,8 +518,8 @@ impl WorkerAgent {
         }
     }
 
-    /// Looks for a master, asks it, or tells it that this worker is still here, whichever is due.
-    fn keep_in_touch(&mut self, now: Duration, actions: &mut Vec<AgentAction>) {
+    /// Looks up a master, registers, or sends a heartbeat, whichever is due.
+    fn contact_master(&mut self, now: Duration, actions: &mut Vec<AgentAction>) {
         let silent = |since: Duration| now >= since + self.config.silent_after;
         match &self.link {
             Link::Joined { heard, .. } if silent(*heard) => self.link = Link::Seeking,
@@ -526,14 +544,14 @@ impl WorkerAgent {
                     ended: self.applied.is_some() && self.ended == self.applied,
                 };
                 self.send(ToMaster::Status(status), actions);
-                self.tell_life_over(actions);
+                self.report_attempt_over(actions);
             }
             _ => {}
         }
     }
 
     fn registration(&self) -> Registration {
-        let held = self.target.as_ref().map(|target| Held {
+        let held = self.target.as_ref().map(|target| RunningAssignment {
             instances: match target.stopping.is_empty() {
                 true => Arc::clone(&target.instances),
                 false => {
@@ -542,7 +560,7 @@ impl WorkerAgent {
                 }
             },
             plans: self.plans.keys().copied().collect(),
-            life: self.generation(),
+            attempt: self.generation(),
         });
         Registration {
             worker: self.worker,
@@ -561,7 +579,7 @@ impl WorkerAgent {
         }
     }
 
-    fn leave(&mut self, why: Departure, actions: &mut Vec<AgentAction>) {
+    fn leave(&mut self, why: LeaveReason, actions: &mut Vec<AgentAction>) {
         self.over = true;
         actions.push(AgentAction::Exit(why));
     }

@@ -1,23 +1,24 @@
-//! Bin packing: as few containers as a good heuristic finds.
+//! Bin packing, which minimises the number of containers heuristically.
 
 use ardea_core::Result;
 
 use crate::packing::bins::{Bin, Space, placement};
-use crate::packing::keep::{Kept, keep};
+use crate::packing::retain::{RetainedPlan, keep};
 use crate::packing::{
-    JobDemand, PackingConfig, PackingPlan, Refusal, ResourceManager, place, round_robin,
+    JobDemand, PackingConfig, PackingError, PackingPlan, PackingPolicy, place, round_robin,
 };
 
-/// Packs into few containers, over cpu, memory and disk: cost. First fit decreasing; with one resource that needs at most
-/// 11/9·OPT + 6/9 containers.
+/// A policy that packs instances into few containers, with regard to cpu, memory and disk. Uses
+/// first fit decreasing, which needs at most 11/9·OPT + 6/9 containers with a single resource.
 ///
-/// Never more containers than [`RoundRobin`](crate::packing::RoundRobin) would take with the same configuration: where first fit decreasing, a
-/// heuristic, takes more, the instances are dealt out. When repacking, new instances are balanced over the free space as long as that
-/// takes no more containers than first fit decreasing would. (Heron ICDE 2017, §IV-A.)
+/// It never uses more containers than [`RoundRobin`](crate::packing::RoundRobin) with the same
+/// configuration: it returns that policy's plan if this has fewer. When repacking, new instances
+/// are balanced over the free space, unless the balanced plan needs more containers than first fit
+/// decreasing. (Heron ICDE 2017, §IV-A.)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BinPacking;
 
-impl ResourceManager for BinPacking {
+impl PackingPolicy for BinPacking {
     fn pack(&self, demand: &JobDemand, config: &PackingConfig) -> Result<PackingPlan> {
         let placement = Space::new(demand, config)
             .and_then(|space| Ok(placement(&space, packed(&space, config)?)))
@@ -38,7 +39,7 @@ impl ResourceManager for BinPacking {
     }
 }
 
-fn packed(space: &Space<'_>, config: &PackingConfig) -> Result<Vec<Bin>, Refusal> {
+fn packed(space: &Space<'_>, config: &PackingConfig) -> Result<Vec<Bin>, PackingError> {
     let mut bins = Vec::new();
     let slots: Vec<_> = space.slots().collect();
     place::first_fit_decreasing(space, &mut bins, &slots)?;
@@ -51,8 +52,8 @@ fn packed(space: &Space<'_>, config: &PackingConfig) -> Result<Vec<Bin>, Refusal
     }
 }
 
-fn repacked(space: &Space<'_>, current: &PackingPlan) -> Result<Vec<Bin>, Refusal> {
-    let Kept { bins, homeless } = keep(space, current);
+fn repacked(space: &Space<'_>, current: &PackingPlan) -> Result<Vec<Bin>, PackingError> {
+    let RetainedPlan { bins, homeless } = keep(space, current);
     let mut few = bins.clone();
     place::first_fit_decreasing(space, &mut few, &homeless)?;
     let mut balanced = bins;

@@ -1,19 +1,20 @@
-//! Containers while they are being filled.
+//! Containers while they are filled during packing.
 
 use std::collections::HashMap;
 
 use crate::packing::{
-    ContainerId, InstanceId, JobDemand, PackingConfig, Placement, Refusal, Resources, VertexName,
+    ContainerId, InstanceId, JobDemand, PackingConfig, PackingError, Placement, Resources,
+    VertexName,
 };
 
-/// An instance, by the position of its vertex in the demand.
+/// An instance, identified by the position of its vertex in the demand.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Slot {
     pub(crate) vertex: usize,
     pub(crate) index: u32,
 }
 
-/// What is asked for, and what a container offers to its instances.
+/// The demand of a job, and the resources that a container offers to its instances.
 pub(crate) struct Space<'a> {
     demand: &'a JobDemand,
     offered: Resources,
@@ -21,14 +22,14 @@ pub(crate) struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
-    /// Refuses a demand that makes no sense, and one with an instance that no container can hold.
-    pub(crate) fn new(demand: &'a JobDemand, config: &PackingConfig) -> Result<Self, Refusal> {
+    /// Checks the demand, and that each instance fits into an empty container.
+    pub(crate) fn new(demand: &'a JobDemand, config: &PackingConfig) -> Result<Self, PackingError> {
         demand.check()?;
         let limit = config.limits.resources;
         let offered = config.padding.offered(&limit)?;
         for vertex in &demand.vertices {
             if let Some(resource) = vertex.resources.first_over(&offered) {
-                return Err(Refusal::InstanceTooLarge {
+                return Err(PackingError::InstanceTooLarge {
                     instance: InstanceId::new(vertex.name.clone(), 0),
                     resource,
                     wanted: vertex.resources.amount(resource),
@@ -52,12 +53,12 @@ impl<'a> Space<'a> {
         self.demand.vertices[vertex].resources
     }
 
-    /// The share of a container that an instance of the vertex takes: the measure of "decreasing".
+    /// Returns the share of a container that an instance of the vertex takes. Instances are sorted
+    /// by this share.
     pub(crate) fn share(&self, vertex: usize) -> u128 {
         self.size(vertex).dominant_share(&self.offered)
     }
 
-    /// All instances, vertex by vertex.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.demand
             .vertices
@@ -68,7 +69,7 @@ impl<'a> Space<'a> {
             })
     }
 
-    /// The position of each vertex.
+    /// Returns the position of each vertex in the demand, by name.
     pub(crate) fn positions(&self) -> HashMap<&'a VertexName, usize> {
         let names = self.demand.vertices.iter().map(|vertex| &vertex.name);
         names
@@ -77,7 +78,8 @@ impl<'a> Space<'a> {
             .collect()
     }
 
-    /// No fewer containers than this will do: what is asked for by what a container offers.
+    /// Returns a lower bound of the number of containers, from the total demand and the size of a
+    /// container.
     pub(crate) fn least_containers(&self) -> usize {
         let by_resource = crate::packing::Resource::ALL.into_iter().map(|of| {
             let vertices = self.demand.vertices.iter();
@@ -88,13 +90,14 @@ impl<'a> Space<'a> {
         });
         let instances = self.demand.instance_count() as u128;
         let by_count = instances.div_ceil(self.most_instances as u128);
-        // Not above the number of instances: each of them fits into a container.
+        // The result is at most the number of instances, since each instance fits into a container.
         by_resource.max().unwrap_or(0).max(by_count).max(1) as usize
     }
 
-    /// Why this container can't take another instance of the vertex, when there are so many containers.
-    pub(crate) fn too_few(&self, bin: &Bin, vertex: usize, containers: usize) -> Refusal {
-        Refusal::ContainersTooFew {
+    /// Returns the error that the container `bin` cannot take another instance of the vertex, if
+    /// the job has this number of `containers`.
+    pub(crate) fn too_few(&self, bin: &Bin, vertex: usize, containers: usize) -> PackingError {
+        PackingError::ContainersTooFew {
             container: bin.id,
             containers: containers as u32,
             instances: bin.slots.len() + 1,
@@ -108,7 +111,7 @@ impl<'a> Space<'a> {
     }
 }
 
-/// A container that is being filled; never over what it offers.
+/// A container that is being filled. It never exceeds its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Bin {
     pub(crate) id: ContainerId,
@@ -125,7 +128,7 @@ impl Bin {
         }
     }
 
-    /// Puts the instance in, if there is room.
+    /// Adds the instance `slot` if the container has room. Returns true if the instance was added.
     pub(crate) fn put(&mut self, space: &Space<'_>, slot: Slot) -> bool {
         match self.used_with(space, slot.vertex) {
             Some(used) => {
@@ -137,18 +140,17 @@ impl Bin {
         }
     }
 
-    /// Takes an instance out.
     pub(crate) fn take(&mut self, space: &Space<'_>, slot: Slot) {
         let mut left = std::mem::take(&mut self.slots);
         left.retain(|other| *other != slot);
         self.used = Resources::ZERO;
         for slot in left {
-            // What fitted together with more does so now.
+            // Any subset of instances that fitted also fits.
             self.put(space, slot);
         }
     }
 
-    /// Whether there is room for another instance of the vertex.
+    /// Returns true if the container has room for another instance of the vertex.
     pub(crate) fn has_room(&self, space: &Space<'_>, vertex: usize) -> bool {
         self.used_with(space, vertex).is_some()
     }
@@ -162,14 +164,14 @@ impl Bin {
     }
 }
 
-/// So many empty containers, numbered from one.
+/// Creates `count` empty containers, numbered from one.
 pub(crate) fn empty_bins(count: usize) -> Vec<Bin> {
     (1..=count as u32)
         .map(|id| Bin::new(ContainerId(id)))
         .collect()
 }
 
-/// What is in the containers, by the names of instances; empty ones are left out.
+/// Converts filled containers to a placement of instance ids, without empty containers.
 pub(crate) fn placement(space: &Space<'_>, bins: Vec<Bin>) -> Placement {
     let vertices = &space.demand.vertices;
     bins.into_iter()

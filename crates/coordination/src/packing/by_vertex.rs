@@ -1,6 +1,7 @@
-//! The instances of a container in writing: the indices of each vertex, `{"counts": [0, 3], "words": [1]}`.
+//! Serialisation of a container's instances by vertex: `{"counts": [0, 3], "words": [1]}`.
 //!
-//! A plan of many instances is stored and sent as a whole; the name of a vertex once a container makes it half as long.
+//! The name of a vertex is written only once per container. This halves the size of a plan, which
+//! is stored and sent as a whole.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ pub(crate) fn serialize<S: Serializer>(
     instances: &[InstanceId],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    // Gathered first: some formats have to know how many there are.
+    // The vertices are collected first, since some formats require their number.
     let vertices: Vec<_> = instances.chunk_by(|a, b| a.vertex == b.vertex).collect();
     serializer.collect_map(vertices.into_iter().map(|of_one| {
         let indices: Vec<u32> = of_one.iter().map(|instance| instance.index).collect();

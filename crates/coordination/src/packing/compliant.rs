@@ -1,20 +1,21 @@
-//! Resource-compliant round robin: dealt out in turn, passing over containers that are full.
+//! Resource-compliant round-robin packing, which skips full containers.
 
 use ardea_core::Result;
 
 use crate::packing::bins::{Bin, Space, empty_bins, placement};
-use crate::packing::manager::repack_balanced;
-use crate::packing::{JobDemand, PackingConfig, PackingPlan, Refusal, ResourceManager, place};
+use crate::packing::policy::repack_balanced;
+use crate::packing::{JobDemand, PackingConfig, PackingError, PackingPlan, PackingPolicy, place};
 
-/// Deals the instances out in turn as [`RoundRobin`](crate::packing::RoundRobin) does, but passes over a container that has no room for
-/// the instance, and adds one when none has: for jobs whose vertices differ in size.
+/// A policy that assigns instances to containers in turn, as
+/// [`RoundRobin`](crate::packing::RoundRobin) does, but skips containers without room. If none has
+/// room, it adds a container. It suits jobs whose vertices differ in size.
 ///
-/// It begins with [`PackingConfig::containers`], or with as few as the sum of what is asked for allows. (Heron's
-/// `ResourceCompliantRRPacking`, of the family of ICDE 2017, §IV-A.)
+/// It starts with [`PackingConfig::containers`] containers, or with the minimum number for the
+/// total demand. (Heron's `ResourceCompliantRRPacking`, of the family of ICDE 2017, §IV-A.)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompliantRoundRobin;
 
-impl ResourceManager for CompliantRoundRobin {
+impl PackingPolicy for CompliantRoundRobin {
     fn pack(&self, demand: &JobDemand, config: &PackingConfig) -> Result<PackingPlan> {
         let placement = Space::new(demand, config)
             .and_then(|space| Ok(placement(&space, dealt(&space, config)?)))
@@ -32,7 +33,7 @@ impl ResourceManager for CompliantRoundRobin {
     }
 }
 
-fn dealt(space: &Space<'_>, config: &PackingConfig) -> Result<Vec<Bin>, Refusal> {
+fn dealt(space: &Space<'_>, config: &PackingConfig) -> Result<Vec<Bin>, PackingError> {
     let instances = space.demand().instance_count() as usize;
     let containers = config
         .containers

@@ -1,13 +1,14 @@
-//! What every packing policy promises, as tests: one suite, which passes on all of them.
+//! A test suite for packing policies, which every policy must pass.
 //!
-//! A policy of one's own lists it in its tests:
+//! The tests of a user's policy include the suite as follows:
 //!
 //! ```text
 //! ardea_coordination::conformance_suite!(ByRack::new());
 //! ```
 //!
-//! Each promise is a test of its own, which asks the policy about random jobs; a failure shows the smallest job that it was
-//! found with. The policy has to be one that can pack any job whose instances each fit into a container.
+//! Each property is a separate test on random jobs. A failure shows the smallest job found that
+//! violates the property. The policy must be able to pack any job whose instances each fit into a
+//! container.
 
 #[allow(missing_docs, reason = "the name of a promise is what it promises")]
 #[doc(hidden)]
@@ -19,17 +20,17 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::packing::{
-    ContainerLimits, JobDemand, MilliCores, PackingConfig, Padding, ResourceManager, Resources,
+    ContainerLimits, JobDemand, MilliCores, PackingConfig, PackingPolicy, Padding, Resources,
     VertexDemand,
 };
 
-/// How many jobs a promise is tried with.
+/// The number of random jobs per property.
 const JOBS: u32 = 200;
 
-/// The most vertices of a job.
+/// The maximum number of vertices of a random job.
 const MOST_VERTICES: usize = 7;
 
-/// Jobs of up to seven vertices with up to 29 instances each.
+/// Returns a strategy for jobs of up to seven vertices with up to 29 instances each.
 pub fn demands() -> impl Strategy<Value = JobDemand> {
     let vertex = (1..30_u32, resources(0..50));
     prop::collection::vec(vertex, 1..=MOST_VERTICES).prop_map(|vertices| {
@@ -44,7 +45,7 @@ pub fn demands() -> impl Strategy<Value = JobDemand> {
     })
 }
 
-/// Containers that hold any one instance of [`demands`], padding included.
+/// Returns a strategy for containers that hold any one instance of [`demands`], including padding.
 pub fn configs() -> impl Strategy<Value = PackingConfig> {
     let most = prop::option::of(1..12_u32);
     let padding = (0..10_u64, 0..50_u32);
@@ -74,17 +75,18 @@ fn resources(range: std::ops::Range<u64>) -> impl Strategy<Value = Resources> {
     })
 }
 
-/// A promise, asked of a policy about one job; it panics if it is not kept. The numbers are any, one a vertex.
+/// A function that checks a property of a policy on one job, and panics if it is violated. The
+/// `u32` slice has an arbitrary number for each vertex.
 #[doc(hidden)]
-pub type Case = fn(&dyn ResourceManager, &JobDemand, &PackingConfig, &[u32]);
+pub type Case = fn(&dyn PackingPolicy, &JobDemand, &PackingConfig, &[u32]);
 
-/// Runs one test of the suite.
+/// Checks one property of `policy` on random jobs.
 ///
 /// # Panics
 ///
-/// If the promise is not kept.
+/// If the property is violated.
 #[doc(hidden)]
-pub fn run(policy: &dyn ResourceManager, case: Case) {
+pub fn run(policy: &dyn PackingPolicy, case: Case) {
     let config = Config {
         failure_persistence: None,
         ..Config::with_cases(JOBS)
@@ -102,7 +104,7 @@ pub fn run(policy: &dyn ResourceManager, case: Case) {
     }
 }
 
-/// Lists the suite as tests; takes an expression that makes the policy.
+/// Declares the suite as tests; takes an expression that creates the policy.
 #[macro_export]
 macro_rules! conformance_suite {
     ($policy:expr) => {

@@ -1,49 +1,52 @@
-//! What a job asks for: instances of each vertex, and what each of them takes.
+//! The demand of a job: the instances of each vertex, and their resources.
 
 use std::collections::BTreeMap;
 
 use ardea_config::nearest;
-use ardea_core::{Error, ErrorCode, Result, is_unseen};
+use ardea_core::{Error, ErrorCode, Result, is_invisible};
 use serde::{Deserialize, Serialize};
 
-use crate::packing::{InstanceId, Refusal, Resources, TOGETHER_ATTRIBUTE, VertexName};
+use crate::packing::{COLOCATION_ATTRIBUTE, InstanceId, PackingError, Resources, VertexName};
 
-/// What a job asks for.
+/// The demand of a job: its vertices with their numbers of instances and resources.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JobDemand {
     /// The job's name.
     pub job: String,
-    /// Its vertices, in the order of its graph; names are unique.
+    /// The job's vertices with unique names, in the order of the job graph.
     pub vertices: Vec<VertexDemand>,
 }
 
-/// What a vertex asks for.
+/// The demand of a vertex: its number of instances, and the resources of each.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VertexDemand {
-    /// The vertex.
+    /// The name of the vertex.
     pub name: VertexName,
-    /// How many instances.
+    /// The number of instances.
     pub parallelism: u32,
-    /// What each of them takes.
+    /// The resources of each instance.
     #[serde(default)]
     pub resources: Resources,
-    /// Anything else that a policy of one's own wants to know of this vertex, such as `rack`.
+    /// Further attributes for a user's policy, such as `rack`.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
 }
 
-/// The attribute of a vertex that says how many instances it can have at most, where its code knows of a limit.
+/// The name of the vertex attribute with the maximum number of instances, if the vertex's code has
+/// a limit.
 pub const MOST_INSTANCES_ATTRIBUTE: &str = "most-instances";
 
-/// The attribute of a vertex, `true`, whose number of instances stays as it was when the job began.
+/// The name of the vertex attribute that is `true` if the number of instances is fixed when the job
+/// starts.
 pub const FIXED_INSTANCES_ATTRIBUTE: &str = "fixed-instances";
 
-/// The attribute of a vertex that names the first of those that have as many instances as it has, where there are any: an instance of one hands its
-/// records to that of the same number of another, wherever they are.
-pub const AS_MANY_ATTRIBUTE: &str = "as-many";
+/// The name of the vertex attribute that names the first vertex of a group with equal parallelism.
+/// Each instance forwards its records to the instance with the same index of another vertex of the
+/// group.
+pub const EQUAL_PARALLELISM_ATTRIBUTE: &str = "as-many";
 
 impl VertexDemand {
-    /// So many instances, each of which takes `resources`.
+    /// Creates the demand of the vertex `name`: `parallelism` instances with `resources` each.
     pub fn new(name: impl Into<VertexName>, parallelism: u32, resources: Resources) -> Self {
         VertexDemand {
             name: name.into(),
@@ -53,38 +56,42 @@ impl VertexDemand {
         }
     }
 
-    /// Adds something that a policy of one's own wants to know.
+    /// Adds an attribute for a user's policy.
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.attributes.insert(name.into(), value.into());
         self
     }
 
-    /// The first vertex of the group that it stays together with, if there is one.
+    /// Returns the first vertex of this vertex's colocation group, if it has one.
     pub(crate) fn group(&self) -> Option<&String> {
-        self.attributes.get(TOGETHER_ATTRIBUTE)
+        self.attributes.get(COLOCATION_ATTRIBUTE)
     }
 
-    /// Whether this one and another have as many instances as each other.
+    /// Returns true if both vertices must have the same number of instances.
     fn is_as_many_as(&self, other: &VertexDemand) -> bool {
         let is_same = |name| {
             let [mine, theirs] = [self, other].map(|vertex| vertex.attributes.get(name));
             mine.is_some() && mine == theirs
         };
-        self.name == other.name || is_same(TOGETHER_ATTRIBUTE) || is_same(AS_MANY_ATTRIBUTE)
+        self.name == other.name
+            || is_same(COLOCATION_ATTRIBUTE)
+            || is_same(EQUAL_PARALLELISM_ATTRIBUTE)
     }
 
-    /// The most instances that it can have, if its code knows of a limit ([`MOST_INSTANCES_ATTRIBUTE`]).
+    /// Returns the maximum number of instances, if the vertex's code has a limit
+    /// ([`MOST_INSTANCES_ATTRIBUTE`]).
     pub fn instance_limit(&self) -> Option<u32> {
         self.attributes.get(MOST_INSTANCES_ATTRIBUTE)?.parse().ok()
     }
 
-    /// Whether the number of its instances stays as it was when the job began ([`FIXED_INSTANCES_ATTRIBUTE`]).
+    /// Returns true if the number of instances is fixed when the job starts
+    /// ([`FIXED_INSTANCES_ATTRIBUTE`]).
     pub fn has_fixed_instances(&self) -> bool {
         let said = self.attributes.get(FIXED_INSTANCES_ATTRIBUTE);
         said.is_some_and(|said| said == "true")
     }
 
-    /// The instances, in order.
+    /// Returns the ids of the instances, by ascending index.
     pub fn instances(&self) -> impl Iterator<Item = InstanceId> + '_ {
         (0..self.parallelism).map(|index| InstanceId {
             vertex: self.name.clone(),
@@ -94,7 +101,7 @@ impl VertexDemand {
 }
 
 impl JobDemand {
-    /// A job that asks for nothing yet.
+    /// Creates the demand of a job without vertices.
     pub fn new(job: impl Into<String>) -> Self {
         JobDemand {
             job: job.into(),
@@ -108,28 +115,32 @@ impl JobDemand {
         self
     }
 
-    /// The same demand with another number of instances of one vertex, and of those that have as many as it has: that stay together with it
-    /// ([`TOGETHER_ATTRIBUTE`](crate::packing::TOGETHER_ATTRIBUTE)), or pass records on one to one ([`AS_MANY_ATTRIBUTE`]).
+    /// Returns the demand with another parallelism of `vertex` and of all vertices that must have
+    /// the same parallelism. These are colocated vertices
+    /// ([`COLOCATION_ATTRIBUTE`](crate::packing::COLOCATION_ATTRIBUTE)), and vertices with
+    /// one-to-one edges ([`EQUAL_PARALLELISM_ATTRIBUTE`]).
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidJob`] when the job hasn't this vertex.
+    /// [`ErrorCode::InvalidJob`] if the job does not have this vertex.
     pub fn with_parallelism(&self, vertex: &str, parallelism: u32) -> Result<JobDemand> {
         self.rescaled([(vertex, parallelism)])
     }
 
-    /// The same demand with other numbers of instances of some vertices, and of those that have as many as them.
+    /// Returns the demand with another parallelism of the vertices in `wanted`, and of all vertices
+    /// that must have the same parallelism as one of them.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidJob`] when the job hasn't one of these vertices, when the number of one is fixed, or when vertices that have as many as each other are given
-    /// different numbers; both are named.
+    /// [`ErrorCode::InvalidJob`] if the job does not have one of the vertices, if the parallelism
+    /// of a vertex is fixed, or if vertices that must have the same parallelism get different
+    /// numbers.
     pub fn rescaled<'a>(
         &self,
         wanted: impl IntoIterator<Item = (&'a str, u32)>,
     ) -> Result<JobDemand> {
         let mut demand = self.clone();
-        // Who asked for the number of the vertex at this position.
+        // By position of a vertex: the name of the vertex by which its parallelism was requested.
         let mut asked: BTreeMap<usize, &str> = BTreeMap::new();
         for (name, parallelism) in wanted {
             for at in self.as_many_as(name)? {
@@ -152,7 +163,7 @@ impl JobDemand {
                         self.job, vertex.parallelism
                     );
                     return Err(Error::new(ErrorCode::InvalidJob, what)
-                        .hint("name one of them: the others follow it"));
+                        .hint("specify one of them; the others change with it"));
                 }
                 vertex.parallelism = parallelism;
             }
@@ -160,7 +171,8 @@ impl JobDemand {
         Ok(demand)
     }
 
-    /// The positions of a vertex and of those that have as many instances.
+    /// Returns the positions of the vertex `name` and of all vertices that must have the same
+    /// parallelism.
     fn as_many_as(&self, name: &str) -> Result<Vec<usize>> {
         let mut vertices = self.vertices.iter();
         let Some(found) = vertices.find(|vertex| vertex.name.as_str() == name) else {
@@ -177,35 +189,36 @@ impl JobDemand {
         Ok(meant.map(|(at, _)| at).collect())
     }
 
-    /// The number of instances of all vertices.
+    /// Returns the total number of instances of all vertices.
     pub fn instance_count(&self) -> u64 {
         self.vertices.iter().map(|v| u64::from(v.parallelism)).sum()
     }
 
-    /// Refuses a demand that makes no sense: nothing to run, a vertex without instances or named twice, or too many instances.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    /// Checks the demand: at least one vertex, valid and unique names, at least one instance each,
+    /// and not too many instances.
+    pub(crate) fn check(&self) -> Result<(), PackingError> {
         let mut names: Vec<&VertexName> = self.vertices.iter().map(|v| &v.name).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Refusal::VertexTwice(pair[0].clone()));
+            return Err(PackingError::VertexTwice(pair[0].clone()));
         }
         let has_no_name = |v: &&VertexDemand| {
             let name = v.name.as_str();
-            name.trim().is_empty() || name.contains(is_unseen)
+            name.trim().is_empty() || name.contains(is_invisible)
         };
         if let Some(vertex) = self.vertices.iter().find(has_no_name) {
-            return Err(Refusal::NoName(vertex.name.clone()));
+            return Err(PackingError::NoName(vertex.name.clone()));
         }
         if let Some(vertex) = self.vertices.iter().find(|v| v.parallelism == 0) {
-            return Err(Refusal::NoInstances(vertex.name.clone()));
+            return Err(PackingError::NoInstances(vertex.name.clone()));
         }
         if self.vertices.is_empty() {
-            return Err(Refusal::NoVertices);
+            return Err(PackingError::NoVertices);
         }
         for vertex in &self.vertices {
             let limit = vertex.instance_limit();
             if let Some(most) = limit.filter(|most| vertex.parallelism > *most) {
-                return Err(Refusal::TooManyForVertex {
+                return Err(PackingError::TooManyForVertex {
                     vertex: vertex.name.clone(),
                     wanted: vertex.parallelism,
                     most,
@@ -214,7 +227,7 @@ impl JobDemand {
         }
         let instances = self.instance_count();
         if instances > MOST_INSTANCES {
-            return Err(Refusal::TooManyInstances {
+            return Err(PackingError::TooManyInstances {
                 wanted: instances,
                 most: MOST_INSTANCES,
             });
@@ -223,7 +236,8 @@ impl JobDemand {
     }
 }
 
-/// The most instances of a job: a plan of so many takes tens of megabytes, and a mistyped parallelism much more.
+/// The maximum number of instances of a job. The limit guards against a mistyped parallelism: a
+/// plan of this size takes tens of megabytes.
 const MOST_INSTANCES: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -253,7 +267,7 @@ mod tests {
     fn vertices_that_pass_records_on_one_to_one_follow_each_other() {
         let [maps, writes] = ["maps", "writes"].map(|name| {
             let vertex = VertexDemand::new(name, 2, Resources::ZERO);
-            vertex.attribute(AS_MANY_ATTRIBUTE, "maps")
+            vertex.attribute(EQUAL_PARALLELISM_ATTRIBUTE, "maps")
         });
         let demand = reading_and_counting().vertex(maps).vertex(writes);
         let rescaled = demand.rescaled([("writes", 5)]).unwrap();
@@ -271,7 +285,7 @@ mod tests {
         for name in ["", " ", "two\nlines", "\0", "a\u{202e}b"] {
             let vertex = VertexDemand::new(name, 1, Resources::ZERO);
             let demand = reading_and_counting().vertex(vertex);
-            let refused = Refusal::NoName(name.into());
+            let refused = PackingError::NoName(name.into());
             assert_eq!(demand.check(), Err(refused));
         }
     }

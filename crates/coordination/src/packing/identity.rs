@@ -1,4 +1,4 @@
-//! Who is placed where: names of vertices, their instances, and containers.
+//! Identities of vertices, instances and containers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,12 +12,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct VertexName(Arc<str>);
 
 impl VertexName {
-    /// That name.
+    /// Creates a name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         VertexName(name.into())
     }
 
-    /// As text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -41,19 +41,20 @@ impl fmt::Debug for VertexName {
     }
 }
 
-/// One parallel copy of a vertex: `counts#3` is the fourth of `counts`.
+/// The id of one parallel instance of a vertex, such as `counts#3` for the fourth instance of
+/// `counts`.
 ///
-/// It is written and serialised in that form.
+/// It is displayed and serialised in this form.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId {
     /// The vertex.
     pub vertex: VertexName,
-    /// Which copy, from zero.
+    /// The index of the instance, from zero.
     pub index: u32,
 }
 
 impl InstanceId {
-    /// Copy `index` of `vertex`.
+    /// Creates the id of instance `index` of `vertex`.
     pub fn new(vertex: impl Into<VertexName>, index: u32) -> Self {
         InstanceId {
             vertex: vertex.into(),
@@ -74,7 +75,7 @@ impl fmt::Debug for InstanceId {
     }
 }
 
-/// This text names no instance.
+/// The error for a text that is not an instance id.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0:?} names no instance: expected `vertex#index`, such as `counts#3`")]
 pub struct IdentityError(String);
@@ -83,7 +84,7 @@ impl FromStr for InstanceId {
     type Err = IdentityError;
 
     fn from_str(text: &str) -> Result<Self, IdentityError> {
-        // From the right: a vertex may have a `#` in its name.
+        // The text is split at the last `#`, since the name of a vertex may contain `#`.
         text.rsplit_once('#')
             .filter(|(vertex, _)| !vertex.is_empty())
             .and_then(|(vertex, index)| Some(InstanceId::new(vertex, index.parse().ok()?)))
@@ -105,7 +106,7 @@ impl<'de> Deserialize<'de> for InstanceId {
     }
 }
 
-/// A container of a job. The policies here number them from one.
+/// The number of a container of a job. The built-in policies number containers from one.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]

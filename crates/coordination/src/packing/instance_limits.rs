@@ -1,16 +1,17 @@
-//! How many instances a cluster allows.
+//! The cluster's limits for the number of instances.
 
 use ardea_core::Result;
 
-use crate::packing::{JobDemand, Refusal};
+use crate::packing::{JobDemand, PackingError};
 
-/// How many instances a cluster allows. Each costs whoever leads the job some work and memory when plans change, and a plan is one value
-/// in the state manager; a mistyped number must not keep a host from renewing its leases.
+/// The cluster's limits for the number of instances. Each instance costs the job's leader work and
+/// memory when plans change, and a plan is one value in the metadata store. The limits ensure that
+/// a mistyped number does not prevent a host from renewing its leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InstanceLimits {
-    /// Of a vertex.
+    /// The maximum number of instances of a vertex.
     pub of_vertex: u32,
-    /// Of a job: of all of its vertices together.
+    /// The maximum number of instances of a job, for all its vertices together.
     pub of_job: u64,
 }
 
@@ -24,23 +25,25 @@ impl Default for InstanceLimits {
 }
 
 impl InstanceLimits {
-    /// Refuses a demand that is over a limit, unless it was so `before` and asks for no more: a job that is too large may become smaller.
+    /// Checks a demand against the limits. A number of instances that already exceeded its limit in
+    /// the demand `before` may stay or decrease.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) with the number that is asked for, and the limit.
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) with the requested number and
+    /// the limit.
     pub fn check(&self, demand: &JobDemand, before: Option<&JobDemand>) -> Result<()> {
         self.checked(demand, before)
             .map_err(|refusal| refusal.into_error(&demand.job))
     }
 
-    fn checked(&self, demand: &JobDemand, before: Option<&JobDemand>) -> Result<(), Refusal> {
+    fn checked(&self, demand: &JobDemand, before: Option<&JobDemand>) -> Result<(), PackingError> {
         for vertex in &demand.vertices {
             let known = before.into_iter().flat_map(|job| &job.vertices);
             let mut known = known.filter(|known| known.name == vertex.name);
             let had = known.next().map_or(0, |known| known.parallelism);
             if vertex.parallelism > self.of_vertex.max(had) {
-                return Err(Refusal::OverVertexLimit {
+                return Err(PackingError::OverVertexLimit {
                     vertex: vertex.name.clone(),
                     wanted: vertex.parallelism,
                     most: self.of_vertex,
@@ -52,7 +55,7 @@ impl InstanceLimits {
             before.map_or(0, JobDemand::instance_count),
         );
         if wanted > self.of_job.max(had) {
-            return Err(Refusal::OverJobLimit {
+            return Err(PackingError::OverJobLimit {
                 wanted,
                 most: self.of_job,
             });
@@ -65,7 +68,7 @@ impl InstanceLimits {
 mod tests {
     use super::*;
     use crate::packing::{
-        MOST_INSTANCES_ATTRIBUTE, ResourceManager, Resources, RoundRobin, VertexDemand,
+        MOST_INSTANCES_ATTRIBUTE, PackingPolicy, Resources, RoundRobin, VertexDemand,
     };
 
     const LIMITS: InstanceLimits = InstanceLimits {

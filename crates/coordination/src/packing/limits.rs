@@ -1,38 +1,39 @@
-//! Within what a job is packed: how many containers, how large, and what each keeps for itself.
+//! The configuration of packing: the number and size of containers, and their padding.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use crate::packing::{Refusal, Resources};
+use crate::packing::{PackingError, Resources};
 
-/// How a job is to be packed.
+/// The configuration of packing.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PackingConfig {
-    /// How many containers the policies that spread instances begin with; as few as will do when not said.
+    /// The initial number of containers, for the policies that spread instances. If `None`, these
+    /// policies use the minimum number.
     pub containers: Option<NonZeroU32>,
-    /// The most that a container may be given.
+    /// The limits of each container.
     pub limits: ContainerLimits,
-    /// What a container needs beside its instances.
+    /// The resources that a container needs in addition to those of its instances.
     pub padding: Padding,
-    /// Settings of a policy of one's own.
+    /// Further settings, for a user's policy.
     pub extra: BTreeMap<String, String>,
 }
 
-/// The most that a container may be given.
+/// The limits of a container.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContainerLimits {
-    /// Cpu, memory and disk, padding included.
+    /// The maximum resources of a container, including padding.
     pub resources: Resources,
-    /// How many instances.
+    /// The maximum number of instances in a container, if limited.
     pub instances: Option<NonZeroU32>,
 }
 
 impl ContainerLimits {
-    /// So much of each resource, and any number of instances.
+    /// Creates limits with these resources, and without a limit for the number of instances.
     pub const fn of(resources: Resources) -> Self {
         ContainerLimits {
             resources,
@@ -52,18 +53,20 @@ impl Default for ContainerLimits {
     }
 }
 
-/// What a container needs beside its instances, for its worker: the greater of an amount and a share of what the instances take.
+/// The resources that a container needs for its worker, in addition to those of its instances. For
+/// each resource, the padding is the maximum of a fixed amount and a percentage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Padding {
-    /// At least this much.
+    /// The fixed amount.
     pub absolute: Resources,
-    /// And at least this share, in hundredths, of what the instances take.
+    /// The percentage of the instances' resources.
     pub percent: u32,
 }
 
 impl Padding {
-    /// What a container needs whose instances take `used`; nothing when that is more than a number can hold.
+    /// Returns the total resources of a container whose instances need `used`, including padding;
+    /// `None` on overflow.
     pub fn required(&self, used: Resources) -> Option<Resources> {
         Resources::try_of(|of| {
             let used = used.amount(of);
@@ -73,12 +76,13 @@ impl Padding {
         })
     }
 
-    /// What a container of this size offers to its instances: the most whose [`Padding::required`] is within it.
+    /// Returns the resources that a container of this size offers to its instances. This is the
+    /// maximum amount for which [`Padding::required`] does not exceed `size`.
     ///
     /// # Errors
     ///
-    /// When the padding alone is more than the container.
-    pub fn offered(&self, size: &Resources) -> Result<Resources, Refusal> {
+    /// If the padding alone exceeds `size`.
+    pub fn offered(&self, size: &Resources) -> Result<Resources, PackingError> {
         Resources::try_of(|of| {
             let size = size.amount(of);
             let beside_absolute = size.checked_sub(self.absolute.amount(of))?;
@@ -86,7 +90,7 @@ impl Padding {
             let beside_share = u128::from(size) * 100 / (100 + u128::from(self.percent));
             Some(beside_absolute.min(u64::try_from(beside_share).unwrap_or(u64::MAX)))
         })
-        .ok_or(Refusal::PaddingTooLarge {
+        .ok_or(PackingError::PaddingTooLarge {
             padding: self.absolute,
             limit: *size,
         })

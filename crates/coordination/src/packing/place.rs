@@ -1,17 +1,17 @@
-//! Placing instances into containers: balanced, or in few.
+//! Placement of instances into containers: balanced, or by first fit decreasing.
 
 use crate::packing::bins::{Bin, Slot, Space};
-use crate::packing::{ContainerId, Refusal};
+use crate::packing::{ContainerId, PackingError};
 
-/// Places each instance where the fewest instances are, among the containers that have room for it; of several, where its
-/// vertex has the fewest, and then the lowest number. Where there is no room, a container is added.
-///
+/// Places the instances `homeless` into `bins`. Each goes into the container with the fewest
+/// instances, among those with room for it. Ties are resolved by the fewest instances of the same
+/// vertex, then by the lowest container number. If no container has room, one is added. Costs
 /// `O(instances · containers)`.
 pub(crate) fn spread(
     space: &Space<'_>,
     bins: &mut Vec<Bin>,
     homeless: &[Slot],
-) -> Result<(), Refusal> {
+) -> Result<(), PackingError> {
     for of_one_vertex in homeless.chunk_by(|a, b| a.vertex == b.vertex) {
         let vertex = of_one_vertex[0].vertex;
         let mut of_vertex: Vec<usize> = bins
@@ -34,18 +34,19 @@ pub(crate) fn spread(
     Ok(())
 }
 
-/// First fit decreasing: the largest instances first, each into the first container that has room; where there is none, a
-/// container is added.
+/// Places the instances `homeless` into `bins` by first fit decreasing: the largest first, each
+/// into the first container with room. If no container has room, one is added.
 ///
-/// With one resource, at most 11/9 of the fewest possible containers and 6/9 of one more (Dósa, "The tight bound of first fit
-/// decreasing bin-packing algorithm", ESCAPE 2007). "Large" is the largest share that an instance takes of a container's cpu,
-/// memory or disk. `O(instances + vertices · containers)` on top of sorting: no container that had no room for an instance has
-/// room for the next of the same size.
+/// With one resource, this needs at most 11/9·OPT + 6/9 containers (Dósa, "The tight bound of first
+/// fit decreasing bin-packing algorithm", ESCAPE 2007). The size of an instance is its largest
+/// share of a container's cpu, memory or disk. `O(instances + vertices · containers)` after
+/// sorting: a container without room for an instance has no room for the next instance of the same
+/// size.
 pub(crate) fn first_fit_decreasing(
     space: &Space<'_>,
     bins: &mut Vec<Bin>,
     homeless: &[Slot],
-) -> Result<(), Refusal> {
+) -> Result<(), PackingError> {
     let mut runs: Vec<&[Slot]> = homeless.chunk_by(|a, b| a.vertex == b.vertex).collect();
     runs.sort_by_key(|run| std::cmp::Reverse(space.share(run[0].vertex)));
     for run in runs {
@@ -63,7 +64,7 @@ pub(crate) fn first_fit_decreasing(
     Ok(())
 }
 
-fn place(space: &Space<'_>, bins: &mut [Bin], at: usize, slot: Slot) -> Result<(), Refusal> {
+fn place(space: &Space<'_>, bins: &mut [Bin], at: usize, slot: Slot) -> Result<(), PackingError> {
     let count = bins.len();
     let bin = &mut bins[at];
     if bin.put(space, slot) {
@@ -72,7 +73,7 @@ fn place(space: &Space<'_>, bins: &mut [Bin], at: usize, slot: Slot) -> Result<(
     Err(space.too_few(bin, slot.vertex, count))
 }
 
-/// Adds a container, numbered one above the highest.
+/// Adds an empty container, whose number is one above the highest.
 pub(crate) fn open(bins: &mut Vec<Bin>) {
     let highest = bins.iter().map(|bin| bin.id.0).max().unwrap_or(0);
     bins.push(Bin::new(ContainerId(highest + 1)));

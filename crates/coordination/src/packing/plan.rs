@@ -1,4 +1,4 @@
-//! Packing plans: containers, the instances in each, and what each needs.
+//! Packing plans: containers with their instances and resources.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,17 +6,18 @@ use ardea_core::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::packing::{
-    ContainerId, InstanceId, JobDemand, PackingConfig, Refusal, Resources, VertexDemand, VertexName,
+    ContainerId, InstanceId, JobDemand, PackingConfig, PackingError, Resources, VertexDemand,
+    VertexName,
 };
 
-/// Which instances a policy puts into which container.
+/// The instances of each container, as chosen by a policy.
 pub type Placement = BTreeMap<ContainerId, Vec<InstanceId>>;
 
-/// Which instance runs in which container: every instance of the job once.
+/// A packing plan: assigns every instance of a job to exactly one container.
 ///
-/// Immutable; a change is another plan. Serialised, it is the form in which the state manager keeps it; what is read back is
-/// checked again. Displayed, it is a table. (Here as in all that travels, nothing is left out when it is empty: formats that don't
-/// name fields could not be read then.)
+/// A plan is immutable. The metadata store contains its serialised form, which is validated when it
+/// is read. The displayed form is a table. Empty fields are serialised too, since some formats have
+/// no field names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct PackingPlan {
@@ -25,22 +26,22 @@ pub struct PackingPlan {
     containers: Vec<ContainerPlan>,
 }
 
-/// A container of a plan.
+/// A container of a plan, with its instances and resources.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ContainerPlan {
     /// The container.
     pub id: ContainerId,
-    /// What it needs, padding included.
+    /// The required resources, including padding.
     pub required: Resources,
-    /// What it runs, sorted.
+    /// The instances, sorted.
     #[serde(with = "crate::packing::by_vertex")]
     pub instances: Vec<InstanceId>,
-    /// Anything else that a policy of one's own wants the scheduler to know of this container.
+    /// Further attributes for the scheduler, set by a user's policy.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
 }
 
-/// A plan as somebody wrote it down.
+/// A deserialised plan before its validation.
 #[derive(Deserialize)]
 struct Unchecked {
     job: String,
@@ -49,9 +50,9 @@ struct Unchecked {
 }
 
 impl TryFrom<Unchecked> for PackingPlan {
-    type Error = Refusal;
+    type Error = PackingError;
 
-    fn try_from(plan: Unchecked) -> Result<Self, Refusal> {
+    fn try_from(plan: Unchecked) -> Result<Self, PackingError> {
         let demand = JobDemand {
             job: plan.job,
             vertices: plan.vertices,
@@ -68,12 +69,12 @@ impl TryFrom<Unchecked> for PackingPlan {
 }
 
 impl PackingPlan {
-    /// The plan that places the instances so.
+    /// Creates the plan for a placement of the demand's instances, and validates it.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::BrokenPlan`](ardea_core::ErrorCode::BrokenPlan) when an instance of the demand is missing, unknown or
-    /// placed twice, or a container is over its limits.
+    /// [`ErrorCode::BrokenPlan`](ardea_core::ErrorCode::BrokenPlan) if an instance of the demand is
+    /// missing, unknown or placed twice, or a container exceeds its limits.
     pub fn of(
         demand: &JobDemand,
         config: &PackingConfig,
@@ -86,7 +87,7 @@ impl PackingPlan {
         demand: &JobDemand,
         config: &PackingConfig,
         placement: Placement,
-    ) -> Result<PackingPlan, Refusal> {
+    ) -> Result<PackingPlan, PackingError> {
         demand.check()?;
         let sizes: HashMap<&VertexName, Resources> = demand
             .vertices
@@ -97,7 +98,7 @@ impl PackingPlan {
         let mut containers = Vec::with_capacity(placement.len());
         for (id, mut instances) in placement {
             if instances.len() > limits.most_instances() {
-                return Err(Refusal::TooManyInContainer {
+                return Err(PackingError::TooManyInContainer {
                     container: id,
                     instances: instances.len(),
                     most: limits.instances.map_or(u32::MAX, |most| most.get()),
@@ -106,13 +107,13 @@ impl PackingPlan {
             let mut used = Some(Resources::ZERO);
             for instance in &instances {
                 let size = sizes.get(&instance.vertex);
-                let size = size.ok_or_else(|| Refusal::Unknown(instance.clone()))?;
+                let size = size.ok_or_else(|| PackingError::Unknown(instance.clone()))?;
                 used = used.and_then(|used| used.checked_add(*size));
             }
             let required = used.and_then(|used| config.padding.required(used));
             let required = required.unwrap_or(Resources::UNLIMITED);
             if !required.fits_in(&limits.resources) {
-                return Err(Refusal::OverLimit {
+                return Err(PackingError::OverLimit {
                     container: id,
                     required,
                     limit: limits.resources,
@@ -135,7 +136,8 @@ impl PackingPlan {
         })
     }
 
-    /// The plan with something that the scheduler should know of a container; nothing changes if there is no such container.
+    /// Sets an attribute of a container for the scheduler. Has no effect if the plan has no such
+    /// container.
     pub fn with_attribute(
         mut self,
         container: ContainerId,
@@ -149,8 +151,9 @@ impl PackingPlan {
         self
     }
 
-    /// The plan with containers of one size, the largest that one of them needs in each resource: for schedulers that know
-    /// one size only. Within the limits if the plan is.
+    /// Returns the plan with all containers of the same size, for schedulers that require this: the
+    /// maximum of each resource over all containers. The result is within the limits if this plan
+    /// is.
     pub fn homogeneous(mut self) -> Self {
         let largest = self
             .containers
@@ -163,8 +166,9 @@ impl PackingPlan {
         self
     }
 
-    /// The plan with other containers in the place of these: the same instances, needs and attributes under numbers above all others; and what
-    /// each of these has become. One that the plan hasn't is passed over.
+    /// Returns the plan with new containers in place of those in `replaced`, and the new number of
+    /// each replaced container. The new containers have the same instances, resources and
+    /// attributes, and numbers above all others. Containers that are not in the plan are ignored.
     pub fn with_new_containers(
         &self,
         replaced: impl IntoIterator<Item = ContainerId>,
@@ -182,12 +186,12 @@ impl PackingPlan {
         (next, became)
     }
 
-    /// The job's name.
+    /// Returns the job's name.
     pub fn job(&self) -> &str {
         &self.job
     }
 
-    /// The demand that the plan was made for.
+    /// Returns the demand for which the plan was computed.
     pub fn demand(&self) -> JobDemand {
         JobDemand {
             job: self.job.clone(),
@@ -195,54 +199,56 @@ impl PackingPlan {
         }
     }
 
-    /// The containers, by number.
+    /// Returns the containers, by number.
     pub fn containers(&self) -> &[ContainerPlan] {
         &self.containers
     }
 
-    /// One of the containers, if it is in the plan.
+    /// Returns a container, if it is in the plan.
     pub fn container(&self, id: ContainerId) -> Option<&ContainerPlan> {
         let at = self.containers.binary_search_by_key(&id, |c| c.id).ok()?;
         Some(&self.containers[at])
     }
 
-    /// Where an instance runs; looks through all containers.
+    /// Returns the container of an instance, if the plan has the instance. Searches all containers.
     pub fn container_of(&self, instance: &InstanceId) -> Option<ContainerId> {
         let holds =
             |container: &&ContainerPlan| container.instances.binary_search(instance).is_ok();
         self.containers.iter().find(holds).map(|found| found.id)
     }
 
-    /// The number of instances.
+    /// Returns the number of instances.
     pub fn instance_count(&self) -> usize {
         self.containers.iter().map(|c| c.instances.len()).sum()
     }
 }
 
-/// In ascending order, each once, none empty, the instances of each sorted.
-fn check_containers(containers: &[ContainerPlan]) -> Result<(), Refusal> {
+/// Checks that the containers are in ascending order, unique and not empty, and that their
+/// instances are sorted.
+fn check_containers(containers: &[ContainerPlan]) -> Result<(), PackingError> {
     for pair in containers.windows(2) {
         if pair[0].id >= pair[1].id {
-            return Err(Refusal::BadContainer(pair[1].id));
+            return Err(PackingError::BadContainer(pair[1].id));
         }
     }
     for container in containers {
         if container.instances.is_empty() {
-            return Err(Refusal::BadContainer(container.id));
+            return Err(PackingError::BadContainer(container.id));
         }
         if let Some(pair) = container
             .instances
             .windows(2)
             .find(|pair| pair[0] >= pair[1])
         {
-            return Err(Refusal::PlacedTwice(pair[1].clone()));
+            return Err(PackingError::PlacedTwice(pair[1].clone()));
         }
     }
     Ok(())
 }
 
-/// Every instance once, and no other.
-fn check_instances(demand: &JobDemand, containers: &[ContainerPlan]) -> Result<(), Refusal> {
+/// Checks that every instance of the demand is placed exactly once, and that the plan has no other
+/// instances.
+fn check_instances(demand: &JobDemand, containers: &[ContainerPlan]) -> Result<(), PackingError> {
     let mut placed: HashMap<&VertexName, Vec<bool>> = demand
         .vertices
         .iter()
@@ -252,16 +258,16 @@ fn check_instances(demand: &JobDemand, containers: &[ContainerPlan]) -> Result<(
         let place = placed
             .get_mut(&instance.vertex)
             .and_then(|placed| placed.get_mut(instance.index as usize))
-            .ok_or_else(|| Refusal::Unknown(instance.clone()))?;
+            .ok_or_else(|| PackingError::Unknown(instance.clone()))?;
         if std::mem::replace(place, true) {
-            return Err(Refusal::PlacedTwice(instance.clone()));
+            return Err(PackingError::PlacedTwice(instance.clone()));
         }
     }
     for vertex in &demand.vertices {
         let placed = &placed[&vertex.name];
         if let Some(index) = placed.iter().position(|placed| !placed) {
             let missing = InstanceId::new(vertex.name.clone(), index as u32);
-            return Err(Refusal::Missing(missing));
+            return Err(PackingError::Missing(missing));
         }
     }
     Ok(())

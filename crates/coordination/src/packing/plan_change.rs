@@ -1,44 +1,44 @@
-//! What differs between two plans.
+//! The difference between two packing plans.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::packing::{ContainerId, InstanceId, PackingPlan};
 
-/// What has to happen to come from one plan to the next.
+/// The changes from one packing plan to the next.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PlanChange {
-    /// Instances to start, and where.
+    /// Instances to start, with their containers.
     pub started: BTreeMap<InstanceId, ContainerId>,
-    /// Instances to stop, and where.
+    /// Instances to stop, with their containers.
     pub stopped: BTreeMap<InstanceId, ContainerId>,
-    /// Instances that change their container.
+    /// Instances that move from one container to another.
     pub moved: BTreeMap<InstanceId, Move>,
     /// Containers to start.
     pub containers_added: BTreeSet<ContainerId>,
     /// Containers to stop.
     pub containers_removed: BTreeSet<ContainerId>,
-    /// Containers that stay, and need another amount of resources.
+    /// Containers that stay, but with other resources.
     pub containers_resized: BTreeSet<ContainerId>,
 }
 
-/// From one container to another.
+/// The move of an instance from one container to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// Where the instance is.
+    /// The old container.
     pub from: ContainerId,
-    /// Where it will be.
+    /// The new container.
     pub to: ContainerId,
 }
 
 impl PlanChange {
-    /// Whether there is nothing to do.
+    /// Returns true if the two plans do not differ.
     pub fn is_empty(&self) -> bool {
         *self == PlanChange::default()
     }
 }
 
 impl PackingPlan {
-    /// What has to happen to come from this plan to the next one.
+    /// Returns the changes from this plan to the next one.
     pub fn change_to(&self, next: &PackingPlan) -> PlanChange {
         let mut change = PlanChange::default();
         let mut before: HashMap<&InstanceId, ContainerId> = places(self).collect();

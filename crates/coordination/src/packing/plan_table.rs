@@ -1,11 +1,12 @@
-//! A plan as a table that people read.
+//! Display of a packing plan as a readable table.
 
 use std::fmt;
 
 use crate::packing::{InstanceId, PackingPlan, Resource};
 
 impl fmt::Display for PackingPlan {
-    /// A line a container; instances of one vertex are drawn together: `counts 0-3,7`.
+    /// Writes one line per container, with the instances of each vertex as ranges, such as `counts
+    /// 0-3,7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -40,7 +41,7 @@ fn counted(count: usize, of: &str) -> String {
     format!("{count} {of}{plural}")
 }
 
-/// Sorted instances as `counts 0-3,7; words 1`.
+/// Formats sorted instances as ranges per vertex, such as `counts 0-3,7; words 1`.
 fn grouped(instances: &[InstanceId]) -> String {
     let vertices = instances.chunk_by(|a, b| a.vertex == b.vertex);
     let groups = vertices.map(|group| {

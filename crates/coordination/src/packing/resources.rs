@@ -1,4 +1,4 @@
-//! Cpu, memory and disk, with arithmetic that never wraps.
+//! Amounts of cpu, memory and disk, with checked arithmetic.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ use crate::packing::Resource;
 #[serde(transparent)]
 pub struct MilliCores(pub u64);
 
-/// This text is no amount of cpu.
+/// The error for a text that is not an amount of cpu.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{0:?} is no amount of cpu: expected cores such as `2` or `0.5`, or thousandths such as `500m`"
@@ -56,7 +56,7 @@ impl FromStr for MilliCores {
     }
 }
 
-/// In cores, with as few decimals as it takes.
+/// Formats the amount in cores, with as few decimals as necessary.
 impl fmt::Display for MilliCores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, part) = (self.0 / 1000, self.0 % 1000);
@@ -68,17 +68,17 @@ impl fmt::Display for MilliCores {
     }
 }
 
-/// Cpu, memory and disk: what an instance wants, or what a container offers.
+/// Amounts of cpu, memory and disk, which an instance requires or a container offers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// Cpu.
+    /// Cpu, in thousandths of a core.
     #[serde(rename = "cpu_milli", default, with = "or_unlimited")]
     pub cpu: MilliCores,
-    /// Memory.
+    /// Memory, in bytes.
     #[serde(default, with = "or_unlimited")]
     pub memory_bytes: u64,
-    /// Disk.
+    /// Disk, in bytes.
     #[serde(default, with = "or_unlimited")]
     pub disk_bytes: u64,
 }
@@ -95,8 +95,8 @@ impl From<u64> for MilliCores {
     }
 }
 
-/// In texts such as JSON, what has no limit is `null`: nobody has to know which number is the largest, and many readers of JSON can't
-/// even hold it.
+/// Serialises unlimited amounts as `null` in readable formats such as JSON, since many JSON readers
+/// cannot represent the largest number.
 mod or_unlimited {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -122,21 +122,21 @@ mod or_unlimited {
 }
 
 impl Resources {
-    /// Nothing.
+    /// No resources.
     pub const ZERO: Resources = Resources {
         cpu: MilliCores(0),
         memory_bytes: 0,
         disk_bytes: 0,
     };
 
-    /// As much as anybody wants, as a limit.
+    /// Unlimited resources.
     pub const UNLIMITED: Resources = Resources {
         cpu: MilliCores(u64::MAX),
         memory_bytes: u64::MAX,
         disk_bytes: u64::MAX,
     };
 
-    /// The amount of one of the three.
+    /// Returns the amount of the resource `of`.
     pub fn amount(&self, of: Resource) -> u64 {
         match of {
             Resource::Cpu => self.cpu.0,
@@ -145,7 +145,8 @@ impl Resources {
         }
     }
 
-    /// The same, made of what `amount` says of each of the three; nothing if it says nothing of one.
+    /// Creates resources from the results of `amount` for each resource; `None` if one result is
+    /// `None`.
     pub(crate) fn try_of(amount: impl Fn(Resource) -> Option<u64>) -> Option<Self> {
         Some(Resources {
             cpu: MilliCores(amount(Resource::Cpu)?),
@@ -154,22 +155,22 @@ impl Resources {
         })
     }
 
-    /// The sum, unless one of the three exceeds what a number can hold.
+    /// Returns the sum for each resource, or `None` on overflow.
     pub fn checked_add(self, other: Resources) -> Option<Resources> {
         Resources::try_of(|of| self.amount(of).checked_add(other.amount(of)))
     }
 
-    /// The difference, unless one of the three would be below zero.
+    /// Returns the difference for each resource, or `None` if one would be negative.
     pub fn checked_sub(self, other: Resources) -> Option<Resources> {
         Resources::try_of(|of| self.amount(of).checked_sub(other.amount(of)))
     }
 
-    /// So many times this, unless one of the three exceeds what a number can hold.
+    /// Returns the product for each resource, or `None` on overflow.
     pub fn checked_mul(self, times: u64) -> Option<Resources> {
         Resources::try_of(|of| self.amount(of).checked_mul(times))
     }
 
-    /// The greater of both, for each of the three.
+    /// Returns the maximum of the two amounts for each resource.
     pub fn max_of_each(self, other: Resources) -> Resources {
         Resources {
             cpu: self.cpu.max(other.cpu),
@@ -178,21 +179,20 @@ impl Resources {
         }
     }
 
-    /// Whether none of the three exceeds the limit's.
+    /// Returns true if no amount exceeds that of `limit`.
     pub fn fits_in(&self, limit: &Resources) -> bool {
         self.first_over(limit).is_none()
     }
 
-    /// The first of the three that exceeds the limit's.
+    /// Returns the first resource whose amount exceeds that of `limit`, if any.
     pub fn first_over(&self, limit: &Resources) -> Option<Resource> {
         Resource::ALL
             .into_iter()
             .find(|of| self.amount(*of) > limit.amount(*of))
     }
 
-    /// The largest share of the limit that one of the three takes, in units of 2⁻³².
-    ///
-    /// This orders instances for packing ("dominant share"). Whole numbers, so that it is the same everywhere.
+    /// Returns the dominant share: the largest share of `limit` among the resources, in units of
+    /// 2⁻³². Integers make the order of instances the same on every machine.
     pub(crate) fn dominant_share(&self, limit: &Resources) -> u128 {
         Resource::ALL
             .into_iter()

@@ -1,22 +1,23 @@
-//! Round robin: instances are dealt out like cards.
+//! Round-robin packing, which deals instances out in turn.
 
 use std::num::NonZeroU32;
 
 use ardea_core::Result;
 
 use crate::packing::bins::{Bin, Space, empty_bins, placement};
-use crate::packing::manager::repack_balanced;
-use crate::packing::{JobDemand, PackingConfig, PackingPlan, Refusal, ResourceManager};
+use crate::packing::policy::repack_balanced;
+use crate::packing::{JobDemand, PackingConfig, PackingError, PackingPlan, PackingPolicy};
 
-/// Deals the instances out to the containers in turn: balance. The numbers of instances of any two containers differ by one at
-/// most, and so do those of any one vertex.
+/// A policy that assigns instances to containers in turn, for balance. The numbers of instances of
+/// any two containers differ by at most one, in total and for each vertex.
 ///
-/// With [`PackingConfig::containers`] it is that many containers, or a refusal if one of them would be over its limit; without,
-/// the least number at which all are within it. (Heron ICDE 2017, §IV-A.)
+/// If [`PackingConfig::containers`] is set, the policy uses this number, and fails if a container
+/// would exceed its limits. Otherwise it uses the least number for which all containers are within
+/// their limits. (Heron ICDE 2017, §IV-A.)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin;
 
-impl ResourceManager for RoundRobin {
+impl PackingPolicy for RoundRobin {
     fn pack(&self, demand: &JobDemand, config: &PackingConfig) -> Result<PackingPlan> {
         let placement = Space::new(demand, config)
             .and_then(|space| Ok(placement(&space, dealt(&space, config.containers)?)))
@@ -34,11 +35,12 @@ impl ResourceManager for RoundRobin {
     }
 }
 
-/// The containers after dealing to so many, or to the fewest that will do.
+/// Returns the filled containers, in the number `containers` or, if `None`, the least possible
+/// number.
 pub(crate) fn dealt(
     space: &Space<'_>,
     containers: Option<NonZeroU32>,
-) -> Result<Vec<Bin>, Refusal> {
+) -> Result<Vec<Bin>, PackingError> {
     let instances = space.demand().instance_count() as usize;
     if let Some(containers) = containers {
         return deal(space, (containers.get() as usize).min(instances));
@@ -46,14 +48,14 @@ pub(crate) fn dealt(
     let mut containers = space.least_containers().min(instances);
     loop {
         match deal(space, containers) {
-            // With a container for each instance all fit; the space has made sure of it.
+            // With one container per instance, all instances fit, as `Space` has checked.
             Err(_) if containers < instances => containers += 1,
             outcome => return outcome,
         }
     }
 }
 
-fn deal(space: &Space<'_>, containers: usize) -> Result<Vec<Bin>, Refusal> {
+fn deal(space: &Space<'_>, containers: usize) -> Result<Vec<Bin>, PackingError> {
     let mut bins = empty_bins(containers);
     for (turn, slot) in space.slots().enumerate() {
         let bin = &mut bins[turn % containers];

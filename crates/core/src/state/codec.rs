@@ -1,39 +1,43 @@
-//! How values of state become bytes.
+//! Serialization of state values.
 
 use crate::{Integer, Result, Schema};
 
-/// Writes and reads values of one type, as they are kept beyond the life of an instance.
+/// A serializer of state values of one type.
 ///
-/// Processors get theirs from whoever knows the type, as edges get their codecs. Called once an entry of a cut, never once a record.
+/// Processors get the codec from the code that knows the type, as edges get theirs. Called once per
+/// entry of a snapshot, never once per record.
 pub trait StateCodec<T>: Send + Sync {
     /// Appends a value.
     ///
     /// # Errors
-    /// If it can't be written. What was appended by then is to be ignored.
+    /// If it can't be encoded. Bytes appended before the error must be ignored.
     fn put(&self, value: &T, out: &mut Vec<u8>) -> Result<()>;
 
-    /// The value of which `bytes` consist.
+    /// Decodes the value from `bytes`.
     ///
     /// # Errors
-    /// If they are none of this type.
+    /// If `bytes` is not a value of this type.
     fn get(&self, bytes: &[u8]) -> Result<T>;
 
-    /// The integer that is all there is to a value, if one is: it takes less room and time where many stand behind each other. What comes
-    /// of [`get_integer`](Self::get_integer) is the value. One who names integers at times may do so at other times not.
+    /// Returns the value as an integer if the integer represents it completely. Checkpoints store
+    /// sequences of integers more compactly. [`get_integer`](Self::get_integer) must return an
+    /// equal value for the integer. A codec may return `None` for some values and integers for
+    /// others.
     fn integer(&self, value: &T) -> Option<Integer> {
         let _ = value;
         None
     }
 
-    /// The value that is an integer.
+    /// Returns the value of an integer.
     ///
     /// # Errors
-    /// If none of this type is.
+    /// If this type has no such value.
     fn get_integer(&self, integer: Integer) -> Result<T> {
         Err(integer.unexpected())
     }
 
-    /// What the values look like, as far as that can be told without one. May take a millisecond: ask once.
+    /// Returns the schema of the values, as far as known without a value. May take a millisecond:
+    /// call it once.
     fn schema(&self) -> Schema {
         Schema::Any
     }

@@ -1,4 +1,4 @@
-//! Entries of a cut, one behind the other.
+//! A buffer of snapshot entries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,30 +6,30 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorCode};
 use crate::{Epoch, PartitionId, Result};
 
-/// One entry of a cut.
+/// One entry of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StateEntry<'a> {
-    /// The name of the state among those of its vertex.
+    /// The name of the state, unique in its vertex.
     pub state: &'a str,
-    /// Whose key it is; none if it belongs to no key.
+    /// The partition of the key; `None` if the entry belongs to no partition.
     pub partition: Option<PartitionId>,
-    /// The key: of keyed state its canonical bytes, see [`Key`](crate::Key).
+    /// The key: for keyed state its canonical bytes, see [`Key`](crate::Key).
     pub key: &'a [u8],
-    /// The value; none if the key has been removed.
+    /// The value; `None` if the key was removed.
     pub value: Option<&'a [u8]>,
 }
 
-/// How many bytes an entry takes besides its key and its value: the number of the state's name, the partition, both lengths.
+/// Bytes of an entry's header: the index of the state's name, the partition, both lengths.
 const HEAD: usize = 12;
-/// In the place of a partition: none.
+/// The partition field of an entry without partition.
 const NO_PARTITION: u16 = u16::MAX;
-/// In the place of a value's length: removed.
+/// The value length field of a removed key.
 const REMOVED: u32 = u32::MAX;
 
-/// What would append the value of a key that has been removed.
+/// The type of the missing value function of a removed key.
 type AppendsNothing = fn(&mut Vec<u8>) -> Result<()>;
 
-/// Entries in a buffer that is used again: appending allocates nothing once it has grown.
+/// A reusable buffer of entries: once it has grown, appending allocates nothing.
 ///
 /// ```
 /// use ardea_core::{StateChunk, StateEntry};
@@ -43,31 +43,31 @@ type AppendsNothing = fn(&mut Vec<u8>) -> Result<()>;
 /// ```
 #[derive(Clone, Default)]
 pub struct StateChunk {
-    /// The names that occur, by their numbers.
+    /// The state names that occur, by index.
     names: Vec<Arc<str>>,
     bytes: Vec<u8>,
     entries: usize,
-    /// States by number, each with the epoch before which nothing counts.
+    /// States by index, each with the epoch before which its entries are outdated.
     outdated: Vec<(u16, Epoch)>,
 }
 
 impl StateChunk {
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// How many bytes they take.
+    /// Returns the bytes of the entries.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Drops all entries and keeps the memory.
+    /// Drops all entries but keeps the memory.
     pub fn clear(&mut self) {
         self.names.clear();
         self.bytes.clear();
@@ -93,10 +93,11 @@ impl StateChunk {
         }
     }
 
-    /// Appends an entry whose key and value are written in place by these functions, which append.
+    /// Appends an entry; `key` and `value` append to the buffer in place.
     ///
     /// # Errors
-    /// Theirs, and [`ErrorCode::LimitReached`] for a key or value of 4 GB. Nothing has been appended then.
+    /// Errors of `key` and `value`, and [`ErrorCode::LimitReached`] for a key or value of 4 GB.
+    /// Then nothing is appended.
     pub fn write(
         &mut self,
         state: &str,
@@ -107,7 +108,7 @@ impl StateChunk {
         self.append(state, partition, key, Some(value))
     }
 
-    /// Appends that a key has been removed.
+    /// Appends a tombstone for a removed key.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -148,7 +149,8 @@ impl StateChunk {
         Ok(())
     }
 
-    /// Notes that nothing of a state counts that was written in a cut before that epoch, see [`CutWriter::outdate`](crate::CutWriter::outdate).
+    /// Declares entries of `state` outdated: all from snapshots before the epoch `before`, see
+    /// [`SnapshotWriter::outdate`](crate::SnapshotWriter::outdate).
     ///
     /// # Errors
     /// [`ErrorCode::LimitReached`] for too many names.
@@ -158,8 +160,8 @@ impl StateChunk {
         Ok(())
     }
 
-    /// The states of which something is [outdated](Self::outdate), and what was written before which epoch; of a state that is there more than once the last
-    /// counts.
+    /// Returns the states with [outdated](Self::outdate) entries, each with the epoch before which
+    /// entries are outdated. If a state occurs more than once, its last epoch counts.
     pub fn outdated(&self) -> impl Iterator<Item = (&str, Epoch)> {
         let named = |(number, before): &(u16, Epoch)| {
             let name = self.names.get(usize::from(*number))?;
@@ -168,7 +170,7 @@ impl StateChunk {
         self.outdated.iter().filter_map(named)
     }
 
-    /// The number of a state's name, which is noted if it is new.
+    /// Returns the index of a state's name; adds the name if it is new.
     fn number_of(&mut self, state: &str) -> Result<u16> {
         let found = self.names.iter().rposition(|name| &**name == state);
         let number = found.unwrap_or(self.names.len());
@@ -181,12 +183,12 @@ impl StateChunk {
         })
     }
 
-    /// The entries in order.
+    /// Returns the entries in order.
     pub fn entries(&self) -> StateEntries<'_> {
         self.entries_from(0)
     }
 
-    /// The entries from a [position](StateEntries::position) on.
+    /// Returns the entries from a [position](StateEntries::position) on.
     pub fn entries_from(&self, position: usize) -> StateEntries<'_> {
         StateEntries {
             chunk: self,
@@ -194,7 +196,7 @@ impl StateChunk {
         }
     }
 
-    /// The entry at a position, and the position of the next one.
+    /// Returns the entry at a position, and the position of the next one.
     fn entry_at(&self, at: usize) -> Option<(StateEntry<'_>, usize)> {
         let rest = self.bytes.get(at..)?;
         let head = rest.first_chunk::<HEAD>()?;
@@ -219,7 +221,7 @@ impl StateChunk {
     }
 }
 
-/// Has key and value appended behind `start`; how long they are.
+/// Appends key and value after `start`; returns their lengths.
 fn lengths_of(
     bytes: &mut Vec<u8>,
     start: usize,
@@ -236,11 +238,12 @@ fn lengths_of(
     Ok((key_length, short(bytes.len() - key_end)?))
 }
 
-/// A length that is less than 4 GB.
+/// Checks that a length is less than 4 GB.
 fn short(length: usize) -> Result<u32> {
     let short = u32::try_from(length).ok();
     short.filter(|length| *length != REMOVED).ok_or_else(|| {
-        let what = format!("a key or value of state has {length} bytes, 4 GB are too many");
+        let what =
+            format!("a key or value of state has {length} bytes, which exceeds the limit of 4 GB");
         Error::new(ErrorCode::LimitReached, what).hint("spread it over several keys")
     })
 }
@@ -261,7 +264,7 @@ impl<'a> IntoIterator for &'a StateChunk {
     }
 }
 
-/// Goes through the entries of a chunk.
+/// An iterator over the entries of a chunk.
 #[derive(Clone, Debug)]
 pub struct StateEntries<'a> {
     chunk: &'a StateChunk,
@@ -269,7 +272,7 @@ pub struct StateEntries<'a> {
 }
 
 impl StateEntries<'_> {
-    /// Where the next entry is, for [`StateChunk::entries_from`].
+    /// Returns the position of the next entry, for [`StateChunk::entries_from`].
     pub fn position(&self) -> usize {
         self.at
     }

@@ -1,18 +1,18 @@
-//! State that belongs to instances, not to keys: how far a source has read, what a sink has written. It is written as JSON, under keys that
-//! begin with the instance, and is small.
+//! State of instances instead of keys, such as the read position of a source or the files of a
+//! sink. It is small, and stored as JSON under keys that begin with the index of the instance.
 //!
-//! It belongs to no partition, so it goes to all instances when it comes back, and each takes what is its own. Where the number of instances
-//! has changed, all look at what all have written and divide it by the same rule.
-//!
+//! Such entries have no partition, so all instances get all of them on restore and each selects its
+//! own. After a change of parallelism all instances read all entries and divide them by the same
+//! rule.
 //! ```
-//! use ardea_core::instance_state::{Siblings, put};
+//! use ardea_core::instance_state::{PeerInstances, put};
 //! use ardea_core::{Instance, RestoredState, StateChunk};
 //!
 //! let mut chunk = StateChunk::default();
 //! for (instance, read) in [(0, 17), (1, 20)] {
 //!     put(&mut chunk, "read", (instance, b""), &(2, read))?;
 //! }
-//! let mut siblings = Siblings::<(u32, u64)>::default();
+//! let mut siblings = PeerInstances::<(u32, u64)>::default();
 //! let mut position = 0;
 //! for entry in RestoredState::new(&chunk, &mut position, Instance::ONLY, 100) {
 //!     siblings.take(&entry)?;
@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 use crate::state::{RestoredEntry, StateChunk};
 use crate::{Error, ErrorCode, Result};
 
-/// Appends an entry of an instance; `rest` is what its key has besides.
+/// Appends an entry of an instance; its key is the index of `instance`, then `rest`.
 ///
 /// # Errors
 /// As [`StateChunk::write`], or if the value can't be written as JSON.
@@ -51,12 +51,12 @@ pub fn put<T: Serialize>(
     })
 }
 
-/// The key of an entry of an instance.
+/// Returns the key of an entry of an instance.
 pub fn key_of(instance: u32, rest: &[u8]) -> Vec<u8> {
     [&instance.to_be_bytes(), rest].concat()
 }
 
-/// Which instance has written an entry, and the rest of its key.
+/// Returns the instance that wrote an entry, and the rest of its key.
 ///
 /// # Errors
 /// If it was not written by [`put`].
@@ -67,10 +67,10 @@ pub fn written_by<'a>(entry: &RestoredEntry<'a>) -> Result<(u32, &'a [u8])> {
     }
 }
 
-/// The value of an entry.
+/// Returns the value of an entry.
 ///
 /// # Errors
-/// If it is none of this type.
+/// If it is not of this type.
 pub fn value<T: DeserializeOwned>(entry: &RestoredEntry<'_>) -> Result<T> {
     serde_json::from_slice(entry.value).map_err(|error| unreadable(entry.state).because(error))
 }
@@ -80,21 +80,21 @@ fn unreadable(state: &str) -> Error {
         ErrorCode::BadRecord,
         format!("an entry of the state {state:?} can't be read"),
     )
-    .hint("start from another snapshot")
+    .hint("start from another checkpoint")
 }
 
-/// What the instances of a vertex have handed over: a value each.
+/// The restored values of all instances of a vertex, one each.
 #[derive(Debug)]
-pub struct Siblings<T>(BTreeMap<u32, T>);
+pub struct PeerInstances<T>(BTreeMap<u32, T>);
 
-impl<T> Default for Siblings<T> {
+impl<T> Default for PeerInstances<T> {
     fn default() -> Self {
-        Siblings(BTreeMap::new())
+        PeerInstances(BTreeMap::new())
     }
 }
 
-impl<T: DeserializeOwned> Siblings<T> {
-    /// Takes the value of one of them.
+impl<T: DeserializeOwned> PeerInstances<T> {
+    /// Adds the value of one instance.
     ///
     /// # Errors
     /// As [`written_by`] and [`value`].
@@ -104,10 +104,11 @@ impl<T: DeserializeOwned> Siblings<T> {
         Ok(())
     }
 
-    /// The values in the order of the instances, and none if there is none. `count` says how many instances there were.
+    /// Returns the values in the order of the instances, `None` if there is none. `count` returns
+    /// the number of instances recorded in a value.
     ///
     /// # Errors
-    /// If some are missing: nobody could say what they had still to do.
+    /// If the value of an instance is missing: its remaining work is unknown.
     pub fn all(&mut self, count: impl Fn(&T) -> u32) -> Result<Option<Vec<T>>> {
         let all = std::mem::take(&mut self.0);
         let came = u32::try_from(all.len()).unwrap_or(u32::MAX);
@@ -115,8 +116,11 @@ impl<T: DeserializeOwned> Siblings<T> {
             .zip(&all)
             .all(|(expected, (index, value))| *index == expected && count(value) == came);
         if !are_whole {
-            let what = format!("the state of {came} instances does not fit together");
-            return Err(Error::new(ErrorCode::BadRecord, what).hint("start from another snapshot"));
+            let what =
+                format!("the restored state of {came} instances is incomplete or inconsistent");
+            return Err(
+                Error::new(ErrorCode::BadRecord, what).hint("start from another checkpoint")
+            );
         }
         Ok(Some(all.into_values().collect()).filter(|all: &Vec<T>| !all.is_empty()))
     }
@@ -127,14 +131,14 @@ mod tests {
     use super::*;
     use crate::{Instance, RestoredState};
 
-    fn written(entries: &[(u32, u32)]) -> Siblings<u32> {
+    fn written(entries: &[(u32, u32)]) -> PeerInstances<u32> {
         let mut chunk = StateChunk::default();
         for (instance, count) in entries {
             put(&mut chunk, "s", (*instance, b"x"), count).unwrap();
         }
         let mut position = 0;
         let state = RestoredState::new(&chunk, &mut position, Instance::ONLY, usize::MAX);
-        let mut siblings = Siblings::default();
+        let mut siblings = PeerInstances::default();
         for entry in state {
             assert_eq!(written_by(&entry).unwrap().1, b"x");
             siblings.take(&entry).unwrap();

@@ -1,8 +1,8 @@
-//! Integers that are all there is to a value.
+//! Values that are represented by an integer.
 
 use crate::error::{Error, ErrorCode};
 
-/// The type of an integer that fits into 64 bits. The numbers are part of what is kept.
+/// The type of an integer of up to 64 bits. The numbers are part of the snapshot format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum IntegerType {
@@ -25,7 +25,7 @@ pub enum IntegerType {
 }
 
 impl IntegerType {
-    /// All of them, in the order of their numbers, which begin with one.
+    /// All types, in the order of their numbers from one.
     pub const ALL: [IntegerType; 8] = [
         IntegerType::U8,
         IntegerType::U16,
@@ -37,18 +37,18 @@ impl IntegerType {
         IntegerType::I64,
     ];
 
-    /// The type of this number.
+    /// Returns the type with this number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number.checked_sub(1)?)).copied()
     }
 
-    /// How many bits an integer of this type has.
+    /// Returns the number of bits of the type.
     pub const fn bits(self) -> u32 {
         8 << ((self as u32 - 1) % 4)
     }
 }
 
-/// An integer with its type, such that small ones, of either sign, are small numbers.
+/// An integer with its type, encoded such that small values of either sign have small magnitudes.
 ///
 /// ```
 /// use ardea_core::{Integer, IntegerType};
@@ -66,30 +66,32 @@ pub struct Integer {
 }
 
 impl Integer {
-    /// The integer of this type and [magnitude](Self::magnitude); none if the type has none.
+    /// Creates an integer from type and [magnitude](Self::magnitude); `None` if the type has no
+    /// such value.
     pub fn new(of: IntegerType, magnitude: u64) -> Option<Self> {
         let is_in = of.bits() == u64::BITS || magnitude >> of.bits() == 0;
         is_in.then_some(Integer { of, magnitude })
     }
 
-    /// Its type.
+    /// Returns the type.
     pub fn of(self) -> IntegerType {
         self.of
     }
 
-    /// Itself, if it has no sign; of a type that has one, the numbers 0, -1, 1, -2 and so on are 0, 1, 2, 3.
+    /// Returns the zigzag encoding of a signed value (0, -1, 1, -2 are 0, 1, 2, 3), or an unsigned
+    /// value itself.
     pub fn magnitude(self) -> u64 {
         self.magnitude
     }
 
-    /// The error where a value can't be an integer.
+    /// Returns the error for an integer in place of a value of another type.
     pub fn unexpected(self) -> Error {
-        let what = format!("an integer, {self:?}, stands where there can be none");
+        let what = format!("unexpected integer {self:?} in place of a value");
         Error::new(ErrorCode::BadRecord, what)
-            .hint("start the job as it was when the snapshot was taken")
+            .hint("start the job as it was when the checkpoint was taken")
     }
 
-    /// Its value, in the lowest bits, as many as its type has; the sign goes on above them.
+    /// Returns the value in 64 bits, sign-extended.
     pub fn value(self) -> u64 {
         match (self.of as u8) < IntegerType::I8 as u8 {
             true => self.magnitude,

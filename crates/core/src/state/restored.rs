@@ -1,15 +1,15 @@
-//! State on its way back.
+//! Restored entries.
 
 use crate::processor::unknown_state;
 use crate::state::{RUNTIME_STATE, StateChunk};
 use crate::{Error, Instance, PartitionId};
 
-/// An entry that an instance gets back.
+/// An entry restored to an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RestoredEntry<'a> {
     /// The name of the state.
     pub state: &'a str,
-    /// Whose key it is, which this instance owns; none if all instances get it.
+    /// The partition of the key, which this instance owns; `None` if all instances get the entry.
     pub partition: Option<PartitionId>,
     /// The key.
     pub key: &'a [u8],
@@ -17,9 +17,10 @@ pub struct RestoredEntry<'a> {
     pub value: &'a [u8],
 }
 
-/// The entries that an instance gets back, some at a time: those of the partitions that it owns, and those of none.
+/// The entries restored to an instance, some at a time: those of its own partitions, and those
+/// without a partition.
 ///
-/// What is not taken comes again, before anything newer. Keys that were removed are left out.
+/// Entries that are not taken are offered again, before later ones. Removed keys are skipped.
 ///
 /// ```
 /// use ardea_core::{Instance, RestoredState, StateChunk, StateEntry};
@@ -42,7 +43,8 @@ pub struct RestoredState<'a> {
 }
 
 impl<'a> RestoredState<'a> {
-    /// For the runtime: hands `instance` its entries of `chunk` from `position` on, `most` in all; `position` moves with them.
+    /// For the runtime: offers `instance` its entries of `chunk` from `position` on, at most `most`
+    /// of them; advances `position`.
     pub fn new(
         chunk: &'a StateChunk,
         position: &'a mut usize,
@@ -57,12 +59,12 @@ impl<'a> RestoredState<'a> {
         }
     }
 
-    /// The error for an entry of a state that the processor does not have.
+    /// Returns the error for an entry of a state that the processor does not have.
     pub fn unknown(entry: &RestoredEntry<'_>) -> Error {
         unknown_state(entry.state)
     }
 
-    /// Whether an entry with this partition, or none, goes to this instance.
+    /// Returns true if an entry with this partition, or none, goes to this instance.
     fn is_for(instance: Instance, partition: Option<PartitionId>) -> bool {
         partition.is_none_or(|partition| partition.owner(instance.parallelism) == instance.index)
     }

@@ -1,118 +1,121 @@
-//! What state looks like: told beside its bytes, so that who reads it later knows what it was, and whether it still fits.
+//! Schemas of state, stored with its entries to check whether another program version can read
+//! them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What values of a type look like.
+/// The schema of the values of a type.
 ///
-/// Written as JSON a number is its name (`"i64"`), and what holds others an object with one member, such as `{"list": "text"}`.
+/// In JSON a primitive type is its name (`"i64"`), and a composite type an object with one member,
+/// such as `{"list": "text"}`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Schema {
-    /// Nothing is known beforehand: each value says what it is.
+    /// Self-describing: the type is known only from each value.
     Any,
-    /// Nothing: `()`.
+    /// The unit type `()`.
     Unit,
-    /// True or false.
+    /// A boolean.
     Bool,
-    /// A whole number without sign, of 8 bits.
+    /// An unsigned integer of 8 bits.
     U8,
-    /// Of 16 bits.
+    /// An unsigned integer of 16 bits.
     U16,
-    /// Of 32 bits.
+    /// An unsigned integer of 32 bits.
     U32,
-    /// Of 64 bits.
+    /// An unsigned integer of 64 bits.
     U64,
-    /// Of 128 bits.
+    /// An unsigned integer of 128 bits.
     U128,
-    /// A whole number, of 8 bits.
+    /// A signed integer of 8 bits.
     I8,
-    /// Of 16 bits.
+    /// A signed integer of 16 bits.
     I16,
-    /// Of 32 bits.
+    /// A signed integer of 32 bits.
     I32,
-    /// Of 64 bits.
+    /// A signed integer of 64 bits.
     I64,
-    /// Of 128 bits.
+    /// A signed integer of 128 bits.
     I128,
     /// A floating-point number, of 32 bits.
     F32,
-    /// Of 64 bits.
+    /// A floating-point number, of 64 bits.
     F64,
     /// A character.
     Char,
-    /// UTF-8.
+    /// UTF-8 text.
     Text,
     /// Bytes.
     Bytes,
-    /// A value, or none.
+    /// An optional value.
     Option(Box<Schema>),
-    /// Any number of values.
+    /// A list of values.
     List(Box<Schema>),
-    /// As many values as it says, each of its own kind.
+    /// A fixed number of values, each with its own type.
     Tuple(Vec<Schema>),
-    /// Keys with a value each.
+    /// A map from keys to values.
     Map(Box<Schema>, Box<Schema>),
-    /// Fields with names.
+    /// A struct with named fields.
     Struct(StructSchema),
-    /// One of several variants.
+    /// An enum.
     Enum(EnumSchema),
-    /// The struct or enum of this name, in which this one lies.
+    /// A recursive reference to the enclosing struct or enum of this name.
     Again(String),
-    /// Values that are found by their places and not by names, since serde writes them under other names than it reads: they can't change.
+    /// A type whose fields and variants are identified by position, since serde writes other names
+    /// than it reads. It can't evolve.
     Placed(Box<Schema>),
 }
 
-/// What a struct looks like.
+/// The schema of a struct.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct StructSchema {
-    /// What its author calls it; only told to people.
+    /// The name of the type, only for display.
     pub name: String,
-    /// Its fields, in their order.
+    /// The fields, in order.
     pub fields: Vec<FieldSchema>,
 }
 
-/// A field of a struct.
+/// The schema of a struct's field.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct FieldSchema {
-    /// What it is called.
+    /// The name of the field.
     pub name: String,
-    /// What else whoever reads it accepts as its name.
+    /// Alternative names that the reader accepts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// What is in it.
+    /// The type of the field.
     #[serde(rename = "type")]
     pub schema: Schema,
-    /// Whether whoever reads it has a value of its own where there is none.
+    /// True if the reader uses a default for a missing field.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_default: bool,
 }
 
-/// What an enum looks like.
+/// The schema of an enum.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct EnumSchema {
-    /// What its author calls it; only told to people.
+    /// The name of the type, only for display.
     pub name: String,
-    /// All names that it knows for its variants, and what they hold.
+    /// The names of all variants that the enum accepts, with their content.
     pub variants: Vec<VariantSchema>,
-    /// Whether some of those are further names of the same variant.
+    /// True if some names in `variants` are aliases of the same variant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_aliases: bool,
 }
 
-/// A variant of an enum.
+/// The schema of an enum's variant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct VariantSchema {
-    /// What it is called.
+    /// The name of the variant.
     pub name: String,
-    /// What it holds.
+    /// The content of the variant.
     pub holds: Schema,
 }
 
 impl fmt::Display for Schema {
-    /// In a word or two, as a Rust programmer would write it.
+    /// Formats the type in a word or two, in Rust's notation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self {
             Schema::Any => "any value",
@@ -153,34 +156,35 @@ impl fmt::Display for Schema {
     }
 }
 
-/// A state of a processor, as it is told beside its entries.
+/// The description of a processor's state, stored with its entries.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct StateShape {
-    /// The name under which its entries are written.
+    /// The name of the state in its entries.
     pub name: String,
-    /// What its entries are.
+    /// The kind of its entries.
     pub form: StateForm,
 }
 
-/// What the entries of a state are.
+/// The kind of a state's entries.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StateForm {
-    /// What a step of the user's has remembered: its types may change between two versions of the program.
+    /// Values of user types, which may change between two program versions.
     Values {
-        /// The type of the keys, where entries say it; none where they lie under the canonical bytes of a key alone.
+        /// The type of the keys, if entries store it; `None` if they store only the canonical bytes
+        /// of a key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<Schema>,
-        /// The type of what is remembered of a key.
+        /// The type of the values.
         value: Schema,
     },
-    /// A form of the processor's own, which changes with the version of Ardea, if at all.
+    /// An internal format of the processor, which only changes with the version of Ardea.
     Own,
 }
 
 impl StateShape {
-    /// A state that holds values of the user's types.
+    /// Creates the description of a state with values of user types.
     pub fn of_values(name: impl Into<String>, key: Option<Schema>, value: Schema) -> Self {
         StateShape {
             name: name.into(),
@@ -188,7 +192,7 @@ impl StateShape {
         }
     }
 
-    /// A state in a form of the processor's own.
+    /// Creates the description of a state in the processor's internal format.
     pub fn own(name: impl Into<String>) -> Self {
         StateShape {
             name: name.into(),

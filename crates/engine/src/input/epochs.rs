@@ -1,4 +1,4 @@
-//! When an epoch has ended on all inputs.
+//! Alignment of barriers over all inputs.
 
 use std::time::Duration;
 
@@ -8,24 +8,25 @@ use super::inlet::InletState;
 use super::{Event, InputSet};
 
 impl InputSet {
-    /// Reads on where an epoch has ended, while it has not elsewhere: what comes there is taken for this epoch as well.
+    /// Disables alignment: queues are read on after a barrier, and later records count for the same
+    /// epoch until all queues have reached the barrier.
     pub(crate) fn unaligned(mut self) -> Self {
         self.is_unaligned = true;
         self
     }
 
-    /// Tells by this clock how long the ends of epochs take.
+    /// Sets the clock by which alignment times are measured.
     pub(crate) fn timed(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// An epoch has ended on a queue.
+    /// Handles a barrier on a queue.
     pub(super) fn end_epoch(&mut self, index: usize, epoch: Epoch) {
         let inlet = &mut self.inlets[index];
         inlet.is_aligned = true;
         if self.last_epoch >= Some(epoch) {
-            // It came to those that went on without it, or is told again by a stream that began anew.
+            // A late barrier of an ended epoch, or a repetition by a restarted stream.
             return;
         }
         if self.is_unaligned {
@@ -34,7 +35,7 @@ impl InputSet {
                 self.begun.insert(at, epoch);
             }
         } else {
-            inlet.state = InletState::AtEpochEnd(epoch);
+            inlet.state = InletState::AtBarrier(epoch);
         }
         if self.ending_since.is_none() {
             self.ending_since = self.clock.as_ref().map(Clock::now);
@@ -42,7 +43,8 @@ impl InputSet {
         self.align();
     }
 
-    /// If an epoch has ended on every queue that has not ended itself, announces it and lets all go on.
+    /// Emits the end of an epoch if every open queue has reached the barrier, and lets held queues
+    /// go on.
     pub(super) fn align(&mut self) {
         if self.is_unaligned {
             self.count();
@@ -51,13 +53,13 @@ impl InputSet {
         }
     }
 
-    /// Of queues that wait for each other.
+    /// Emits the end of the earliest epoch if all aligned queues are at a barrier.
     fn release(&mut self) {
         let mut at: Option<Epoch> = None;
         for inlet in &self.inlets {
             match inlet.state {
                 InletState::Open | InletState::Waiting if inlet.is_aligned => return,
-                InletState::AtEpochEnd(epoch) => {
+                InletState::AtBarrier(epoch) => {
                     at = Some(at.map_or(epoch, |other| other.min(epoch)))
                 }
                 _ => {}
@@ -66,15 +68,16 @@ impl InputSet {
         let Some(epoch) = at else { return };
         let mut still_held = false;
         for inlet in &mut self.inlets {
-            if inlet.state == InletState::AtEpochEnd(epoch) {
+            if inlet.state == InletState::AtBarrier(epoch) {
                 inlet.state = InletState::Open;
             }
-            still_held |= matches!(inlet.state, InletState::AtEpochEnd(_));
+            still_held |= matches!(inlet.state, InletState::AtBarrier(_));
         }
         self.announce(epoch, still_held);
     }
 
-    /// Of queues that don't wait: one that has ended may have been behind the others by several epochs.
+    /// Emits the ends of epochs that all queues have passed, without alignment; queues may be
+    /// several epochs apart.
     fn count(&mut self) {
         let mut least: Option<Epoch> = None;
         let mut most: Option<Epoch> = None;
@@ -90,7 +93,7 @@ impl InputSet {
             return;
         };
         let is_first = self.last_epoch.is_none();
-        // Numbers that no queue has ended are nobody's.
+        // Epochs that no queue has ended are skipped.
         while let Some(epoch) = self.begun.pop_front_if(|epoch| *epoch <= least) {
             if !is_first || epoch == least {
                 self.announce(epoch, most > Some(epoch));
@@ -98,13 +101,13 @@ impl InputSet {
         }
     }
 
-    /// Tells the stage, and begins to measure the next one if that has ended somewhere already.
+    /// Emits the end of an epoch. Starts timing the next one if some queue has already ended it.
     fn announce(&mut self, epoch: Epoch, has_ended_elsewhere: bool) {
         let now = self.clock.as_ref().map_or(Duration::ZERO, Clock::now);
         let since = self.ending_since.take().unwrap_or(now);
         self.ending_since = has_ended_elsewhere.then_some(now);
         self.last_epoch = Some(epoch);
         let took = now.saturating_sub(since);
-        self.events.push_back(Event::EpochEnd(epoch, took));
+        self.events.push_back(Event::Barrier(epoch, took));
     }
 }

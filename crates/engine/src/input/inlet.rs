@@ -2,60 +2,64 @@
 
 use ardea_core::{Epoch, Priority};
 
-use crate::coming::{Comers, Coming};
+use crate::pending_producers::{ExpectedProducers, ProducerState};
 use crate::queue::QueueReceiver;
 
-/// What is known of an input before anything comes.
+/// The static properties of an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InputSpec {
     pub(crate) priority: Priority,
-    /// It has no part in time: its watermarks are not listened to, and its silence holds nobody back.
+    /// True if the input has no part in event time: its watermarks and idleness are ignored.
     pub(crate) is_timeless: bool,
 }
 
 impl InputSpec {
-    /// An input like any other.
+    /// An input of normal priority with event time.
     pub(crate) const ORDINARY: InputSpec = InputSpec {
         priority: Priority::NORMAL,
         is_timeless: false,
     };
 }
 
-/// A queue that comes to an input.
+/// A queue to be added to an input.
 #[derive(Debug)]
 pub(crate) struct NewInlet {
     pub(crate) input: usize,
     pub(crate) receiver: QueueReceiver,
-    /// If it leads from another process, which may begin anew after it has ended: the number of the tasklet that it comes from.
+    /// For a queue from another process, which may restart after its end: the number of the
+    /// receiving tasklet.
     pub(crate) crossing: Option<u64>,
 }
 
-/// What an input without queues means.
+/// The meaning of an input without queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unconnected {
-    /// It has ended: a producer that sends all to one instance leaves its siblings none.
+    /// The input has ended: for example, an all-to-one producer has no queues to the other
+    /// instances.
     HasEnded,
-    /// It has not begun, and may do so at any time: the sending end of an edge to another process.
+    /// The input has not begun, and may do so at any time: the sending end of an edge to another
+    /// process.
     HasNotBegun,
 }
 
-/// One queue, and how far its producer has come.
+/// One queue, and the state of its producer.
 #[derive(Debug)]
 pub(super) struct Inlet {
     pub(super) receiver: QueueReceiver,
     pub(super) input: usize,
     pub(super) state: InletState,
     pub(super) crossing: Option<u64>,
-    pub(super) coming: Coming,
-    /// It was said that it has ended, which does not count as others are coming.
+    pub(super) producers: ProducerState,
+    /// True if an end-of-stream marker was ignored because other producers are expected.
     pub(super) has_withheld_end: bool,
-    /// Nobody at its other end routes here at the moment.
-    pub(super) was_left: bool,
-    /// Those who are expected there, or have spoken before they were, may send here. That it was left before they speak says nothing of them.
+    /// True if no remote producer routes here at the moment.
+    pub(super) producers_left: bool,
+    /// True if expected producers that have not started may send here. An earlier signal that
+    /// producers have left does not concern them.
     pub(super) is_awaited: bool,
-    /// Whether ends of epochs wait for it: one that came later may have missed some.
+    /// True if barriers must be awaited on this queue; a queue added later may have missed some.
     pub(super) is_aligned: bool,
-    /// The latest epoch that has ended on it, where that doesn't hold it.
+    /// The latest epoch that has ended on this queue, if it is not aligned.
     pub(super) ended: Option<Epoch>,
 }
 
@@ -63,19 +67,19 @@ pub(super) struct Inlet {
 pub(super) enum InletState {
     /// Reading until the epoch or the stream ends.
     Open,
-    /// Held until the others have ended this epoch as well.
-    AtEpochEnd(Epoch),
-    /// At its end, which is looked at when the tasklet has done what it was told to change.
+    /// Held until the other queues have ended this epoch as well.
+    AtBarrier(Epoch),
+    /// At its end, which is processed after the pending changes of the tasklet.
     Waiting,
     /// Ended.
     Done,
 }
 
-/// One input, and its queues together.
+/// One input and the state of its queues.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) spec: InputSpec,
-    /// How many queues have not ended.
+    /// The number of open queues.
     pub(super) open: usize,
     pub(super) has_ended: bool,
     /// The queue of the latest chunk.
@@ -94,35 +98,35 @@ impl Input {
 }
 
 impl Inlet {
-    /// Whether its input may end without it.
+    /// Returns true if the input may end without this queue.
     pub(super) fn is_closed(&self, is_leaving: bool) -> bool {
-        let is_left = self.was_left && !self.is_awaited;
+        let is_left = self.producers_left && !self.is_awaited;
         self.state == InletState::Done || is_left && is_leaving
     }
 
-    /// There is another change, by which these come at its other end.
-    pub(super) fn expect(&mut self, comers: Comers) {
-        let have_spoken = self.coming == Coming::Spoken;
-        self.coming.told(comers);
-        self.is_awaited = comers == Comers::ForThis;
+    /// Announces the producers `comers`, expected at the other end of the edge of this queue.
+    pub(super) fn expect(&mut self, comers: ExpectedProducers) {
+        let have_spoken = self.producers == ProducerState::StartedEarly;
+        self.producers.handle_notification(comers);
+        self.is_awaited = comers == ExpectedProducers::ForThis;
         if have_spoken {
-            self.have_come();
+            self.mark_present();
         }
     }
 
-    /// Those who come have spoken.
-    pub(super) fn speak(&mut self) {
-        let were_expected = self.coming.is_expected();
-        self.coming.speak();
+    /// Handles the start marker of the expected producers.
+    pub(super) fn handle_start_marker(&mut self) {
+        let were_expected = self.producers.is_expected();
+        self.producers.handle_start_marker();
         if were_expected {
-            self.have_come();
+            self.mark_present();
         }
     }
 
-    /// They are there: from now on they say by themselves when they leave.
-    fn have_come(&mut self) {
+    /// Marks expected producers as present: from now on they signal by themselves when they leave.
+    fn mark_present(&mut self) {
         if std::mem::take(&mut self.is_awaited) {
-            self.was_left = false;
+            self.producers_left = false;
         }
     }
 }

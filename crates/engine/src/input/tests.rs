@@ -1,16 +1,16 @@
-//! What comes of what queues bring.
+//! Tests of the merging of queues.
 
 use super::*;
 use crate::queue::{QueueSender, queue};
 use crate::worker::TaskletWaker;
-use ardea_core::{FarNews, Rows, Timestamp};
+use ardea_core::{RemoteSignal, Rows, Timestamp};
 use ardea_spsc::Capacity;
 
 fn inputs(priorities: &[(Priority, usize)]) -> (Vec<Vec<QueueSender>>, InputSet) {
     inputs_with(priorities, false)
 }
 
-/// The second one is timeless, if it is said so.
+/// The second input is timeless if `timeless` is set.
 fn inputs_with(
     priorities: &[(Priority, usize)],
     timeless: bool,
@@ -75,7 +75,7 @@ fn an_urgent_input_is_read_to_its_end_first() {
 #[test]
 fn a_queue_at_an_epochs_end_is_held_until_all_are() {
     let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 2)]);
-    let end = || Message::Marker(Marker::EpochEnd(Epoch(1)));
+    let end = || Message::Marker(Marker::Barrier(Epoch(1)));
     senders[0][0].send(end());
     senders[0][0].send(chunk(10));
     senders[0][1].send(chunk(20));
@@ -88,7 +88,7 @@ fn a_queue_at_an_epochs_end_is_held_until_all_are() {
         "the first queue's chunk belongs to the next epoch"
     );
     senders[0][1].send(end());
-    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1), _))));
+    assert!(matches!(set.pull(), Some(Event::Barrier(Epoch(1), _))));
     assert!(matches!(set.pull(), Some(Event::Chunk(..))));
 }
 
@@ -135,14 +135,14 @@ fn an_input_without_time_neither_moves_nor_holds_the_watermark() {
 fn a_queue_that_ends_releases_the_epoch_and_the_watermark() {
     let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 2)]);
     senders[0][0].send(watermark(5));
-    senders[0][0].send(Message::Marker(Marker::EpochEnd(Epoch(1))));
+    senders[0][0].send(Message::Marker(Marker::Barrier(Epoch(1))));
     assert!(set.pull().is_none());
     senders[0][1].send(Message::Marker(Marker::Done));
     let Some(Event::Watermark(mark)) = set.pull() else {
         panic!("time was held by the ended queue")
     };
     assert_eq!(mark.0, Timestamp::from_secs(5));
-    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1), _))));
+    assert!(matches!(set.pull(), Some(Event::Barrier(Epoch(1), _))));
     senders[0][0].send(Message::Marker(Marker::Done));
     assert!(matches!(
         set.pull(),
@@ -150,8 +150,8 @@ fn a_queue_that_ends_releases_the_epoch_and_the_watermark() {
     ));
 }
 
-/// One input with a queue from here, and one queue that comes from another process.
-fn crossing() -> (QueueSender, QueueSender, InputSet, Arc<Mailbox>) {
+/// One input with a queue from this process, and one queue from another process.
+fn crossing() -> (QueueSender, QueueSender, InputSet, Arc<ControlQueue>) {
     let capacity = Capacity::new(8).unwrap();
     let pair = || queue(capacity, TaskletWaker::none(), TaskletWaker::none());
     let ((near, from_near), (mut far, from_far)) = (pair(), pair());
@@ -161,7 +161,7 @@ fn crossing() -> (QueueSender, QueueSender, InputSet, Arc<Mailbox>) {
         crossing,
     };
     let inlets = vec![inlet(from_near, None), inlet(from_far, Some(7))];
-    let mailbox = Arc::new(Mailbox::default());
+    let mailbox = Arc::new(ControlQueue::default());
     let mut set = InputSet::new(
         vec![InputSpec::ORDINARY],
         inlets,
@@ -189,7 +189,9 @@ fn has_ended(set: &mut InputSet) -> bool {
 fn an_input_does_not_end_before_the_changes_that_wait_have_been_carried_out() {
     let (mut near, mut far, mut set, mailbox) = crossing();
     near.send(done());
-    mailbox.post(crate::mailbox::Change::Stay).unwrap();
+    mailbox
+        .post(crate::control_queue::Change::CancelStop)
+        .unwrap();
     far.send(done());
     assert!(set.pull().is_none(), "a queue may be on its way");
     let (mut other, receiver) = queue(
@@ -214,22 +216,22 @@ fn an_input_does_not_end_before_the_changes_that_wait_have_been_carried_out() {
 #[test]
 fn a_queue_that_was_left_is_not_waited_for_by_who_leaves_and_by_nobody_else() {
     let (mut near, mut far, mut set, _) = crossing();
-    far.send(Message::News(FarNews::Left));
+    far.send(Message::Signal(RemoteSignal::ProducersLeft));
     near.send(done());
     assert!(set.pull().is_none(), "it stays, and records may come again");
     far.send(chunk(1));
     assert!(matches!(set.pull(), Some(Event::Chunk(..))));
-    far.send(Message::News(FarNews::Left));
+    far.send(Message::Signal(RemoteSignal::ProducersLeft));
     assert!(set.pull().is_none());
-    set.leave(true);
+    set.set_stopping(true);
     set.resume();
     assert!(has_ended(&mut set));
 }
 
-/// One who leaves, and whose only producers far away left before; others come there.
+/// A stopping tasklet whose only remote producers have left before others start there.
 fn left_before_others_come() -> (QueueSender, QueueSender, InputSet) {
     let (near, mut far, mut set, _) = crossing();
-    far.send(Message::News(FarNews::Left));
+    far.send(Message::Signal(RemoteSignal::ProducersLeft));
     assert!(set.pull().is_none());
     (near, far, set)
 }
@@ -240,19 +242,19 @@ fn who_leaves_waits_for_producers_that_come_where_others_had_left_until_they_lea
     for is_told_first in is_told_first {
         let (mut near, mut far, mut set) = left_before_others_come();
         if is_told_first {
-            set.expect(7, Comers::ForThis);
+            set.expect(7, ExpectedProducers::ForThis);
         }
         far.send(beginning());
         assert!(set.pull().is_none());
         if !is_told_first {
-            set.expect(7, Comers::ForThis);
+            set.expect(7, ExpectedProducers::ForThis);
         }
-        set.leave(true);
+        set.set_stopping(true);
         near.send(done());
         assert!(set.pull().is_none(), "they may send to it");
         far.send(chunk(1));
         assert!(matches!(set.pull(), Some(Event::Chunk(..))));
-        far.send(Message::News(FarNews::Left));
+        far.send(Message::Signal(RemoteSignal::ProducersLeft));
         assert!(has_ended(&mut set));
     }
 }
@@ -260,16 +262,16 @@ fn who_leaves_waits_for_producers_that_come_where_others_had_left_until_they_lea
 #[test]
 fn who_leaves_does_not_wait_for_producers_that_come_for_others_or_do_not_come_after_all() {
     let (mut near, _far, mut set) = left_before_others_come();
-    set.expect(7, Comers::ForOthers);
-    set.leave(true);
+    set.expect(7, ExpectedProducers::ForOthers);
+    set.set_stopping(true);
     near.send(done());
     assert!(has_ended(&mut set));
     let (mut near, _far, mut set) = left_before_others_come();
-    set.expect(7, Comers::ForThis);
-    set.leave(true);
+    set.expect(7, ExpectedProducers::ForThis);
+    set.set_stopping(true);
     near.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, Comers::Nobody);
+    set.expect(7, ExpectedProducers::NoProducers);
     set.resume();
     assert!(has_ended(&mut set));
 }
@@ -284,14 +286,16 @@ fn an_end_that_nobody_has_heard_of_is_none_when_a_queue_comes() {
         crossing: None,
     };
     let ((mut first, from_first), (mut second, from_second)) = (pair(), pair());
-    let mailbox = Arc::new(Mailbox::default());
+    let mailbox = Arc::new(ControlQueue::default());
     let mut set = InputSet::new(
         vec![InputSpec::ORDINARY; 2],
         vec![inlet(from_first)],
         Unconnected::HasNotBegun,
         Arc::clone(&mailbox),
     );
-    mailbox.post(crate::mailbox::Change::Stay).unwrap();
+    mailbox
+        .post(crate::control_queue::Change::CancelStop)
+        .unwrap();
     first.send(done());
     assert!(set.pull().is_none());
     mailbox.take();
@@ -308,7 +312,7 @@ fn an_end_elsewhere_does_not_count_while_producers_are_expected_there() {
     let (mut near, mut far, mut set, _) = crossing();
     far.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, Comers::ForThis);
+    set.expect(7, ExpectedProducers::ForThis);
     near.send(done());
     far.send(done());
     assert!(set.pull().is_none(), "others come");
@@ -320,16 +324,16 @@ fn an_end_elsewhere_does_not_count_while_producers_are_expected_there() {
     let (mut near, mut far, mut set, _) = crossing();
     far.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, Comers::ForThis);
+    set.expect(7, ExpectedProducers::ForThis);
     near.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, Comers::Nobody);
+    set.expect(7, ExpectedProducers::NoProducers);
     assert!(has_ended(&mut set), "they do not come after all");
     let (mut near, mut far, mut set, _) = crossing();
     far.send(beginning());
     far.send(done());
     assert!(set.pull().is_none());
-    set.expect(7, Comers::ForThis);
+    set.expect(7, ExpectedProducers::ForThis);
     near.send(done());
     assert!(
         has_ended(&mut set),
@@ -341,7 +345,7 @@ fn an_end_elsewhere_does_not_count_while_producers_are_expected_there() {
 fn what_comes_from_a_process_that_was_started_again_is_read_and_too_late_it_is_counted() {
     let (mut near, mut far, mut set, _) = crossing();
     far.send(done());
-    far.send(Message::News(FarNews::Anew));
+    far.send(Message::Signal(RemoteSignal::Restarted));
     far.send(beginning());
     far.send(chunk(1));
     assert!(matches!(set.pull(), Some(Event::Chunk(..))));
@@ -353,7 +357,7 @@ fn what_comes_from_a_process_that_was_started_again_is_read_and_too_late_it_is_c
     assert_eq!(time.0, Timestamp::from_secs(5));
     near.send(done());
     far.send(done());
-    // The end of the one lets the other's time through.
+    // The end of one queue releases the watermark of the other.
     assert!(matches!(
         set.pull(),
         Some(Event::Watermark(_)) | Some(Event::EdgeDone { .. })
@@ -368,7 +372,7 @@ fn what_comes_from_a_process_that_was_started_again_is_read_and_too_late_it_is_c
 fn without_alignment_a_queue_is_read_on_and_an_epoch_ends_when_it_has_on_all() {
     let (mut senders, set) = inputs(&[(Priority::NORMAL, 3)]);
     let mut set = set.unaligned();
-    let end = |epoch| Message::Marker(Marker::EpochEnd(Epoch(epoch)));
+    let end = |epoch| Message::Marker(Marker::Barrier(Epoch(epoch)));
     senders[0][0].send(end(1));
     senders[0][0].send(chunk(10));
     senders[0][0].send(end(2));
@@ -379,28 +383,28 @@ fn without_alignment_a_queue_is_read_on_and_an_epoch_ends_when_it_has_on_all() {
     senders[0][1].send(end(2));
     assert!(set.pull().is_none());
     senders[0][2].send(end(1));
-    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1), _))));
+    assert!(matches!(set.pull(), Some(Event::Barrier(Epoch(1), _))));
     assert!(set.pull().is_none(), "the third has not ended the second");
     senders[0][0].send(end(3));
     assert!(set.pull().is_none());
     senders[0][2].send(Message::Marker(Marker::Done));
-    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(2), _))));
+    assert!(matches!(set.pull(), Some(Event::Barrier(Epoch(2), _))));
     senders[0][1].send(Message::Marker(Marker::Done));
-    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(3), _))));
+    assert!(matches!(set.pull(), Some(Event::Barrier(Epoch(3), _))));
 }
 
 #[test]
 fn the_end_of_an_epoch_that_is_told_again_holds_nobody_and_ends_nothing() {
-    let end = |epoch| Message::Marker(Marker::EpochEnd(Epoch(epoch)));
+    let end = |epoch| Message::Marker(Marker::Barrier(Epoch(epoch)));
     for unaligned in [false, true] {
         let (mut senders, set) = inputs(&[(Priority::NORMAL, 2)]);
         let mut set = if unaligned { set.unaligned() } else { set };
-        // Once while it is waited for, and once when it is past.
+        // A repeated barrier, before and after the epoch has ended.
         senders[0][0].send(end(1));
         senders[0][0].send(end(1));
         assert!(set.pull().is_none());
         senders[0][1].send(end(1));
-        assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1), _))));
+        assert!(matches!(set.pull(), Some(Event::Barrier(Epoch(1), _))));
         senders[0][1].send(end(1));
         for queue in [0, 1] {
             senders[0][queue].send(chunk(1));
@@ -409,20 +413,20 @@ fn the_end_of_an_epoch_that_is_told_again_holds_nobody_and_ends_nothing() {
         assert!(set.pull().is_none());
         senders[0][0].send(end(2));
         senders[0][1].send(end(2));
-        assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(2), _))));
+        assert!(matches!(set.pull(), Some(Event::Barrier(Epoch(2), _))));
     }
 }
 
 #[test]
 fn numbers_of_epochs_that_were_skipped_are_not_ended() {
-    let end = |epoch| Message::Marker(Marker::EpochEnd(Epoch(epoch)));
+    let end = |epoch| Message::Marker(Marker::Barrier(Epoch(epoch)));
     for unaligned in [false, true] {
         let (mut senders, set) = inputs(&[(Priority::NORMAL, 2)]);
         let mut set = if unaligned { set.unaligned() } else { set };
         for epoch in [1, 66] {
             senders[0][0].send(end(epoch));
             senders[0][1].send(end(epoch));
-            let Some(Event::EpochEnd(Epoch(ended), _)) = set.pull() else {
+            let Some(Event::Barrier(Epoch(ended), _)) = set.pull() else {
                 panic!("{epoch} has ended on both")
             };
             assert_eq!((ended, set.pull().is_none()), (epoch, true));
@@ -441,9 +445,9 @@ fn how_long_an_epochs_end_took_is_measured_from_the_first_queue_to_the_last() {
         for queue in [0, 1] {
             assert!(set.pull().is_none());
             hand.advance(second);
-            senders[0][queue].send(Message::Marker(Marker::EpochEnd(Epoch(1))));
+            senders[0][queue].send(Message::Marker(Marker::Barrier(Epoch(1))));
         }
-        let Some(Event::EpochEnd(Epoch(1), took)) = set.pull() else {
+        let Some(Event::Barrier(Epoch(1), took)) = set.pull() else {
             panic!("it has ended on both")
         };
         assert_eq!(took, second);

@@ -1,4 +1,4 @@
-//! Queues that come and go while records flow.
+//! Replacement of output queues while records flow.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -6,51 +6,52 @@ use std::mem;
 use ardea_core::{Marker, Routing, Watermark};
 
 use super::{OutputEdge, Route};
-use crate::coming::Coming;
-use crate::mailbox::Receipt;
+use crate::control_queue::PendingAck;
+use crate::pending_producers::ProducerState;
 use crate::queue::{Message, QueueSender};
 
-/// A queue of an output, by its place.
+/// A queue of an output, by index.
 #[derive(Debug)]
 pub(crate) enum NewLane {
-    /// The one that was in this place before.
-    Kept(usize),
+    /// The existing queue with this index.
+    Existing(usize),
     /// A new one.
     New(QueueSender),
 }
 
-/// The queues that an output has from now on.
+/// The new set of queues of an output.
 #[derive(Debug)]
 pub(crate) struct NewLanes {
     pub(crate) lanes: Vec<NewLane>,
-    /// How many of them get records.
+    /// The number of queues that get records.
     pub(crate) consumers: usize,
-    /// The places of those whose consumers are in this process.
+    /// The indices of the queues whose consumers are in this process.
     pub(crate) local: Vec<usize>,
     pub(crate) routing: Routing,
-    /// Dropped when all this is carried out.
-    pub(crate) receipt: Receipt,
+    /// Dropped when the change is applied.
+    pub(crate) receipt: PendingAck,
 }
 
-/// What those have to hear who come later.
+/// The markers that a new queue has to get first.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct SentMarkers {
     watermark: Option<Watermark>,
-    /// It was idle, or done, when so many records had gone; as long as none goes it still is.
+    /// The value of `routed` when the output became idle. The output remains idle while `routed`
+    /// does not change.
     idle_at: Option<u64>,
     done_at: Option<u64>,
-    /// Of an edge that comes from another process.
-    pub(super) coming: Option<Coming>,
+    /// Set for an edge from another process.
+    pub(super) producers: Option<ProducerState>,
 }
 
-impl Said {
+impl SentMarkers {
     pub(super) fn note(&mut self, marker: Marker, routed: u64) {
-        // What follows an end is a new beginning.
+        // A marker after an end starts a new stream.
         self.done_at = None;
-        if let Some(coming) = &mut self.coming {
+        if let Some(coming) = &mut self.producers {
             match marker {
-                Marker::Watermark(Watermark::NONE) => coming.speak(),
-                _ => coming.begin(),
+                Marker::Watermark(Watermark::NONE) => coming.handle_start_marker(),
+                _ => coming.handle_message(),
             }
         }
         match marker {
@@ -60,85 +61,86 @@ impl Said {
             }
             Marker::Idle => self.idle_at = Some(routed),
             Marker::Done => self.done_at = Some(routed),
-            Marker::EpochEnd(_) | Marker::Latency(_) => {}
+            Marker::Barrier(_) | Marker::Latency(_) => {}
         }
     }
 
-    /// Whether it was silent, and then records went.
+    /// Returns true if records were routed after the output became idle or ended.
     pub(super) fn has_broken_silence(&self, routed: u64) -> bool {
         let broken = |at: Option<u64>| at.is_some_and(|at| at != routed);
         broken(self.idle_at) || broken(self.done_at)
     }
 
-    /// It is not silent any more.
+    /// Clears idleness and end.
     pub(super) fn break_silence(&mut self) {
         (self.idle_at, self.done_at) = (None, None);
     }
 
-    /// What was said of an end, and of those who come, is void.
-    pub(super) fn begin_anew(&mut self) {
-        (self.done_at, self.coming) = (None, Some(Coming::Unbegun));
+    /// Clears the end and the expected producers of a stream that has restarted.
+    pub(super) fn restart(&mut self) {
+        (self.done_at, self.producers) = (None, Some(ProducerState::Restarting));
     }
 
-    /// The same for an output over which no record has gone.
-    pub(super) fn again(&self, routed: u64) -> Said {
+    /// Returns the same markers for an output that has routed no records.
+    pub(super) fn again(&self, routed: u64) -> SentMarkers {
         let still = |at: Option<u64>| at.filter(|at| *at == routed).map(|_| 0);
-        Said {
+        SentMarkers {
             watermark: self.watermark,
             idle_at: still(self.idle_at),
             done_at: still(self.done_at),
-            coming: self.coming,
+            producers: self.producers,
         }
     }
 
-    /// The message that comes after `told` others, if there is one.
+    /// Returns the initial message of a new queue that follows the first `told` ones, if there is
+    /// one.
     fn after(&self, told: usize, routed: u64) -> Option<Message> {
         let still = |at: Option<u64>| at == Some(routed);
-        let is_expected = self.coming.is_some_and(Coming::is_expected);
+        let is_expected = self.producers.is_some_and(ProducerState::is_expected);
         let idle = still(self.idle_at).then_some(Marker::Idle);
         let done = (still(self.done_at) && !is_expected).then_some(Marker::Done);
-        // A beginning is told by what is known of those who come.
+        // The start of the stream is covered by the state of the producers.
         let time = self.watermark.filter(|time| *time > Watermark::NONE);
         let markers = [time.map(Marker::Watermark), idle, done];
         let markers = markers.into_iter().flatten().map(Message::Marker);
-        let coming = self.coming.map(Message::Coming).into_iter();
+        let coming = self.producers.map(Message::Producers).into_iter();
         coming.chain(markers).nth(told)
     }
 }
 
-/// How far an output is from one set of queues to the next.
+/// The progress of an output from one set of queues to the next.
 #[derive(Debug, Default)]
 pub(super) struct Switching {
-    /// Not begun.
+    /// Changes that have not begun.
     next: VecDeque<NewLanes>,
-    /// New queues by their places, and how many markers each has got of those that it has to hear before anything else.
-    greeting: Vec<(usize, usize)>,
-    /// Those that have been replaced, and have to hear of their end.
+    /// New queues by index, each with the number of initial messages that it has got.
+    initializing: Vec<(usize, usize)>,
+    /// Replaced queues that still need their end-of-stream marker.
     closing: Vec<QueueSender>,
-    /// Of the changes that have begun.
-    receipts: Vec<Receipt>,
+    /// Receipts of the changes that have begun.
+    receipts: Vec<PendingAck>,
 }
 
 impl OutputEdge {
-    /// From now on it has other queues; what was routed by the old ones goes out over them first.
+    /// Starts a change to other queues; records staged by the old routing are sent first.
     pub(crate) fn change(&mut self, lanes: NewLanes) {
         self.switching.get_or_insert_default().next.push_back(lanes);
         self.switch();
     }
 
-    /// Goes on with the change of queues as far as there is room; says whether records may flow.
+    /// Continues a change of queues as far as there is room; returns true if records may flow.
     pub(super) fn switch(&mut self) -> bool {
         let Some(mut switching) = self.switching.take() else {
             return true;
         };
-        let mut may_flow = self.greet(&mut switching);
+        let mut may_flow = self.send_initial_markers(&mut switching);
         while may_flow && self.marked == 0 && !switching.next.is_empty() {
             self.send_staged(1);
             if !self.is_unstaged() {
                 break;
             }
             self.begin(&mut switching);
-            may_flow = self.greet(&mut switching);
+            may_flow = self.send_initial_markers(&mut switching);
         }
         may_flow &= switching.next.is_empty();
         switching.closing = mem::take(&mut switching.closing)
@@ -151,7 +153,7 @@ impl OutputEdge {
         may_flow
     }
 
-    /// Puts the next set of queues into place.
+    /// Installs the next set of queues.
     fn begin(&mut self, switching: &mut Switching) {
         let Some(wanted) = switching.next.pop_front() else {
             return;
@@ -160,9 +162,9 @@ impl OutputEdge {
             mem::take(&mut self.lanes).into_iter().map(Some).collect();
         for (place, lane) in wanted.lanes.into_iter().enumerate() {
             let kept = match lane {
-                NewLane::Kept(at) => before.get_mut(at).and_then(Option::take),
+                NewLane::Existing(at) => before.get_mut(at).and_then(Option::take),
                 NewLane::New(sender) => {
-                    switching.greeting.push((place, 0));
+                    switching.initializing.push((place, 0));
                     Some(sender)
                 }
             };
@@ -181,15 +183,15 @@ impl OutputEdge {
         }
     }
 
-    /// Tells new queues what the others have heard; whether all have been told.
-    fn greet(&mut self, switching: &mut Switching) -> bool {
+    /// Sends the initial messages to new queues; returns true if all were sent.
+    fn send_initial_markers(&mut self, switching: &mut Switching) -> bool {
         let OutputEdge {
             lanes,
-            said,
+            sent_markers: said,
             routed,
             ..
         } = self;
-        switching.greeting.retain_mut(|(place, told)| {
+        switching.initializing.retain_mut(|(place, told)| {
             let sender = &mut lanes[*place];
             while let Some(message) = said.after(*told, *routed) {
                 if !sender.has_room() {
@@ -200,14 +202,14 @@ impl OutputEdge {
             }
             false
         });
-        switching.greeting.is_empty()
+        switching.initializing.is_empty()
     }
 
-    /// The tasklet has come to its end, or is dropped: queues that come now hear that, and nothing more.
+    /// Ends new queues of a tasklet that has ended or is dropped.
     pub(crate) fn end_new(lanes: NewLanes) {
         for lane in lanes.lanes {
             if let NewLane::New(sender) = lane {
-                // Nothing is in it yet.
+                // The queue is still empty.
                 sender.end();
             }
         }
@@ -215,7 +217,7 @@ impl OutputEdge {
 }
 
 impl QueueSender {
-    /// Tells the receiver that nothing follows, and is gone then; unless there is no room.
+    /// Sends an end-of-stream marker and drops the sender; returns it if there is no room.
     pub(crate) fn end(mut self) -> Option<Self> {
         if !self.has_room() {
             return Some(self);

@@ -1,4 +1,4 @@
-//! State on its way back into a stage that is about to begin.
+//! The restore of a stage's state at its start.
 
 use std::time::Duration;
 
@@ -6,87 +6,88 @@ use ardea_core::{
     Epoch, PartitionId, Processor, Progress, RestoredState, Result, StateChunk, Watermark,
 };
 
-use super::told_before::ToldBefore;
-use super::{Kind, Phase, Stage};
-use crate::cuts::{CutRead, CutReader};
+use super::restored_watermarks::RestoredWatermarks;
+use super::{Kind, Phase, ProcessorStage};
+use crate::snapshot_io::{RestoreReader, SnapshotRead};
 
-/// How many entries a processor is given in a call.
+/// Maximum number of entries per call of a processor.
 const CALL_ENTRIES: usize = 256;
 
-/// The state that a stage begins with, as far as it has not got it yet.
+/// The restore of a stage, as far as it is not complete.
 pub(crate) struct Restoring {
-    reader: Box<dyn CutReader>,
+    reader: Box<dyn RestoreReader>,
     epoch: Epoch,
     chunk: StateChunk,
-    /// Where in the chunk the next entry is.
+    /// The position of the next entry in the chunk.
     position: usize,
     has_all: bool,
-    told: ToldBefore,
-    way: Way,
-    /// Empty between calls.
+    watermarks: RestoredWatermarks,
+    way: RestoreMode,
+    /// A buffer for requested partitions, empty between calls.
     wanted: Vec<PartitionId>,
 }
 
-/// How much has to be back before the processor begins.
+/// The amount of state that is required before the processor starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    /// It has not been asked.
+enum RestoreMode {
+    /// The mode is not selected yet.
     Unknown,
-    /// All of it.
+    /// All state.
     Whole,
-    /// What has no partition; whether that is back.
+    /// Entries without a partition; `has_base` is true if these are restored.
     Early { has_base: bool },
 }
 
 impl Restoring {
-    /// From what remembers the end of `epoch`.
-    pub(crate) fn new(reader: Box<dyn CutReader>, epoch: Epoch) -> Self {
+    /// Creates a restore of the state at the end of `epoch`.
+    pub(crate) fn new(reader: Box<dyn RestoreReader>, epoch: Epoch) -> Self {
         Restoring {
             reader,
             epoch,
             chunk: StateChunk::default(),
             position: 0,
             has_all: false,
-            told: ToldBefore::default(),
-            way: Way::Unknown,
+            watermarks: RestoredWatermarks::default(),
+            way: RestoreMode::Unknown,
             wanted: Vec::new(),
         }
     }
 
-    /// Whether the processor may begin.
+    /// Returns true if the processor may start.
     fn has_enough(&self) -> bool {
-        self.way == Way::Early { has_base: true }
+        self.way == RestoreMode::Early { has_base: true }
     }
 
-    /// Asks a processor which way it wants to go, unless that is known.
+    /// Selects the restore mode, once: [`enable_lazy_restore`](Processor::enable_lazy_restore)
+    /// decides.
     fn choose(&mut self, processor: &mut dyn Processor, may_begin: bool) {
-        if self.way != Way::Unknown {
+        if self.way != RestoreMode::Unknown {
             return;
         }
         let entries = self.reader.entries_by_partition().filter(|_| may_begin);
-        let is_early = entries.is_some_and(|entries| processor.begins_early(entries));
-        self.way = Way::Whole;
+        let is_early = entries.is_some_and(|entries| processor.enable_lazy_restore(entries));
+        self.way = RestoreMode::Whole;
         if is_early {
-            self.reader.go_by_partition();
-            self.way = Way::Early { has_base: false };
+            self.reader.read_by_partition();
+            self.way = RestoreMode::Early { has_base: false };
         }
     }
 
-    /// The partitions that the processor waits for come next.
+    /// Requests the partitions that the processor waits for with priority.
     pub(super) fn hurry(&mut self, processor: &mut dyn Processor) {
-        processor.take_wanted(&mut self.wanted);
+        processor.take_requested_partitions(&mut self.wanted);
         if !self.wanted.is_empty() {
-            self.reader.hurry(&self.wanted);
+            self.reader.prioritize(&self.wanted);
             self.wanted.clear();
         }
     }
 }
 
-impl Stage {
-    /// Gives the processor back what it remembered, until about this time. Done when it has all, or enough to begin with.
+impl ProcessorStage {
+    /// Restores state until about the time `until`. Done when all is restored, or enough to start.
     pub(crate) fn restore(&mut self, until: Duration) -> Result<Progress> {
-        if self.returning.is_some() {
-            let made = self.bring_back(until)?;
+        if self.lazy_restore.is_some() {
+            let made = self.continue_lazy_restore(until)?;
             return Ok(Progress { made, done: true });
         }
         let mut made = false;
@@ -102,9 +103,9 @@ impl Stage {
         }
     }
 
-    /// The same for one that has begun early, while records flow; whether anything moved.
-    pub(crate) fn bring_back(&mut self, until: Duration) -> Result<bool> {
-        // Not in the name of a record, but the records that wait are still there.
+    /// Continues a lazy restore while records flow; returns true if anything moved.
+    pub(crate) fn continue_lazy_restore(&mut self, until: Duration) -> Result<bool> {
+        // An error here does not concern a record, but the pending records remain.
         let at = self.at.take();
         let mut made = false;
         loop {
@@ -118,15 +119,18 @@ impl Stage {
         Ok(made)
     }
 
-    /// Begins if that is possible before all of its state is back; whether it does.
+    /// Starts a lazy restore if possible; returns true if it did.
     fn begins_early(&mut self) -> bool {
-        let restoring = self.cuts.as_ref().and_then(|desk| desk.restoring.as_ref());
+        let restoring = self
+            .snapshots
+            .as_ref()
+            .and_then(|desk| desk.restoring.as_ref());
         let Some(restoring) = restoring.filter(|restoring| restoring.has_enough()) else {
             return false;
         };
-        let told = restoring.told.to(self.context.instance);
-        self.returning = Some(Box::default());
-        self.resume_time(told);
+        let told = restoring.watermarks.watermark_for(self.context.instance);
+        self.lazy_restore = Some(Box::default());
+        self.repeat_watermark(told);
         true
     }
 
@@ -135,7 +139,7 @@ impl Stage {
             made: false,
             done: true,
         };
-        let Some(desk) = &mut self.cuts else {
+        let Some(desk) = &mut self.snapshots else {
             return Ok(had_all);
         };
         let Some(restoring) = &mut desk.restoring else {
@@ -143,19 +147,23 @@ impl Stage {
         };
         restoring.choose(&mut *self.processor, self.kind == Kind::Step);
         if restoring.has_all {
-            if self.returning.as_ref().is_some_and(|it| it.owes) {
-                // With an outbox that has room, see `go_on_returning`.
+            if self
+                .lazy_restore
+                .as_ref()
+                .is_some_and(|it| it.must_catch_up)
+            {
+                // Requires an outbox with room, see `continue_restore`.
                 return Ok(Progress::NONE);
             }
-            let watermark = restoring.told.to(self.context.instance);
+            let watermark = restoring.watermarks.watermark_for(self.context.instance);
             let epoch = restoring.epoch;
             let progress = self.processor.on_restored(epoch)?;
             if progress.done {
                 desk.restoring = None;
                 desk.committed = desk.committed.max(Some(epoch));
-                match &mut self.returning {
+                match &mut self.lazy_restore {
                     Some(returning) => returning.is_over = true,
-                    None => self.resume_time(watermark),
+                    None => self.repeat_watermark(watermark),
                 }
             }
             return Ok(progress);
@@ -172,22 +180,22 @@ impl Stage {
         restoring.chunk.clear();
         restoring.position = 0;
         match restoring.reader.read(&mut restoring.chunk, &desk.waker)? {
-            CutRead::NotYet => return Ok(Progress::NONE),
-            CutRead::Entries => restoring.told.note(&restoring.chunk),
-            CutRead::Base => restoring.way = Way::Early { has_base: true },
-            CutRead::Partition(partition) => {
+            SnapshotRead::Pending => return Ok(Progress::NONE),
+            SnapshotRead::Entries => restoring.watermarks.collect(&restoring.chunk),
+            SnapshotRead::Base => restoring.way = RestoreMode::Early { has_base: true },
+            SnapshotRead::Partition(partition) => {
                 self.processor.on_partition_restored(partition)?;
-                if let Some(returning) = &mut self.returning {
-                    returning.owes = true;
+                if let Some(returning) = &mut self.lazy_restore {
+                    returning.must_catch_up = true;
                 }
             }
-            CutRead::End => restoring.has_all = true,
+            SnapshotRead::End => restoring.has_all = true,
         }
         Ok(Progress::MADE)
     }
 
-    /// The processor is told again of time, before anything comes.
-    pub(super) fn resume_time(&mut self, watermark: Option<Watermark>) {
+    /// Repeats the watermark to the processor, before any other event.
+    pub(super) fn repeat_watermark(&mut self, watermark: Option<Watermark>) {
         if self.kind == Kind::Step
             && let Some(watermark) = watermark
         {

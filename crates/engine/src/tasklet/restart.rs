@@ -1,4 +1,4 @@
-//! Making a tasklet's processors anew after a failure, where the job says so.
+//! Restart of a tasklet's processors after a failure, if the job is configured so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,51 +7,51 @@ use ardea_core::{Error, ErrorCode, Instance, Result};
 
 use super::{SliceEnd, Tasklet};
 use crate::InstanceFailure;
-use crate::job::Counted;
+use crate::job::InstanceMetricsHandle;
 use crate::launch::Launch;
 use crate::panics::quietly;
-use crate::stage::Stage;
+use crate::stage::ProcessorStage;
 use crate::worker::TaskletWaker;
 
-/// How long a tasklet rests after its first failure; twice as long after each that follows soon.
+/// Restart delay after the first failure; doubled for each later failure that follows soon.
 const FIRST_REST: Duration = Duration::from_millis(10);
 
-/// How long it rests at the most.
+/// Maximum restart delay.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
-/// A tasklet that has worked for so long is not thought to fail again soon.
-const GOOD_RUN: Duration = Duration::from_secs(10);
+/// Runtime after which the next failure counts as the first again.
+const RESET_AFTER: Duration = Duration::from_secs(10);
 
-/// How to make the processors of a tasklet once more, and how that has gone.
-pub(crate) struct Remake {
+/// The factory for a tasklet's new processors, and the history of its failures.
+pub(crate) struct RestartFactory {
     launch: Arc<Launch>,
     chain: usize,
     which: Instance,
     place: TaskletWaker,
-    /// The counters go on.
-    counted: Vec<Counted>,
+    /// The counters of the instances, which continue after a restart.
+    counted: Vec<InstanceMetricsHandle>,
     failures: u32,
     failures_in_a_row: u32,
-    /// After more of these the job fails.
+    /// Maximum number of consecutive restarts before the job fails.
     most_in_a_row: u32,
-    /// When the processors were made last.
+    /// Time at which the present processors were created.
     made_at: Duration,
-    /// Without processors, it is when they are made.
+    /// Time of the restart, while there are no processors.
     due: Option<Duration>,
-    /// What its first stage had been told.
+    /// True if the first stage was a source that was held back, when the tasklet failed.
     is_kept_back: bool,
     is_dismissed: bool,
 }
 
-impl Remake {
+impl RestartFactory {
     pub(crate) fn new(
         launch: Arc<Launch>,
         (chain, which): (usize, Instance),
         place: TaskletWaker,
-        counted: Vec<Counted>,
+        counted: Vec<InstanceMetricsHandle>,
         most_in_a_row: u32,
     ) -> Self {
-        Remake {
+        RestartFactory {
             made_at: launch.clock.now(),
             launch,
             chain,
@@ -67,9 +67,9 @@ impl Remake {
         }
     }
 
-    /// How long to rest after one failure more; none if it was one too many.
+    /// Returns the delay after another failure; `None` if it was one too many.
     fn rest(&mut self, now: Duration) -> Option<Duration> {
-        if now.saturating_sub(self.made_at) > GOOD_RUN {
+        if now.saturating_sub(self.made_at) > RESET_AFTER {
             self.failures_in_a_row = 0;
         }
         if self.failures_in_a_row >= self.most_in_a_row {
@@ -81,24 +81,24 @@ impl Remake {
         Some(doubled.min(LONGEST_REST))
     }
 
-    /// What the job fails with after the last failure of too many.
+    /// Returns the error of the job after too many failures.
     fn too_many(&self, last: Error) -> Error {
         let names = self.launch.names(self.chain);
         let (vertex, instance) = last.vertex().unwrap_or((&*names[0], self.which.index));
         let times = self.failures_in_a_row.saturating_add(1);
         let what = format!("it failed {times} times in a row, and is not started again");
-        let hint = last.what_next().map_or_else(
-            || "mend what makes it fail, which is said above; what it fails on comes again".into(),
+        let hint = last.hint_text().map_or_else(
+            || "fix the cause given above; the record that triggers it is replayed".into(),
             str::to_string,
         );
-        Error::new(ErrorCode::FailsAgain, what)
+        Error::new(ErrorCode::RestartLimitReached, what)
             .in_vertex(vertex, instance)
             .hint(hint)
             .because(last.without_hint())
     }
 
-    fn stages(&self) -> Result<Vec<Stage>> {
-        let Remake {
+    fn stages(&self) -> Result<Vec<ProcessorStage>> {
+        let RestartFactory {
             launch,
             chain,
             which,
@@ -119,14 +119,15 @@ impl Remake {
 }
 
 impl Tasklet {
-    /// From now on its processors are made anew when they fail.
-    pub(crate) fn restarting(mut self, remake: Remake) -> Self {
+    /// Enables restarts of the tasklet's processors.
+    pub(crate) fn restarting(mut self, remake: RestartFactory) -> Self {
         self.remake = Some(Box::new(remake));
         self
     }
 
-    /// Gives its processors up, with the records that they had at hand, and rests.
-    pub(super) fn give_up(&mut self, error: Error) -> SliceEnd {
+    /// Drops the tasklet's processors with the records that they were processing, and waits for the
+    /// restart.
+    pub(super) fn schedule_restart(&mut self, error: Error) -> SliceEnd {
         let Some(remake) = &mut self.remake else {
             return self.end(true);
         };
@@ -139,7 +140,7 @@ impl Tasklet {
         let due = now.saturating_add(rest);
         let mut lost = 0;
         if let Some(head) = self.stages.first() {
-            (remake.is_kept_back, remake.is_dismissed) = head.standing();
+            (remake.is_kept_back, remake.is_dismissed) = head.source_state();
         }
         if let Some(tail) = self.stages.last() {
             for (lane, edge) in self.outputs.iter_mut().enumerate() {
@@ -147,10 +148,10 @@ impl Tasklet {
             }
         }
         for stage in &mut self.stages {
-            lost += stage.at_hand();
+            lost += stage.pending_records();
             quietly(|| stage.close());
         }
-        self.stages.drain(..).for_each(Stage::dismantle);
+        self.stages.drain(..).for_each(ProcessorStage::dismantle);
         remake.due = Some(due);
         self.job.note_failure(InstanceFailure {
             vertices: remake.launch.names(remake.chain),
@@ -162,8 +163,9 @@ impl Tasklet {
         SliceEnd::Rest { wake_at: Some(due) }
     }
 
-    /// If it has no processors: makes them when it is time, else says how its slice ends.
-    pub(super) fn make_anew(&mut self) -> Option<SliceEnd> {
+    /// Creates new processors when the restart delay is over. Returns the end of the slice until
+    /// then, or if the creation fails; `None` if the tasklet has processors.
+    pub(super) fn restart_if_due(&mut self) -> Option<SliceEnd> {
         let remake = self.remake.as_mut()?;
         let due = remake.due?;
         let now = remake.launch.clock.now();
@@ -176,11 +178,11 @@ impl Tasklet {
                 self.stages = stages;
                 self.is_open = false;
                 if let Some(inputs) = &mut self.inputs {
-                    inputs.tell_again();
+                    inputs.repeat_state();
                 }
                 None
             }
-            Err(error) => Some(self.give_up(error)),
+            Err(error) => Some(self.schedule_restart(error)),
         }
     }
 }

@@ -1,35 +1,38 @@
 //! The division of a tasklet's time among the stages of its chain.
 //!
-//! The time of a slice is known exactly. Its division among stages is an estimate from samples, because a look at the clock after
-//! each stage costs as much as a few dozen records:
+//! The time of a slice is measured exactly. Its division among stages is estimated from samples,
+//! because reading the clock after each stage costs as much as a few dozen records:
 //!
 //! * While passes over the chain are long, each pass is timed stage by stage.
-//! * While they are short, one pass in [`PASSES_A_SAMPLE`] is, at random, and counts for that many. A fixed interval would see
-//!   records only, or watermarks only, where these alternate.
+//! * While they are short, one pass in [`PASSES_A_SAMPLE`] is timed, at random, and counts for that
+//!   many. A fixed interval would see only records, or only watermarks, where these alternate.
 //!
-//! A timed pass adds to the *claim* of each stage. At the end of a slice its exact time is divided by the claims. What a claim
-//! exceeds that time by is paid by later slices, and time that no claim covers waits for one. So the sum over the chain is exact,
-//! counters never run backwards, and rare work, such as a window that fires in a pass that is not timed, is right on average.
+//! A timed pass adds to the *claim* of each stage. At the end of a slice the exact time of the
+//! slice is divided in proportion to the claims. Claims beyond that time are paid by later slices,
+//! and time beyond all claims waits for later claims. So the sum over the chain is exact, counters
+//! never decrease, and rare work, such as a window that fires in an untimed pass, is right on
+//! average.
 //!
-//! Processor time takes a system call of nearly a microsecond, so it is read for one slice in [`SLICES_A_SAMPLE`], and for all long
-//! ones.
+//! CPU time takes a system call of nearly a microsecond, so it is read for one slice in
+//! [`SLICES_A_SAMPLE`], and for all long ones.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Clock, InstanceMetrics, thread_cpu_time};
 
-/// One in so many short passes is timed.
+/// One in this many short passes is timed.
 const PASSES_A_SAMPLE: u64 = 16;
-/// A stage's part of a pass from which on timing it costs less than half a hundredth: a look at the clock takes some 40 ns.
+/// Duration of a stage in a pass from which on timing costs less than half a percent: a clock read
+/// takes some 40 ns.
 const LONG_STAGE_NANOS: u64 = 10_000;
-/// Processor time is read for one in so many short slices.
+/// CPU time is read for one in this many short slices.
 const SLICES_A_SAMPLE: u64 = 64;
-/// A slice so long is worth two system calls.
+/// Duration of a slice from which on CPU time is always read.
 const LONG_SLICE: Duration = Duration::from_millis(1);
-/// Claims beyond so much unpaid time are halved, so that the division follows what the chain does now.
+/// Claims beyond this unpaid time are halved, so that the division follows the current load.
 const MOST_OWED_NANOS: u64 = 1_000_000_000;
-/// Sampled time from which on older samples count for half.
+/// Sampled time after which older samples count for half.
 const CPU_HORIZON_NANOS: u64 = 1_000_000_000;
 
 /// The division of a tasklet's time among its stages.
@@ -37,11 +40,11 @@ const CPU_HORIZON_NANOS: u64 = 1_000_000_000;
 pub(super) struct WorkTime {
     /// The counters of the stages.
     stages: Vec<Arc<InstanceMetrics>>,
-    /// The time that each stage has still to get, in nanoseconds.
+    /// The time still to be attributed to each stage, in nanoseconds.
     claims: Vec<u64>,
-    /// Time that has passed and that no stage has got, in nanoseconds.
+    /// Elapsed time not yet attributed to a stage, in nanoseconds.
     pool: u64,
-    /// The time of this slice's work apart from passes.
+    /// The time of this slice's work outside passes.
     apart: u64,
     /// The time of passes in this slice.
     in_passes: u64,
@@ -50,10 +53,10 @@ pub(super) struct WorkTime {
     cpu: CpuShare,
 }
 
-/// The share of processor time in wall-clock time.
+/// The share of CPU time in wall-clock time.
 #[derive(Debug)]
 struct CpuShare {
-    /// Processor time of the thread when the slice at hand began, if the slice is a sample.
+    /// CPU time of the thread at the beginning of the current slice, if the slice is sampled.
     began: Option<Duration>,
     cpu_nanos: u64,
     wall_nanos: u64,
@@ -62,14 +65,14 @@ struct CpuShare {
 
 /// The timing of one pass, stage by stage.
 #[derive(Debug)]
-pub(super) struct Lap {
+pub(super) struct TimeSlice {
     /// The time at the end of the last stage that moved something.
     pub(super) at: Duration,
     weight: u64,
 }
 
 impl WorkTime {
-    /// For a chain of stages with these counters.
+    /// Creates the division for a chain of stages with these counters.
     pub(super) fn new(stages: Vec<Arc<InstanceMetrics>>) -> Self {
         WorkTime {
             claims: vec![0; stages.len()],
@@ -79,7 +82,7 @@ impl WorkTime {
             in_passes: 0,
             // The first pass is timed.
             are_long: true,
-            // Any odd number does: the generator has all 2⁶⁴ states.
+            // Any odd number is valid: the generator has all 2⁶⁴ states.
             random: 0x9e37_79b9_7f4a_7c15,
             cpu: CpuShare {
                 began: None,
@@ -90,7 +93,7 @@ impl WorkTime {
         }
     }
 
-    /// Begins a slice.
+    /// Starts a slice.
     #[inline]
     pub(super) fn begin_slice(&mut self) {
         self.apart = 0;
@@ -99,9 +102,9 @@ impl WorkTime {
         self.cpu.began = is_sample.then(thread_cpu_time);
     }
 
-    /// Begins a pass; the timing of it, if it is timed. `now` is the time if it is known already.
+    /// Starts a pass and returns its timing if it is timed. `now` is the time if known.
     #[inline]
-    pub(super) fn begin_pass(&mut self, clock: &Clock, now: Option<Duration>) -> Option<Lap> {
+    pub(super) fn begin_pass(&mut self, clock: &Clock, now: Option<Duration>) -> Option<TimeSlice> {
         if self.claims.len() < 2 {
             return None;
         }
@@ -112,21 +115,21 @@ impl WorkTime {
         } else {
             return None;
         };
-        Some(Lap {
+        Some(TimeSlice {
             at: now.unwrap_or_else(|| clock.now()),
             weight,
         })
     }
 
-    /// Ends the turn of a stage in a timed pass.
+    /// Ends a stage in a timed pass.
     #[inline]
-    pub(super) fn end_stage(&mut self, at: usize, lap: &mut Lap, clock: &Clock) {
+    pub(super) fn end_stage(&mut self, at: usize, lap: &mut TimeSlice, clock: &Clock) {
         let now = clock.now();
         self.claims[at] += lap.weight * nanos(now.saturating_sub(lap.at));
         lap.at = now;
     }
 
-    /// Notes that so many passes took this time.
+    /// Records the total time of some passes.
     #[inline]
     pub(super) fn note_passes(&mut self, passes: u32, took: Duration) {
         let took = nanos(took);
@@ -138,14 +141,14 @@ impl WorkTime {
         self.are_long = took >= u64::from(passes) * stages * LONG_STAGE_NANOS;
     }
 
-    /// Notes that a stage worked for this time apart from passes, as at its state.
+    /// Records time that a stage spent outside passes, such as for its state.
     pub(super) fn note_apart(&mut self, at: usize, took: Duration) {
         let took = nanos(took);
         self.claims[at] += took;
         self.apart += took;
     }
 
-    /// Ends a slice that took this time, and counts it for the stages.
+    /// Ends a slice that took this time, and divides it among the stages.
     pub(super) fn end_slice(&mut self, took: Duration) {
         self.cpu.end_slice(took);
         let took = nanos(took);
@@ -153,13 +156,14 @@ impl WorkTime {
             only.count_work(took, self.cpu.of(took), 0);
             return;
         }
-        // What is left is the runtime's own work: queues and markers. The first stage stands for it.
+        // The rest is the runtime's own work on queues and markers; it is attributed to the first
+        // stage.
         self.claims[0] += took.saturating_sub(self.in_passes + self.apart);
         self.pool += took;
         self.pay();
     }
 
-    /// Divides the time that is left when the tasklet ends, in proportion to all before.
+    /// Divides the remaining time at the end of the tasklet, in proportion to all earlier time.
     pub(super) fn end(&mut self) {
         if self.pool == 0 {
             return;
@@ -171,7 +175,7 @@ impl WorkTime {
         self.pay();
     }
 
-    /// Divides the time in the pool by the claims.
+    /// Divides the pool in proportion to the claims.
     fn pay(&mut self) {
         let claimed: u64 = self.claims.iter().sum();
         if claimed == 0 || self.pool == 0 {
@@ -182,7 +186,7 @@ impl WorkTime {
         let last = self.claims.len() - 1;
         for (at, (claim, stage)) in self.claims.iter_mut().zip(&self.stages).enumerate() {
             let share = u128::from(*claim) * u128::from(payable) / u128::from(claimed);
-            // Rounding leaves a few nanoseconds to the last.
+            // The rounding error goes to the last stage.
             let share = match at == last {
                 true => left,
                 false => share as u64,
@@ -197,7 +201,8 @@ impl WorkTime {
         }
     }
 
-    /// True once in `of` times, a power of two, at random (Knuth's linear congruential generator, its upper bits).
+    /// Returns true once in `of` calls on average, `of` a power of two (upper bits of Knuth's
+    /// linear congruential generator).
     #[inline]
     fn one_in(&mut self, of: u64) -> bool {
         self.random = self
@@ -223,7 +228,8 @@ impl CpuShare {
         }
     }
 
-    /// The processor time in this much wall-clock time; all of it as long as nothing was measured.
+    /// Returns the estimated CPU time in the wall-clock time `wall_nanos`; without samples, all of
+    /// that time.
     fn of(&self, wall_nanos: u64) -> u64 {
         if self.wall_nanos == 0 {
             return wall_nanos;
@@ -243,8 +249,8 @@ mod tests {
     use super::*;
     use ardea_core::ManualClock;
 
-    /// Runs passes of which each stage takes so many nanoseconds, a hundred a slice, and returns how long each stage is said to
-    /// have worked.
+    /// Runs `passes` passes, a hundred per slice, in which each stage takes the given nanoseconds.
+    /// Returns the measured time of each stage.
     fn told(passes: u64, stages: usize, takes: impl Fn(u64, usize) -> u64) -> Vec<u64> {
         let hand = ManualClock::new();
         let clock = hand.clock();
@@ -268,10 +274,10 @@ mod tests {
         }
         work.end();
         let took = nanos(clock.now());
-        let snapshots = metrics.iter().map(|metrics| metrics.snapshot());
-        let told: Vec<u64> = snapshots.clone().map(|one| nanos(one.busy)).collect();
+        let checkpoints = metrics.iter().map(|metrics| metrics.snapshot());
+        let told: Vec<u64> = checkpoints.clone().map(|one| nanos(one.busy)).collect();
         assert_eq!(told.iter().sum::<u64>(), took);
-        for one in snapshots {
+        for one in checkpoints {
             assert_eq!(nanos(one.busy + one.chain), took);
         }
         told
@@ -295,7 +301,8 @@ mod tests {
         assert!(is_near(told[2], 10_000_000), "{told:?}");
     }
 
-    /// Records in one pass, a watermark in the next: a fixed interval would see one of the two only.
+    /// Records in one pass, a watermark in the next: a fixed interval would see only one of the
+    /// two.
     #[test]
     fn work_in_every_other_pass_is_seen() {
         let told = told(100_000, 2, |pass, stage| match (pass % 2, stage) {
@@ -307,7 +314,7 @@ mod tests {
         assert!(is_near(told[1], 15_000_000), "{told:?}");
     }
 
-    /// A window that fires once in a thousand passes, for as long as all these together.
+    /// A window that fires once in a thousand passes, and takes as long as all these together.
     #[test]
     fn rare_work_is_right_on_average() {
         let told = told(2_000_000, 2, |pass, stage| match stage {

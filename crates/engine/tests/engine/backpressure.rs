@@ -1,4 +1,4 @@
-//! A slow consumer stops its producers, up to the source; nothing is dropped to keep up.
+//! Backpressure: a slow consumer stops its producers, up to the source; nothing is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,7 +91,8 @@ fn a_sink_that_takes_nothing_stops_the_source_and_a_bounded_number_is_in_flight(
         dag.edge(Edge::between(source, middle).routing(routing.clone()));
         dag.edge(Edge::between(middle, sink).routing(routing));
         let job = node.submit(&dag, JobConfig::default()).unwrap();
-        // A chunk in each of three boxes on the way, twice, and what the queues hold.
+        // Two chunks for each of three inboxes and outboxes on the way, plus the content of the
+        // queues.
         let bound = 6 * CHUNK + 2 * QUEUE * CHUNK;
         until("the source is stopped", || {
             job.sum("source", |m| m.blocked) > 0
@@ -130,7 +131,7 @@ fn one_full_consumer_of_several_does_not_lose_what_the_others_get() {
     until("the source is stopped", || {
         job.sum("source", |m| m.blocked) > 0
     });
-    // Its output to the fast one was sent all the same.
+    // The record's copy to the fast consumer was sent all the same.
     until("the fast one has all there is", || {
         journal.len() as u64 == counters.emitted.load(Ordering::SeqCst)
     });

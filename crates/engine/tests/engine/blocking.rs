@@ -1,4 +1,4 @@
-//! Processors that block run on threads of their own, anywhere in the graph.
+//! Blocking processors run on dedicated threads, anywhere in the graph.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -49,7 +49,7 @@ fn what_a_blocking_source_read_does_not_wait_for_its_next_read() {
         }
     });
     let source = dag.vertex(reading.isolation(Isolation::Thread));
-    // Over several consumers records gather; a blocked read must not keep them.
+    // Records for several consumers are staged; a blocked read must not delay them.
     let sink = dag.vertex(journal.vertex("sink", 3));
     dag.edge(Edge::between(source, sink).routing(Routing::keyed(|n: &u64| *n)));
     let node = node(2);

@@ -1,4 +1,4 @@
-//! Cancelling stops a job wherever it is.
+//! Cancelling stops a job in any state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::processors::{
     Journal, Saw, completes, config, endless, node, numbers, over, silence, source, until,
 };
 
-/// A node that asks silent sources once an hour: only a wake-up gets through to them.
+/// A node that polls idle sources once an hour, so that only wake-ups reach them.
 fn sleepy() -> Node {
     Node::start(NodeConfig {
         idle_poll: Duration::from_secs(3_600),
@@ -88,7 +88,7 @@ fn a_source_that_blocks_is_cancelled_when_it_looks() {
             let told = Arc::clone(&told);
             move |_: &mut Outbox, context: &InstanceContext| {
                 told.store(true, Ordering::SeqCst);
-                // As a blocking read would: until something comes, or up to its own second.
+                // Like a blocking read: until data arrives, or up to a second.
                 let start = std::time::Instant::now();
                 while !context.signals.is_cancelled() && start.elapsed() < Duration::from_secs(1) {
                     std::thread::park_timeout(Duration::from_millis(5));
@@ -130,7 +130,8 @@ fn a_node_that_is_dropped_cancels_its_jobs_even_those_that_have_hardly_begun() {
 
 #[test]
 fn a_source_that_ends_because_it_was_cancelled_does_not_complete_the_job() {
-    /// Is cancelled while it is being asked, and says that it is done: as sources do that look at the signals.
+    /// A source that is cancelled within a call and then returns done, like sources that read the
+    /// signals.
     struct Obedient(Option<InstanceContext>);
     impl ardea_core::Processor for Obedient {
         fn init(&mut self, context: &InstanceContext) -> ardea_core::Result<()> {

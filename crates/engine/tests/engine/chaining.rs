@@ -1,4 +1,5 @@
-//! Processors joined by forward edges share a tasklet, and nothing but the speed tells.
+//! Chaining: processors joined by forward edges share a tasklet, without a visible difference
+//! except the speed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Draining ends the sources and lets everything that they have said come out.
+//! Draining ends the sources, and all records that they have emitted are processed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

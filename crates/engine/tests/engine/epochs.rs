@@ -1,4 +1,4 @@
-//! An epoch's end passes every edge between its own records and the next one's.
+//! A barrier passes every edge between the records of its epoch and those of the next one.
 
 use ardea_core::{
     Dag, Edge, Epoch, Inbox, Ordinal, Outbox, Processor, Progress, Result, Routing, Timestamp,
@@ -7,7 +7,7 @@ use ardea_engine::{JobConfig, JobStatus, Node, NodeConfig};
 
 use crate::processors::{Journal, Saw, config, emit, over, relay, room, until, vertex};
 
-/// Emits the number of the epochs that it has ended, for ever.
+/// Emits the number of epochs that it has ended, forever.
 #[derive(Default)]
 struct EpochNumbers {
     ended: u64,
@@ -28,7 +28,7 @@ impl Processor for EpochNumbers {
     }
 }
 
-/// Ends six epochs of a running job and checks what every instance saw.
+/// Ends six epochs of a running job and checks the events of every instance.
 fn check(dag: &Dag, node: &Node, journals: &[(&Journal, u32)]) {
     let job = node.submit(dag, JobConfig::default()).unwrap();
     for epoch in 1..=6 {
@@ -112,7 +112,7 @@ fn a_join_aligns_the_ends_of_its_inputs() {
     check(&dag, &node, &[(&journal, 2)]);
 }
 
-/// Takes several calls for each epoch's end, without records to read meanwhile.
+/// Takes several calls for the end of each epoch, without pending records.
 struct Slow {
     calls: u64,
 }

@@ -1,4 +1,5 @@
-//! An error or a panic of user code ends its job and nothing else, and is laid to the vertex, the instance and the record.
+//! An error or a panic of user code ends its job only, and the error names the vertex, the instance
+//! and the record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use crate::processors::{
     Journal, Saw, completes, endless, node, numbers, over, relay, source, until, vertex,
 };
 
-/// Where a processor goes wrong.
+/// The place of a failure in a processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     /// Panics on this value, under a guard, while it drains the inbox.
@@ -58,7 +59,7 @@ impl Processor for Faulty {
         }
         let mut guard = RecordGuard::new();
         let mut lane = outbox.lane::<u64>(Lane::FIRST)?;
-        // Three at a time, so that the fault is not always in the first call for a chunk.
+        // Three at a time, so that the failure is not always in the first call for a chunk.
         for (value, time) in rows.drain_front(lane.room().min(3)) {
             assert!(self.fault != Fault::PanicAt(value), "value {value}");
             lane.push(value, time);
@@ -113,7 +114,7 @@ fn error_of(job: &JobHandle) -> Error {
     }
 }
 
-/// A source of 1,000 numbers, a faulty vertex and a sink, over a routing; the error it ends with.
+/// Runs a source of 1,000 numbers, a faulty vertex and a sink; returns the error.
 fn run(node: &Node, fault: Fault, routing: Routing, instances: u32) -> Error {
     let closed = Arc::default();
     let journal = Journal::default();
@@ -145,7 +146,7 @@ fn run(node: &Node, fault: Fault, routing: Routing, instances: u32) -> Error {
 #[test]
 fn a_panic_is_laid_to_its_record() {
     let node = node(2);
-    // In the source's order, value n comes as record n / 2 to instance n % 2.
+    // In the source's order, value n is record n / 2 of instance n % 2.
     let error = run(&node, Fault::PanicAt(777), Routing::Forward, 2);
     assert_eq!(error.code(), ErrorCode::UserPanic);
     assert_eq!(error.vertex(), Some(("faulty", 1)));
@@ -252,7 +253,7 @@ fn other_jobs_on_the_node_do_not_notice() {
     assert!(!other.status().is_over());
 }
 
-/// Panics wherever nothing can be done about it.
+/// Panics in calls whose panics are suppressed.
 struct Spiteful;
 impl Processor for Spiteful {
     fn process(&mut self, _: Lane, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
@@ -354,7 +355,7 @@ fn a_supplier_that_fails_or_panics_leaves_nothing_running() {
     }
 }
 
-/// A reason whose destructor panics.
+/// A cause whose destructor panics.
 #[derive(Debug)]
 struct Unlucky;
 

@@ -1,4 +1,4 @@
-//! How long records are on their way is told by marks that sources send.
+//! Latency is measured by markers that sources emit.
 
 use std::time::Instant;
 
@@ -67,7 +67,7 @@ fn marks_of_many_do_not_multiply_from_step_to_step() {
     let job = node.submit(&dag, JobConfig::default()).unwrap();
     until("marks", || latency(&job, "three", 0).count() > 20);
     let count = latency(&job, "three", 0).count();
-    // Each instance before it passes on one in 50 ms at most.
+    // Each upstream instance passes on at most one marker per 50 ms.
     let most = u64::from(WIDTH) * (start.elapsed().as_millis() as u64 / 50 + 2);
     assert!(count <= most, "{count} came, of {most} that may");
     job.cancel();

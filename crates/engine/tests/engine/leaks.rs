@@ -1,4 +1,4 @@
-//! When a job is over nothing of it is left: no record, no processor, no queue, whatever its end was.
+//! When a job is over, no record, processor or queue of it is left, however it ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,7 +10,7 @@ use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 
 use crate::processors::{config, over, until, vertex};
 
-/// Counts those that live.
+/// A value that counts its live instances.
 struct Counted(Arc<AtomicI64>);
 
 impl Counted {
@@ -32,7 +32,7 @@ impl Drop for Counted {
     }
 }
 
-/// A source of counted records, `left` of them.
+/// A source of `left` counted records.
 struct Maker {
     own: Counted,
     left: u64,
@@ -49,7 +49,7 @@ impl Processor for Maker {
     }
 }
 
-/// Takes `takes` records, keeps them, and then none any more, or panics.
+/// A processor that takes and retains `takes` records, and then takes no more, or panics.
 struct Keeper {
     kept: Vec<Counted>,
     takes: usize,
@@ -116,7 +116,7 @@ fn no_record_and_no_processor_outlives_its_job() {
                 job.cancel();
             }
             over(&job);
-            // At once, while the handle is still held.
+            // At once, while the handle is still alive.
             let left = count.load(Ordering::SeqCst);
             assert_eq!(left, 0, "{end:?}, {routing:?}");
             assert_eq!(node.tasklets(), 0);
@@ -149,7 +149,7 @@ fn a_thousand_jobs_leave_nothing_behind() {
         over(&node.submit(&dag, config).unwrap());
     }
     assert_eq!(count.load(Ordering::SeqCst), 0);
-    // Each job holds its dead letters: who holds them but us?
+    // Each job holds its dead letters: only the test's reference is left.
     until("the jobs themselves are gone", || {
         Arc::strong_count(&letters) == 1
     });

@@ -1,4 +1,4 @@
-//! Too much of anything is a clear error, and nothing of such a job runs.
+//! Exceeded limits are reported as errors, and nothing of such a job runs.
 
 use ardea_core::{Dag, Edge, ErrorCode, Isolation, Routing};
 use ardea_engine::{JobConfig, JobStatus};

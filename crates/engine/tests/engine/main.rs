@@ -1,17 +1,17 @@
-//! Jobs on a real node with real threads, made of small hand-written processors; one file an idea.
+//! Tests of jobs on a real node with real threads, with small hand-written processors; one file per
+//! topic.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
-mod keeper;
+mod memory_snapshots;
 mod processors;
-mod remembering;
 mod sites;
+mod stateful_processors;
 
 mod backpressure;
 mod blocking;
 mod cancel;
 mod chaining;
-mod cuts;
 mod drain;
 mod epochs;
 mod failures;
@@ -26,6 +26,7 @@ mod restart;
 mod rests;
 mod rewire;
 mod routing;
+mod snapshots;
 mod spread;
 mod survival;
 mod timers;

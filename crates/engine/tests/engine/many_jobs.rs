@@ -1,4 +1,4 @@
-//! Many jobs share the node's threads, and none starves another.
+//! Many jobs share the node's threads without starvation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

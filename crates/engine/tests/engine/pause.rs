@@ -1,4 +1,4 @@
-//! A job that is paused reads nothing, and what it has read flows on; draining goes before pausing.
+//! A paused job reads nothing while records in flight are processed; draining overrides pausing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ fn a_paused_job_comes_to_rest_with_nothing_on_its_way_and_goes_on_when_it_is_res
         "source" => job.sum("source", |m| m.records_out),
         _ => job.sum("sink", |m| m.records_in),
     };
-    // A job of the same threads: when it has ended, many slices have gone by on each of them.
+    // A job on the same threads: when it has ended, many slices have passed on each of them.
     let others_run = || {
         let mut other = Dag::new();
         other.vertex(numbers("other", 2, 10_000));
@@ -48,7 +48,7 @@ fn a_paused_job_comes_to_rest_with_nothing_on_its_way_and_goes_on_when_it_is_res
     assert!(matches!(over(&job), JobStatus::Drained));
 }
 
-/// A source that is called while its job is paused, and knows it.
+/// A source that is called while its job is paused, and pauses itself.
 struct Knows {
     context: InstanceContext,
     asleep: Arc<AtomicU64>,

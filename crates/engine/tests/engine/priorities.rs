@@ -1,4 +1,4 @@
-//! An urgent input is read to its end before the others are begun.
+//! An urgent input is read to its end before the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Small processors that the tests put together, and the journal that they write to.
+//! Small processors for the tests, and the journal of events that they write.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,10 +11,11 @@ use ardea_core::{
 };
 use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
 
-/// Long enough for any machine; only a test that fails waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for any machine; only a failing test waits for it.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A node that leaves the placing to the kernel, as many tests run at once; with small chunks, so that there are many.
+/// A node without pinning, as many tests run at once, and with small chunks, so that there are
+/// many.
 pub fn config(threads: u32) -> NodeConfig {
     NodeConfig {
         pin: false,
@@ -31,14 +32,14 @@ pub fn node(threads: u32) -> Node {
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < TIMEOUT, "waited in vain until {what}");
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
 /// Waits until the job is over.
 pub fn over(job: &JobHandle) -> JobStatus {
-    let status = job.wait(PATIENCE);
+    let status = job.wait(TIMEOUT);
     assert!(status.is_over(), "the job {:?} hangs", job.name());
     status
 }
@@ -62,7 +63,7 @@ pub fn vertex<P: Processor + 'static>(
     Vertex::new(name, Arc::new(supply)).parallelism(Parallelism::Exactly(count))
 }
 
-/// What an instance saw.
+/// An event of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Saw {
     Record { input: u16, value: u64 },
@@ -73,7 +74,7 @@ pub enum Saw {
     Closed,
 }
 
-/// What the instances of a vertex saw, in order.
+/// The events of a vertex's instances, in order.
 #[derive(Clone, Default)]
 pub struct Journal(Arc<Mutex<Vec<(u32, Saw)>>>);
 
@@ -86,14 +87,14 @@ impl Journal {
         self.0.lock().unwrap().len()
     }
 
-    /// What one instance saw.
+    /// Returns the events of one instance.
     pub fn of(&self, instance: u32) -> Vec<Saw> {
         let all = self.0.lock().unwrap();
         let own = all.iter().filter(|(i, _)| *i == instance);
         own.map(|(_, saw)| *saw).collect()
     }
 
-    /// The records of one instance, in order.
+    /// Returns the records of one instance, in order.
     pub fn records_of(&self, instance: u32) -> Vec<u64> {
         let value = |saw: Saw| match saw {
             Saw::Record { value, .. } => Some(value),
@@ -102,7 +103,7 @@ impl Journal {
         self.of(instance).into_iter().filter_map(value).collect()
     }
 
-    /// All records, sorted.
+    /// Returns all records, sorted.
     pub fn records(&self) -> Vec<u64> {
         let mut values: Vec<u64> = self
             .0
@@ -123,9 +124,9 @@ impl Journal {
         all.iter().filter(|(_, saw)| what(saw)).count()
     }
 
-    /// As [`vertex`](Self::vertex), but writes under a number that each instance gets when it is made: those that run one after the
-    /// other, or in two places, are told apart.
-    pub fn lives(&self, name: &str, instances: u32) -> Vertex {
+    /// Like [`vertex`](Self::vertex), but writes under a new number for each created processor, to
+    /// distinguish successive attempts of an instance and instances in several places.
+    pub fn attempts(&self, name: &str, instances: u32) -> Vertex {
         let journal = self.clone();
         let next = AtomicU32::new(0);
         vertex(name, instances, move |_| Relay {
@@ -134,7 +135,7 @@ impl Journal {
         })
     }
 
-    /// A vertex that passes on what it reads, to every output it has, and writes it all down here.
+    /// Returns a vertex that forwards its records to all outputs, and writes its events here.
     pub fn vertex(&self, name: &str, instances: u32) -> Vertex {
         let journal = self.clone();
         vertex(name, instances, move |instance| Relay {
@@ -144,7 +145,7 @@ impl Journal {
     }
 }
 
-/// A vertex that passes on what it reads, to every output it has.
+/// Returns a vertex that forwards its records to all outputs.
 pub fn relay(name: &str, instances: u32) -> Vertex {
     vertex(name, instances, |instance| Relay {
         journal: None,
@@ -152,7 +153,7 @@ pub fn relay(name: &str, instances: u32) -> Vertex {
     })
 }
 
-/// Passes numbers on to every output, and writes down what it sees.
+/// Forwards numbers to all outputs, and writes its events.
 struct Relay {
     journal: Option<Journal>,
     index: u32,
@@ -166,7 +167,7 @@ impl Relay {
     }
 }
 
-/// How many records all lanes have room for.
+/// Returns the number of records that all lanes have room for.
 pub fn room(outbox: &mut Outbox) -> Result<usize> {
     let mut room = usize::MAX;
     for lane in 0..outbox.lanes() {
@@ -222,12 +223,13 @@ impl Processor for Relay {
     }
 }
 
-/// The numbers from zero to `end`, shared out over the instances; each its own event time, in microseconds.
+/// Returns a source of the numbers from zero to `end`, distributed over the instances; each is its
+/// own event time, in microseconds.
 pub fn numbers(name: &str, instances: u32, end: u64) -> Vertex {
     numbers_from(name, instances, 0, end)
 }
 
-/// The numbers from `first` to `end`.
+/// Returns a source of the numbers from `first` to `end`.
 pub fn numbers_from(name: &str, instances: u32, first: u64, end: u64) -> Vertex {
     vertex(name, instances, move |instance| Numbers {
         next: first + u64::from(instance.index),
@@ -256,7 +258,7 @@ impl Processor for Numbers {
     }
 }
 
-/// A source that does in each call what `step` does; it may keep state.
+/// Returns a source that calls `step`, which may have state.
 pub fn source<S>(
     name: &str,
     instances: u32,
@@ -290,14 +292,14 @@ where
     }
 }
 
-/// A source that says nothing and never ends.
+/// Returns a source without data that never ends.
 pub fn silence(name: &str, instances: u32) -> Vertex {
     source(name, instances, |_| {
         |_: &mut Outbox, _: &InstanceContext| Ok(Progress::NONE)
     })
 }
 
-/// A source that emits the same number for ever.
+/// Returns a source that emits the same number forever.
 pub fn endless(name: &str, instances: u32) -> Vertex {
     source(name, instances, |_| {
         |outbox: &mut Outbox, _: &InstanceContext| {
@@ -309,7 +311,7 @@ pub fn endless(name: &str, instances: u32) -> Vertex {
     })
 }
 
-/// A watermark, in microseconds.
+/// Returns a watermark, in microseconds.
 pub fn watermark(micros: i64) -> Marker {
     Marker::Watermark(Watermark(Timestamp::from_micros(micros)))
 }

@@ -1,4 +1,5 @@
-//! Random graphs conserve their records and tell every instance of their end, however small the chunks and queues.
+//! Random graphs conserve their records and deliver every end of stream, however small the chunks
+//! and queues.
 
 use std::sync::Arc;
 
@@ -9,19 +10,20 @@ use proptest::prelude::*;
 use crate::processors::{Journal, Saw, completes, config, numbers_from};
 use crate::sites::{AnyWhere, Sites, place};
 
-/// A vertex of a random graph; its inputs lead from earlier ones.
+/// A vertex of a random graph; its inputs come from earlier ones.
 #[derive(Clone, Debug)]
 struct Step {
     instances: u32,
     on_thread: bool,
-    /// Of each input: which earlier vertex (modulo their number), by which routing, with which queues, how urgent.
+    /// For each input: the earlier vertex (modulo their number), the routing, the queue capacity,
+    /// the urgency.
     inputs: Vec<(usize, u8, usize, bool)>,
 }
 
 #[derive(Clone, Debug)]
 struct Graph {
     steps: Vec<Step>,
-    /// Over how many processes the job is spread, and by which choices.
+    /// The number of processes of the job, and the random choices of the placement.
     sites: u32,
     places: Vec<u32>,
     records: u64,
@@ -66,7 +68,7 @@ fn graph() -> impl Strategy<Value = Graph> {
         )
 }
 
-/// The graph, and of each vertex its id, its journal and the records that it must get, sorted.
+/// Returns the graph, and for each vertex its id, its journal and the expected records, sorted.
 fn build(graph: &Graph) -> (Dag, Vec<(VertexId, Journal, Vec<u64>)>) {
     let mut dag = Dag::new();
     let mut made: Vec<(VertexId, Journal, Vec<u64>)> = Vec::new();
@@ -103,7 +105,8 @@ fn build(graph: &Graph) -> (Dag, Vec<(VertexId, Journal, Vec<u64>)>) {
             };
             let output = Ordinal(outputs[from]);
             outputs[from] += 1;
-            // Only sources may be urgent: a fork whose one arm waits for the other would fill up and stop.
+            // Only sources may be urgent: a fork with one branch waiting for the other would fill
+            // up and stop.
             let is_source = from == 0 || graph.steps[from].inputs.is_empty();
             let priority = match urgent && is_source && output == Ordinal::FIRST {
                 true => Priority::FIRST,
@@ -126,14 +129,14 @@ fn build(graph: &Graph) -> (Dag, Vec<(VertexId, Journal, Vec<u64>)>) {
     (dag, made)
 }
 
-/// Whether an urgent input's source also feeds something else: then the graph may stop by itself.
+/// Returns true if an urgent input's source also feeds another input: then the graph may deadlock.
 fn may_stop(dag: &Dag) -> bool {
     dag.edges().iter().any(|edge| {
         edge.wanted_priority() == Priority::FIRST && dag.outputs(edge.source().0).len() > 1
     })
 }
 
-/// What each instance of each vertex has seen is what it must have.
+/// Checks the events of each instance of each vertex.
 fn check(graph: &Graph, expected: &[(VertexId, Journal, Vec<u64>)]) {
     for (index, (_, journal, gets)) in expected.iter().enumerate() {
         let step = &graph.steps[index];

@@ -1,4 +1,4 @@
-//! Where a job is configured so, an instance that fails is made anew, and the others go on.
+//! If a job is configured so, a failed instance is restarted while the others go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,8 @@ fn restarting() -> JobConfig {
     }
 }
 
-/// Passes numbers on, and fails at those that `fails` says: by an error if they are even, by a panic if not.
+/// Forwards numbers, and fails at those for which `fails` is true: by an error if even, by a panic
+/// if odd.
 struct Fails {
     fails: Arc<dyn Fn(u64) -> bool + Send + Sync>,
 }
@@ -59,7 +60,7 @@ fn an_instance_that_fails_is_made_anew_and_says_what_it_lost() {
         assert_eq!((&*failure.vertices[0], failure.restarts), ("step", 1));
         assert_eq!(failure.error.vertex().unwrap().1, failure.instance);
         let came = journal.records();
-        // The record that it failed at, and those that it had at hand.
+        // The failing record, and those that the instance was processing.
         let missing = 10_000 - came.len();
         assert!(
             (1..=48).contains(&missing),
@@ -72,12 +73,13 @@ fn an_instance_that_fails_is_made_anew_and_says_what_it_lost() {
         );
         assert_eq!(journal.count(|saw| *saw == Saw::EdgeDone(0)), 2);
         assert!(job.take_failures().is_empty());
-        // Its counters went on.
+        // The counters of the restarted instance continued.
         assert_eq!(job.sum("step", |m| m.records_in), 10_000);
     }
 }
 
-/// Says once that it was made, fails once at its first watermark, and keeps what it hears of time and ends.
+/// Writes its creation to the journal, fails once at its first watermark, and records watermarks
+/// and ends of inputs.
 struct Hears {
     journal: Journal,
     fails: Arc<AtomicBool>,
@@ -140,7 +142,8 @@ fn one_that_is_made_anew_hears_of_the_time_and_the_ends_that_were_before() {
     until("it has been told again", || first_end() == 2 && time());
     go_on.store(true, Ordering::SeqCst);
     assert!(matches!(over(&job), JobStatus::Completed));
-    // Time had passed or not when it failed; the new one has heard of it in any case.
+    // The watermark is delivered to the new processor whether it had risen before the failure or
+    // not.
     let saw = journal.of(0);
     let failed = saw.iter().position(|s| *s == Saw::EdgeDone(0)).unwrap();
     let told = &saw[failed + 1..];
@@ -186,7 +189,7 @@ fn a_source_that_fails_begins_anew_and_one_that_can_not_be_made_is_tried_again()
     assert_eq!(journal.records(), [1, 1]);
 }
 
-/// Says one, and then ends or fails.
+/// Emits one record, and then ends or fails.
 struct Short {
     has_spoken: bool,
     fails: bool,
@@ -240,7 +243,7 @@ fn an_instance_that_fails_too_often_in_a_row_fails_the_job_with_what_it_failed_o
     let JobStatus::Failed(error) = over(&job) else {
         panic!("it goes on: {}", job.status());
     };
-    assert_eq!(error.code(), ErrorCode::FailsAgain);
+    assert_eq!(error.code(), ErrorCode::RestartLimitReached);
     assert_eq!(error.vertex(), Some(("source", 0)));
     let text = error.to_string();
     assert!(

@@ -1,4 +1,4 @@
-//! What a job's instances wait for is counted: full outputs, or something to do.
+//! The waiting time of instances is measured: with full outputs, or without work.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ impl Processor for Holds {
     }
 }
 
-/// The times at rest of a vertex's only instance, with full outputs and with nothing to do, and how full its fullest queue is.
+/// Returns the blocked and idle time of a vertex's only instance, and the fill level of its fullest
+/// queue.
 fn rests(job: &JobHandle, vertex: &str) -> (Duration, Duration, u32) {
     let reports = job.metrics();
     let report = reports.iter().find(|report| &*report.vertex == vertex);

@@ -1,4 +1,4 @@
-//! Instances come, go and move while records flow, and no record is lost or doubled.
+//! Instances start, stop and move while records flow, and no record is lost or duplicated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,17 +14,17 @@ use proptest::prelude::*;
 use crate::processors::{Journal, Saw, emit, room, source, until, vertex};
 use crate::sites::{AnyWhere, Sites, place, placement};
 
-/// Numbers that are given out once, over all instances of a source, until there are enough.
+/// Numbers that are emitted once, over all instances of a source, until `enough` is set.
 #[derive(Clone, Default)]
 pub struct Claims {
     next: Arc<AtomicU64>,
     enough: Arc<AtomicBool>,
-    /// Whether nothing is said of time.
+    /// True if no watermarks are emitted.
     is_timeless: bool,
 }
 
 impl Claims {
-    /// Each number is its own event time.
+    /// Returns a source; each number is its own event time.
     pub fn source(&self, name: &str, instances: u32) -> Vertex {
         let claims = self.clone();
         source(name, instances, move |_| {
@@ -54,13 +54,13 @@ impl Claims {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Lets so many more be given out.
+    /// Waits until this many more numbers are emitted.
     fn flow(&self, more: u64) {
         let before = self.given();
         until("records flow", || self.given() >= before + more);
     }
 
-    /// Lets some more be given out, if there is a source at the moment.
+    /// Waits until some more numbers are emitted, if there is a source at the moment.
     fn trickle(&self) {
         let (before, start) = (self.given(), Instant::now());
         until("some have come, or none comes", || {
@@ -69,7 +69,7 @@ impl Claims {
     }
 }
 
-/// A job over sites that is changed while it runs, as a master would.
+/// A job over several sites that the test rearranges while it runs, as a leader would.
 struct Changing {
     sites: Sites,
     dag: Dag,
@@ -95,7 +95,8 @@ impl Changing {
         }
     }
 
-    /// Where the instances go if there are so many of them; those that stay do so, unless `moves`.
+    /// Returns the next placement for this parallelism. `choose` returns a site, and true if an
+    /// instance that could stay must move.
     fn next_places(
         &self,
         counts: &[u32],
@@ -116,7 +117,7 @@ impl Changing {
         next
     }
 
-    /// Tells every site its layout, and waits until all have carried it out.
+    /// Applies a layout at every site, and waits until all are settled.
     fn tell(&self, routes: &[Vec<u32>], next: &[Vec<u32>], runs: impl Fn(Instance, u32) -> bool) {
         let vertices = (0..self.counts.len()).map(VertexId::of_index);
         let all: Vec<Instance> = vertices
@@ -136,7 +137,7 @@ impl Changing {
         self.change_and_kill(next, between, None);
     }
 
-    /// As `change`, and kills what runs at a site, so that it is started again, after the routes have been switched.
+    /// Like `change`, but also restarts a site after the routing has been switched.
     fn change_and_kill(
         &mut self,
         next: Vec<Vec<u32>>,
@@ -149,7 +150,7 @@ impl Changing {
         let before = std::mem::replace(&mut self.places, next.clone());
         let was_at = |id, site| at(&before, id) == Some(site);
         let is_at = |id, site| at(&next, id) == Some(site);
-        // What moves ends where it was; what is new begins.
+        // A moved instance stops at its old site; a new one starts.
         self.tell(&before, &next, |id, site| match at(&before, id) {
             Some(old) => old == site && at(&next, id).is_none_or(|new| new == site),
             None => is_at(id, site),
@@ -180,20 +181,20 @@ fn edge(from: VertexId, to: VertexId, routing: Routing) -> Edge {
         .codec(Arc::new(AnyWhere))
 }
 
-/// Two sources' numbers through a step into a sink.
+/// Returns a graph of a source, a step and a sink, with the journals of the latter.
 fn graph(claims: &Claims, routings: [Routing; 2], counts: [u32; 3]) -> (Dag, Journal, Journal) {
     let (middle, end) = (Journal::default(), Journal::default());
     let mut dag = Dag::new();
     let [first, second] = routings;
     let source = dag.vertex(claims.source("source", counts[0]));
-    let step = dag.vertex(middle.lives("step", counts[1]));
-    let sink = dag.vertex(end.lives("sink", counts[2]));
+    let step = dag.vertex(middle.attempts("step", counts[1]));
+    let sink = dag.vertex(end.attempts("sink", counts[2]));
     dag.edge(edge(source, step, first));
     dag.edge(edge(step, sink, second));
     (dag, middle, end)
 }
 
-/// Every number has come, and none twice.
+/// Checks that every number arrived exactly once.
 fn check(claims: &Claims, journals: &[&Journal]) {
     let every: Vec<u64> = (0..claims.given()).collect();
     for journal in journals {
@@ -240,7 +241,7 @@ fn a_step_that_doubles_and_halves_loses_nothing_and_disturbs_nobody_else() {
     check_time(&middle);
     check_time(&end);
     let lives = |journal: &Journal| journal.count(|saw| *saw == Saw::Closed);
-    // Each instance was started once, and ended once; those that stayed were not touched.
+    // Each instance was started once, and ended once; unmoved ones were not touched.
     assert_eq!((lives(&middle), lives(&end)), (2 + 2 + 4 + 1, 2));
 }
 
@@ -268,7 +269,7 @@ fn consumers_that_come_near_and_go_away_are_preferred_as_long_as_they_are_near()
     }
 }
 
-/// A source of numbers that begins to close, and has closed when it may.
+/// A source of numbers whose `close` blocks until it is released.
 struct Lingering {
     claims: Claims,
     context: InstanceContext,
@@ -316,7 +317,7 @@ fn a_source_that_moves_has_not_ended_before_its_queues_are_handed_over() {
         }
     };
     let source = dag.vertex(vertex("source", 1, make));
-    let sink = dag.vertex(end.lives("sink", 1));
+    let sink = dag.vertex(end.attempts("sink", 1));
     dag.edge(edge(source, sink, Routing::AllToOne));
     let mut job = Changing::start(dag, 2, &[1, 1], || 0);
     claims.flow(100);
@@ -334,7 +335,8 @@ fn a_source_that_moves_has_not_ended_before_its_queues_are_handed_over() {
     check(&claims, &[&end]);
 }
 
-/// For each instance that there ever was: time has risen to its end, and no record came behind it; then came the end, once.
+/// Checks that in each instance the watermark rises to its end, no record is late, and one end
+/// follows.
 fn check_time(journal: &Journal) {
     for life in 0.. {
         let saw = journal.of(life);
@@ -389,7 +391,7 @@ fn a_site_that_is_started_again_goes_on_and_the_others_are_not_touched() {
         last.eq(claims.given() - 1_000..claims.given()),
         "all come again"
     );
-    // The first of the steps, the one that moved, the one that was killed and the one in its place; and one sink.
+    // The closed steps: the first, the moved, the killed and its replacement; and one sink.
     let lives = |journal: &Journal| journal.count(|saw| *saw == Saw::Closed);
     assert_eq!((lives(&middle), lives(&end)), (4, 1));
 }
@@ -432,7 +434,8 @@ struct Story {
     forward: bool,
     is_timeless: bool,
     counts: [u32; 3],
-    /// How many instances there are next, and of each choice the site, and whether one that could stay moves.
+    /// Parallelism after each change; and for each choice the site, and true if an instance that
+    /// could stay must move.
     changes: Vec<([u32; 3], Choices)>,
 }
 
@@ -477,7 +480,7 @@ fn story() -> impl Strategy<Value = Story> {
 
 fn run(mut story: Story) {
     if story.forward {
-        // The step and the sink go together.
+        // The step and the sink have the same parallelism.
         story.counts[2] = story.counts[1];
         for (counts, _) in &mut story.changes {
             counts[2] = counts[1];
@@ -517,8 +520,8 @@ fn run(mut story: Story) {
 
 #[test]
 fn one_that_leaves_is_there_until_those_who_came_meanwhile_know_it() {
-    // The step that feeds a sink moves to where those that did so had ended long ago, and sends to the old sink until it is told of
-    // the new one.
+    // The step that feeds a sink moves to a site where earlier ones had ended long ago, and sends
+    // to the old sink until it gets the new routing.
     let choices = [
         (0, false),
         (0, true),

@@ -1,4 +1,4 @@
-//! Every record goes to the instance that the routing says, and none is lost or doubled.
+//! Every record goes to the instance that the routing selects, and none is lost or duplicated.
 
 use ardea_core::{Dag, Edge, Routing};
 use ardea_engine::{Node, NodeConfig};
@@ -7,7 +7,8 @@ use crate::processors::{Journal, Saw, completes, config, node, numbers};
 
 const RECORDS: u64 = 5_000;
 
-/// Runs `producers` instances of a source into `consumers` instances of a sink.
+/// Runs `producers` instances of a source into `consumers` instances of a sink; returns the sink's
+/// journal.
 fn route(node: &Node, routing: Routing, producers: u32, consumers: u32) -> Journal {
     let journal = Journal::default();
     let mut dag = Dag::new();

@@ -1,4 +1,5 @@
-//! Several nodes of one process that run parts of one job: what joins them in the place of a network.
+//! Several nodes in one process that run parts of one job, with an in-memory replacement of the
+//! network.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,13 +9,13 @@ use ardea_core::{
     Processor, Progress, Result, Waker, Watermark,
 };
 use ardea_engine::{
-    Begin, Crossings, Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, Site,
-    chains,
+    Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, RemoteEdges, Site,
+    StartMode, chains,
 };
 
 use crate::processors::{config, until};
 
-/// An edge that may lead anywhere: here chunks travel as they are.
+/// A codec for edges between sites; chunks are passed unencoded.
 pub struct AnyWhere;
 
 impl ChunkCodec for AnyWhere {
@@ -27,25 +28,25 @@ impl ChunkCodec for AnyWhere {
     }
 }
 
-/// What travels between two sites.
+/// A message between two sites.
 #[derive(Debug)]
 enum Frame {
     Records(u32, Chunk),
     Marker(Marker),
     Left(u32),
-    /// The other site was started again: what came before is over.
+    /// Start of the stream after the sending site has restarted: earlier frames are void.
     Begin,
 }
 
-/// The frames of one edge from one site to another. At most one processor writes and one reads.
+/// The frames of one edge from one site to another, with at most one writer and one reader.
 #[derive(Default)]
 struct Stream {
     frames: VecDeque<Frame>,
     writer: Option<Waker>,
     reader: Option<Waker>,
-    /// The site that reads was started again, and has to hear what was said.
+    /// True if the receiving site has restarted, and needs the watermark again.
     has_new_reader: bool,
-    /// The site that writes was started again.
+    /// True if the sending site has restarted.
     has_new_writer: bool,
 }
 
@@ -81,13 +82,13 @@ impl Network {
     }
 }
 
-/// The network as seen from one site.
+/// The network from the view of one site.
 struct Port {
     network: Network,
     here: Site,
 }
 
-impl Crossings for Port {
+impl RemoteEdges for Port {
     fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
         Ok(Box::new(Sender {
             stream: self.network.stream(edge, self.here, to),
@@ -116,7 +117,7 @@ impl Sender {
         self.stream.lock().unwrap()
     }
 
-    /// To one that was started again: says how far time has come.
+    /// Repeats the watermark to a restarted receiver.
     fn greet(&mut self) {
         let mut stream = self.stream.lock().unwrap();
         if std::mem::take(&mut stream.has_new_reader) {
@@ -135,7 +136,7 @@ impl Sender {
         }
         stream.push(frame);
         drop(stream);
-        // What follows an end is a new beginning, which has to be ended as well.
+        // Data after an end starts a new stream, which must be ended as well.
         self.is_done = false;
         Progress::DONE
     }
@@ -170,7 +171,7 @@ impl Processor for Sender {
     }
 
     fn on_epoch(&mut self, epoch: Epoch, _: &mut Outbox) -> Result<Progress> {
-        Ok(self.try_send(Frame::Marker(Marker::EpochEnd(epoch))))
+        Ok(self.try_send(Frame::Marker(Marker::Barrier(epoch))))
     }
 
     fn on_idle(&mut self) {
@@ -210,7 +211,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// False if there is no room for it yet.
+    /// Returns false if there is no room for the frame yet.
     fn give_out(&mut self, frame: Frame, outbox: &mut Outbox) -> Result<bool> {
         match frame {
             Frame::Records(target, mut chunk) => {
@@ -230,12 +231,12 @@ impl Receiver {
                 self.is_done = marker == Marker::Done;
             }
             Frame::Left(target) if (target as usize) < outbox.lanes() => {
-                outbox.leave(Ordinal(target as u16))?;
+                outbox.signal_producers_left(Ordinal(target as u16))?;
             }
             Frame::Left(_) => {}
             Frame::Begin => {
                 self.is_done = false;
-                outbox.begin_anew();
+                outbox.signal_restart();
             }
         }
         Ok(true)
@@ -273,12 +274,12 @@ impl Processor for Receiver {
     }
 }
 
-/// So many sites, each with a node of its own.
+/// Several sites, each with its own node.
 pub struct Sites {
     network: Network,
     pub nodes: Vec<Node>,
     pub parts: Vec<Deployment>,
-    /// Whether all sites have lived all the time, so that no record may be lost.
+    /// True if no site was restarted, so that no record may be lost.
     are_whole: bool,
 }
 
@@ -297,14 +298,14 @@ impl Sites {
         }
     }
 
-    pub fn crossings(&self, site: usize) -> Arc<dyn Crossings> {
+    pub fn crossings(&self, site: usize) -> Arc<dyn RemoteEdges> {
         Arc::new(Port {
             network: self.network.clone(),
             here: Site(site as u32),
         })
     }
 
-    /// Ends what runs at a site, as if its process were killed, and starts this there.
+    /// Stops a site, as if its process were killed, and starts this layout there.
     pub fn replace(&mut self, site: usize, dag: &Dag, layout: impl Into<Layout>) {
         self.are_whole = false;
         self.parts[site].end();
@@ -324,11 +325,11 @@ impl Sites {
         let crossings = self.crossings(site);
         let node = &self.nodes[site];
         self.parts[site] = node
-            .deploy(dag, config, layout, crossings, Begin::Running)
+            .deploy(dag, config, layout, crossings, StartMode::Running)
             .unwrap();
     }
 
-    /// Starts a job whose instances are placed so: by vertex and instance.
+    /// Starts a job with this placement: by vertex and instance.
     pub fn deploy(&mut self, dag: &Dag, places: &[Vec<u32>]) {
         for (site, node) in self.nodes.iter().enumerate() {
             let part = node.deploy(
@@ -336,7 +337,7 @@ impl Sites {
                 JobConfig::named("spread"),
                 placement(site, places),
                 self.crossings(site),
-                Begin::Paused,
+                StartMode::Paused,
             );
             self.parts.push(part.unwrap());
         }
@@ -361,7 +362,7 @@ impl Sites {
     }
 }
 
-/// The placement as seen from one site.
+/// Returns the placement from the view of one site.
 pub fn placement(here: usize, places: &[Vec<u32>]) -> Placement {
     let sites = places
         .iter()
@@ -369,7 +370,7 @@ pub fn placement(here: usize, places: &[Vec<u32>]) -> Placement {
     Placement::new(Site(here as u32), sites.collect())
 }
 
-/// Places instances by `choose`, those together that have to be.
+/// Places instances by `choose`, respecting chains.
 pub fn place(dag: &Dag, counts: &[u32], mut choose: impl FnMut() -> u32) -> Vec<Vec<u32>> {
     let mut places = vec![Vec::new(); counts.len()];
     for chain in chains(dag).unwrap() {

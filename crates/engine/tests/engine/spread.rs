@@ -1,9 +1,9 @@
-//! A job that is spread over several processes does what it does in one.
+//! A job over several processes behaves as in one.
 
 use std::sync::Arc;
 
 use ardea_core::{Dag, Edge, ErrorCode, Routing, Timestamp, VertexId};
-use ardea_engine::{Begin, JobConfig, Layout, chains};
+use ardea_engine::{JobConfig, Layout, StartMode, chains};
 
 use crate::processors::{Journal, Saw, numbers, relay, silence, until};
 use crate::sites::{AnyWhere, Sites, place, placement};
@@ -21,7 +21,7 @@ fn every() -> Vec<u64> {
     (0..RECORDS).collect()
 }
 
-/// A source, a step and a sink, of which the first has two outputs, so that nothing is one tasklet.
+/// A source with two outputs, a step and a sink, so that no vertices are chained.
 fn graph(routing: &Routing, counts: [u32; 3]) -> (Dag, Journal, Journal) {
     let (middle, end) = (Journal::default(), Journal::default());
     let mut dag = Dag::new();
@@ -72,7 +72,7 @@ fn every_routing_gives_the_same_over_one_two_and_three_sites() {
     }
 }
 
-/// Time rises, and all of it has passed when the end comes, once.
+/// Checks that the watermark rises to its end, and that one end of stream follows.
 fn check_end(saw: &[Saw]) {
     let mut time = Timestamp::MIN;
     for event in saw {
@@ -163,7 +163,7 @@ fn an_edge_without_a_codec_may_not_leave_its_process() {
             JobConfig::default(),
             placement(0, places),
             all.crossings(0),
-            Begin::Running,
+            StartMode::Running,
         )
     };
     let error = deploy(&[vec![0], vec![0, 1]]).unwrap_err();
@@ -191,7 +191,7 @@ fn what_runs_as_one_tasklet_may_not_be_placed_apart() {
     let deploy = |layout: Layout| {
         let crossings = all.crossings(0);
         let config = JobConfig::default();
-        all.nodes[0].deploy(&dag, config, layout, crossings, Begin::Running)
+        all.nodes[0].deploy(&dag, config, layout, crossings, StartMode::Running)
     };
     let apart = placement(0, &[vec![0, 1], vec![0, 0], vec![0, 0]]);
     let error = deploy(apart.into()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! A job that is stopped at any moment goes on from its last snapshot as if nothing had happened.
+//! A job that is stopped at any moment resumes from its last checkpoint with correct results.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use ardea_core::{
     Dag, Epoch, ErrorCode, Guarantee, PARTITION_COUNT, PartitionId, Processor, Routing, Timestamp,
 };
 use ardea_engine::{
-    Cuts, JobConfig, JobHandle, JobStatus, Keepsakes, Node, NodeConfig, OnInstanceFailure,
+    JobConfig, JobHandle, JobStatus, Node, NodeConfig, OnInstanceFailure, SnapshotIo, StateHandoff,
 };
 
-use crate::keeper::{Held, Keeper, Snapshot, commit};
+use crate::memory_snapshots::{Checkpoint, Held, MemorySnapshotSink, commit};
 use crate::processors::{config, over, until, vertex};
-use crate::remembering::{KEYS, Line};
+use crate::stateful_processors::{KEYS, Line};
 
 fn keeping(
     guarantee: Guarantee,
-    keeper: &Arc<Keeper>,
-    source: Option<&Arc<Snapshot>>,
+    keeper: &Arc<MemorySnapshotSink>,
+    source: Option<&Arc<Checkpoint>>,
 ) -> JobConfig {
     JobConfig {
         guarantee,
-        cuts: Cuts {
-            sink: Some(Arc::<Keeper>::clone(keeper)),
-            source: source.map(|source| Arc::<Snapshot>::clone(source) as _),
-            ..Cuts::default()
+        snapshots: SnapshotIo {
+            sink: Some(Arc::<MemorySnapshotSink>::clone(keeper)),
+            source: source.map(|source| Arc::<Checkpoint>::clone(source) as _),
+            ..SnapshotIo::default()
         },
         ..JobConfig::named("test")
     }
@@ -42,7 +42,7 @@ fn node_of(fuse: bool) -> Node {
     .unwrap()
 }
 
-/// A few random bits.
+/// A small random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -55,21 +55,21 @@ impl Dice {
     }
 }
 
-/// What ends one life of the job.
+/// The end of one attempt of the job.
 #[derive(PartialEq)]
 enum Ends {
-    /// It was stopped.
+    /// The job was stopped.
     Stopped,
-    /// It is through.
+    /// The job is complete.
     Whole,
 }
 
 struct Trial {
     line: Line,
     guarantee: Guarantee,
-    snapshot: Option<Arc<Snapshot>>,
-    /// What instances of the life before have left.
-    left: Option<Arc<Keepsakes>>,
+    checkpoint: Option<Arc<Checkpoint>>,
+    /// The in-memory state that the previous attempt left.
+    left: Option<Arc<StateHandoff>>,
     dice: Dice,
 }
 
@@ -78,30 +78,30 @@ impl Trial {
         Trial {
             line: Line::new(6_000),
             guarantee,
-            snapshot: None,
+            checkpoint: None,
             left: None,
             dice: Dice(seed),
         }
     }
 
-    /// Runs until the dice say that it is stopped.
-    fn live(&mut self, node: &Node, instances: [u32; 3], last: Routing) -> Ends {
+    /// Runs until a random stop.
+    fn run_attempt(&mut self, node: &Node, instances: [u32; 3], last: Routing) -> Ends {
         let vertices = [
             ("numbers", instances[0]),
             ("counts", instances[1]),
             ("ledger", instances[2]),
         ];
-        let keeper = Arc::new(Keeper::default());
-        let mut config = keeping(self.guarantee, &keeper, self.snapshot.as_ref());
-        let keepsakes = Arc::<Keepsakes>::default();
-        config.cuts.leaves = Some(Arc::clone(&keepsakes));
-        config.cuts.left = self.left.replace(keepsakes);
+        let keeper = Arc::new(MemorySnapshotSink::default());
+        let mut config = keeping(self.guarantee, &keeper, self.checkpoint.as_ref());
+        let keepsakes = Arc::<StateHandoff>::default();
+        config.snapshots.handoff_out = Some(Arc::clone(&keepsakes));
+        config.snapshots.handoff_in = self.left.replace(keepsakes);
         let dag = self.line.dag(instances, last);
         let job = node.submit(&dag, config).unwrap();
         let mut epoch = self
-            .snapshot
+            .checkpoint
             .as_ref()
-            .map_or(0, |snapshot| snapshot.epoch.0);
+            .map_or(0, |checkpoint| checkpoint.epoch.0);
         let ends = loop {
             let more = self.dice.below(400);
             self.line.limit.fetch_add(more, Ordering::SeqCst);
@@ -123,39 +123,39 @@ impl Trial {
         Ends::Stopped
     }
 
-    /// Ends an epoch, in one of many ways; false if the job is to be stopped now.
+    /// Ends an epoch, in one of many ways; returns false if the job is to be stopped now.
     fn epoch(
         &mut self,
         job: &JobHandle,
-        keeper: &Keeper,
+        keeper: &MemorySnapshotSink,
         epoch: Epoch,
         vertices: &[(&str, u32)],
     ) -> bool {
-        // Behind this one nothing is read: all that remembers something goes on with it.
+        // Nothing is read after this epoch, so that all state is handed over.
         let hands_over = self.dice.below(10) == 0;
         if hands_over {
             job.pause();
         }
         job.end_epochs(epoch);
         if self.dice.below(12) == 0 {
-            // Before anybody may have come to it.
+            // Before any instance may have reached it.
             return false;
         }
         if !hands_over && self.dice.below(5) == 0 {
-            job.epoch_given_up(epoch);
+            job.epoch_aborted(epoch);
             return true;
         }
-        let before = self.snapshot.clone();
-        until("all cuts are there, or the job is over", || {
-            let made = keeper.snapshot(before.as_deref(), epoch, vertices);
+        let before = self.checkpoint.clone();
+        until("all snapshots are there, or the job is over", || {
+            let made = keeper.checkpoint(before.as_deref(), epoch, vertices);
             let is_made = made.is_some();
             if let Some(made) = made {
-                self.snapshot = Some(Arc::new(made));
+                self.checkpoint = Some(Arc::new(made));
             }
             is_made || job.status().is_over()
         });
         if hands_over || self.dice.below(12) == 0 {
-            // Committed, but nobody has been told.
+            // Committed, but no instance was notified.
             return false;
         }
         job.epoch_committed(epoch);
@@ -170,7 +170,7 @@ impl Trial {
         for life in 0.. {
             assert!(life < 1_000, "it never comes to its end");
             let instances = lives[life % lives.len()];
-            if self.live(&node, instances, last(instances)) == Ends::Whole {
+            if self.run_attempt(&node, instances, last(instances)) == Ends::Whole {
                 break;
             }
         }
@@ -223,7 +223,7 @@ fn records_flow_while_state_comes_back_but_no_time_is_passed_on_and_no_epoch_end
     line.is_early = true;
     let vertices = [("numbers", 2), ("counts", 1), ("ledger", 1)];
     let dag = || line.dag([2, 1, 1], Routing::AllToOne);
-    let (node, keeper) = (node_of(false), Arc::new(Keeper::default()));
+    let (node, keeper) = (node_of(false), Arc::new(MemorySnapshotSink::default()));
     let counted = |job: &JobHandle| job.sum("counts", |metrics| metrics.records_in);
     let told = |job: &JobHandle, vertex: &str| {
         let reports = job.metrics().into_iter();
@@ -234,7 +234,7 @@ fn records_flow_while_state_comes_back_but_no_time_is_passed_on_and_no_epoch_end
     let config = keeping(Guarantee::ExactlyOnce, &keeper, None);
     let job = node.submit(&dag(), config).unwrap();
     until("all numbers have come", || counted(&job) == 600);
-    let snapshot = commit(&job, &keeper, None, 1, &vertices);
+    let checkpoint = commit(&job, &keeper, None, 1, &vertices);
     job.cancel();
     over(&job);
 
@@ -242,18 +242,18 @@ fn records_flow_while_state_comes_back_but_no_time_is_passed_on_and_no_epoch_end
     let mut all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
     let may_come = Arc::<AtomicBool>::default();
     let held = Held {
-        snapshot: Arc::clone(&snapshot),
+        checkpoint: Arc::clone(&checkpoint),
         partition: all.find(|partition| !keys.contains(partition)).unwrap(),
         may_come: Arc::clone(&may_come),
     };
     let mut config = keeping(Guarantee::ExactlyOnce, &keeper, None);
-    config.cuts.source = Some(Arc::new(held));
+    config.snapshots.source = Some(Arc::new(held));
     let job = node.submit(&dag(), config).unwrap();
     line.limit.store(1_200, Ordering::SeqCst);
     let early = || line.early.load(Ordering::SeqCst);
     until("numbers are counted", || early() >= 600);
     job.end_epoch();
-    let ended = |vertex| keeper.cut(vertex, 0, Epoch(2)).is_some();
+    let ended = |vertex| keeper.snapshot(vertex, 0, Epoch(2)).is_some();
     until("the epoch has ended before", || ended("numbers"));
     assert!(!ended("counts") && !ended("ledger"));
     assert_eq!(told(&job, "ledger"), Timestamp::MIN);
@@ -261,7 +261,7 @@ fn records_flow_while_state_comes_back_but_no_time_is_passed_on_and_no_epoch_end
     until("the epoch has ended behind", || ended("ledger"));
     assert_eq!(told(&job, "ledger"), Timestamp::from_micros(1_200));
     assert_eq!(counted(&job), 600);
-    commit(&job, &keeper, Some(&*snapshot), 2, &vertices);
+    commit(&job, &keeper, Some(&*checkpoint), 2, &vertices);
     let expected = Line::new(1_200).expected();
     until("all is shown", || line.shown.values() == expected);
     job.cancel();
@@ -288,7 +288,7 @@ fn time_is_told_again_and_epochs_go_on() {
     let line = Line::new(u64::MAX);
     let vertices = [("numbers", 2), ("counts", 2), ("ledger", 1)];
     let dag = || line.dag([2, 2, 1], Routing::AllToOne);
-    let (node, keeper) = (node_of(true), Arc::new(Keeper::default()));
+    let (node, keeper) = (node_of(true), Arc::new(MemorySnapshotSink::default()));
     line.limit.store(600, Ordering::SeqCst);
     let config = keeping(Guarantee::ExactlyOnce, &keeper, None);
     let job = node.submit(&dag(), config).unwrap();
@@ -299,11 +299,11 @@ fn time_is_told_again_and_epochs_go_on() {
     };
     let at = Timestamp::from_micros(600);
     until("all numbers have come", || told_of(&job) >= Some(at));
-    let snapshot = commit(&job, &keeper, None, 1, &vertices);
+    let checkpoint = commit(&job, &keeper, None, 1, &vertices);
     job.cancel();
     over(&job);
     line.told.lock().unwrap().clear();
-    let config = keeping(Guarantee::ExactlyOnce, &keeper, Some(&snapshot));
+    let config = keeping(Guarantee::ExactlyOnce, &keeper, Some(&checkpoint));
     let job = node.submit(&dag(), config).unwrap();
     until("both have been told", || {
         line.told.lock().unwrap().len() == 2
@@ -312,11 +312,11 @@ fn time_is_told_again_and_epochs_go_on() {
     assert_eq!(*line.told.lock().unwrap(), [at; 2]);
     job.end_epoch();
     until("the next epoch has ended", || {
-        keeper.cut("ledger", 0, Epoch(2)).is_some()
+        keeper.snapshot("ledger", 0, Epoch(2)).is_some()
     });
-    let cut = keeper.cut("counts", 0, Epoch(2)).unwrap();
-    assert_eq!(cut.report.cut.since, Some(Epoch(1)));
-    assert!(cut.own().is_empty(), "nothing has changed");
+    let snapshot = keeper.snapshot("counts", 0, Epoch(2)).unwrap();
+    assert_eq!(snapshot.report.snapshot.since, Some(Epoch(1)));
+    assert!(snapshot.own().is_empty(), "nothing has changed");
     job.cancel();
     over(&job);
 }
@@ -325,12 +325,12 @@ fn time_is_told_again_and_epochs_go_on() {
 fn what_has_got_nothing_since_the_end_of_the_epoch_goes_on_with_its_memory() {
     let line = Line::new(u64::MAX);
     let vertices = [("numbers", 2), ("counts", 2), ("ledger", 1)];
-    let (node, keeper) = (node_of(true), Arc::new(Keeper::default()));
-    let begin = |counts, snapshot, left: Option<&Arc<Keepsakes>>| {
-        let mut config = keeping(Guarantee::ExactlyOnce, &keeper, snapshot);
-        let leaves = Arc::<Keepsakes>::default();
-        config.cuts.leaves = Some(Arc::clone(&leaves));
-        config.cuts.left = left.cloned();
+    let (node, keeper) = (node_of(true), Arc::new(MemorySnapshotSink::default()));
+    let begin = |counts, checkpoint, left: Option<&Arc<StateHandoff>>| {
+        let mut config = keeping(Guarantee::ExactlyOnce, &keeper, checkpoint);
+        let leaves = Arc::<StateHandoff>::default();
+        config.snapshots.handoff_out = Some(Arc::clone(&leaves));
+        config.snapshots.handoff_in = left.cloned();
         let dag = line.dag([2, counts, 1], Routing::AllToOne);
         (node.submit(&dag, config).unwrap(), leaves)
     };
@@ -368,7 +368,7 @@ fn what_has_got_nothing_since_the_end_of_the_epoch_goes_on_with_its_memory() {
     let expected = Line::new(1_200).expected();
     until("all is shown", || line.shown.values() == expected);
     assert_eq!(line.restored.load(Ordering::SeqCst), KEYS);
-    // What is behind the epoch's end is in no snapshot.
+    // Records after the barrier are in no checkpoint.
     come_to(&job, 1_800);
     job.cancel();
     over(&job);
@@ -378,13 +378,13 @@ fn what_has_got_nothing_since_the_end_of_the_epoch_goes_on_with_its_memory() {
 #[test]
 fn state_that_nobody_takes_back_fails_the_job() {
     let line = Line::new(10);
-    let snapshot = Snapshot::empty(Epoch(3)).with("relay", "sum", b"k", b"v");
+    let checkpoint = Checkpoint::empty(Epoch(3)).with("relay", "sum", b"k", b"v");
     let mut dag = line.dag([1, 1, 1], Routing::AllToOne);
     let relay = dag.vertex(crate::processors::relay("relay", 1));
     let more = dag.vertex(crate::processors::numbers("more", 1, 5));
     dag.edge(ardea_core::Edge::between(more, relay));
-    let keeper = Arc::new(Keeper::default());
-    let config = keeping(Guarantee::ExactlyOnce, &keeper, Some(&Arc::new(snapshot)));
+    let keeper = Arc::new(MemorySnapshotSink::default());
+    let config = keeping(Guarantee::ExactlyOnce, &keeper, Some(&Arc::new(checkpoint)));
     let node = node_of(true);
     let job = node.submit(&dag, config).unwrap();
     let JobStatus::Failed(error) = over(&job) else {
@@ -397,7 +397,7 @@ fn state_that_nobody_takes_back_fails_the_job() {
 
 #[test]
 fn a_job_that_keeps_state_makes_no_instance_anew_without_it() {
-    let keeper = Arc::new(Keeper::default());
+    let keeper = Arc::new(MemorySnapshotSink::default());
     let config = JobConfig {
         on_failure: OnInstanceFailure::Restart { at_most: 1 },
         ..keeping(Guarantee::AtLeastOnce, &keeper, None)
@@ -412,11 +412,11 @@ fn a_job_that_keeps_state_makes_no_instance_anew_without_it() {
     assert_eq!(error.code(), ErrorCode::InvalidJob);
 }
 
-/// Remembers something, and says that it can't hand it over.
+/// Has state that it cannot save, and declares that.
 struct Forgetful;
 
 impl Processor for Forgetful {
-    fn forgets(&self) -> Option<&'static str> {
+    fn unsaved_state(&self) -> Option<&'static str> {
         Some("where it was")
     }
 }
@@ -426,7 +426,7 @@ fn a_job_that_would_forget_something_is_refused_if_it_promises_not_to() {
     let node = node_of(true);
     let mut dag = Dag::new();
     dag.vertex(vertex("sieve", 1, |_| Forgetful));
-    let keeper = Arc::new(Keeper::default());
+    let keeper = Arc::new(MemorySnapshotSink::default());
     let promising = keeping(Guarantee::AtLeastOnce, &keeper, None);
     let error = node.submit(&dag, promising).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);

@@ -1,4 +1,4 @@
-//! A processor is called at the time that it asked for, and loses nothing by it.
+//! A processor is called at its requested deadline, without loss of records.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn a_source_is_asked_again_at_the_time_it_named() {
     assert_eq!(journal.records(), (0..50).collect::<Vec<_>>());
 }
 
-/// Takes one record a wake-up, and asks for the next wake-up a little later.
+/// Takes one record per wake-up, and requests the next wake-up a little later.
 struct OneATick {
     may_take: usize,
 }
@@ -85,7 +85,7 @@ fn records_that_wait_while_their_processor_is_woken_are_not_lost() {
     }
 }
 
-/// On each wake-up emits a number and asks for the next one.
+/// Emits a number at each wake-up and requests the next one.
 struct Ticker {
     next: u64,
 }
@@ -124,7 +124,7 @@ fn a_processor_without_input_is_called_at_its_time() {
     assert_eq!(records, (0..records.len() as u64).collect::<Vec<_>>());
 }
 
-/// Passes records on only after it has been woken by a thread of its own.
+/// A processor that forwards records only after a separate thread has woken it.
 struct Asks {
     waker: Option<ardea_core::Waker>,
     has_answer: bool,
@@ -192,7 +192,7 @@ fn a_processor_that_waits_for_room_is_not_called_in_vain_when_its_time_comes() {
     let job = node.submit(&dag, JobConfig::default()).unwrap();
     let blocked = || job.sum("ticker", |m| m.blocked);
     until("it waits for room", || blocked() > 0);
-    // Other jobs come and go on its threads; it rests all the while.
+    // Other jobs run on the node's threads meanwhile, but the blocked processor is not called.
     for _ in 0..200 {
         let mut other = Dag::new();
         other.vertex(numbers("other", 2, 10));

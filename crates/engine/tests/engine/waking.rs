@@ -1,4 +1,4 @@
-//! Who rests is woken by whatever gives it something to do; no wake-up is lost.
+//! An idle tasklet is woken by each event that gives it work; no wake-up is lost.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::processors::{
     Journal, completes, config, emit, numbers, over, relay, room, source, until,
 };
 
-/// Silent sources are asked once an hour: only wake-ups count.
+/// Idle sources are polled once an hour, so that only wake-ups count.
 fn deaf(threads: u32) -> NodeConfig {
     NodeConfig {
         idle_poll: Duration::from_secs(3_600),
@@ -19,11 +19,11 @@ fn deaf(threads: u32) -> NodeConfig {
     }
 }
 
-/// A box that an outside thread puts numbers into, waking the source that reads it.
+/// A buffer that an external thread fills, waking the source that reads it.
 #[derive(Clone, Default)]
-struct Letterbox(Arc<Mutex<(VecDeque<u64>, Option<Waker>)>>);
+struct ExternalQueue(Arc<Mutex<(VecDeque<u64>, Option<Waker>)>>);
 
-impl Letterbox {
+impl ExternalQueue {
     fn put(&self, value: u64) {
         let mut state = self.0.lock().unwrap();
         state.0.push_back(value);
@@ -58,7 +58,7 @@ impl Letterbox {
 fn a_source_is_woken_from_outside_for_every_record() {
     for spin in [Duration::ZERO, Duration::from_micros(10)] {
         let node = Node::start(NodeConfig { spin, ..deaf(2) }).unwrap();
-        let (letters, journal) = (Letterbox::default(), Journal::default());
+        let (letters, journal) = (ExternalQueue::default(), Journal::default());
         let mut dag = Dag::new();
         let source = dag.vertex(letters.source());
         let sink = dag.vertex(journal.vertex("sink", 2));
@@ -108,8 +108,8 @@ fn a_ball_goes_to_and_fro_between_two_threads() {
         ..deaf(2)
     })
     .unwrap();
-    // Two players, each a source and a sink: what a sink gets it plays back by its partner's letterbox.
-    let courts = [Letterbox::default(), Letterbox::default()];
+    // Two players, each a source and a sink: the sink returns each number to the partner's buffer.
+    let courts = [ExternalQueue::default(), ExternalQueue::default()];
     let last = Arc::new(Mutex::new(0u64));
     let mut jobs = Vec::new();
     for player in 0..2 {
@@ -129,7 +129,7 @@ fn a_ball_goes_to_and_fro_between_two_threads() {
 }
 
 struct Return {
-    other: Letterbox,
+    other: ExternalQueue,
     last: Arc<Mutex<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! Time over many inputs is the least of theirs, never runs back, and waits for nobody who is idle.
+//! The watermark over many inputs is their minimum, never decreases, and ignores idle inputs.
 
 use ardea_core::{
     Dag, Edge, InstanceContext, Marker, Outbox, Progress, Routing, Timestamp, Vertex,
@@ -76,7 +76,8 @@ fn every_vertex_tells_how_far_time_has_come_a_source_too() {
     }
 }
 
-/// Two instances: the first says it has come to `micros`, the second what `other` says; then both are silent.
+/// Two instances: the first emits the watermark `micros`, the second the marker `other`; then both
+/// are silent.
 fn two(other: Option<Marker>, micros: i64) -> Vertex {
     source("source", 2, move |instance| {
         let mut say = match instance.index {
@@ -115,7 +116,7 @@ fn the_slower_of_two_instances_holds_the_time() {
     until("time has come", || journal.len() > 0);
     assert_eq!(marks_of(&journal, 0), [Timestamp::from_micros(20)]);
     finish();
-    // When the slower one ends first it lets the other's time through.
+    // The end of the slower one releases the watermark of the other.
     let all = marks_of(&journal, 0);
     assert_eq!(all.last(), Some(&Timestamp::MAX));
     assert!(all.is_sorted());

@@ -1,4 +1,4 @@
-//! Probes of file systems that lack something.
+//! Probes of file systems with a missing feature.
 
 use std::cell::Cell;
 use std::fs;
@@ -16,7 +16,7 @@ const ALL: [Feature; 6] = [
     Feature::FolderSync,
 ];
 
-/// A file system that lacks one feature, in one of two ways: it says so, or does something else.
+/// A file system without one feature. It returns an error, or behaves wrongly.
 struct Lacking {
     feature: Feature,
     says: Option<Errno>,
@@ -54,7 +54,7 @@ impl FileSystem for Lacking {
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
-        // Nothing tells one that does nothing.
+        // A sync without effect cannot be detected.
         let lacking = self.lacks(Feature::Sync, || Err(Errno::IO.into()));
         lacking.unwrap_or_else(|| System.sync(file))
     }
@@ -79,7 +79,7 @@ impl FileSystem for Lacking {
 
 fn probed(calls: &impl FileSystem, features: &[Feature]) -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
-    let probed = probe_by(calls, &folder.path().join("not/yet"), features, "a test");
+    let probed = probe_with(calls, &folder.path().join("not/yet"), features, "a test");
     assert_eq!(
         fs::read_dir(folder.path()).unwrap().count(),
         0,

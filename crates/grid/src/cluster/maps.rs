@@ -1,93 +1,97 @@
-//! What is asked of the maps of a cluster, in words that travel between processes.
+//! Maps of a cluster: the protocol between processes, the client and the host side.
 //!
-//! A map is known by its name. What its keys and values look like stands beside it, so that whoever has neither of the types can print and write
-//! them all the same.
+//! A map is identified by its name. The schemas of its keys and values are stored with it, so that
+//! programs without the Rust types can read and write its entries.
 
+mod client_registry;
 mod cluster_map;
-mod desk;
 mod filter;
 mod json;
 mod listener;
-mod news;
+mod map_schema;
+mod map_service;
 mod reads;
-mod shape;
 mod values;
-mod way;
+mod watch_queue;
 
 use ardea_core::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use client_registry::set_map_client;
 pub use cluster_map::ClusterMap;
-pub use desk::{MapDesk, MapWatch};
 pub use filter::Filter;
 pub use json::{JsonChange, JsonEntries, JsonEntry, MapSummary};
 pub use listener::ClusterListener;
-pub(crate) use news::{News, Waiting};
+pub use map_schema::MapSchema;
+pub use map_service::{MapService, MapWatch};
 pub use reads::ClusterReads;
-pub use shape::MapShape;
-pub use way::reach_maps_by;
+pub(crate) use watch_queue::{WatchEvent, WatchQueue};
 
-/// Who asks for something of a map.
-pub(crate) const WHO: &str = "a map";
+/// Job name used in requests about maps.
+pub(crate) const MAPS_JOB: &str = "a map";
 
-/// The longest key and value together, in bytes: some fit into a letter.
+/// Maximum size of a key and its value together, in bytes. Several entries fit into a message.
 pub(crate) const MOST_ENTRY_BYTES: usize = 1 << 20;
 
-/// The longest name, in bytes.
+/// Maximum length of a map name, in bytes.
 const MOST_NAME_BYTES: usize = 200;
 
-/// What is asked of a map.
+/// A request about a map.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum MapAsk {
-    /// Has a map whose keys and values look so, a [`MapShape`] in JSON: made if there is none. Answered with [`MapTold::Done`].
+pub enum MapRequest {
+    /// Opens the map with this [`MapSchema`] (in JSON), creating it if it does not exist. Answered
+    /// with [`MapResponse::Done`].
     Open(String),
-    /// What keys have. Answered with [`MapTold::Values`]: of as many of them as fit into an answer, of one at least.
+    /// Reads the values of keys. Answered with [`MapResponse::Values`] for as many keys as fit into
+    /// a response, at least one.
     Get(Vec<Bytes>),
-    /// Gives keys values, and removes others. Answered with [`MapTold::Done`].
+    /// Puts and removes entries. Answered with [`MapResponse::Done`].
     Write {
-        /// Keys and their values.
+        /// The entries to put.
         puts: Vec<(Bytes, Bytes)>,
-        /// Keys.
+        /// The keys to remove.
         removes: Vec<Bytes>,
     },
-    /// Gives keys values that still have what is said. Answered with [`MapTold::Values`]: what each had.
-    Swap(Vec<Swap>),
-    /// Some entries of a partition, from a place on: zero at first. Answered with [`MapTold::Entries`].
+    /// Replaces values that are equal to the expected ones. Answered with [`MapResponse::Values`],
+    /// the previous values.
+    Swap(Vec<CompareAndSet>),
+    /// Reads some entries of a partition from a position on. Answered with
+    /// [`MapResponse::Entries`].
     Read {
-        /// Which.
+        /// The partition.
         partition: u32,
-        /// From where.
+        /// The position: 0 at first, then the one in the previous response.
         from: u64,
     },
 }
 
-/// A change of an entry that nobody else has changed meanwhile.
+/// A compare-and-set of one entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Swap {
+pub struct CompareAndSet {
     /// The key.
     pub key: Bytes,
-    /// What it has.
+    /// The expected value; `None` if the key must have none.
     pub had: Option<Bytes>,
-    /// What it is to have.
+    /// The new value.
     pub value: Bytes,
 }
 
-/// What is answered.
+/// The response to a [`MapRequest`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum MapTold {
-    /// It is done.
+pub enum MapResponse {
+    /// The request was carried out.
     Done,
-    /// What keys have, or had, in the order in which they were asked for.
+    /// Current or previous values, in the order of the requested keys.
     Values(Vec<Option<Bytes>>),
-    /// Entries, and where the next are, if there may be more.
+    /// Entries, and the position of the next ones if there may be more.
     Entries(Vec<(Bytes, Bytes)>, Option<u64>),
 }
 
-/// Refuses what can't be the name of a map.
+/// Checks that `name` is a valid map name.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`].
+/// [`ErrorCode::InvalidConfig`] if it is empty, too long or has control characters.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let is_one =
         !name.is_empty() && name.len() <= MOST_NAME_BYTES && !name.contains(char::is_control);
@@ -95,28 +99,33 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     let start: String = name.chars().take(40).collect();
-    let what = format!("{start:?} can't be the name of a map");
+    let what = format!("{start:?} is not a valid name of a map");
     Err(Error::new(ErrorCode::InvalidConfig, what).hint(format!(
-        "a name has up to {MOST_NAME_BYTES} bytes, and none that don't print"
+        "a name has 1 to {MOST_NAME_BYTES} bytes and no control characters"
     )))
 }
 
-/// The error for a map that is not there.
+/// Returns the error for a map that does not exist.
 pub fn no_such_map(name: &str) -> Error {
     Error::new(
         ErrorCode::NoSuchEntry,
         format!("the cluster has no map {name:?}"),
     )
-    .hint("`ardea map list` shows those that it has; a job makes them")
+    .hint(
+        "`ardea map list` shows the maps of the cluster; a map is created when a job first uses it",
+    )
 }
 
-/// The error for an entry that is too large.
+/// Checks the size of an entry.
+///
+/// # Errors
+/// [`ErrorCode::UserError`] above [`MOST_ENTRY_BYTES`].
 pub(crate) fn check_fits(name: &str, bytes: usize) -> Result<()> {
     if bytes <= MOST_ENTRY_BYTES {
         return Ok(());
     }
     let what = format!("an entry of {bytes} bytes is too large for the map {name:?}");
     Err(Error::new(ErrorCode::UserError, what).hint(format!(
-        "at most {MOST_ENTRY_BYTES} bytes are taken: keep large things elsewhere, and where they are here"
+        "the limit is {MOST_ENTRY_BYTES} bytes: store large objects elsewhere, and a reference to them here"
     )))
 }

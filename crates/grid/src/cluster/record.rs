@@ -1,70 +1,78 @@
-//! What the cluster's state knows of the grid: which one it is, and who belongs to it.
+//! Records of the grid in the metadata store: its identity and its members.
 
 use std::collections::BTreeMap;
 
 use crate::node::MemberId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_metastore::{StateManager, layout};
+use ardea_metastore::{MetadataStore, layout};
 use serde::{Deserialize, Serialize};
 
-/// Which grid keeps the snapshots of the cluster's jobs.
+/// Identity of the grid that stores the checkpoints of the cluster's jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct GridRecord {
-    /// Its number; none where one is wanted and nobody has founded it.
+    /// The grid's number; 0 if a grid is requested but not founded yet.
     pub(crate) life: u64,
-    /// The member that founds it.
+    /// The member that founds the grid.
     pub(crate) founder: MemberId,
 }
 
-/// A host's place in it. It is there before the member asks to be let in, and goes with the host's session: so a member without one is dead, or about to be.
+/// A host's node in the metadata store. It is created before the member joins and is removed with
+/// the host's session, so a member without a node is dead or about to stop.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Berth {
-    /// By which name or address others reach the machine.
+pub(crate) struct MemberNode {
+    /// Host name or address under which others reach the machine.
     pub(crate) host: String,
-    /// Where workers ask.
+    /// Address of the request server for workers.
     pub(crate) asks: String,
-    /// Its part, once it belongs to the grid.
-    pub(crate) part: Option<Part>,
+    /// The membership, once the host has joined a grid.
+    pub(crate) part: Option<JoinedGrid>,
 }
 
-/// Part of a grid.
+/// Membership in a grid.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Part {
-    /// Of which.
+pub(crate) struct JoinedGrid {
+    /// Number of the grid.
     pub(crate) life: u64,
-    /// Where other members reach it.
+    /// Endpoint for other members.
     pub(crate) endpoint: String,
 }
 
 impl GridRecord {
-    /// From a node's value; none if that is of another version, or damaged: then it is as if there were none.
+    /// Decodes a node's value. Returns `None` if it is damaged or of another version; it is then
+    /// treated as absent.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         serde_json::from_slice(value).ok()
     }
 }
 
-/// As a node has it.
+/// Encodes a value for a node.
 ///
 /// # Errors
-/// Never, as far as is known.
+/// [`ErrorCode::Internal`] if it cannot be serialized, which is not expected.
 pub(crate) fn written(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| {
-        Error::new(ErrorCode::Internal, "a record of the grid can't be written").because(error)
+        Error::new(
+            ErrorCode::Internal,
+            "a record of the grid cannot be serialized",
+        )
+        .because(error)
     })
 }
 
-/// All places that can be read, by their members.
+/// Returns all readable member nodes by member.
 ///
 /// # Errors
-/// If the state manager does not answer.
-pub(crate) async fn berths(state: &dyn StateManager) -> Result<BTreeMap<MemberId, Berth>> {
+/// If the metadata store does not respond.
+pub(crate) async fn member_nodes(
+    state: &dyn MetadataStore,
+) -> Result<BTreeMap<MemberId, MemberNode>> {
     let mut berths = BTreeMap::new();
     for name in state.children(&layout::grid_members()?).await? {
         let Some(id) = layout::member_of(&name) else {
             continue;
         };
         let node = match state.get(&layout::grid_member(id)?).await {
-            Err(error) if error.code() == ErrorCode::StateCorrupt => None,
+            Err(error) if error.code() == ErrorCode::MetastoreCorrupt => None,
             node => node?,
         };
         let berth = node.and_then(|node| serde_json::from_slice(&node.value).ok());
@@ -75,12 +83,16 @@ pub(crate) async fn berths(state: &dyn StateManager) -> Result<BTreeMap<MemberId
     Ok(berths)
 }
 
-/// Where workers on a machine may ask: the hosts on the same machine first.
+/// Returns the request addresses of the hosts: those on the machine `near` first, and members
+/// before hosts that have not joined.
 ///
 /// # Errors
-/// If the state manager does not answer.
-pub(crate) async fn places(state: &dyn StateManager, near: &str) -> Result<Vec<String>> {
-    let mut berths: Vec<Berth> = berths(state).await?.into_values().collect();
+/// If the metadata store does not respond.
+pub(crate) async fn request_addresses(
+    state: &dyn MetadataStore,
+    near: &str,
+) -> Result<Vec<String>> {
+    let mut berths: Vec<MemberNode> = member_nodes(state).await?.into_values().collect();
     berths.sort_by_key(|berth| (berth.host != near, berth.part.is_none()));
     Ok(berths.into_iter().map(|berth| berth.asks).collect())
 }

@@ -1,25 +1,25 @@
-//! The clock of a member.
+//! Clock of a member.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time since a member began. It goes on while the machine sleeps: whoever wakes up finds that its lease is over, which [`std::time::Instant`]
-/// would not tell it.
+/// The time since a member started. Includes the time that the machine was suspended, unlike
+/// [`std::time::Instant`], so that a lease is found to be over after a resume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Duration,
 }
 
 impl Clock {
-    /// Begins now.
+    /// Starts the clock.
     pub fn start() -> Self {
         Clock {
             began: since_boot(),
         }
     }
 
-    /// How long ago it began.
+    /// Returns the time since the start.
     #[inline]
     pub fn now(&self) -> Duration {
         since_boot().saturating_sub(self.began)
@@ -29,6 +29,6 @@ impl Clock {
 #[inline]
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
-    // Neither is negative: the machine was booted before.
+    // Both are non-negative: the clock counts from boot.
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

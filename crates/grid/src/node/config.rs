@@ -1,4 +1,4 @@
-//! What a member of a grid is started with.
+//! Settings of a grid member.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,23 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{Functions, MemberId, NodeConfig};
-use ardea_codec::{Kept, state_codec_of};
+use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_network::rpc::Security;
 
-/// The longest key and value together, in bytes.
+/// Maximum size of a key and its value together, in bytes.
 pub(crate) const MOST_BYTES: usize = 16 << 20;
 
-/// From what a key has, and what was given besides, to what it is to have, all as bytes.
+/// An entry processor: computes the new value of a key from its current value, if any, and an
+/// argument. `None` removes the entry. All values are encoded.
 pub(crate) type Function = dyn Fn(Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>> + Send + Sync;
 
-/// What a member of a grid is started with.
+/// Settings of a grid member.
 ///
 /// ```
 /// use std::time::Duration;
 /// use ardea_grid::node::GridConfig;
 ///
-/// let config = GridConfig::new("harbour").backups(2).patience(Duration::from_secs(3));
+/// let config = GridConfig::new("harbour").backups(2).operation_timeout(Duration::from_secs(3));
 /// # let _ = config;
 /// ```
 #[derive(Clone)]
@@ -40,7 +41,8 @@ pub struct GridConfig {
 }
 
 impl GridConfig {
-    /// A member that founds the grid of this name: alone at first, and to be reached on this machine only.
+    /// Creates settings for a member that founds the grid with this name and is reachable on this
+    /// machine only.
     pub fn new(grid: impl Into<Arc<str>>) -> Self {
         GridConfig {
             listen: "127.0.0.1:0".to_string(),
@@ -53,87 +55,95 @@ impl GridConfig {
         }
     }
 
-    /// Joins the grid of whoever is at one of these addresses (`host:port`) instead of founding one.
+    /// Joins the grid of the members at these addresses (`host:port`) instead of founding one.
     pub fn join<S: Into<Arc<str>>>(mut self, addresses: impl IntoIterator<Item = S>) -> Self {
         self.seeds = addresses.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Listens there (`host:port`, the port zero for any that is free) instead of at `127.0.0.1:0`. Others have to reach it by this host, so it can't be
-    /// `0.0.0.0`; who can't be reached is not let in.
+    /// Sets the listen address (`host:port`, port 0 for any free port); the default is
+    /// `127.0.0.1:0`. Other members connect to this host, so `0.0.0.0` is rejected. A member that
+    /// cannot be reached is not admitted.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen = address.into();
         self
     }
 
-    /// The machine's name, if not the one that it has: backups go to members of other machines first.
+    /// Sets the machine's name; the default is its host name. Backups are placed on other machines
+    /// first.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
         self
     }
 
-    /// Which member this is, for whoever has to tell others before it belongs to the grid: a [`fresh_member`] that is used once. Otherwise it gives
-    /// itself such a number.
+    /// Sets the member's id, for a caller that must publish it before the member joins. It must be
+    /// a [`fresh_member`] that is used once. By default the member generates one.
     pub fn member(mut self, member: MemberId) -> Self {
         self.member = Some(member);
         self
     }
 
-    /// What members prove themselves with, and what protects what they say; its cluster is the grid.
+    /// Sets the authentication and protection of connections between members. Its cluster name is
+    /// the grid's name.
     pub fn security(mut self, security: Security) -> Self {
         self.security = security;
         self
     }
 
-    /// How many backups each entry has, if this member founds the grid: one, unless said otherwise.
+    /// Sets the number of backups of each entry, if this member founds the grid. The default is 1.
     pub fn backups(mut self, backups: usize) -> Self {
         self.node.backups = backups;
         self
     }
 
-    /// Writes are acknowledged before backups have them: quicker, and the last ones are lost with a member that dies.
+    /// Acknowledges writes before backups have them. This is faster, but the last writes are lost
+    /// if a member dies.
     pub fn asynchronous_backups(mut self) -> Self {
         self.node.replica.is_synchronous = false;
         self
     }
 
-    /// When this member keeps so many bytes of entries, backups included, it refuses to write what would need more. Copies still come that others write
-    /// or that it has to fill, and so does what is under way when the limit is reached, up to 64 MB of each process that writes: leave room. Without it there is no limit.
+    /// Sets the limit of entry bytes on this member, backups included; unlimited by default. At the
+    /// limit, writes that need more memory are refused. Replication, resync and writes already
+    /// under way (up to 64 MB per writing process) still add entries, so leave room.
     pub fn limit_bytes(mut self, limit: u64) -> Self {
         self.node.limit = limit;
         self
     }
 
-    /// When this member keeps so many bytes of [guests'](crate::node::Grid::guest_map) maps, it refuses to write more of these: they take no room of others, and others
-    /// take none of theirs. Otherwise as [`limit_bytes`](Self::limit_bytes).
+    /// Sets the separate limit for [guest maps](crate::node::Grid::guest_map), in bytes. Otherwise
+    /// as [`limit_bytes`](Self::limit_bytes).
     pub fn limit_guest_bytes(mut self, limit: u64) -> Self {
         self.node.guest_limit = limit;
         self
     }
 
-    /// How many bytes a second this member takes to fill its copies: 100 MB, unless said otherwise.
+    /// Sets the maximum rate at which this member fills its replicas, in bytes per second. The
+    /// default is 100 MB.
     pub fn refill_rate(mut self, bytes_per_second: u64) -> Self {
         self.node.refill_rate = bytes_per_second;
         self
     }
 
-    /// For how long an operation is tried: 10 s, unless said otherwise.
-    pub fn patience(mut self, patience: Duration) -> Self {
+    /// Sets the timeout of an operation, over all its retries. The default is 10 s.
+    pub fn operation_timeout(mut self, patience: Duration) -> Self {
         self.node.patience = patience;
         self
     }
 
-    /// Who is not heard for so long is taken for dead: 1.5 s, unless said otherwise. Members say that they are there fifteen times in it.
-    pub fn silence(mut self, silence: Duration) -> Self {
+    /// Sets the failure detection timeout; the default is 1.5 s. Members send fifteen heartbeats in
+    /// this time.
+    pub fn failure_timeout(mut self, silence: Duration) -> Self {
         self.node.council.silence = silence;
         self.node.council.lease = silence * 2 / 3;
         self.node.council.heartbeat = silence / 15;
         self
     }
 
-    /// Gives a name to a function for [`GridMap::compute`](crate::node::GridMap::compute): from what a key has, and what is given besides, to what it is to have;
-    /// none for nothing. All members need the same ones. While it runs its member waits, so it has to be quick, and can't use maps of a grid itself: that is
-    /// refused, since it would wait for itself.
+    /// Registers a function for [`GridMap::compute`](crate::node::GridMap::compute). It returns the
+    /// new value of a key, given its current value and an argument; `None` removes the entry. All
+    /// members must register the same functions. A member is blocked while a function runs, so it
+    /// has to be fast. It must not use maps of a grid; such calls are rejected.
     ///
     /// ```
     /// use ardea_grid::node::{Grid, GridConfig};
@@ -145,7 +155,7 @@ impl GridConfig {
     /// assert_eq!(tons.compute(&"seagull".to_string(), "add", &5_u64)?, Some(25));
     /// # Ok::<(), ardea_core::Error>(())
     /// ```
-    pub fn function<V: Kept, A: Kept>(
+    pub fn function<V: StateValue, A: StateValue>(
         mut self,
         name: impl Into<String>,
         function: impl Fn(Option<V>, A) -> Result<Option<V>> + Send + Sync + 'static,
@@ -153,7 +163,7 @@ impl GridConfig {
         let (values, arguments) = (state_codec_of::<V>(), state_codec_of::<A>());
         let on_bytes = move |value: Option<&[u8]>, argument: &[u8]| {
             let (Some(values), Some(arguments)) = (&values, &arguments) else {
-                let what = "its value or argument can't leave its process";
+                let what = "its value or argument cannot be serialized";
                 return Err(Error::new(ErrorCode::InvalidConfig, what));
             };
             let had = value.map(|value| values.get(value)).transpose()?;
@@ -174,9 +184,9 @@ impl GridConfig {
             let silence = council.silence;
             return Err(Error::new(
                 ErrorCode::InvalidConfig,
-                format!("a silence of {silence:?} is too short to be noticed"),
+                format!("a failure detection timeout of {silence:?} is too short"),
             )
-            .hint("at least 15 ms, and rather a second"));
+            .hint("use at least 15 ms, preferably a second"));
         }
         Ok(())
     }
@@ -197,13 +207,13 @@ thread_local! {
     static IN_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a function of a grid runs in this thread, for which a member waits.
+/// Returns true if a grid function is running in this thread.
 #[inline]
 pub(crate) fn is_in_function() -> bool {
     IN_FUNCTION.get()
 }
 
-/// The functions of a configuration.
+/// The functions of a configuration, by name.
 pub(crate) struct Named(pub HashMap<String, Arc<Function>>);
 
 impl Functions for Named {
@@ -215,21 +225,19 @@ impl Functions for Named {
         argument: &[u8],
     ) -> Result<Option<Vec<u8>>, String> {
         let Some(function) = self.0.get(name) else {
-            return Err(format!(
-                "the member that keeps the key has no function {name:?}"
-            ));
+            return Err(format!("the primary of the key has no function {name:?}"));
         };
         IN_FUNCTION.set(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| function(value, argument)));
         IN_FUNCTION.set(false);
         match outcome {
             Ok(Ok(Some(new))) if key.len() + new.len() > MOST_BYTES => Err(format!(
-                "what {name:?} gave has {} bytes, and at most {MOST_BYTES} are kept",
+                "the result of {name:?} has {} bytes, and the limit is {MOST_BYTES}",
                 new.len()
             )),
             Ok(outcome) => outcome.map_err(|error| error.message()),
             Err(payload) => {
-                // Its destructor is the user's as well.
+                // The payload's destructor is user code and could panic as well.
                 std::mem::forget(payload);
                 Err(format!("{name:?} panicked"))
             }
@@ -237,12 +245,12 @@ impl Functions for Named {
     }
 }
 
-/// A number that no other life of a member has: the operating system's randomness.
+/// Returns a member id that no other member has, from the operating system's randomness.
 pub fn fresh_member() -> MemberId {
     MemberId(RandomState::new().build_hasher().finish())
 }
 
-/// The name of this machine.
+/// Returns the host name of this machine.
 pub(crate) fn host_name() -> String {
     rustix::system::uname()
         .nodename()

@@ -1,73 +1,75 @@
-//! Drives a member: takes what is asked and what others say, and has what follows done.
+//! Event loop of a member: processes commands and received messages, and carries out the resulting
+//! actions.
 //!
-//! It takes all that is there, and sends what follows from all of it together. Whose thread does that, and when, is up to `helm`.
+//! Each turn processes all available input and sends the resulting messages together. The thread
+//! that runs it is chosen by `driver_lock`.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use crate::protocol::{Member, Node, NodeAction, NodeEvent, Outcome, Roll, View, Word};
+use crate::protocol::{Member, Message, Node, NodeAction, NodeEvent, Outcome, SequenceSlab, View};
 use ardea_network::exchange::Sockets;
 
-use crate::node::asker::Asker;
 use crate::node::clock::Clock;
-use crate::node::ears::{Ears, Fresh};
-use crate::node::line::{Letter, Line};
-use crate::node::orders::{Ask, Order};
-use crate::node::post::Post;
-use crate::node::standing::Standing;
+use crate::node::command_queue::{DriverCommand, OperationRequest};
+use crate::node::listeners::{Freshness, ListenerRegistry};
+use crate::node::member_status::MemberStatus;
+use crate::node::peer_connection::{MessageBatch, PeerStream};
+use crate::node::peer_connections::PeerConnections;
+use crate::node::request_handle::Requester;
 
-/// How many orders are taken before what follows is sent.
+/// Maximum number of commands per turn.
 const ORDERS: usize = 512;
 
-/// How many letters of each connection are taken before what follows is sent.
+/// Maximum number of message batches per connection and turn.
 const LETTERS: usize = 8;
 
-/// Drives a member.
+/// Event loop of a member.
 pub(crate) struct Driver {
     pub node: Node,
     pub clock: Clock,
-    pub orders: Receiver<Order>,
+    pub orders: Receiver<DriverCommand>,
     pub sockets: Sockets,
-    pub post: Post,
-    pub standing: Arc<Standing>,
-    pub ears: Ears,
-    pub fresh: Arc<Fresh>,
-    hears: Vec<Hears>,
-    /// Who waits, by what they wait for, and whether that writes.
-    waiting: Roll<(Asker, bool)>,
+    pub peers: PeerConnections,
+    pub standing: Arc<MemberStatus>,
+    pub listeners: ListenerRegistry,
+    pub fresh: Arc<Freshness>,
+    hears: Vec<IncomingConnection>,
+    /// Requesters of outstanding operations by number, and whether the operation writes.
+    waiting: SequenceSlab<(Requester, bool)>,
     tick: Duration,
     next_tick: Instant,
     actions: Vec<NodeAction>,
     is_stopped: bool,
 }
 
-/// A connection that somebody else has made, and who says that he speaks there.
-struct Hears {
-    line: Line,
+/// A connection made by another member, and the member's identity once received.
+struct IncomingConnection {
+    line: PeerStream,
     from: Option<Member>,
 }
 
-/// What a turn has come to.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turn {
-    /// Something was done.
+pub(crate) struct PollResult {
+    /// True if something was processed or sent.
     pub is_busy: bool,
-    /// Some of what is there was left for the next turn, which is due at once.
+    /// True if input is left for another turn, which is due immediately.
     pub is_cut: bool,
-    /// The member has been stopped: there is nothing more to drive.
+    /// True if the member has been stopped.
     pub is_over: bool,
 }
 
-/// What a driver is made of.
+/// The parts of a driver.
 pub(crate) struct Parts {
     pub node: Node,
     pub clock: Clock,
-    pub orders: Receiver<Order>,
+    pub orders: Receiver<DriverCommand>,
     pub sockets: Sockets,
-    pub post: Post,
-    pub standing: Arc<Standing>,
-    pub fresh: Arc<Fresh>,
+    pub peers: PeerConnections,
+    pub standing: Arc<MemberStatus>,
+    pub fresh: Arc<Freshness>,
 }
 
 impl Driver {
@@ -78,12 +80,12 @@ impl Driver {
             clock: parts.clock,
             orders: parts.orders,
             sockets: parts.sockets,
-            post: parts.post,
+            peers: parts.peers,
             standing: parts.standing,
-            ears: Ears::default(),
+            listeners: ListenerRegistry::default(),
             fresh: parts.fresh,
             hears: Vec::new(),
-            waiting: Roll::default(),
+            waiting: SequenceSlab::default(),
             tick: (heartbeat / 4).max(Duration::from_millis(1)),
             next_tick: Instant::now(),
             actions: Vec::new(),
@@ -95,38 +97,39 @@ impl Driver {
         driver
     }
 
-    /// When it is to be driven again if nothing happens.
+    /// Returns the time of the next turn if there is no input.
     pub fn next_tick(&self) -> Instant {
         self.next_tick
     }
 
-    /// Takes what is there, and sends what follows. With `looks` sockets are asked of which polling has told nothing.
-    pub fn turn(&mut self, looks: bool) -> Turn {
+    /// Runs one turn: processes available input and sends the resulting messages. If `looks` is
+    /// set, reads sockets even if polling has not reported them as ready.
+    pub fn turn(&mut self, looks: bool) -> PollResult {
         let now = Instant::now();
         if now >= self.next_tick {
             self.next_tick = now + self.tick;
             self.take_event(NodeEvent::Tick);
-            for map in self.ears.forget() {
+            for map in self.listeners.forget() {
                 self.take_event(NodeEvent::Unwatch(map));
             }
-            self.post.tidy(now);
+            self.peers.tidy(now);
             self.hears.iter_mut().for_each(|hears| hears.line.tidy());
         }
-        let mut turn = Turn::default();
+        let mut turn = PollResult::default();
         self.take_orders(now, &mut turn);
         self.hear(looks, &mut turn);
         self.node.follow(self.clock.now(), &mut self.actions);
         self.carry_out(now);
         if looks {
-            self.post.look();
+            self.peers.look();
         }
-        turn.is_busy |= self.post.push(now);
+        turn.is_busy |= self.peers.push(now);
         turn.is_over = self.is_stopped;
         turn
     }
 
-    /// Takes the orders that wait.
-    fn take_orders(&mut self, now: Instant, turn: &mut Turn) {
+    /// Processes queued commands.
+    fn take_orders(&mut self, now: Instant, turn: &mut PollResult) {
         for _ in 0..ORDERS {
             let Ok(order) = self.orders.try_recv() else {
                 return;
@@ -137,8 +140,9 @@ impl Driver {
         turn.is_cut = true;
     }
 
-    /// Takes an order, behind those that wait. What follows of it is sent with the next [turn](Self::turn).
-    pub fn take_last(&mut self, order: Order) {
+    /// Processes a command after all queued ones. The results are sent by the next
+    /// [turn](Self::turn).
+    pub fn take_last(&mut self, order: DriverCommand) {
         let now = Instant::now();
         while let Ok(before) = self.orders.try_recv() {
             self.take(now, before);
@@ -146,31 +150,31 @@ impl Driver {
         self.take(now, order);
     }
 
-    fn take(&mut self, now: Instant, order: Order) {
+    fn take(&mut self, now: Instant, order: DriverCommand) {
         match order {
-            Order::Ask(ask) => self.ask(*ask),
-            Order::AskAll(asks) => asks.into_iter().for_each(|ask| self.ask(ask)),
-            Order::Accepted(apart) => {
-                let line = Line::new(*apart, &self.sockets).ok();
-                let hears = line.map(|line| Hears { line, from: None });
+            DriverCommand::Ask(ask) => self.ask(*ask),
+            DriverCommand::AskAll(asks) => asks.into_iter().for_each(|ask| self.ask(ask)),
+            DriverCommand::Accepted(apart) => {
+                let line = PeerStream::new(*apart, &self.sockets).ok();
+                let hears = line.map(|line| IncomingConnection { line, from: None });
                 self.hears.extend(hears);
             }
-            Order::Connected(to, outcome) => {
+            DriverCommand::Connected(to, outcome) => {
                 let outcome = outcome.map(|apart| *apart);
-                let unsent = self.post.connected(now, &to, outcome);
+                let unsent = self.peers.connected(now, &to, outcome);
                 self.are_unsent(unsent);
             }
-            Order::Listen(map, ear, ready) => {
-                self.ears.add(map, ear, ready);
+            DriverCommand::Listen(map, ear, ready) => {
+                self.listeners.add(map, ear, ready);
                 self.take_event(NodeEvent::Watch(map));
             }
-            Order::Dead(member) => self.take_event(NodeEvent::Dead(member)),
-            Order::Leave => self.take_event(NodeEvent::Leave),
-            Order::Stop => self.is_stopped = true,
+            DriverCommand::Dead(member) => self.take_event(NodeEvent::Dead(member)),
+            DriverCommand::Leave => self.take_event(NodeEvent::Leave),
+            DriverCommand::Stop => self.is_stopped = true,
         }
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, ask: OperationRequest) {
         let number = self.waiting.enter((ask.asker, ask.operation.writes()));
         self.take_event(NodeEvent::Ask(number, ask.partition, ask.operation));
     }
@@ -179,8 +183,8 @@ impl Driver {
         self.node.take(self.clock.now(), event);
     }
 
-    /// Takes what others have said.
-    fn hear(&mut self, looks: bool, turn: &mut Turn) {
+    /// Processes received messages.
+    fn hear(&mut self, looks: bool, turn: &mut PollResult) {
         let mut hears = std::mem::take(&mut self.hears);
         hears.retain_mut(|hears| {
             if looks {
@@ -193,11 +197,11 @@ impl Driver {
                 turn.is_busy |= letter.is_some();
                 match (letter, &hears.from) {
                     (None, _) => return true,
-                    (Some(Letter::From(member)), _) => hears.from = Some(member),
-                    (Some(Letter::Words(words)), Some(from)) => {
-                        self.hear_words(from, words);
+                    (Some(MessageBatch::From(member)), _) => hears.from = Some(member),
+                    (Some(MessageBatch::Batch(words)), Some(from)) => {
+                        self.process_messages(from, words);
                     }
-                    (Some(Letter::Words(_)), None) => return false,
+                    (Some(MessageBatch::Batch(_)), None) => return false,
                 }
             }
             turn.is_cut = true;
@@ -206,12 +210,12 @@ impl Driver {
         self.hears = hears;
     }
 
-    fn hear_words(&mut self, from: &Member, words: Vec<Word>) {
+    fn process_messages(&mut self, from: &Member, words: Vec<Message>) {
         let come = self.clock.now();
         for word in words {
-            // Only who serves needs to know the time exactly.
+            // Only requests need the exact time, for the lease check.
             let now = match word {
-                Word::Request { .. } => self.clock.now(),
+                Message::Request { .. } => self.clock.now(),
                 _ => come,
             };
             self.node.take(now, NodeEvent::From(from.clone(), word));
@@ -222,12 +226,12 @@ impl Driver {
         let mut actions = std::mem::take(&mut self.actions);
         for action in actions.drain(..) {
             match action {
-                NodeAction::Tell(to, word) => {
-                    let unsent = self.post.add(now, &to, word);
+                NodeAction::SendMessage(to, word) => {
+                    let unsent = self.peers.add(now, &to, word);
                     self.are_unsent(unsent);
                 }
                 NodeAction::Recall(to, numbers) => {
-                    for number in self.post.recall(to, &numbers) {
+                    for number in self.peers.recall(to, &numbers) {
                         self.take_event(NodeEvent::Unsent(number));
                     }
                 }
@@ -237,11 +241,11 @@ impl Driver {
                     }
                 }
                 NodeAction::Installed(view) => self.installed(view),
-                NodeAction::Watched(map) => self.ears.are_ready(map),
+                NodeAction::Watched(map) => self.listeners.are_ready(map),
                 NodeAction::Happened(map, partition, news) => {
-                    self.ears.hear(map, partition, &news);
+                    self.listeners.hear(map, partition, &news);
                 }
-                NodeAction::Missed(map, partition) => self.ears.miss(map, partition),
+                NodeAction::Missed(map, partition) => self.listeners.miss(map, partition),
                 NodeAction::Confirmed(by, at) => self.fresh.told(by, at),
                 NodeAction::Out => self.standing.change(|seen| seen.is_out = true),
                 NodeAction::Parted => self.standing.change(|seen| seen.has_parted = true),
@@ -255,20 +259,20 @@ impl Driver {
         self.standing.change(|seen| seen.view = Some(view));
     }
 
-    /// What was not sent was certainly not done: the requests among it are tried again.
-    fn are_unsent(&mut self, words: impl IntoIterator<Item = Word>) {
+    /// Reports requests that were not sent. They were not carried out, so they are retried.
+    fn are_unsent(&mut self, words: impl IntoIterator<Item = Message>) {
         for word in words {
-            if let Word::Request { number, .. } = word {
+            if let Message::Request { number, .. } = word {
                 self.take_event(NodeEvent::Unsent(number));
             }
         }
     }
 }
 
-/// However it ends, nobody waits for it any more.
+/// Notifies all outstanding requesters.
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Said before they are told: who is told asks why.
+        // Before the requesters are notified, since they read the reason afterwards.
         self.standing.change(|seen| {
             seen.is_out = true;
             seen.has_parted = true;
@@ -276,7 +280,7 @@ impl Drop for Driver {
         for (asker, writes) in self.waiting.drain() {
             match writes {
                 true => asker.told(Outcome::Unknown),
-                // Who is forgotten is told that nothing was done.
+                // Dropping a requester reports that its operation was not carried out.
                 false => drop(asker),
             }
         }

@@ -1,4 +1,4 @@
-//! A member of a grid in this process.
+//! A grid member in this process.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,49 +8,53 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::protocol::{Member, MemberId, Node, Reader, View};
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{Error, ErrorCode, Key, Result};
 use ardea_network::exchange::Poller;
 use ardea_network::rpc::{Limits, Listener, Security};
 use tokio::runtime::{Handle, Runtime};
 
+use crate::node::byte_budget::ByteBudget;
 use crate::node::clock::Clock;
+use crate::node::command_queue::{CommandQueue, DriverCommand};
 use crate::node::config::{GridConfig, Named, fresh_member, host_name};
 use crate::node::driver::{Driver, Parts};
-use crate::node::ears::Fresh;
-use crate::node::helm::Helm;
+use crate::node::driver_lock::DriverLock;
+use crate::node::listeners::Freshness;
 use crate::node::map::GridMap;
-use crate::node::orders::{Order, Orders};
-use crate::node::plain::Plain;
-use crate::node::post::{Post, listen, listener};
+use crate::node::member_status::MemberStatus;
+use crate::node::peer_connections::{PeerConnections, listen, listener};
+use crate::node::raw_bytes::RawBytes;
 use crate::node::ring::{GridQueue, GridRing};
-use crate::node::room::Room;
-use crate::node::standing::Standing;
 
-/// How many bytes of operations may be under way that this process asks for: who asks for more waits.
+/// Maximum size of this process's outstanding operations, in bytes; further callers wait.
 const ASKED_BYTES: usize = 64 << 20;
 
-/// A connection on which nothing moves for a member's silence is broken off and made anew, but not for less than this.
+/// Minimum time after which a connection without progress is closed. A longer failure detection
+/// timeout takes its place.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// How long a member waits to be let in.
-const LET_IN_WITHIN: Duration = Duration::from_secs(30);
+/// Timeout of joining a grid.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// For how long who has left tells others that it has, at least, if they don't say that they know: some heartbeats.
+/// Minimum time for which a member that has left keeps informing others if they do not acknowledge
+/// it: several heartbeats.
 const LINGERS: Duration = Duration::from_millis(400);
 
-/// A member of a grid. When it is dropped it is gone, with what it keeps; the others notice, and go on with their backups. Better is
-/// [`leave`](Grid::leave), which moves everything away first.
+/// A member of a grid. Dropping it is like a crash: its data is lost, and the others detect the
+/// failure and use their backups. [`leave`](Grid::leave) moves the data away first.
 ///
-/// All calls block, and may come from any thread; in tasks of a runtime (tokio) they hold up its thread: call them where blocking is allowed.
+/// All calls block and may be made from any thread. In async tasks they block the runtime's thread,
+/// so use them only where blocking is allowed.
 pub struct Grid {
     pub(crate) inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
-    /// Dropped last: connections end with it.
+    /// Dropped last, since connections end with it.
     _runtime: Threads,
 }
 
-/// The threads of connections. They end by themselves, so that it may be dropped anywhere, also in tasks of another runtime.
+/// The threads for connections. They shut down in the background, so that this can be dropped
+/// anywhere, including tasks of another runtime.
 struct Threads(Option<Runtime>);
 
 impl Drop for Threads {
@@ -61,25 +65,26 @@ impl Drop for Threads {
     }
 }
 
-/// What maps need of their member.
+/// The parts of a member that its maps use.
 pub(crate) struct Inner {
     me: Member,
     pub clock: Clock,
-    pub room: Arc<Room>,
-    pub fresh: Arc<Fresh>,
-    /// For how long an operation is tried.
+    pub room: Arc<ByteBudget>,
+    pub fresh: Arc<Freshness>,
+    /// Timeout of an operation.
     pub patience: Duration,
-    pub helm: Helm,
+    pub driver: DriverLock,
     pub reader: Reader,
-    pub standing: Arc<Standing>,
+    pub standing: Arc<MemberStatus>,
 }
 
 impl Grid {
-    /// Starts a member, which founds a grid or joins one, as the configuration says. Returns when it belongs to it.
+    /// Starts a member, which founds or joins a grid according to the configuration. Returns once
+    /// it is a member.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] and [`ErrorCode::Network`] if it can't listen, and [`ErrorCode::Network`] if nobody lets it in within half a
-    /// minute.
+    /// [`ErrorCode::InvalidConfig`] and [`ErrorCode::Network`] if it cannot listen, and
+    /// [`ErrorCode::Network`] if it is not admitted within 30 s.
     pub fn start(config: GridConfig) -> Result<Grid> {
         config.check()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -95,7 +100,7 @@ impl Grid {
         let thread = std::thread::Builder::new().name("grid".to_string());
         let driven = Arc::clone(&inner);
         let thread = thread
-            .spawn(move || driven.helm.run(poller))
+            .spawn(move || driven.driver.run(poller))
             .map_err(no_threads)?;
         let grid = Grid {
             inner,
@@ -103,38 +108,40 @@ impl Grid {
             _runtime: runtime,
         };
         let is_in = |view: Option<&View>, _: bool| view.is_some();
-        if grid.inner.standing.wait(LET_IN_WITHIN, is_in) {
+        if grid.inner.standing.wait(JOIN_TIMEOUT, is_in) {
             return Ok(grid);
         }
         Err(Error::new(
             ErrorCode::Network,
-            format!("no grid let this member in: asked {seeds}"),
+            format!("no grid admitted this member; tried {seeds}"),
         )
-        .hint("is a member of the grid there, with the same name and secret, and does a majority of its members live?"))
+        .hint("check that a member with the same grid name and secret runs there, and that a majority of its members is alive"))
     }
 
-    /// Where other members reach this one (`host:port`): what they [join](GridConfig::join).
+    /// Returns the endpoint (`host:port`) for other members, to be passed to
+    /// [`join`](GridConfig::join).
     pub fn endpoint(&self) -> &str {
         &self.inner.me.endpoint
     }
 
-    /// Which member this is.
+    /// Returns the member's id.
     pub fn id(&self) -> MemberId {
         self.inner.me.id
     }
 
-    /// Who belongs to the grid, and who keeps what, as this member knows it.
+    /// Returns the current view of members and partition replicas as known to this member.
     pub fn view(&self) -> Option<Arc<View>> {
         self.inner.standing.view()
     }
 
-    /// Whether this member belongs to the grid no more: it was not heard for a while, and the others went on without it. What it kept is void; start
-    /// another.
+    /// Returns true if the grid has removed this member, for example after a failure detection
+    /// timeout. Its data is invalid; start another member.
     pub fn is_out(&self) -> bool {
         self.inner.standing.is_out()
     }
 
-    /// Waits until there are so many members, and everything is where it should be, with all backups; whether that came.
+    /// Waits until the grid has this number of members and all replicas are in place. Returns false
+    /// on a timeout.
     pub fn settled(&self, members: usize, patience: Duration) -> bool {
         let is_it = |view: Option<&View>, _: bool| {
             view.is_some_and(|view| view.members.len() == members && view.is_settled())
@@ -142,59 +149,64 @@ impl Grid {
         self.inner.standing.wait(patience, is_it)
     }
 
-    /// A map of the grid. All who use it have to have the same types of keys and values.
+    /// Opens a map of the grid. All users of a map must use the same types of keys and values.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if values of this type can't leave their process.
-    pub fn map<K: Key + Kept, V: Kept>(&self, name: &str) -> Result<GridMap<K, V>> {
+    /// [`ErrorCode::InvalidConfig`] if the types cannot be serialized.
+    pub fn map<K: Key + StateValue, V: StateValue>(&self, name: &str) -> Result<GridMap<K, V>> {
         GridMap::new(Arc::clone(&self.inner), name)
     }
 
-    /// A map with values that are bytes already: members keep long ones in the memory in which they come, and nobody writes them anew. It is another one than a
-    /// [map](Self::map) of `Bytes` by the same name would be: use one of them only.
+    /// Opens a map with raw bytes as values. Large values are stored in the buffer in which they
+    /// arrive, without a copy. It is a different encoding than a [map](Self::map) of `Bytes` with
+    /// the same name; use only one of them.
     ///
     /// # Errors
     /// As [`map`](Self::map).
-    pub fn bytes_map<K: Key + Kept>(&self, name: &str) -> Result<GridMap<K, Plain>> {
+    pub fn bytes_map<K: Key + StateValue>(&self, name: &str) -> Result<GridMap<K, RawBytes>> {
         GridMap::of_bytes(Arc::clone(&self.inner), name)
     }
 
-    /// A map of a guest, with keys and values as bytes: for whoever knows by other ways what they are. It is another one than the [map](Self::map) of
-    /// the same name, and has [its own room](GridConfig::limit_guest_bytes).
-    pub fn guest_map(&self, name: &str) -> GridMap<Plain, Plain> {
+    /// Opens a guest map, with raw bytes as keys and values. It is a different map than the
+    /// [map](Self::map) with the same name, and has [its own memory
+    /// limit](GridConfig::limit_guest_bytes).
+    pub fn guest_map(&self, name: &str) -> GridMap<RawBytes, RawBytes> {
         GridMap::of_guest(Arc::clone(&self.inner), name)
     }
 
-    /// A queue of the grid, with room for so many values. All who use it have to have the same type of values, and name the same capacity.
+    /// Opens a queue of the grid. All users must use the same type of values and the same capacity.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if values of this type can't leave their process, or there is room for none.
-    pub fn queue<V: Kept>(&self, name: &str, capacity: u64) -> Result<GridQueue<V>> {
+    /// [`ErrorCode::InvalidConfig`] if the type cannot be serialized, or the capacity is 0.
+    pub fn queue<V: StateValue>(&self, name: &str, capacity: u64) -> Result<GridQueue<V>> {
         GridQueue::new(Arc::clone(&self.inner), name, capacity)
     }
 
-    /// A ring buffer of the grid, which keeps so many values. All who use it have to have the same type of values, and name the same capacity.
+    /// Opens a ring buffer of the grid, which retains `capacity` values. All users must use the
+    /// same type of values and the same capacity.
     ///
     /// # Errors
     /// As [`queue`](Self::queue).
-    pub fn ring<V: Kept>(&self, name: &str, capacity: u64) -> Result<GridRing<V>> {
+    pub fn ring<V: StateValue>(&self, name: &str, capacity: u64) -> Result<GridRing<V>> {
         GridRing::new(Arc::clone(&self.inner), name, capacity)
     }
 
-    /// Says that a member's process is proven to have ended, by the kernel or by whoever started it. Half of the members can then go on without the
-    /// other half; without a proof only a majority can. Never to be guessed.
-    pub fn tell_dead(&self, member: MemberId) {
-        let _ = self.inner.helm.order(Order::Dead(member));
+    /// Reports that a member's process has ended, as known from the kernel or its parent process;
+    /// never a guess. Half of the members can then continue without the other half; otherwise only
+    /// a majority can.
+    pub fn report_dead(&self, member: MemberId) {
+        let _ = self.inner.driver.order(DriverCommand::Dead(member));
     }
 
-    /// Goes when everything that it keeps is kept by others; whether it came to that in time. The last member of a grid can't go. Returns when the others can
-    /// do without this process.
+    /// Leaves the grid once other members hold all data of this one. Returns false on a timeout.
+    /// The last member of a grid cannot leave. Returns when the other members no longer need this
+    /// process.
     pub fn leave(mut self, patience: Duration) -> bool {
         let since = Instant::now();
-        let _ = self.inner.helm.order(Order::Leave);
+        let _ = self.inner.driver.order(DriverCommand::Leave);
         let has_left = self.inner.standing.wait(patience, |_, is_out| is_out);
         if has_left {
-            // The others may have to hear from this one that it has left.
+            // The others may still need this member's message that it has left.
             let rest = patience.saturating_sub(since.elapsed());
             self.inner.standing.wait_parted(rest.max(LINGERS));
         }
@@ -203,8 +215,8 @@ impl Grid {
     }
 
     fn stop(&mut self) {
-        // A driver that has ended needs no telling.
-        let _ = self.inner.helm.order(Order::Stop);
+        // An error means that the driver has ended already.
+        let _ = self.inner.driver.order(DriverCommand::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -219,18 +231,20 @@ fn no_threads(error: std::io::Error) -> Error {
     .because(error)
 }
 
-/// Where others reach who listens there: by the host as it was given, since that is what certificates name.
+/// Returns the endpoint for other members, with the configured host, since that is the name in
+/// certificates.
 fn endpoint(given: &str, at: SocketAddr) -> Result<String> {
     if at.ip().is_unspecified() {
-        let what = format!("no other member can reach a member that listens at {at}");
+        let what = format!("other members cannot reach a member that listens at {at}");
         return Err(Error::new(ErrorCode::InvalidConfig, what)
-            .hint("listen at the name or address by which others reach this machine"));
+            .hint("listen at the host name or address of this machine"));
     }
     let host = given.rsplit_once(':').map_or(given, |(host, _)| host);
     Ok(format!("{host}:{}", at.port()))
 }
 
-/// Listens there, from the threads of this runtime. Waiting for it with them would panic in a task of another one.
+/// Binds the listener on the threads of this runtime. Blocking on it directly would panic inside a
+/// task of another runtime.
 fn bound(address: &str, security: &Security, me: MemberId, runtime: &Handle) -> Result<Listener> {
     let (tell, told) = channel();
     let (address, security) = (address.to_string(), security.clone());
@@ -242,7 +256,7 @@ fn bound(address: &str, security: &Security, me: MemberId, runtime: &Handle) -> 
     })?
 }
 
-/// A member that listens, and what its thread polls.
+/// Creates a listening member and the poller for its thread.
 fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Poller)> {
     let GridConfig {
         listen: address,
@@ -255,7 +269,7 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Poller)
     } = config;
     let stuck = node.council.silence.max(STUCK);
     let security = security.with_limits(|limits| Limits {
-        stuck_within: limits.stuck_within.or(Some(stuck)),
+        tcp_user_timeout: limits.tcp_user_timeout.or(Some(stuck)),
         ..limits
     });
     let id = member.unwrap_or_else(fresh_member);
@@ -263,10 +277,10 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Poller)
     let endpoint = endpoint(&address, listener.address())?;
     let me = Member::new(id, host.unwrap_or_else(host_name), endpoint);
     let poller = Poller::new()?;
-    let (orders, waiting) = Orders::new(poller.doorbell());
+    let (orders, waiting) = CommandQueue::new(poller.doorbell());
     runtime.spawn(listen(listener, orders.clone()));
     let sockets = poller.sockets().clone();
-    let post = Post::new(
+    let post = PeerConnections::new(
         me.clone(),
         security,
         runtime.clone(),
@@ -284,25 +298,25 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Poller)
         true => Node::found(me.clone(), node, functions),
         false => Node::join(me.clone(), seeds, node, functions),
     };
-    let fresh = Arc::new(Fresh::new(partitions));
-    let standing = Arc::new(Standing::default());
+    let fresh = Arc::new(Freshness::new(partitions));
+    let standing = Arc::new(MemberStatus::default());
     let reader = node.reader();
     let driver = Driver::new(Parts {
         node,
         clock,
         orders: waiting,
         sockets,
-        post,
+        peers: post,
         standing: Arc::clone(&standing),
         fresh: Arc::clone(&fresh),
     });
     let inner = Inner {
         me,
         clock,
-        room: Room::new(ASKED_BYTES),
+        room: ByteBudget::new(ASKED_BYTES),
         fresh,
         patience,
-        helm: Helm::new(driver, orders),
+        driver: DriverLock::new(driver, orders),
         reader,
         standing,
     };

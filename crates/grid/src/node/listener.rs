@@ -1,52 +1,55 @@
-//! Hearing what happens to a map.
+//! Watch of a map.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::protocol::Happened;
-use ardea_codec::Kept;
+use crate::protocol::EntryEvent;
+use ardea_codec::StateValue;
 use ardea_core::{Error, ErrorCode, Key, PartitionId, Result};
 use bytes::Bytes;
 
-use crate::node::ears::Ear;
-use crate::node::heard::{Heard, NextHeard};
+use crate::node::event_queue::{EventQueue, QueueItem};
+use crate::node::listeners::EventListener;
 use crate::node::map::Coder;
-use crate::node::standing::Standing;
+use crate::node::member_status::MemberStatus;
 
-/// How many bytes may wait for whoever listens.
+/// Maximum size of the queued events of a watch, in bytes.
 const WAITING_BYTES: usize = 16 << 20;
 
-/// How often who waits for news looks whether its member has stopped.
-const LOOKS: Duration = Duration::from_millis(200);
+/// Interval at which a waiting thread checks whether its member has stopped.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What has become of an entry of a map.
+/// A change of a map entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MapEvent<K, V> {
-    /// A key that had no value has this one.
+    /// A key without a value got this one.
     Added(K, V),
-    /// A key that had a value has this one.
+    /// The value of a key was replaced by this one.
     Updated(K, V),
-    /// A key has no value any more: it was removed, or its time was over.
+    /// A key was removed or expired.
     Removed(K),
-    /// Something has happened to entries of these partitions that was not told: too much waited, or a member was lost that should have told it. What
-    /// happened before was told before; what happens in them from when this is taken will be. Read them with
+    /// Events of these partitions were missed, because the queue was full or the member that should
+    /// have sent them was lost. Earlier events have been returned; later ones follow once this has
+    /// been taken. Read the partitions with
     /// [`scan_partitions`](crate::node::GridMap::scan_partitions).
     Missed(Vec<PartitionId>),
 }
 
-/// Hears what happens to a map, or to one key of it, from when it was made until it is dropped: what happens to a key in the order in which it happens.
+/// Watch of a map, or of one key of it, from its creation until it is dropped. The events of one
+/// key are in order.
 ///
-/// What isn't taken waits, up to 16 MB; of what comes then only [is told](MapEvent::Missed) that it was. While all members live nothing else is missed.
+/// Up to 16 MB of events are queued; further ones are reported as [missed](MapEvent::Missed). While
+/// all members live, nothing else is missed.
 pub struct MapListener<K, V> {
     queue: Arc<Queue>,
     coder: Coder<K, V>,
-    standing: Arc<Standing>,
+    standing: Arc<MemberStatus>,
 }
 
-impl<K: Key + Kept, V: Kept> MapListener<K, V> {
-    pub(crate) fn new(queue: Arc<Queue>, coder: Coder<K, V>, standing: Arc<Standing>) -> Self {
+impl<K: Key + StateValue, V: StateValue> MapListener<K, V> {
+    pub(crate) fn new(queue: Arc<Queue>, coder: Coder<K, V>, standing: Arc<MemberStatus>) -> Self {
         MapListener {
             queue,
             coder,
@@ -54,33 +57,33 @@ impl<K: Key + Kept, V: Kept> MapListener<K, V> {
         }
     }
 
-    /// What happened next, when there is something; none if nothing happens for so long.
+    /// Waits up to `patience` for the next event. Returns `None` on a timeout.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRecord`] if the entry is of another type; [`ErrorCode::StateUnavailable`] if this process's member of the grid has stopped, and
-    /// everything was taken that it had told.
+    /// [`ErrorCode::BadRecord`] if the entry is of another type; [`ErrorCode::StateUnavailable`] if
+    /// this process's grid member has stopped and all queued events were returned.
     pub fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>> {
         match self.queue.take(patience, || self.standing.is_out()) {
-            Some(NextHeard::News(Happened::Set { key, value, is_new })) => {
+            Some(QueueItem::Event(EntryEvent::Set { key, value, is_new })) => {
                 let (key, value) = (self.coder.key(&key)?, self.coder.value(&value)?);
                 Ok(Some(match is_new {
                     true => MapEvent::Added(key, value),
                     false => MapEvent::Updated(key, value),
                 }))
             }
-            Some(NextHeard::News(Happened::Removed { key })) => {
+            Some(QueueItem::Event(EntryEvent::Removed { key })) => {
                 Ok(Some(MapEvent::Removed(self.coder.key(&key)?)))
             }
-            Some(NextHeard::Missed(partitions)) => {
+            Some(QueueItem::Missed(partitions)) => {
                 let partitions = partitions.into_iter();
                 let known = partitions.filter_map(PartitionId::from_index);
                 Ok(Some(MapEvent::Missed(known.collect())))
             }
             None if self.standing.is_out() => Err(Error::new(
                 ErrorCode::StateUnavailable,
-                "nothing more is heard of a map: this process's member of the grid has stopped, or the others went on without it",
+                "the watch of a map has ended: this process's member of the grid has stopped or was removed by the others",
             )
-            .hint("start another member, listen again, and read the map")),
+            .hint("start another member, watch the map again, and read it")),
             None => Ok(None),
         }
     }
@@ -99,31 +102,35 @@ impl<K, V> fmt::Debug for MapListener<K, V> {
     }
 }
 
-/// What waits for whoever listens.
+/// Event queue of a watch.
 pub(crate) struct Queue {
-    /// Only what happens to this key is wanted, if there is one; it is in that partition.
+    /// The only key to watch, if set, and its partition.
     key: Option<(u32, Bytes)>,
-    state: Mutex<Heard<Happened>>,
+    state: Mutex<EventQueue<EntryEvent>>,
     came: Condvar,
     is_closed: AtomicBool,
 }
 
 impl Queue {
-    /// For all keys, or one.
+    /// Creates a queue for all keys, or for one key.
     pub fn new(key: Option<(u32, Bytes)>) -> Self {
         Queue {
             key,
-            state: Mutex::new(Heard::new(WAITING_BYTES)),
+            state: Mutex::new(EventQueue::new(WAITING_BYTES)),
             came: Condvar::new(),
             is_closed: AtomicBool::new(false),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Heard<Happened>> {
+    fn state(&self) -> MutexGuard<'_, EventQueue<EntryEvent>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, patience: Duration, is_over: impl Fn() -> bool) -> Option<NextHeard<Happened>> {
+    fn take(
+        &self,
+        patience: Duration,
+        is_over: impl Fn() -> bool,
+    ) -> Option<QueueItem<EntryEvent>> {
         let mut state = self.state();
         let mut left = patience;
         loop {
@@ -133,7 +140,7 @@ impl Queue {
             if left.is_zero() || is_over() {
                 return None;
             }
-            let pause = left.min(LOOKS);
+            let pause = left.min(POLL_INTERVAL);
             left -= pause;
             let waited = self.came.wait_timeout(state, pause);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -146,8 +153,8 @@ impl Queue {
     }
 }
 
-impl Ear for Queue {
-    fn hears(&self, partition: u32, news: &[Happened]) {
+impl EventListener for Queue {
+    fn on_events(&self, partition: u32, news: &[EntryEvent]) {
         if self.is_elsewhere(partition) {
             return;
         }
@@ -162,7 +169,7 @@ impl Ear for Queue {
         self.came.notify_one();
     }
 
-    fn misses(&self, partition: u32) {
+    fn on_missed(&self, partition: u32) {
         if !self.is_elsewhere(partition) {
             self.state().miss(partition);
             self.came.notify_one();
@@ -178,19 +185,19 @@ impl Ear for Queue {
 mod tests {
     use super::*;
 
-    fn removed(key: u8) -> Happened {
+    fn removed(key: u8) -> EntryEvent {
         let key = vec![key].into();
-        Happened::Removed { key }
+        EntryEvent::Removed { key }
     }
 
     #[test]
     fn who_listens_to_one_key_hears_of_no_other() {
         let queue = Queue::new(Some((7, vec![1].into())));
-        queue.hears(7, &[removed(1), removed(2)]);
-        queue.hears(8, &[removed(1)]);
-        queue.misses(8);
+        queue.on_events(7, &[removed(1), removed(2)]);
+        queue.on_events(8, &[removed(1)]);
+        queue.on_missed(8);
         let take = || queue.take(Duration::ZERO, || false);
-        assert_eq!(take(), Some(NextHeard::News(removed(1))));
+        assert_eq!(take(), Some(QueueItem::Event(removed(1))));
         assert_eq!(take(), None);
     }
 }

@@ -1,11 +1,11 @@
-//! A map whose entries are kept by all members of a grid.
+//! Distributed map whose entries are partitioned over all members of a grid.
 
-mod amounts;
-mod bunches;
 mod coder;
-mod nearby;
-mod pen;
+mod encode_buffer;
+mod near_cache;
+mod put_batches;
 mod reads;
+mod size_and_clear;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,47 +14,50 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::protocol::{Answer, MapId, Operation, When};
-use ardea_codec::{Kept, state_codec_of};
+use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, StateCodec};
 use bytes::Bytes;
 
-use crate::node::asking::Asking;
+use crate::node::client::GridClient;
 use crate::node::config::MOST_BYTES;
 use crate::node::grid::Inner;
 use crate::node::listener::{MapListener, Queue};
-use crate::node::near::Near;
-use crate::node::plain::Plain;
+use crate::node::near_cache::CachedEntries;
+use crate::node::raw_bytes::RawBytes;
 
-use bunches::{Bunches, Puts};
-use nearby::Keep;
+use near_cache::Keep;
+use put_batches::{PutBatches, Puts};
 
 pub(crate) use coder::Coder;
 pub use reads::{MapReads, Read};
 
-/// About how many bytes of entries a scan asks for at a time, of each of so many partitions.
+/// Approximate size of a page of a scan, in bytes, and the number of partitions scanned at a time.
 const PAGE_BYTES: u32 = 256 << 10;
 const PAGES: usize = 64;
 
 thread_local! {
-    /// Where keys are written that are read.
+    /// Buffer for encoded keys of reads.
     static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A map whose entries are kept by all members of a grid. Cheap to clone; calls block, and may come from any thread.
+/// Distributed map whose entries are partitioned over all members of a grid. Cheap to clone. Calls
+/// block and may be made from any thread.
 ///
-/// Each operation on one key is done at one moment while it is under way, seen by all (it is linearizable). What has several keys is done key by key. A
-/// write that ends with [`ErrorCode::StateUnknown`] was done, or was not, or will still be: its member was lost on the way.
+/// Operations on a single key are linearizable. Operations on several keys are carried out key by
+/// key. A write that fails with [`ErrorCode::OutcomeUnknown`] may have been carried out, may be
+/// carried out later, or never: the connection to the primary was lost.
 ///
-/// Keys are encoded as their values are, so that they can be listed; which member has a key is decided by its hash, as everywhere.
+/// Keys are encoded like values, so that they can be listed. The partition of a key is determined
+/// by its hash, as everywhere in Ardea.
 pub struct GridMap<K, V> {
-    asking: Asking,
+    asking: GridClient,
     time_to_live: Option<Duration>,
     coder: Coder<K, V>,
-    near: Option<Arc<Near>>,
+    near: Option<Arc<CachedEntries>>,
     types: PhantomData<fn(K, V)>,
 }
 
-/// Entries, and from where there may be more.
+/// Entries of a scan, and the position of the next page if there may be more.
 pub type Page<K, V> = (Vec<(K, V)>, Option<u64>);
 
 impl<K, V> Clone for GridMap<K, V> {
@@ -69,29 +72,29 @@ impl<K, V> Clone for GridMap<K, V> {
     }
 }
 
-impl GridMap<Plain, Plain> {
+impl GridMap<RawBytes, RawBytes> {
     pub(crate) fn of_guest(inner: Arc<Inner>, name: &str) -> Self {
         GridMap::with(inner, (name, MapId::of_guest(name)), Coder::plain())
     }
 }
 
-impl<K: Key + Kept> GridMap<K, Plain> {
+impl<K: Key + StateValue> GridMap<K, RawBytes> {
     pub(crate) fn of_bytes(inner: Arc<Inner>, name: &str) -> Result<Self> {
         let coder = Coder::of_bytes().ok_or_else(|| is_local(name))?;
         Ok(GridMap::with(inner, (name, MapId::named(name)), coder))
     }
 }
 
-/// Entries of a map can't be written.
+/// Returns the error for types that cannot be serialized.
 fn is_local(name: &str) -> Error {
     Error::new(
         ErrorCode::InvalidConfig,
-        format!("keys or values of the map {name:?} can't leave their process"),
+        format!("keys or values of the map {name:?} cannot be serialized"),
     )
     .hint("use types that are not `Local`")
 }
 
-impl<K: Key + Kept, V: Kept> GridMap<K, V> {
+impl<K: Key + StateValue, V: StateValue> GridMap<K, V> {
     pub(crate) fn new(inner: Arc<Inner>, name: &str) -> Result<Self> {
         let coder = Coder::of_types().ok_or_else(|| is_local(name))?;
         Ok(GridMap::with(inner, (name, MapId::named(name)), coder))
@@ -99,7 +102,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn with(inner: Arc<Inner>, (name, id): (&str, MapId), coder: Coder<K, V>) -> Self {
         GridMap {
-            asking: Asking::of(inner, ("map", name), id),
+            asking: GridClient::of(inner, ("map", name), id),
             time_to_live: None,
             coder,
             near: None,
@@ -107,22 +110,25 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         }
     }
 
-    /// The same map, whose entries are gone so long after they were last put through it.
+    /// Returns a handle of the same map. An entry put through this handle expires after `time`,
+    /// unless it is put again.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
         self
     }
 
-    /// Its name.
+    /// Returns the map's name.
     pub fn name(&self) -> &str {
         self.asking.name()
     }
 
-    /// What a key has. Read in this thread if this member is the key's primary: then it takes less than a microsecond.
+    /// Returns the value of a key. Reads in the calling thread, without a message, if this member
+    /// is the key's primary.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if nobody may answer within the [patience](crate::node::GridConfig::patience); [`ErrorCode::BadRecord`] if the
-    /// value is of another type.
+    /// [`ErrorCode::StateUnavailable`] if no member may answer within the
+    /// [timeout](crate::node::GridConfig::operation_timeout); [`ErrorCode::BadRecord`] if the value
+    /// is of another type.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
         self.asking.check_outside()?;
         let mut bytes = KEY.take();
@@ -136,7 +142,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         }
     }
 
-    /// What the key has, if this member may say, or keeps it near.
+    /// Reads a key locally, if this member is its primary or has it in the near-cache. Returns
+    /// `None` if the value must be requested from the primary.
     fn read_here(&self, key: &K, bytes: &[u8]) -> Option<Result<Option<V>>> {
         let inner = &self.asking.inner;
         let clock = || inner.clock.now();
@@ -151,7 +158,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         }
     }
 
-    /// What the key has, as its primary says.
+    /// Reads a key from its primary.
     fn read_there(&self, key: &K) -> Result<Option<V>> {
         let (partition, bytes) = (PartitionId::of(key), self.key(key)?);
         let keep = self.to_keep(partition, &bytes);
@@ -164,7 +171,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.value(answer)
     }
 
-    /// Hears all that happens to the map from now on.
+    /// Watches all changes of the map.
     ///
     /// ```
     /// use std::time::Duration;
@@ -180,12 +187,12 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if some parts of the map can't be heard of within the patience.
+    /// [`ErrorCode::StateUnavailable`] if some partitions cannot be watched within the timeout.
     pub fn listen(&self) -> Result<MapListener<K, V>> {
         self.listener(Queue::new(None))
     }
 
-    /// Hears all that happens to one key from now on.
+    /// Watches all changes of one key.
     ///
     /// # Errors
     /// As [`listen`](Self::listen).
@@ -196,10 +203,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn listener(&self, queue: Queue) -> Result<MapListener<K, V>> {
         let (queue, standing) = (Arc::new(queue), Arc::clone(&self.asking.inner.standing));
-        // If nothing is heard it is dropped, and so its queue is closed.
+        // On an error the listener is dropped, which closes the queue.
         let ear = Arc::clone(&queue);
         let listener = MapListener::new(queue, self.coder.clone(), standing);
-        self.asking.hear(ear)?;
+        self.asking.register_listener(ear)?;
         Ok(listener)
     }
 
@@ -209,17 +216,18 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         outcome
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if nobody may write within the patience, [`ErrorCode::LimitReached`] if there is no room: then nothing was
-    /// done. [`ErrorCode::StateUnknown`] if nobody knows.
+    /// [`ErrorCode::StateUnavailable`] if no member may write within the timeout,
+    /// [`ErrorCode::LimitReached`] if the memory limit is reached; in both cases nothing was
+    /// written. [`ErrorCode::OutcomeUnknown`] if it is unknown whether the write was carried out.
     pub fn put(&self, key: &K, value: &V) -> Result<()> {
         let put = self.put_operation(key, value, When::Always)?;
         self.write(key, put).map(drop)
     }
 
-    /// Gives a key a value if it has none; what it had.
+    /// Sets the value of a key that has none. Returns the previous value.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -228,7 +236,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.value(self.write(key, put)?)
     }
 
-    /// Gives a key another value if it has this one, byte for byte as it is encoded; whether it had.
+    /// Replaces the value of a key by `value` if the current value equals `present` in encoded
+    /// form. Returns true if it was replaced.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -238,11 +247,11 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let put = self.put_operation(key, value, When::Is(present.clone()))?;
         match self.write(key, put)? {
             Answer::Value(had) => Ok(had == Some(present)),
-            other => Err(self.asking.no_answer(&other)),
+            other => Err(self.asking.unexpected_answer(&other)),
         }
     }
 
-    /// Removes what a key has; what it had.
+    /// Removes the entry of a key. Returns the previous value.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -254,11 +263,17 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.value(self.write(key, remove)?)
     }
 
-    /// Changes what a key has by a [function](crate::node::GridConfig::function) that is run where the key is kept; what it has then.
+    /// Changes the value of a key by a [function](crate::node::GridConfig::function) that runs on
+    /// the key's primary. Returns the new value.
     ///
     /// # Errors
-    /// As [`put`](Self::put), and [`ErrorCode::UserError`] if the function is not known or fails.
-    pub fn compute<A: Kept>(&self, key: &K, function: &str, argument: &A) -> Result<Option<V>> {
+    /// As [`put`](Self::put), and [`ErrorCode::UserError`] if the function is unknown or fails.
+    pub fn compute<A: StateValue>(
+        &self,
+        key: &K,
+        function: &str,
+        argument: &A,
+    ) -> Result<Option<V>> {
         let arguments = self.arguments::<A>(function)?;
         let mut bytes = Vec::new();
         arguments.put(argument, &mut bytes)?;
@@ -266,11 +281,11 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.value(self.write(key, compute)?)
     }
 
-    fn arguments<A: Kept>(&self, function: &str) -> Result<Arc<dyn StateCodec<A>>> {
+    fn arguments<A: StateValue>(&self, function: &str) -> Result<Arc<dyn StateCodec<A>>> {
         state_codec_of::<A>().ok_or_else(|| {
             Error::new(
                 ErrorCode::InvalidConfig,
-                format!("the argument of {function:?} can't leave its process"),
+                format!("the argument of {function:?} cannot be serialized"),
             )
             .hint("use a type that is not `Local`")
         })
@@ -288,10 +303,11 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         })
     }
 
-    /// What each of the keys has, in the same order: those of which this member is the primary are read in this thread.
+    /// Returns the values of keys, in the same order. Keys of which this member is the primary are
+    /// read in the calling thread.
     ///
     /// # Errors
-    /// The first, as of [`get`](Self::get).
+    /// The first error, as of [`get`](Self::get).
     pub fn get_all(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
         self.asking.check_outside()?;
         let mut values: Vec<Option<V>> = keys.iter().map(|_| None).collect();
@@ -310,7 +326,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             let (map, key) = (self.asking.id, key.clone());
             Ok((*partition, Operation::Get { map, key }))
         });
-        self.asking.ask_each(gets, |number, answer| {
+        self.asking.run_all(gets, |number, answer| {
             self.keep_near(keeps[number].take(), &answer);
             values[there[number].0] = self.value(answer)?;
             Ok(())
@@ -318,11 +334,14 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Ok(values)
     }
 
-    /// Gives each key its value: many at a time, in no particular order; but a key that comes twice has what comes last. Takes them as they can be put: there may be
-    /// any number. Up to 8 MB of them are gathered before they are, so that those of one partition go together.
+    /// Puts many entries, in no particular order; if a key occurs several times, the last value
+    /// remains. The iterator may be of any length. Up to 8 MB of entries are gathered at a time, so
+    /// that those of one partition are sent together.
     ///
     /// # Errors
-    /// The first, as of [`put`](Self::put); others may have been put, and none is any more unless it is [`ErrorCode::StateUnknown`]. If there is no room for those of one partition that go together none of these is.
+    /// The first error, as of [`put`](Self::put). Other entries may have been put; no more follow
+    /// after the return unless the error is [`ErrorCode::OutcomeUnknown`]. If the memory limit is
+    /// reached, none of the entries sent together for a partition is put.
     pub fn put_all<'a>(&self, entries: impl IntoIterator<Item = (&'a K, &'a V)>) -> Result<()> {
         let puts = Puts {
             map: self.asking.id,
@@ -330,16 +349,17 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             fits: |bytes| self.check_fits(bytes),
             expiry: || self.expires(),
         };
-        let bunches = Bunches::new(puts, entries.into_iter());
-        let outcome = self.asking.ask_in_turn(bunches);
+        let bunches = PutBatches::new(puts, entries.into_iter());
+        let outcome = self.asking.run_in_partition_order(bunches);
         self.wrote_all();
         outcome
     }
 
-    /// Gives each key its value if it has none: many at a time. What each had, in the same order. If a key comes several times, it gets one of these.
+    /// Puts the entries whose keys have no value, many at a time. Returns the previous values in
+    /// the same order. If a key occurs several times, it gets one of its values.
     ///
     /// # Errors
-    /// The first, as of [`put`](Self::put); others may have been put.
+    /// The first error, as of [`put`](Self::put); others may have been put.
     pub fn put_all_if_absent<'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a K, &'a V)>,
@@ -349,7 +369,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             Ok((PartitionId::of(key), put))
         });
         let mut had: Vec<(usize, Option<V>)> = Vec::new();
-        let outcome = self.asking.ask_each(puts, |number, answer| {
+        let outcome = self.asking.run_all(puts, |number, answer| {
             had.push((number, self.value(answer)?));
             Ok(())
         });
@@ -359,10 +379,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Ok(had.into_iter().map(|(_, value)| value).collect())
     }
 
-    /// Removes what these keys have: many at a time, and nothing of it travels.
+    /// Removes many entries, without returning their values.
     ///
     /// # Errors
-    /// The first, as of [`put`](Self::put); others may be gone.
+    /// The first error, as of [`put`](Self::put); others may have been removed.
     pub fn remove_all<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Result<()> {
         let forgets = keys.into_iter().map(|key| {
             let forget = Operation::Forget {
@@ -371,16 +391,17 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             };
             Ok((PartitionId::of(key), forget))
         });
-        let outcome = self.asking.ask_each(forgets, |_, _| Ok(()));
+        let outcome = self.asking.run_all(forgets, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }
 
-    /// Changes what each of the keys has by a [function](Self::compute), many at a time. If a key comes several times, there is no order among these.
+    /// Changes the values of many keys by a [function](Self::compute). If a key occurs several
+    /// times, the order is undefined.
     ///
     /// # Errors
-    /// The first, as of [`compute`](Self::compute); others may have been changed.
-    pub fn compute_all<'a, A: Kept>(
+    /// The first error, as of [`compute`](Self::compute); others may have been changed.
+    pub fn compute_all<'a, A: StateValue>(
         &self,
         function: &str,
         entries: impl IntoIterator<Item = (&'a K, &'a A)>,
@@ -394,13 +415,14 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                 self.compute_operation(key, function, bytes)?,
             ))
         });
-        let outcome = self.asking.ask_each(computes, |_, _| Ok(()));
+        let outcome = self.asking.run_all(computes, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }
 
-    /// Calls `take` with each entry, in no particular order, until it says no. What is there all the while is met once at least; what comes or goes
-    /// meanwhile may be met or not.
+    /// Calls `take` with each entry, in no particular order, until it returns false. Entries
+    /// present during the whole scan are passed at least once. Entries added or removed meanwhile
+    /// may be passed or not.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -408,8 +430,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.scan_partitions(self.partitions(), take)
     }
 
-    /// Calls `take` with each entry of some partitions, as [`scan`](Self::scan) does with all: where something was
-    /// [missed](crate::node::MapEvent::Missed).
+    /// Like [`scan`](Self::scan) for some partitions, for example those with
+    /// [missed](crate::node::MapEvent::Missed) events.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -430,9 +452,9 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                 };
                 Ok((*partition, scan))
             });
-            self.asking.ask_each(scans, |number, answer| {
+            self.asking.run_all(scans, |number, answer| {
                 let Answer::Page(entries, next) = answer else {
-                    return Err(self.asking.no_answer(&answer));
+                    return Err(self.asking.unexpected_answer(&answer));
                 };
                 for (key, value) in entries {
                     wants = wants && take(self.coder.key(&key)?, self.coder.value_of(value)?);
@@ -447,8 +469,9 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Ok(())
     }
 
-    /// Some entries of a partition, from a place on: zero at first, then what the page before has told, if it has told that there may be more. What is there all the while
-    /// is met once at least, in all pages together.
+    /// Returns some entries of a partition from a position on: 0 at first, then the position
+    /// returned with the previous page. Entries present during the whole scan are in at least one
+    /// page.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -460,7 +483,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         };
         let (entries, next) = match self.asking.ask(partition, scan)? {
             Answer::Page(entries, next) => (entries, next),
-            other => return Err(self.asking.no_answer(&other)),
+            other => return Err(self.asking.unexpected_answer(&other)),
         };
         let entries = entries.into_iter();
         let entries =
@@ -486,7 +509,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let name = self.name();
         let what = format!("an entry of {bytes} bytes is too large for the map {name:?}");
         Err(Error::new(ErrorCode::LimitReached, what).hint(format!(
-            "at most {MOST_BYTES} bytes are taken: keep large things elsewhere, and where they are here"
+            "the limit is {MOST_BYTES} bytes: store large objects elsewhere, and a reference to them here"
         )))
     }
 
@@ -520,7 +543,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     fn value(&self, answer: Answer) -> Result<Option<V>> {
         match answer {
             Answer::Value(value) => value.map(|value| self.coder.value_of(value)).transpose(),
-            other => Err(self.asking.no_answer(&other)),
+            other => Err(self.asking.unexpected_answer(&other)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Values in the order in which they were added: queues, whose values are taken out, and ring buffers, whose oldest values go when there are too many.
+//! Queues, and ring buffers whose oldest values are overwritten when they are full.
 
 mod buffer;
 mod queue;
@@ -6,20 +6,20 @@ mod queue;
 use std::sync::Arc;
 
 use crate::protocol::{Answer, MapId, Operation, WhenFull};
-use ardea_codec::{Kept, state_codec_of};
+use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{Error, ErrorCode, PartitionId, Result, StateCodec};
 use bytes::Bytes;
 
-use crate::node::asking::Asking;
+use crate::node::client::GridClient;
 use crate::node::config::MOST_BYTES;
 use crate::node::grid::Inner;
 
 pub use buffer::{GridRing, Run};
 pub use queue::GridQueue;
 
-/// A ring of values, all of them in one partition: that of its name.
+/// A ring of values, stored in one partition, which is determined by its name.
 struct Ring<V> {
-    asking: Asking,
+    asking: GridClient,
     partition: PartitionId,
     capacity: u64,
     codec: Arc<dyn StateCodec<V>>,
@@ -36,28 +36,30 @@ impl<V> Clone for Ring<V> {
     }
 }
 
-impl<V: Kept> Ring<V> {
+impl<V: StateValue> Ring<V> {
     fn new(inner: Arc<Inner>, of: (&'static str, &str), capacity: u64) -> Result<Self> {
         let (kind, name) = of;
         let codec = state_codec_of::<V>().ok_or_else(|| {
-            let what = format!("values of the {kind} {name:?} can't leave their process");
+            let what = format!("values of the {kind} {name:?} cannot be serialized");
             Error::new(ErrorCode::InvalidConfig, what).hint("use a type that is not `Local`")
         })?;
         if capacity == 0 {
-            let what = format!("the {kind} {name:?} is to have room for no value");
-            return Err(Error::new(ErrorCode::InvalidConfig, what).hint("give it a capacity"));
+            let what = format!("the {kind} {name:?} has capacity 0");
+            return Err(
+                Error::new(ErrorCode::InvalidConfig, what).hint("use a capacity of at least 1")
+            );
         }
-        // Queues and ring buffers of one name are different ones.
+        // A queue and a ring buffer with the same name are different objects.
         let id = MapId::of_ring(&format!("{kind} {name}"));
         Ok(Ring {
-            asking: Asking::of(inner, of, id),
+            asking: GridClient::of(inner, of, id),
             partition: PartitionId::of_canonical(name.as_bytes()),
             capacity,
             codec,
         })
     }
 
-    /// Adds a value; its number, if there was room.
+    /// Appends a value. Returns its number, `None` if the ring is full.
     fn append(&self, value: &V, full: WhenFull) -> Result<Option<u64>> {
         let mut bytes = Vec::new();
         self.codec.put(value, &mut bytes)?;
@@ -68,7 +70,7 @@ impl<V: Kept> Ring<V> {
                 self.asking.what()
             );
             return Err(Error::new(ErrorCode::LimitReached, what).hint(format!(
-                "at most {MOST_BYTES} bytes are taken: keep large things elsewhere, and where they are here"
+                "the limit is {MOST_BYTES} bytes: store large objects elsewhere, and a reference to them here"
             )));
         }
         let append = Operation::Append {
@@ -79,22 +81,24 @@ impl<V: Kept> Ring<V> {
         };
         match self.asking.ask(self.partition, append)? {
             Answer::Place(place) => Ok(place),
-            other => Err(self.asking.no_answer(&other)),
+            other => Err(self.asking.unexpected_answer(&other)),
         }
     }
 
-    /// Takes the first value out.
+    /// Removes and returns the first value.
     fn take(&self) -> Result<Option<V>> {
         match self
             .asking
             .ask(self.partition, Operation::Take(self.asking.id))?
         {
             Answer::Value(value) => value.map(|value| self.value(value)).transpose(),
-            other => Err(self.asking.no_answer(&other)),
+            other => Err(self.asking.unexpected_answer(&other)),
         }
     }
 
-    /// About so many bytes of values from that number on, at least one if there is one: the number of the first, the values, and the number that comes next to the ring.
+    /// Reads about `bytes` bytes of values from a number on, at least one value if there is one.
+    /// Returns the number of the first value, the values, and the number of the next value to be
+    /// appended.
     fn read(&self, from: u64, bytes: u32) -> Result<(u64, Vec<V>, u64)> {
         let ring = self.asking.id;
         let read = Operation::Read { ring, from, bytes };
@@ -103,19 +107,20 @@ impl<V: Kept> Ring<V> {
                 let values = values.into_iter().map(|value| self.value(value));
                 Ok((from, values.collect::<Result<_>>()?, next))
             }
-            other => Err(self.asking.no_answer(&other)),
+            other => Err(self.asking.unexpected_answer(&other)),
         }
     }
 
-    /// How many values there are. None of them travels.
+    /// Returns the number of values.
     fn len(&self) -> Result<u64> {
         match self
             .asking
             .ask(self.partition, Operation::Count(self.asking.id))?
         {
-            // One entry says where it begins and ends, from the first value on.
+            // One of the entries stores the bounds of the ring; it exists once a value has been
+            // added.
             Answer::Count(entries) => Ok(entries.saturating_sub(1)),
-            other => Err(self.asking.no_answer(&other)),
+            other => Err(self.asking.unexpected_answer(&other)),
         }
     }
 

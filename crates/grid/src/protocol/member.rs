@@ -1,11 +1,12 @@
-//! Who keeps the data.
+//! Members and message recipients.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// One life of a member. A process that begins anew has lost its memory, and is another member: no two lives may ever have one number.
+/// Identity of a member. A restarted process has lost its memory and must have a new id; ids must
+/// never be reused.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -18,19 +19,19 @@ impl fmt::Display for MemberId {
     }
 }
 
-/// A member, and where it is.
+/// A member and its location.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Member {
-    /// Which life.
+    /// The member's id.
     pub id: MemberId,
-    /// The machine: backups go to other machines first.
+    /// The machine. Backups are placed on other machines first.
     pub host: Arc<str>,
-    /// Where other members reach it.
+    /// Endpoint for other members.
     pub endpoint: Arc<str>,
 }
 
 impl Member {
-    /// A member on that machine, to be reached there.
+    /// Creates a member.
     pub fn new(id: MemberId, host: impl Into<Arc<str>>, endpoint: impl Into<Arc<str>>) -> Self {
         Member {
             id,
@@ -40,18 +41,19 @@ impl Member {
     }
 }
 
-/// Whom something is told.
+/// Recipient of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recipient {
-    /// Where.
+    /// The endpoint.
     pub endpoint: Arc<str>,
-    /// Who, unless whoever is there will do: where a member was another one may be.
+    /// The member, or `None` for any member at the endpoint. A different member may have taken over
+    /// an endpoint.
     pub member: Option<MemberId>,
 }
 
 impl Recipient {
-    /// Whoever is there.
-    pub fn whoever_is_at(endpoint: Arc<str>) -> Self {
+    /// Creates a recipient that stands for any member at the endpoint.
+    pub fn any_at(endpoint: Arc<str>) -> Self {
         Recipient {
             endpoint,
             member: None,

@@ -1,20 +1,23 @@
 //! A member of a grid, without network, threads or clock.
 //!
-//! It is its [`Council`], a [`Replica`] for each partition, and a desk that finds out whom to ask. [`on`](Node::on) takes what happens and
-//! says what is to be done. The simulation drives it as any shell does.
+//! Consists of its [`Membership`], a [`Replica`] for each partition, and the pending operations of
+//! its callers. [`on`](Node::on) processes an event and returns the resulting actions. The
+//! simulation drives it in the same way as a process.
 //!
-//! * `config`: what it is set to; `desk`: who asks; `seen`: what others have asked; `refill`: at which rate copies are filled; `reader`: reads from other threads; `watching`, `tellers`: hearing
-//!   what happens to a map, and telling it; `touched`: of what others have still to hear; `ticking`: what follows when time passes.
+//! * `config`: settings; `pending_ops`: operations of local callers; `request_dedup`: deduplication
+//!   of requests; `resync_rate`: rate limit of resync; `reader`: reads from other threads;
+//!   `watch_subscriber`, `watch_publisher`: the two sides of map watches; `dirty_partitions`:
+//!   partitions with unsent output; `tick`: timers.
 
 mod config;
-mod desk;
+mod dirty_partitions;
+mod pending_ops;
 mod reader;
-mod refill;
-mod seen;
-mod tellers;
-mod ticking;
-mod touched;
-mod watching;
+mod request_dedup;
+mod resync_rate;
+mod tick;
+mod watch_publisher;
+mod watch_subscriber;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,132 +28,139 @@ use ardea_core::PartitionId;
 use serde::{Deserialize, Serialize};
 
 pub use config::NodeConfig;
-use desk::{Desk, Step};
+use dirty_partitions::DirtyPartitions;
+use pending_ops::{PendingOperations, Step};
 pub use reader::Reader;
 use reader::Shared;
-use refill::Refill;
-use seen::Seen;
-use tellers::Tellers;
-use touched::Touched;
-use watching::Watching;
+use request_dedup::RequestDedup;
+use resync_rate::ResyncRate;
+use watch_publisher::WatchPublisher;
+use watch_subscriber::WatchSubscriber;
 
-use crate::protocol::council::{Council, CouncilAction, CouncilEvent, CouncilWord};
+use crate::protocol::membership::{ConsensusAction, ConsensusEvent, Membership, MembershipMessage};
 use crate::protocol::operation::{MapId, Operation, Outcome, Refusal, Ticket};
-use crate::protocol::replica::{Functions, Quota, Replica, ReplicaAction, ReplicaWord};
-use crate::protocol::succession::{Claim, PartitionNumber};
-use crate::protocol::tidings::{Happened, WatchWord};
+use crate::protocol::reconfiguration::{PartitionNumber, ReplicaClaim};
+use crate::protocol::replica::{Functions, Quota, Replica, ReplicaAction, ReplicaMessage};
 use crate::protocol::view::{Record, View, ViewNumber};
+use crate::protocol::watch_events::{EntryEvent, WatchMessage};
 use crate::protocol::{Member, MemberId, Recipient};
 
-/// What members say to each other. It may be lost, doubled or late.
+/// A message between members. Messages may be lost, duplicated or delayed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Word {
+pub enum Message {
     /// About views.
-    Council(CouncilWord),
-    /// About the copies of a partition.
-    Replica(PartitionNumber, ReplicaWord),
+    Consensus(MembershipMessage),
+    /// Between the replicas of a partition.
+    Replica(PartitionNumber, ReplicaMessage),
     /// An operation for the primary of a partition.
     Request {
-        /// Of which.
+        /// The partition.
         partition: PartitionNumber,
-        /// Since when it is primary, as the asker knows it.
-        reign: ViewNumber,
-        /// Counted by the asker.
+        /// The view with which the recipient became primary, as known to the sender.
+        term: ViewNumber,
+        /// Sequence number of the sender.
         number: u64,
-        /// The asker waits for nothing below this number.
+        /// The sender waits for no request below this number.
         floor: u64,
-        /// What is to be done.
+        /// The operation.
         operation: Operation,
     },
-    /// How an operation has ended.
+    /// Outcome of the operation with this number.
     Reply(u64, Outcome),
-    /// About maps that are watched.
-    Watch(WatchWord),
+    /// About map watches.
+    Watch(WatchMessage),
 }
 
-/// What a member hears.
+/// Input of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeEvent {
-    /// Time has passed; expected several times a heartbeat.
+    /// Time has passed; expected several times per heartbeat.
     Tick,
-    /// A member, or who wants to be one, says something.
-    From(Member, Word),
-    /// Somebody is proven to be dead.
+    /// A message from a member, or from one that requests admission.
+    From(Member, Message),
+    /// A member is known to be dead.
     Dead(MemberId),
-    /// This member is to go.
+    /// This member shall leave.
     Leave,
-    /// An operation is to be done, wherever its partition is. Each has a number that was not used before.
+    /// Carry out an operation on the primary of its partition. The number must not have been used
+    /// before.
     Ask(u64, PartitionId, Operation),
-    /// What happens to a map is to be [told](NodeAction::Happened) from now on, when that has been [said](NodeAction::Watched).
+    /// Watch a map. Once [`Watched`](NodeAction::Watched) is returned, all its events are
+    /// [returned](NodeAction::Happened).
     Watch(MapId),
-    /// That is wanted no more.
+    /// Stop watching a map.
     Unwatch(MapId),
-    /// The [request](Word::Request) of this number never left, and never will.
+    /// The [request](Message::Request) with this number was not and will not be sent.
     Unsent(u64),
 }
 
-/// What is to be done.
+/// Output of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeAction {
-    /// Tell it to that one, and to nobody else.
-    Tell(Recipient, Word),
-    /// These requests to a member, in order of their numbers, are given up. Of those that have not left yet it is to be [said](NodeEvent::Unsent), before the next tick:
-    /// nobody can say of the others whether they were done.
+    /// Send a message to this recipient only.
+    SendMessage(Recipient, Message),
+    /// Drop these requests to a member, sorted by number. For each that has not been sent,
+    /// [`Unsent`](NodeEvent::Unsent) must be passed before the next tick; the outcome of the others
+    /// is unknown.
     Recall(MemberId, Vec<u64>),
-    /// That operation has ended so.
+    /// The operation with this number has ended.
     Ended(u64, Outcome),
-    /// There is a new view.
+    /// A new view has been installed.
     Installed(Arc<View>),
-    /// All that happens to a map from now on is told, or that something was missed.
+    /// From now on all events of the map are returned, or reported as missed.
     Watched(MapId),
-    /// That has happened to a map in a partition, in this order.
-    Happened(MapId, PartitionNumber, Vec<Happened>),
-    /// Something has happened to a map in a partition that was not told: it has to be read.
+    /// Events of a map in a partition, in order.
+    Happened(MapId, PartitionNumber, Vec<EntryEvent>),
+    /// Events of a map in a partition were missed; it has to be read.
     Missed(MapId, PartitionNumber),
-    /// Everything has been told that had happened by that time, on this member's clock, where that one is primary.
+    /// All events up to this time, by this member's clock, have been received from the partitions
+    /// whose primary is the given member.
     Confirmed(MemberId, Duration),
-    /// This member belongs to the grid no more, and keeps nothing. If it has left it goes on hearing, and being told that time passes, until it has
-    /// [parted](Self::Parted).
+    /// This member is no longer part of the grid and holds no data. If it has left, messages and
+    /// ticks must still be passed until it has [parted](Self::Parted).
     Out,
-    /// This member has left, and those who stay need nothing of it any more: its process may end.
+    /// This member has left, and the remaining members do not need it any more; its process may
+    /// end.
     Parted,
 }
 
 /// A member of a grid.
 pub struct Node {
-    council: Council,
+    council: Membership,
     config: NodeConfig,
     quota: Arc<Quota>,
     shared: Arc<Shared>,
-    desk: Desk,
-    refill: Refill,
-    seen: BTreeMap<MemberId, Seen>,
-    /// Who is the primary of each partition, since when: what the view says, where it is found at once.
+    pending: PendingOperations,
+    refill: ResyncRate,
+    seen: BTreeMap<MemberId, RequestDedup>,
+    /// The primary of each partition and the view with which it became primary, copied from the
+    /// view for fast access.
     primaries: Vec<Option<(MemberId, ViewNumber)>>,
-    /// Who belongs to the grid, and who did: late requests of those who don't any more may have been carried out.
+    /// Current and former members. A late request of a former member may have been carried out
+    /// already.
     members: BTreeSet<MemberId>,
     departed: BTreeSet<MemberId>,
-    tellers: Tellers,
-    watching: Watching,
-    /// Whose copies have done something of which others have not heard yet.
-    touched: Touched,
-    /// Whose copies time may lead to more.
-    awake: Touched,
-    claims: BTreeMap<PartitionNumber, Vec<Claim>>,
-    /// The claims are others than the council knows.
+    tellers: WatchPublisher,
+    watching: WatchSubscriber,
+    /// Partitions whose replicas have unsent output.
+    touched: DirtyPartitions,
+    /// Partitions whose replicas need ticks.
+    awake: DirtyPartitions,
+    claims: BTreeMap<PartitionNumber, Vec<ReplicaClaim>>,
+    /// True if the claims have changed since they were passed to the membership.
     has_claims: bool,
     ticked: Option<Duration>,
     now: Duration,
     is_out: bool,
     actions: Vec<NodeAction>,
-    /// What a copy has said: empty, its memory kept.
+    /// Reused buffer for the actions of a replica; empty between uses.
     said: Vec<ReplicaAction>,
 }
 
 impl Node {
-    /// The first member of a grid.
+    /// Creates the first member of a grid.
     pub fn found(me: Member, config: NodeConfig, functions: Arc<dyn Functions>) -> Self {
-        let council = Council::found(me, config.partitions, config.backups, config.council);
+        let council = Membership::found(me, config.partitions, config.backups, config.council);
         let mut node = Node::of(council, config, functions);
         if let Some(view) = node.council.view().cloned() {
             node.install(Duration::ZERO, &view);
@@ -158,18 +168,18 @@ impl Node {
         node
     }
 
-    /// A member of the grid of whoever is at these addresses, when it is let in.
+    /// Creates a member that requests admission to the grid at these endpoints.
     pub fn join(
         me: Member,
         seeds: Vec<Arc<str>>,
         config: NodeConfig,
         functions: Arc<dyn Functions>,
     ) -> Self {
-        let council = Council::join(me, seeds, config.council);
+        let council = Membership::join(me, seeds, config.council);
         Node::of(council, config, functions)
     }
 
-    fn of(council: Council, config: NodeConfig, functions: Arc<dyn Functions>) -> Self {
+    fn of(council: Membership, config: NodeConfig, functions: Arc<dyn Functions>) -> Self {
         let quota = Arc::new(Quota::new(config.limit, config.guest_limit));
         let settings = Arc::new(config.replica);
         let me = council.me().id;
@@ -179,19 +189,19 @@ impl Node {
         };
         Node {
             shared: Arc::new(Shared::new((0..config.partitions).map(replica))),
-            desk: Desk::new(me, config.patience, config.retry),
-            refill: Refill::new(config.refill_rate, config.replica.resend),
+            pending: PendingOperations::new(me, config.patience, config.retry),
+            refill: ResyncRate::new(config.refill_rate, config.replica.resend),
             council,
-            touched: Touched::new(config.partitions),
-            awake: Touched::new(config.partitions),
+            touched: DirtyPartitions::new(config.partitions),
+            awake: DirtyPartitions::new(config.partitions),
             config,
             quota,
             seen: BTreeMap::new(),
             primaries: Vec::new(),
             members: BTreeSet::new(),
             departed: BTreeSet::new(),
-            tellers: Tellers::default(),
-            watching: Watching::default(),
+            tellers: WatchPublisher::default(),
+            watching: WatchSubscriber::default(),
             claims: BTreeMap::new(),
             has_claims: false,
             ticked: None,
@@ -202,32 +212,32 @@ impl Node {
         }
     }
 
-    /// This member.
+    /// Returns this member.
     pub fn me(&self) -> &Member {
         self.council.me()
     }
 
-    /// What it is set to.
+    /// Returns the settings.
     pub fn config(&self) -> &NodeConfig {
         &self.config
     }
 
-    /// The view, if it has one.
+    /// Returns the current view, if there is one.
     pub fn view(&self) -> Option<&Arc<View>> {
         self.council.view().filter(|_| !self.is_out)
     }
 
-    /// Whether it belongs to the grid no more.
+    /// Returns true if this member is no longer part of the grid.
     pub fn is_out(&self) -> bool {
         self.is_out
     }
 
-    /// What its copies take, in bytes.
+    /// Returns the memory size of all replicas of this member in bytes.
     pub fn used(&self) -> u64 {
         self.quota.used()
     }
 
-    /// Looks at its copy of a partition, if the grid has so many.
+    /// Applies `look` to the local replica of a partition, if the grid has that partition.
     pub fn look_at<R>(
         &self,
         partition: PartitionId,
@@ -238,22 +248,22 @@ impl Node {
             .map(|replica| look(&replica))
     }
 
-    /// Reads what this member is primary of, from any thread.
+    /// Returns a reader for the partitions of which this member is primary, for any thread.
     pub fn reader(&self) -> Reader {
         Reader(Arc::clone(&self.shared))
     }
 
-    /// Whether it may act as its view says.
+    /// Returns true if this member holds a lease.
     pub fn may_act(&self, now: Duration) -> bool {
         self.shared.may_act(now)
     }
 
-    /// Whether it reads and writes this partition now.
+    /// Returns true if this member serves reads and writes of the partition.
     pub fn serves(&self, now: Duration, partition: PartitionId) -> bool {
         self.may_act(now) && self.look_at(partition, Replica::is_ready).unwrap_or(false)
     }
 
-    /// What follows from something that happened.
+    /// Processes an event and returns the resulting actions.
     pub fn on(&mut self, now: Duration, event: NodeEvent) -> Vec<NodeAction> {
         let mut actions = Vec::new();
         self.take(now, event);
@@ -261,8 +271,9 @@ impl Node {
         actions
     }
 
-    /// Takes something that happened. What follows is said by [`follow`](Self::follow), of all that was taken since together: so changes of a partition that
-    /// come together travel together, and are acknowledged together.
+    /// Processes an event. The resulting actions of all events since the last call are returned by
+    /// [`follow`](Self::follow), so that changes of a partition are replicated and acknowledged in
+    /// batches.
     pub fn take(&mut self, now: Duration, event: NodeEvent) {
         self.now = now;
         if self.is_out {
@@ -271,34 +282,34 @@ impl Node {
         match event {
             NodeEvent::Tick => self.tick(now),
             NodeEvent::From(from, word) => self.hear(now, from, word),
-            NodeEvent::Dead(member) => self.council(now, CouncilEvent::Dead(member)),
-            NodeEvent::Leave => self.council(now, CouncilEvent::Leave),
+            NodeEvent::Dead(member) => self.council(now, ConsensusEvent::Dead(member)),
+            NodeEvent::Leave => self.council(now, ConsensusEvent::Leave),
             NodeEvent::Ask(number, partition, operation) => {
-                let step = self.desk.ask(now, number, partition, operation);
+                let step = self.pending.ask(now, number, partition, operation);
                 self.try_it(now, step);
             }
             NodeEvent::Watch(map) => self.watch(now, map, true),
             NodeEvent::Unwatch(map) => self.watch(now, map, false),
-            NodeEvent::Unsent(number) => self.desk.unsent(now, number),
+            NodeEvent::Unsent(number) => self.pending.unsent(now, number),
         }
     }
 
-    /// Takes something that happened to who belongs to the grid no more.
+    /// Processes an event after this member has been removed or has left.
     fn take_outside(&mut self, now: Duration, event: NodeEvent) {
         match event {
             NodeEvent::Ask(number, ..) => {
                 let refused = Outcome::Refused(Refusal::CutOff);
                 self.actions.push(NodeAction::Ended(number, refused));
             }
-            NodeEvent::From(from, Word::Council(word)) => {
-                self.council(now, CouncilEvent::From(from, word));
+            NodeEvent::From(from, Message::Consensus(word)) => {
+                self.council(now, ConsensusEvent::From(from, word));
             }
-            NodeEvent::Tick => self.council(now, CouncilEvent::Tick),
+            NodeEvent::Tick => self.council(now, ConsensusEvent::Tick),
             _ => {}
         }
     }
 
-    /// What follows from all that was taken, behind what is there already.
+    /// Appends the actions that result from all events since the last call.
     pub fn follow(&mut self, now: Duration, actions: &mut Vec<NodeAction>) {
         while let Some(partition) = self.touched.next() {
             self.spread(now, partition);
@@ -307,22 +318,22 @@ impl Node {
         actions.append(&mut self.actions);
     }
 
-    fn hear(&mut self, now: Duration, from: Member, word: Word) {
+    fn hear(&mut self, now: Duration, from: Member, word: Message) {
         match word {
-            Word::Council(word) => self.council(now, CouncilEvent::From(from, word)),
-            Word::Replica(partition, word) => {
-                let came = Refill::cost(&word);
+            Message::Consensus(word) => self.council(now, ConsensusEvent::From(from, word)),
+            Message::Replica(partition, word) => {
+                let came = ResyncRate::cost(&word);
                 self.with(now, partition, |replica, out| {
-                    replica.hear(from.id, word, out)
+                    replica.receive(from.id, word, out)
                 });
                 if came > 0 {
                     self.refill.came(partition, came);
                     self.refill(now);
                 }
             }
-            Word::Request {
+            Message::Request {
                 partition,
-                reign,
+                term: reign,
                 number,
                 floor,
                 operation,
@@ -336,22 +347,22 @@ impl Node {
                     number,
                 };
                 let replica = self.shared.replica(partition);
-                let present = replica.and_then(|replica| Some(replica.record()?.reign));
-                // Whoever is a member in a later view only could not be answered.
+                let present = replica.and_then(|replica| Some(replica.record()?.term));
+                // The sender may be a member only in a later view; it could not be answered.
                 if present == Some(reign) && self.members.contains(&from.id) {
                     self.request(now, partition, ticket, operation);
                 } else {
                     let refused = Outcome::Refused(Refusal::NotPrimary);
-                    self.actions.push(NodeAction::Tell(
+                    self.actions.push(NodeAction::SendMessage(
                         (&from).into(),
-                        Word::Reply(number, refused),
+                        Message::Reply(number, refused),
                     ));
                 }
             }
-            Word::Reply(number, outcome) => {
-                self.desk.ended(now, number, Some(from.id), outcome);
+            Message::Reply(number, outcome) => {
+                self.pending.ended(now, number, Some(from.id), outcome);
             }
-            Word::Watch(word) => self.hear_watch_word(now, from.id, word),
+            Message::Watch(word) => self.hear_watch_word(now, from.id, word),
         }
     }
 
@@ -368,7 +379,7 @@ impl Node {
         });
     }
 
-    /// Lets a copy do something. What others are to hear of it is seen to when all has been [taken](Self::follow) that has come.
+    /// Runs `act` on a replica. Its replication messages are sent by [`follow`](Self::follow).
     fn with(
         &mut self,
         now: Duration,
@@ -384,14 +395,14 @@ impl Node {
         drop(replica);
         self.touched.add(partition);
         self.awake.add(partition);
-        // Who watches hears of a change before who made it is answered.
+        // Watchers get the event of a change before its writer gets the response.
         if !noted.is_empty() {
             self.tell_noted(partition, noted);
         }
         self.carry_out_all(now, partition, out);
     }
 
-    /// Sees to it that others hear what a copy has done.
+    /// Sends the replication messages of a replica.
     fn spread(&mut self, now: Duration, partition: PartitionNumber) {
         let replica = self.shared.replica(partition);
         let Some(mut replica) = replica.filter(|_| !self.is_out) else {
@@ -425,35 +436,38 @@ impl Node {
         for action in out.drain(..) {
             self.carry_out(now, partition, action);
         }
-        // Its memory is used again.
+        // Reuses its memory.
         self.said = out;
     }
 
     fn claim(&mut self, now: Duration) {
         self.has_claims = false;
         let all = self.claims.values().flatten().copied().collect();
-        self.council(now, CouncilEvent::Claims(all));
+        self.council(now, ConsensusEvent::Claims(all));
     }
 
     fn carry_out(&mut self, now: Duration, partition: PartitionNumber, action: ReplicaAction) {
         match action {
-            ReplicaAction::Tell(member, word) => self.tell(member, Word::Replica(partition, word)),
+            ReplicaAction::SendMessage(member, word) => {
+                self.tell(member, Message::Replica(partition, word))
+            }
             ReplicaAction::Answer(ticket, outcome) if ticket.member == self.me().id => {
-                self.desk.ended(now, ticket.number, None, outcome);
+                self.pending.ended(now, ticket.number, None, outcome);
             }
             ReplicaAction::Answer(ticket, outcome) => {
-                self.tell(ticket.member, Word::Reply(ticket.number, outcome));
+                self.tell(ticket.member, Message::Reply(ticket.number, outcome));
             }
         }
     }
 
-    fn tell(&mut self, member: MemberId, word: Word) {
+    fn tell(&mut self, member: MemberId, word: Message) {
         if let Some(member) = self.council.view().and_then(|view| view.member(member)) {
-            self.actions.push(NodeAction::Tell(member.into(), word));
+            self.actions
+                .push(NodeAction::SendMessage(member.into(), word));
         }
     }
 
-    /// Carries a step of the desk out.
+    /// Sends an attempt of a pending operation.
     fn try_it(&mut self, now: Duration, step: Option<Step>) {
         let Some(Step {
             partition,
@@ -466,7 +480,7 @@ impl Node {
         };
         let me = self.me().id;
         let primary = self.primaries.get(partition as usize).copied().flatten();
-        self.desk
+        self.pending
             .sent(now, number, primary.map(|(member, _)| member));
         match primary {
             Some((member, _)) if member == me => {
@@ -475,9 +489,9 @@ impl Node {
             }
             Some((member, reign)) => self.tell(
                 member,
-                Word::Request {
+                Message::Request {
                     partition,
-                    reign,
+                    term: reign,
                     number,
                     floor,
                     operation,
@@ -485,15 +499,15 @@ impl Node {
             ),
             None => {
                 let refused = Outcome::Refused(Refusal::CutOff);
-                self.desk.ended(now, number, None, refused);
+                self.pending.ended(now, number, None, refused);
             }
         }
     }
 
     fn tell_ended(&mut self) {
         let may_act = self.may_act(self.now);
-        for (number, outcome) in self.desk.ended.drain(..) {
-            // Whoever is cut off finds nobody: that is what has to be told.
+        for (number, outcome) in self.pending.ended.drain(..) {
+            // Without a lease the reason is that this member is cut off.
             let outcome = match outcome {
                 Outcome::Refused(refusal) if refusal.may_pass() && !may_act => {
                     Outcome::Refused(Refusal::CutOff)
@@ -502,35 +516,36 @@ impl Node {
             };
             self.actions.push(NodeAction::Ended(number, outcome));
         }
-        let recalls = std::mem::take(&mut self.desk.recalls).into_iter();
+        let recalls = std::mem::take(&mut self.pending.recalls).into_iter();
         self.actions.extend(
             recalls.map(|(to, numbers)| NodeAction::Recall(to, numbers.into_iter().collect())),
         );
     }
 
-    fn council(&mut self, now: Duration, event: CouncilEvent) {
+    fn council(&mut self, now: Duration, event: ConsensusEvent) {
         for action in self.council.on(now, event) {
             match action {
-                CouncilAction::Tell(to, word) => {
-                    self.actions.push(NodeAction::Tell(to, Word::Council(word)));
+                ConsensusAction::SendMessage(to, word) => {
+                    self.actions
+                        .push(NodeAction::SendMessage(to, Message::Consensus(word)));
                 }
-                CouncilAction::Installed(view) => self.install(now, &view),
-                CouncilAction::Out => self.leave(),
-                CouncilAction::Parted => self.actions.push(NodeAction::Parted),
+                ConsensusAction::Installed(view) => self.install(now, &view),
+                ConsensusAction::Out => self.leave(),
+                ConsensusAction::Parted => self.actions.push(NodeAction::Parted),
             }
         }
         self.shared.set_lease(self.council.lease());
     }
 
     fn install(&mut self, now: Duration, view: &Arc<View>) {
-        // What is asked of the copies meanwhile finds no lease: that of the view before counts no more.
+        // No lease while the replicas install the view: the lease of the previous view is void.
         self.shared.set_lease(None);
         let members: BTreeSet<MemberId> = view.members.iter().map(|member| member.id).collect();
         let before = std::mem::replace(&mut self.members, members);
         self.departed.extend(before.difference(&self.members));
         self.seen
             .retain(|member, _| !self.departed.contains(member));
-        let primary = |record: &Arc<Record>| Some((record.primary()?, record.reign));
+        let primary = |record: &Arc<Record>| Some((record.primary()?, record.term));
         self.primaries = view.records.iter().map(primary).collect();
         let records: Vec<_> = view
             .partitions()
@@ -547,11 +562,11 @@ impl Node {
             .filter(|(_, record)| record.is_kept_by(me) && !record.is_whole(me));
         self.refill
             .is_filling(filling.map(|(partition, _)| partition.index()).collect());
-        self.desk.members_are(now, &self.members);
+        self.pending.members_are(now, &self.members);
         self.actions.push(NodeAction::Installed(Arc::clone(view)));
     }
 
-    /// It is a member no more.
+    /// Drops all data after this member has been removed or has left.
     fn leave(&mut self) {
         self.is_out = true;
         self.primaries.clear();
@@ -559,7 +574,7 @@ impl Node {
         for mut replica in self.shared.all() {
             replica.give_up(&mut Vec::new());
         }
-        self.desk.give_up();
+        self.pending.give_up();
         self.tell_ended();
         self.actions.push(NodeAction::Out);
     }

@@ -1,159 +1,163 @@
-//! What can be asked of a partition, and what comes of it.
+//! Operations on a partition, and their effects.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::protocol::MemberId;
-use crate::protocol::pairs::Pairs;
-use crate::protocol::pieces;
+use crate::protocol::byte_arena;
+use crate::protocol::entry_batch::Pairs;
 use crate::protocol::store::{APART_BYTES, NEVER};
 
-/// What the maps of guests have in their numbers.
+/// Bit of the ids of guest maps.
 const GUEST: u64 = 1 << 63;
 
-/// What tells rings from maps of the same name.
+/// Hash seed that distinguishes rings from maps with the same name.
 const RING_SEED: u64 = 0x7269_6e67;
 
-/// A map of a grid: the hash of its name. The maps of guests are told by its highest bit.
+/// Id of a map: the hash of its name. The highest bit marks guest maps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MapId(pub u64);
 
 impl MapId {
-    /// The map of this name.
+    /// Returns the id of the map with this name.
     pub fn named(name: &str) -> Self {
         MapId(xxh3_64(name.as_bytes()) & !GUEST)
     }
 
-    /// The map of a guest of this name: of all these together a member keeps [no more than it is told](crate::protocol::NodeConfig::guest_limit).
+    /// Returns the id of the guest map with this name. All guest maps of a member share [one memory
+    /// limit](crate::protocol::NodeConfig::guest_limit).
     pub fn of_guest(name: &str) -> Self {
         MapId(xxh3_64(name.as_bytes()) | GUEST)
     }
 
-    /// The ring of this name: another one than the map.
+    /// Returns the id of the ring with this name, which differs from the map's.
     pub fn of_ring(name: &str) -> Self {
         MapId(xxh3_64_with_seed(name.as_bytes(), RING_SEED) & !GUEST)
     }
 
-    /// Whether it is a guest's.
+    /// Returns true for a guest map.
     pub fn is_of_guest(self) -> bool {
         self.0 & GUEST != 0
     }
 }
 
-/// What is asked of a partition. Times are microseconds since the Unix epoch.
+/// An operation on a partition. Times are microseconds since the Unix epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Operation {
-    /// What a key has. Answered with [`Answer::Value`].
+    /// Reads a key. Answered with [`Answer::Value`].
     Get {
-        /// Of which map.
+        /// The map.
         map: MapId,
         /// The key.
         key: Bytes,
     },
-    /// Gives a key a value.
+    /// Sets the value of a key.
     Put {
-        /// In which map.
+        /// The map.
         map: MapId,
         /// The key.
-        #[serde(deserialize_with = "pieces::deserialize")]
+        #[serde(deserialize_with = "byte_arena::deserialize")]
         key: Bytes,
         /// The value.
-        #[serde(deserialize_with = "pieces::deserialize")]
+        #[serde(deserialize_with = "byte_arena::deserialize")]
         value: Bytes,
-        /// When it is gone by itself, if ever.
+        /// Expiry time, if any.
         expires: Option<i64>,
-        /// On which condition.
+        /// The condition.
         when: When,
     },
-    /// Removes what a key has. Answered with [`Answer::Value`]: what it had.
+    /// Removes a key. Answered with [`Answer::Value`], the previous value.
     Remove {
-        /// Of which map.
+        /// The map.
         map: MapId,
         /// The key.
         key: Bytes,
     },
-    /// Removes what a key has, which nobody wants to see. Answered with [`Answer::Done`].
+    /// Removes a key without returning its value. Answered with [`Answer::Done`].
     Forget {
-        /// Of which map.
+        /// The map.
         map: MapId,
         /// The key.
         key: Bytes,
     },
-    /// Changes what a key has by a function that all members know. Answered with [`Answer::Value`]: what it has then.
+    /// Changes the value of a key by a registered function. Answered with [`Answer::Value`], the
+    /// new value.
     Compute {
-        /// Of which map.
+        /// The map.
         map: MapId,
         /// The key.
         key: Bytes,
         /// The function's name.
         function: String,
-        /// What the function is given besides.
+        /// The function's argument.
         argument: Bytes,
-        /// When the new value is gone by itself, if ever.
+        /// Expiry time of the new value, if any.
         expires: Option<i64>,
     },
-    /// How many entries there are in this partition. Answered with [`Answer::Count`].
+    /// Counts the entries in this partition. Answered with [`Answer::Count`].
     Count(MapId),
-    /// What the entries in this partition take, in bytes. Answered with [`Answer::Count`].
+    /// Returns the memory size of the entries in this partition, in bytes. Answered with
+    /// [`Answer::Count`].
     Measure(MapId),
-    /// Some entries, from a place on. Answered with [`Answer::Page`].
+    /// Reads some entries from a position on. Answered with [`Answer::Page`].
     Scan {
-        /// Of which map.
+        /// The map.
         map: MapId,
-        /// From where: zero at first, then what the page before said.
+        /// The position: 0 at first, then the one returned with the previous page.
         from: u64,
-        /// About so many bytes.
+        /// Approximate size of the page in bytes.
         bytes: u32,
     },
-    /// Removes all of a map that is in this partition.
+    /// Removes all entries of a map in this partition.
     Clear(MapId),
-    /// Adds a value at the end of a ring. Answered with [`Answer::Place`]: its number, or none if the ring is full.
+    /// Appends a value to a ring. Answered with [`Answer::Place`]: its number, `None` if the ring
+    /// is full.
     Append {
-        /// Which ring, of this partition.
+        /// The ring, in this partition.
         ring: MapId,
         /// The value.
-        #[serde(deserialize_with = "pieces::deserialize")]
+        #[serde(deserialize_with = "byte_arena::deserialize")]
         value: Bytes,
-        /// How many values the ring has at most.
+        /// Maximum number of values in the ring.
         capacity: u64,
-        /// What is done if it has so many.
+        /// Behaviour if the ring is full.
         full: WhenFull,
     },
-    /// Takes the first value of a ring out. Answered with [`Answer::Value`]: it, or nothing.
+    /// Removes the first value of a ring. Answered with [`Answer::Value`].
     Take(MapId),
-    /// Values of a ring, from a number on. Answered with [`Answer::Run`].
+    /// Reads values of a ring. Answered with [`Answer::Run`].
     Read {
-        /// Which ring, of this partition.
+        /// The ring, in this partition.
         ring: MapId,
-        /// From which number on; from the first that is there, if that is gone.
+        /// The first number to read; if it is gone, the first available one.
         from: u64,
-        /// About so many bytes, and one value at least.
+        /// Approximate size of the answer in bytes; it has at least one value.
         bytes: u32,
     },
-    /// Gives several keys their values, at once. Answered with [`Answer::Done`].
+    /// Puts several entries atomically. Answered with [`Answer::Done`].
     PutAll {
-        /// In which map.
+        /// The map.
         map: MapId,
-        /// The keys and their values.
+        /// The entries.
         pairs: Pairs,
-        /// When they are gone by themselves, if ever.
+        /// Expiry time, if any.
         expires: Option<i64>,
     },
 }
 
-/// What is done when a value is to be added to a ring that is full.
+/// Behaviour of an append to a full ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum WhenFull {
-    /// It is not added.
+    /// The value is refused.
     Refuse,
-    /// The first one goes.
+    /// The first value is removed.
     Overwrite,
 }
 
 impl Operation {
-    /// Whether it may change something.
+    /// Returns true if the operation may change something.
     pub fn writes(&self) -> bool {
         !matches!(
             self,
@@ -166,63 +170,64 @@ impl Operation {
     }
 }
 
-/// On which condition a value is put.
+/// Condition of a put.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum When {
-    /// On none. Answered with [`Answer::Done`].
+    /// No condition. Answered with [`Answer::Done`].
     Always,
-    /// If the key has none. Answered with [`Answer::Value`]: what it had.
+    /// The key has no value. Answered with [`Answer::Value`], the previous value.
     Absent,
-    /// If it has this one. Answered with [`Answer::Value`]: what it had.
+    /// The key has this value. Answered with [`Answer::Value`], the previous value.
     Is(Bytes),
 }
 
-/// What came of an operation.
+/// Result of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// It is done.
+    /// The operation was carried out.
     Done,
-    /// A value, or none.
+    /// A value, if there is one.
     Value(Option<Bytes>),
-    /// How many.
+    /// A number.
     Count(u64),
-    /// Some entries, and where the next are, if there may be more. If another member became primary meanwhile, some come again.
+    /// Entries, and the position of the next page if there may be more. If the primary has changed
+    /// in between, entries are repeated.
     Page(Vec<(Bytes, Bytes)>, Option<u64>),
-    /// The number of a value in a ring, or none.
+    /// The number of a value in a ring, if there is one.
     Place(Option<u64>),
-    /// Some values of a ring, which follow each other.
+    /// Consecutive values of a ring.
     Run {
-        /// The number of the first of them.
+        /// The number of the first value.
         from: u64,
         /// The values.
         values: Vec<Bytes>,
-        /// The number that the next one gets which is added to the ring.
+        /// The number of the next value to be appended to the ring.
         next: u64,
     },
 }
 
-/// Why an operation was refused. Nothing was changed.
+/// Reason for which an operation was refused. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Refusal {
-    /// The member is not, or not any more, the primary of this partition, or is just becoming it.
+    /// The member is not the primary of this partition, or is not ready yet.
     NotPrimary,
-    /// The member may not act: a majority of the members has not heard it for a while.
+    /// The member has no lease: a majority of the members has not received its pings recently.
     CutOff,
     /// The partition is being handed over to another member.
     Moving,
-    /// There is no room: so many bytes are kept already, of so many allowed.
+    /// The memory limit is reached.
     Full {
-        /// What is kept, in bytes.
+        /// Memory in use, in bytes.
         used: u64,
-        /// What may be kept, in bytes.
+        /// The limit, in bytes.
         limit: u64,
     },
-    /// The function is not known, or failed.
+    /// The function is unknown or failed.
     Function(String),
 }
 
 impl Refusal {
-    /// Whether it is worth while to ask again soon, perhaps somebody else.
+    /// Returns true if a retry may succeed soon.
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -231,66 +236,67 @@ impl Refusal {
     }
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It was done.
+    /// The operation was carried out.
     Answered(Answer),
-    /// It was not done.
+    /// The operation was not carried out.
     Refused(Refusal),
-    /// Its primary is gone or silent: it was done, or it was not, or it will still be.
+    /// The primary is gone or does not respond: the operation was carried out, will be, or never
+    /// is.
     Unknown,
 }
 
-/// Who waits for an outcome.
+/// The requester of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Ticket {
-    /// Which member.
+    /// The member.
     pub member: MemberId,
-    /// Which of its operations.
+    /// The member's number of the operation.
     pub number: u64,
 }
 
-/// A change of a partition's content, as its copies make it.
+/// A change of a partition's content, as applied by its replicas.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Change {
-    /// A key has a value.
+    /// Sets the value of a key.
     Set {
-        /// In which map.
+        /// The map.
         map: MapId,
         /// The key.
-        #[serde(deserialize_with = "pieces::deserialize")]
+        #[serde(deserialize_with = "byte_arena::deserialize")]
         key: Bytes,
         /// The value.
-        #[serde(deserialize_with = "pieces::deserialize")]
+        #[serde(deserialize_with = "byte_arena::deserialize")]
         value: Bytes,
-        /// When it expires; [`NEVER`] if it doesn't.
+        /// Expiry time; [`NEVER`] for none.
         expires: i64,
     },
-    /// A key has none any more.
+    /// Removes a key.
     Remove {
-        /// Of which map.
+        /// The map.
         map: MapId,
         /// The key.
         key: Bytes,
     },
-    /// No key of the map has any more.
+    /// Removes all keys of the map.
     Clear(MapId),
-    /// Several changes of keys of one map, at once: each sets or removes one.
+    /// Several changes of one map, applied atomically; each sets or removes one key.
     Together(MapId, Vec<Change>),
-    /// Several keys have values, at once.
+    /// Sets several keys atomically.
     SetAll {
-        /// In which map.
+        /// The map.
         map: MapId,
-        /// The keys and their values.
+        /// The entries.
         pairs: Pairs,
-        /// When they expire; [`NEVER`] if they don't.
+        /// Expiry time; [`NEVER`] for none.
         expires: i64,
     },
 }
 
 impl Change {
-    /// What it takes, in bytes, to keep it or to send it.
+    /// Returns the approximate size in memory and in a message, in bytes.
     pub fn cost(&self) -> usize {
         let content = match self {
             Change::Set { key, value, .. } => key.len() + value.len(),
@@ -302,7 +308,7 @@ impl Change {
         content + size_of::<Change>()
     }
 
-    /// The parts of it that set one key.
+    /// Returns the single-key sets.
     fn single(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
         let parts = match self {
             Change::Together(_, parts) => parts,
@@ -314,7 +320,7 @@ impl Change {
         })
     }
 
-    /// The pairs that it sets at once.
+    /// Returns the pairs of [`Change::SetAll`].
     fn pairs(&self) -> Option<&Pairs> {
         match self {
             Change::SetAll { pairs, .. } => Some(pairs),
@@ -322,14 +328,14 @@ impl Change {
         }
     }
 
-    /// The keys that it sets, in order, and how long their values are.
+    /// Returns the keys that are set, in order, and the lengths of their values.
     pub(crate) fn sets(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let single = self.single().map(|(key, value)| (&key[..], value.len()));
         let pairs = self.pairs().into_iter().flat_map(Pairs::iter);
         single.chain(pairs.map(|(key, value)| (key, value.len())))
     }
 
-    /// The same in memory that is its own.
+    /// Returns a copy that does not share memory with a received message.
     pub(crate) fn apart(self) -> Self {
         match self {
             Change::Set {
@@ -350,7 +356,7 @@ impl Change {
         }
     }
 
-    /// Of which map.
+    /// Returns the map.
     pub fn map(&self) -> MapId {
         match self {
             Change::Set { map, .. }
@@ -361,7 +367,8 @@ impl Change {
         }
     }
 
-    /// What the key has after it, if it says so: a value and when that expires, or nothing.
+    /// Returns the effect on a key, `None` if there is none: the new value with its expiry, or its
+    /// removal.
     pub fn effect_on(&self, of: MapId, wanted: &[u8]) -> Option<Option<(Bytes, i64)>> {
         match self {
             Change::Set {
@@ -386,12 +393,13 @@ impl Change {
     }
 }
 
-/// When something expires that expires then, if ever.
+/// Converts an optional expiry time.
 pub(crate) fn expiry(expires: Option<i64>) -> i64 {
     expires.unwrap_or(NEVER)
 }
 
-/// A value that may stay for long: a short one lies among others, which would stay as well.
+/// Returns a value that may be retained: a short one is copied, since it shares memory with others,
+/// which would be retained as well.
 pub(crate) fn own(value: &Bytes) -> Bytes {
     match value.len() < APART_BYTES {
         true => Bytes::copy_from_slice(value),

@@ -1,11 +1,14 @@
-//! Which members should keep which partition.
+//! Placement of partitions on members.
 //!
-//! Rendezvous hashing (Thaler, Ravishankar, "Using name-based mappings to increase hit rates", 1998): for each partition every member has a
-//! weight that depends on nothing but the two, and the heaviest keep it. Whoever comes takes only what it is the heaviest for, and what a member
-//! kept goes, when it is gone, to those who were next: so its first backup is who should be primary then.
+//! Rendezvous hashing (Thaler, Ravishankar, "Using name-based mappings to increase hit rates",
+//! 1998): each pair of a partition and a member has a fixed weight, and the members with the
+//! highest weights hold the partition. A new member takes only the partitions for which its weight
+//! is among the highest. The partitions of a lost member go to the members next in weight, so the
+//! first backup is the next primary.
 //!
-//! Loads are bounded (after Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads", 2018): a member that has its share and a
-//! tenth more is passed over. That moves a little more than necessary, and keeps chance from giving one member half as much again as others.
+//! Loads are bounded (after Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded
+//! loads", 2018): a member that holds its share and a tenth more is skipped. This moves slightly
+//! more partitions than necessary, and avoids imbalances of up to one half.
 
 use std::sync::Arc;
 
@@ -13,12 +16,14 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::protocol::{Member, MemberId};
 
-/// How much more than its share a member may have: a tenth.
+/// Inverse of the tolerated excess over a member's share: a tenth.
 const SLACK: usize = 10;
 
-/// For each partition the members that should keep it, the primary first: `backups` of them besides, or as many as there are.
+/// Returns the members that should hold each partition: the primary first, then `backups` others,
+/// or as many as there are.
 ///
-/// A backup is on another machine than those before it as long as there is one. Takes about 0.2 µs for each partition and member.
+/// A backup is on another machine than the replicas before it as long as there is one. Takes about
+/// 0.2 µs per partition and member.
 ///
 /// ```
 /// use ardea_grid::protocol::{Member, MemberId, place};
@@ -66,14 +71,15 @@ pub fn place(members: &[Member], partitions: u32, backups: usize) -> Vec<Vec<Mem
         .collect()
 }
 
-/// What a member has been given so far.
+/// Number of partitions assigned to a member so far.
 #[derive(Clone, Copy, Default)]
 struct Load {
     primaries: usize,
     copies: usize,
 }
 
-/// The heaviest who is on another machine and has room; or on another machine; or has room; or is left.
+/// Returns the member with the highest weight that is on another machine and below the load bound;
+/// otherwise on another machine; otherwise below the bound; otherwise any.
 fn next_backup<'a>(
     order: &'a [(u64, usize)],
     members: &[Member],
@@ -92,7 +98,7 @@ fn next_backup<'a>(
         .or_else(|| find(&|_| true))
 }
 
-/// How much a member wants a partition.
+/// Returns the weight of a member for a partition.
 fn weight(partition: u32, member: MemberId) -> u64 {
     xxh3_64_with_seed(&member.0.to_le_bytes(), u64::from(partition))
 }
@@ -124,7 +130,7 @@ mod tests {
         count
     }
 
-    /// How many copies are somewhere where they were not.
+    /// Returns the number of replicas on members that did not hold them before.
     fn moved(before: &[Vec<MemberId>], after: &[Vec<MemberId>]) -> usize {
         let both = before.iter().zip(after);
         both.map(|(before, after)| after.iter().filter(|id| !before.contains(id)).count())

@@ -1,32 +1,39 @@
-//! One member's copy of a partition.
+//! One member's replica of a partition.
 //!
-//! **The primary orders.** It gives each change a number, sends it to the other copies, and makes it when all whole copies have it: then it is
-//! *settled*, whoever asked is answered, and reads see it. Other copies make a change when they are told that it is settled. So what is acknowledged is
-//! on all whole copies, and what was read is never taken back.
+//! **The primary orders changes.** It numbers each change, sends it to the other replicas, and
+//! applies it when all complete replicas have it: then it is *settled*, its requester is answered,
+//! and reads see it. Other replicas apply a change once the primary reports it as settled. An
+//! acknowledged change is therefore on all complete replicas, and a value that was read is never
+//! rolled back.
 //!
-//! **A new primary** goes on with the changes that it has, settles them anew with the other copies, and only then reads and writes. All that was settled
-//! before it has: a view makes only whole copies primary. The others drop what it hasn't, and keep the rest until it sends that again: should it be gone
-//! before, they still have all that was settled.
+//! **A new primary** continues with the changes that it has, settles them again with the other
+//! replicas, and only then serves reads and writes. It has all changes settled earlier, since only
+//! complete replicas become primary. The other replicas drop changes that the new primary does not
+//! have. They retain the rest until it sends them again, so settled changes survive if it fails
+//! earlier.
 //!
-//! **A copy is filled** beside the writes. It takes all changes from when filling begins, and asks for what was there before, in chunks. Each entry
-//! says which change made it, so that neither order nor repetition matters. When all is there the primary counts it among the whole ones, then claims so,
-//! and the next view says it.
+//! **Resync** runs concurrently with writes. The replica receives all changes from the start of the
+//! resync on, and requests the earlier entries in chunks. Each entry carries the number of the
+//! change that set it, so order and repetition do not matter. When all entries have arrived, the
+//! primary treats the replica as complete, then claims so, and the next view records it.
 //!
-//! **A promise holds until the record changes.** A primary that has claimed something (see [`Claim`]) keeps to it until a view says something else of the
-//! partition: so it doesn't matter when, or whether, the claim is heard.
+//! **A claim is binding until the record changes.** A primary that has made a [`ReplicaClaim`]
+//! complies with it until a view changes the partition's record. It therefore does not matter when,
+//! or whether, the claim is received.
 //!
-//! * `log`: changes that may still be needed; `primary`, `serving`, `backup`: the roles; `room`: whether there is room; `filling`: what a copy remembers that isn't whole; `diary`: what is noted for
-//!   those who watch; `word`: what is said.
+//! * `log`: changes that may still be needed; `primary`, `serving`, `backup`: the roles; `quota`:
+//!   memory limits; `resync`: state of an incomplete replica; `event_log`: events for watches;
+//!   `rings`: queues and ring buffers; `message`: messages.
 
 mod backup;
-mod diary;
-mod filling;
+mod event_log;
 mod log;
+mod message;
 mod primary;
+mod quota;
+mod resync;
 mod rings;
-mod room;
 mod serving;
-mod word;
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
@@ -35,33 +42,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use backup::{Backup, Bounds};
-use diary::Diary;
+use event_log::EventLog;
 use log::Log;
+pub use message::{ReplicaBody, ReplicaMessage, ReplicaProgress, ReplicationStreamId};
 use primary::{Peer, Primary};
-pub use word::{Course, Have, ReplicaWord, Say};
 
 use crate::protocol::MemberId;
 use crate::protocol::operation::{MapId, Operation, Outcome, Refusal, Ticket};
-use crate::protocol::shelf::{Parcel, Shelf};
-use crate::protocol::succession::{Claim, Promise};
-use crate::protocol::tidings::{Chapter, Rule};
+use crate::protocol::partition_store::{EntryTransfer, PartitionStore};
+use crate::protocol::reconfiguration::{ReplicaClaim, SyncState};
 use crate::protocol::view::{Holder, Record};
+use crate::protocol::watch_events::{EventBatch, PrimaryTerm};
 
-/// How copies are kept.
+/// Settings of replication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaConfig {
-    /// Whether a write is acknowledged only when all whole copies have it. Otherwise at once: then the last writes are lost with their primary.
+    /// True if a write is acknowledged only when all complete replicas have it. Otherwise it is
+    /// acknowledged immediately, and the last writes are lost with their primary.
     pub is_synchronous: bool,
-    /// About how many bytes are sent at a time.
+    /// Approximate size of a message in bytes.
     pub batch_bytes: usize,
-    /// How many changes may be under way to a copy.
+    /// Maximum number of changes outstanding to a replica.
     pub window: u64,
-    /// How many bytes of changes are kept for a copy that is filled too slowly, until its filling begins anew. When more is kept, writes wait for their
-    /// backups without synchronous ones too.
+    /// Maximum size of the changes retained for a replica in resync, in bytes. Above it, the resync
+    /// restarts, and writes wait for backups even if these are asynchronous.
     pub log_bytes: usize,
-    /// After how long what was not answered is sent again.
+    /// Time after which an unacknowledged message is sent again.
     pub resend: Duration,
-    /// What the time is when the machine's is zero, in microseconds since the Unix epoch.
+    /// Wall-clock time at zero of the member's clock, in microseconds since the Unix epoch.
     pub began: i64,
 }
 
@@ -78,7 +86,7 @@ impl Default for ReplicaConfig {
     }
 }
 
-/// How much the copies of a member may take together, and do: the maps of guests, and all others. Neither takes the other's room.
+/// Memory limits and use of a member's replicas, separately for guest maps and all other maps.
 #[derive(Debug)]
 pub struct Quota {
     own: Budget,
@@ -91,7 +99,7 @@ struct Budget {
     limit: u64,
 }
 
-/// What a copy takes, in bytes.
+/// Memory size of a replica, in bytes.
 #[derive(Clone, Copy, Default, Debug)]
 struct Taken {
     own: usize,
@@ -99,7 +107,7 @@ struct Taken {
 }
 
 impl Quota {
-    /// So many bytes may be used, and so many more by guests.
+    /// Creates a quota with limits for regular maps and for guest maps, in bytes.
     pub fn new(limit: u64, guest_limit: u64) -> Self {
         let budget = |limit| Budget {
             used: AtomicU64::new(0),
@@ -111,12 +119,12 @@ impl Quota {
         }
     }
 
-    /// What is used, in bytes.
+    /// Returns the memory in use, in bytes.
     pub fn used(&self) -> u64 {
         self.own.used().saturating_add(self.guests.used())
     }
 
-    /// Whether so many more of a map fit; if not, why. Who takes no more than he has always may.
+    /// Checks whether `more` bytes fit into the limit of a map. 0 bytes always fit.
     fn check(&self, map: MapId, more: usize) -> Result<(), Refusal> {
         let budget = match map.is_of_guest() {
             true => &self.guests,
@@ -142,7 +150,7 @@ impl Budget {
 
     fn changed(&self, before: usize, after: usize) {
         match after.cmp(&before) {
-            // It is everybody's: who changes nothing of it doesn't touch it.
+            // The counter is shared by all threads, so it is not written without a change.
             Equal => 0,
             Greater => self
                 .used
@@ -154,12 +162,13 @@ impl Budget {
     }
 }
 
-/// The functions that [`Operation::Compute`] knows. All members have to have the same ones.
+/// The functions available to [`Operation::Compute`]. All members must have the same ones.
 pub trait Functions: Send + Sync {
-    /// What a key should have, given what it has; none for nothing. Called with the partition at a halt: it must be quick.
+    /// Computes the new value of a key from its current one; `None` removes it. Called with the
+    /// partition locked, so it must be fast.
     ///
     /// # Errors
-    /// What is told to who asked; nothing is changed then.
+    /// The text is returned to the caller, and nothing is changed.
     fn call(
         &self,
         name: &str,
@@ -169,7 +178,7 @@ pub trait Functions: Send + Sync {
     ) -> Result<Option<Vec<u8>>, String>;
 }
 
-/// No functions.
+/// An empty set of functions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFunctions;
 
@@ -181,34 +190,34 @@ impl Functions for NoFunctions {
         _: Option<&[u8]>,
         _: &[u8],
     ) -> Result<Option<Vec<u8>>, String> {
-        Err(format!("no function {name:?} is known"))
+        Err(format!("no function {name:?} is registered"))
     }
 }
 
-/// What is to be done.
+/// Output of a replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReplicaAction {
-    /// Tell it to that member.
-    Tell(MemberId, ReplicaWord),
-    /// That is how the operation has ended.
+    /// Send a message to this member.
+    SendMessage(MemberId, ReplicaMessage),
+    /// Report the outcome of an operation.
     Answer(Ticket, Outcome),
 }
 
-/// One member's copy of a partition.
+/// One member's replica of a partition.
 pub struct Replica {
     me: MemberId,
     config: Arc<ReplicaConfig>,
     quota: Arc<Quota>,
     functions: Arc<dyn Functions>,
     record: Option<Arc<Record>>,
-    shelf: Shelf,
-    /// What the quota knows of.
+    store: PartitionStore,
+    /// Memory size reported to the quota.
     accounted: Taken,
-    /// Changes that not all copies are known to have, and those that can't be made yet.
+    /// Changes that not all replicas are known to have, and those that cannot be applied yet.
     log: Log,
-    /// The last change that was made.
+    /// Number of the last applied change.
     applied: u64,
-    diary: Diary,
+    events: EventLog,
     role: Role,
 }
 
@@ -219,7 +228,7 @@ enum Role {
 }
 
 impl Replica {
-    /// No copy yet.
+    /// Creates an empty replica without a role.
     pub fn new(
         me: MemberId,
         config: Arc<ReplicaConfig>,
@@ -232,64 +241,64 @@ impl Replica {
             quota,
             functions,
             record: None,
-            shelf: Shelf::default(),
+            store: PartitionStore::default(),
             accounted: Taken::default(),
             log: Log::default(),
             applied: 0,
-            diary: Diary::default(),
+            events: EventLog::default(),
             role: Role::Nothing,
         }
     }
 
-    /// Who keeps the partition, if that is known.
+    /// Returns the partition's record, if known.
     pub fn record(&self) -> Option<&Arc<Record>> {
         self.record.as_ref()
     }
 
-    /// What it holds.
-    pub fn shelf(&self) -> &Shelf {
-        &self.shelf
+    /// Returns the content.
+    pub fn shelf(&self) -> &PartitionStore {
+        &self.store
     }
 
-    /// All that it holds, in order: for comparing copies.
-    pub fn content(&self) -> Vec<Parcel> {
-        self.shelf.sorted()
+    /// Returns all entries in order, for comparing replicas.
+    pub fn content(&self) -> Vec<EntryTransfer> {
+        self.store.sorted()
     }
 
-    /// How many changes have been made to it, by number.
+    /// Returns the number of the last applied change.
     pub fn applied(&self) -> u64 {
         self.applied
     }
 
-    /// These maps are watched by somebody: what happens to them here is noted while this copy is the primary.
+    /// Sets the watched maps, whose events are recorded while this replica is the primary.
     pub fn watch(&mut self, maps: Arc<[MapId]>) {
-        self.diary.watch(maps);
+        self.events.watch(maps);
     }
 
-    /// What was noted since the last time.
-    pub fn take_noted(&mut self) -> Vec<Chapter> {
-        self.diary.take()
+    /// Takes the events recorded since the last call.
+    pub fn take_noted(&mut self) -> Vec<EventBatch> {
+        self.events.take()
     }
 
-    /// Where a map stands here, if this copy is the primary.
-    pub fn place_of(&self, map: MapId) -> Option<Chapter> {
+    /// Returns the position of a map in its event stream, if this replica is the primary.
+    pub fn place_of(&self, map: MapId) -> Option<EventBatch> {
         let rule = self.rule()?;
-        Some(Diary::place(rule, map, &self.shelf))
+        Some(EventLog::place(rule, map, &self.store))
     }
 
-    /// As what it rules, if it is the primary.
-    fn rule(&self) -> Option<Rule> {
+    /// Returns the term of this replica, if it is the primary.
+    fn rule(&self) -> Option<PrimaryTerm> {
         match (&self.role, &self.record) {
-            (Role::Primary(primary), Some(record)) => Some(Rule {
+            (Role::Primary(primary), Some(record)) => Some(PrimaryTerm {
                 losses: record.losses,
-                reign: primary.reign,
+                term: primary.term,
                 inherited: primary.inherited,
             }),
             _ => None,
         }
     }
 
-    /// A view says who keeps the partition now.
+    /// Installs the record of a new view.
     pub fn install(&mut self, now: Duration, record: &Arc<Record>, out: &mut Vec<ReplicaAction>) {
         let before = self.record.clone();
         if before
@@ -315,7 +324,7 @@ impl Replica {
         self.tick(now, out);
     }
 
-    /// Forgets everything. Whoever waits for a write here is told that nobody knows.
+    /// Drops all content. The outcome of pending writes is unknown.
     pub fn give_up(&mut self, out: &mut Vec<ReplicaAction>) {
         self.abdicate(out);
         self.role = Role::Nothing;
@@ -323,14 +332,14 @@ impl Replica {
     }
 
     fn wipe(&mut self, behind: u64) {
-        self.shelf.clear();
+        self.store.clear();
         self.log = Log::behind(behind);
         self.applied = behind;
         self.account();
     }
 
     fn account(&mut self) {
-        let (all, guests) = (self.shelf.cost(), self.shelf.guest_cost());
+        let (all, guests) = (self.store.cost(), self.store.guest_cost());
         let taken = Taken {
             own: all - guests,
             guests,
@@ -339,10 +348,10 @@ impl Replica {
         self.accounted = taken;
     }
 
-    /// Another copy's primary says something, or a copy of this primary does.
-    pub fn hear(&mut self, from: MemberId, word: ReplicaWord, out: &mut Vec<ReplicaAction>) {
-        match word.say {
-            Say::Append {
+    /// Processes a message from the primary, or from another replica to this primary.
+    pub fn receive(&mut self, from: MemberId, word: ReplicaMessage, out: &mut Vec<ReplicaAction>) {
+        match word.body {
+            ReplicaBody::Append {
                 start,
                 inherited,
                 before,
@@ -355,20 +364,21 @@ impl Replica {
                     before,
                     settled,
                 };
-                self.append(from, word.course, bounds, changes, out);
+                self.append(from, word.stream, bounds, changes, out);
             }
-            Say::Chunk {
+            ReplicaBody::Chunk {
                 from: cursor,
                 next,
                 at,
                 parcels,
-            } => self.unpack(from, word.course, cursor, next, at, parcels, out),
-            Say::Have(have) => self.has(from, word.course, have, out),
-            Say::Pull(cursor) => self.send_chunk(from, word.course, cursor, out),
+            } => self.unpack(from, word.stream, cursor, next, at, parcels, out),
+            ReplicaBody::Progress(have) => self.has(from, word.stream, have, out),
+            ReplicaBody::Pull(cursor) => self.send_chunk(from, word.stream, cursor, out),
         }
     }
 
-    /// Somebody asks for something. `may_act` says whether this member has a lease. Changes leave with the next [`flush`](Self::flush).
+    /// Processes an operation. `may_act` is true if this member holds a lease. Changes are sent by
+    /// the next [`flush`](Self::flush).
     pub fn request(
         &mut self,
         now: Duration,
@@ -386,17 +396,17 @@ impl Replica {
         }
     }
 
-    /// Whether nothing comes of it that time passes, until something else happens to it: all that there is is everywhere, all know
-    /// that, and nothing expires; or it is no primary.
+    /// Returns true if ticks have no effect until another event: all replicas have all changes and
+    /// know it, and nothing expires; or this is not the primary.
     pub fn rests(&self) -> bool {
         let end = self.log.end();
         match &self.role {
-            Role::Primary(it) => it.rests(end) && self.applied == end && !self.shelf.expires(),
+            Role::Primary(it) => it.rests(end) && self.applied == end && !self.store.expires(),
             _ => true,
         }
     }
 
-    /// Time has passed.
+    /// Processes the passage of time.
     pub fn tick(&mut self, now: Duration, out: &mut Vec<ReplicaAction>) {
         if let Role::Primary(_) = self.role {
             self.repeat(now);
@@ -406,17 +416,17 @@ impl Replica {
         }
     }
 
-    /// Whether it would read and write, if its member may act.
+    /// Returns true if this replica serves reads and writes, provided its member holds a lease.
     pub fn is_ready(&self) -> bool {
         self.may_serve(true).is_ok()
     }
 
-    /// What it promises, as a primary.
-    pub fn claims(&self, partition: u32) -> Vec<Claim> {
+    /// Returns the claims of this replica, if it is the primary.
+    pub fn claims(&self, partition: u32) -> Vec<ReplicaClaim> {
         let (Role::Primary(primary), Some(record)) = (&self.role, &self.record) else {
             return Vec::new();
         };
-        let claim = |promise| Claim {
+        let claim = |promise| ReplicaClaim {
             partition,
             version: record.version,
             promise,
@@ -428,31 +438,34 @@ impl Replica {
         &self,
         primary: &'a Primary,
         record: &'a Record,
-    ) -> impl Iterator<Item = Promise> + use<'a> {
+    ) -> impl Iterator<Item = SyncState> + use<'a> {
         let is_admitted = |peer: &&Peer| peer.is_needed && !record.is_whole(peer.member);
         let filled = primary
             .peers
             .iter()
             .filter(is_admitted)
-            .map(|peer| Promise::Filled(peer.member));
+            .map(|peer| SyncState::Completed(peer.member));
         let is_quiet = primary.is_frozen && primary.settled == self.log.end();
-        let yielded = record.heir.filter(|_| is_quiet).map(Promise::Yielded);
+        let yielded = record
+            .next_primary
+            .filter(|_| is_quiet)
+            .map(SyncState::HandedOver);
         filled.chain(yielded)
     }
 
-    /// The copy that this one is, if it isn't the primary's own.
+    /// Returns this replica's entry in the record.
     fn holder(&self) -> Option<Holder> {
         self.record.as_ref()?.holder(self.me)
     }
 
-    /// Makes all changes up to that one.
+    /// Applies all changes up to this number.
     fn apply_up_to(&mut self, upto: u64) {
         if self.applied >= upto {
             return;
         }
         let rule = self.rule();
         if upto - self.applied > 1 {
-            self.shelf.look_ahead(self.log.between(self.applied, upto));
+            self.store.look_ahead(self.log.between(self.applied, upto));
         }
         while self.applied < upto {
             let number = self.applied + 1;
@@ -463,10 +476,10 @@ impl Replica {
                 Role::Backup(Backup {
                     filling: Some(filling),
                     ..
-                }) => filling.apply(&mut self.shelf, change, number),
-                _ => match rule.filter(|_| self.diary.watches(change.map())) {
-                    Some(rule) => self.diary.apply(rule, &mut self.shelf, change, number),
-                    None => self.shelf.apply(change, number),
+                }) => filling.apply(&mut self.store, change, number),
+                _ => match rule.filter(|_| self.events.watches(change.map())) {
+                    Some(rule) => self.events.apply(rule, &mut self.store, change, number),
+                    None => self.store.apply(change, number),
                 },
             }
             self.applied = number;

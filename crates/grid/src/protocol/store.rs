@@ -1,8 +1,9 @@
-//! The entries of one map in one partition.
+//! Entries of one map in one partition.
 //!
-//! Keys and values lie one behind the other in one piece of memory; a hash table of small numbers finds them. So an entry costs its bytes and
-//! about 50 more, a million entries are a handful of allocations, and a look-up allocates nothing. Long values lie apart, each in its own memory: they are not copied when
-//! they are set, and nobody moves them when others go.
+//! Keys and values are concatenated in one buffer; a hash table of small numbers locates them. The
+//! overhead is about 50 bytes per entry, a million entries need a handful of allocations, and a
+//! lookup allocates nothing. Large values are stored separately in their own memory; they are not
+//! copied when they are set or when other entries are removed.
 
 use std::collections::BTreeMap;
 
@@ -11,46 +12,48 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
 use prefetch_index::prefetch_index;
 
-/// What an entry costs besides key and value, in bytes: its slot, and its share of the table.
+/// Overhead of an entry besides key and value, in bytes: its slot and its share of the table.
 const OVERHEAD: usize = size_of::<Slot>() + 8;
 
-/// Memory of what is gone is used again when there is as much of it as of the rest, but not for less than this, in bytes.
+/// Minimum unused memory of the buffer, in bytes, for a compaction. At least half of the buffer
+/// must also be unused.
 const LEAST_WASTE: usize = 16 << 10;
 
-/// Values lie apart from this length on, in bytes.
+/// Length from which on values are stored separately, in bytes.
 pub const APART_BYTES: usize = 16 << 10;
 
-/// How many keys are [looked ahead](Store::look_ahead) for at a time: about as many as a processor fetches from memory at once.
+/// Maximum number of keys per [prefetch](Store::look_ahead): about the number of concurrent memory
+/// accesses of a processor.
 pub(crate) const AHEAD: usize = 16;
 
-/// What a processor fetches at once, in bytes, and how many of these are fetched of an entry.
+/// Size of a cache line in bytes, and the number of lines prefetched per entry.
 const LINE_BYTES: usize = 64;
 const LINES: usize = 4;
 
-/// Entries by key, each with the number of the change that made it.
+/// Entries by key, each with the number of the change that set it.
 ///
-/// Every entry has a slot, which it keeps for as long as it is there: who goes through the slots in order meets every entry that was there all the
-/// while, whatever comes and goes meanwhile.
+/// Every entry has a slot, which it keeps until it is removed. A scan in slot order therefore
+/// visits every entry that is present during the whole scan.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     table: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     bytes: Vec<u8>,
-    /// How many of the bytes belong to nothing any more.
+    /// Number of unused bytes in the buffer.
     waste: usize,
-    /// Long values, by the slots of their entries.
+    /// Separately stored values, by slot.
     apart: BTreeMap<u32, Bytes>,
     apart_bytes: usize,
     expiring: usize,
 }
 
-/// Where an entry lies.
+/// Location and metadata of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     hash: u64,
     version: u64,
-    /// Microseconds since the Unix epoch; the greatest number for never.
+    /// Microseconds since the Unix epoch; [`NEVER`] for none.
     expires: i64,
     at: u32,
     key: u32,
@@ -62,14 +65,15 @@ impl Slot {
         self.value as usize >= APART_BYTES
     }
 
-    /// How many of the bytes it has: those of its key, and of a value that doesn't lie apart.
+    /// Returns the number of bytes in the buffer: the key, and the value unless it is stored
+    /// separately.
     fn room(&self) -> usize {
         let value = if self.is_apart() { 0 } else { self.value };
         self.key as usize + value as usize
     }
 }
 
-/// Never, as a time at which an entry expires.
+/// Expiry time of an entry that does not expire.
 pub const NEVER: i64 = i64::MAX;
 
 /// An entry of a [`Store`].
@@ -79,16 +83,16 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// The value, if it lies apart.
+    /// The value, if it is stored separately.
     apart: Option<&'a Bytes>,
-    /// The change that made it.
+    /// The change that set it.
     pub version: u64,
-    /// When it expires, in microseconds since the Unix epoch; [`NEVER`] if it doesn't.
+    /// Expiry time in microseconds since the Unix epoch; [`NEVER`] for none.
     pub expires: i64,
 }
 
 impl Entry<'_> {
-    /// The value, to be kept: a copy, or the same memory if that is long.
+    /// Returns an owned value: a copy, or shared memory if it is stored separately.
     pub fn to_bytes(&self) -> Bytes {
         match self.apart {
             Some(value) => value.clone(),
@@ -97,25 +101,25 @@ impl Entry<'_> {
     }
 }
 
-/// What a key is to have.
+/// A new value for a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The value.
     pub value: Value<'a>,
-    /// The change that makes it.
+    /// The change that sets it.
     pub version: u64,
-    /// When it expires, in microseconds since the Unix epoch; [`NEVER`] if it doesn't.
+    /// Expiry time in microseconds since the Unix epoch; [`NEVER`] for none.
     pub expires: i64,
 }
 
-/// A value to be set, and what becomes of its memory. A short one is copied.
+/// A value to be set, and the treatment of its memory. Short values are always copied.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// A long one is copied too.
+    /// A large value is copied, too.
     Copied(&'a [u8]),
-    /// The memory of a long one is kept, and all that it is part of.
+    /// A large value is shared, together with the allocation that it is part of.
     Kept(&'a Bytes),
 }
 
@@ -135,33 +139,33 @@ impl Value<'_> {
     }
 }
 
-/// Spreads what the hash of a key says. All keys of a partition agree in some of its bits.
+/// Mixes the hash of a key, since the hashes of all keys of a partition agree in some bits.
 fn spread(hash: u64) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 impl Store {
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// What the entries cost, in bytes.
+    /// Returns the memory size of the entries in bytes.
     pub fn cost(&self) -> usize {
         self.bytes.len() - self.waste + self.apart_bytes + self.len() * OVERHEAD
     }
 
-    /// What an entry costs, in bytes.
+    /// Returns the memory size of an entry in bytes.
     pub const fn cost_of(key: usize, value: usize) -> usize {
         key + value + OVERHEAD
     }
 
-    /// What of an entry lies beside others, in bytes: all but a long value.
+    /// Returns the number of bytes of an entry in the buffer: all but a separately stored value.
     pub(crate) const fn beside(key: usize, value: usize) -> usize {
         match value < APART_BYTES {
             true => key.saturating_add(value),
@@ -169,12 +173,12 @@ impl Store {
         }
     }
 
-    /// How many entries expire.
+    /// Returns the number of entries with an expiry time.
     pub fn expiring(&self) -> usize {
         self.expiring
     }
 
-    /// The entry of a key. Allocates nothing.
+    /// Returns the entry of a key. Allocates nothing.
     #[inline]
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<Entry<'_>> {
         let is_it = |at: &u32| self.is_key(*at, hash, key);
@@ -208,8 +212,9 @@ impl Store {
         }
     }
 
-    /// Whether an entry of these lengths can still be addressed when so many bytes more have come, here and in any other copy: those have as much again that belongs to nothing
-    /// at most.
+    /// Returns true if an entry of these lengths remains addressable after `coming` more bytes have
+    /// been added, here and in any other replica. Replicas differ in unused memory, which is at
+    /// most as large as the used memory.
     pub fn has_place(&self, key: usize, value: usize, coming: usize) -> bool {
         let is_addressed = u32::try_from(value).is_ok();
         let used = (self.bytes.len() - self.waste) as u64;
@@ -219,12 +224,12 @@ impl Store {
         is_addressed && all < most && self.slots.len() < u32::MAX as usize
     }
 
-    /// Brings near what [`set`](Self::set) will need of the keys with these hashes, at most [`AHEAD`] of them. One after the other each would wait for memory
-    /// several times; so all wait together.
+    /// Prefetches the memory that [`set`](Self::set) will access for keys with these hashes, at
+    /// most [`AHEAD`]. The memory accesses then overlap instead of following each other.
     pub(crate) fn look_ahead(&self, hashes: &[u64]) {
         let mut places = [usize::MAX; AHEAD];
         for (place, hash) in places.iter_mut().zip(hashes) {
-            // The first that may be it: nearly always it is.
+            // The first candidate, which is nearly always the right one.
             if let Some(slot) = self.table.find(spread(*hash), |_| true) {
                 *place = *slot as usize;
                 prefetch_index(&self.slots, *place);
@@ -232,14 +237,14 @@ impl Store {
         }
         for slot in places.iter().filter_map(|place| self.slots.get(*place)) {
             let start = slot.at as usize;
-            // How it goes on from there the processor sees by itself.
+            // The hardware prefetcher continues from there.
             for at in (start..start + slot.room()).step_by(LINE_BYTES).take(LINES) {
                 prefetch_index(&self.bytes, at);
             }
         }
     }
 
-    /// Sets what a key has. The caller has asked whether there [is place](Self::has_place).
+    /// Sets the value of a key. The caller must have checked [`has_place`](Self::has_place).
     pub fn set(&mut self, hash: u64, setting: Setting<'_>) {
         self.reclaim();
         let Store {
@@ -279,7 +284,7 @@ impl Store {
                         bytes.extend_from_slice(setting.key);
                         bytes.extend_from_slice(beside);
                     } else {
-                        // What it needs no longer belongs to nothing.
+                        // The rest of the old memory is unused from now on.
                         *waste += had - room;
                         new.at = slot.at;
                         let start = slot.at as usize + setting.key.len();
@@ -311,7 +316,7 @@ impl Store {
         }
     }
 
-    /// What lies apart for a slot from now on.
+    /// Sets or removes the separately stored value of a slot.
     fn lay_apart(&mut self, slot: u32, value: Option<Bytes>) {
         self.apart_bytes += value.as_ref().map_or(0, Bytes::len);
         let had = match value {
@@ -321,7 +326,7 @@ impl Store {
         self.apart_bytes -= had.map_or(0, |had| had.len());
     }
 
-    /// Removes the entry of a key; whether there was one.
+    /// Removes the entry of a key. Returns true if there was one.
     pub fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
         let Store {
             table,
@@ -352,12 +357,12 @@ impl Store {
         true
     }
 
-    /// Removes everything, and gives back its memory.
+    /// Removes all entries and frees their memory.
     pub fn clear(&mut self) {
         *self = Store::default();
     }
 
-    /// The entries from this slot on, each with the slot behind it.
+    /// Returns the entries from a slot on, each with the number of the slot after it.
     pub fn entries_from(&self, slot: usize) -> impl Iterator<Item = (usize, Entry<'_>)> {
         let slots = self.slots.iter().enumerate().skip(slot);
         slots
@@ -365,7 +370,7 @@ impl Store {
             .map(|(at, _)| (at + 1, self.entry(at)))
     }
 
-    /// Moves what is there together, if too much memory belongs to nothing.
+    /// Compacts the buffer if too much of it is unused.
     fn reclaim(&mut self) {
         if self.waste < LEAST_WASTE || self.waste * 2 < self.bytes.len() {
             return;

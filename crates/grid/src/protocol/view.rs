@@ -1,4 +1,4 @@
-//! Views: who belongs to a grid, and who keeps what, at one time.
+//! Views: the members of a grid, and the replicas of each partition, at one time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::{Member, MemberId};
 
-/// The place of a view among all views of a grid, from one. It is the fencing number: what belongs to an earlier one counts no more.
+/// Number of a view in the sequence of views of a grid, from 1. Serves as fencing number: messages
+/// of earlier views are void.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]
@@ -17,7 +18,7 @@ use crate::protocol::{Member, MemberId};
 pub struct ViewNumber(pub u64);
 
 impl ViewNumber {
-    /// The next view's.
+    /// Returns the number of the next view.
     pub const fn next(self) -> Self {
         ViewNumber(self.0 + 1)
     }
@@ -29,85 +30,88 @@ impl fmt::Display for ViewNumber {
     }
 }
 
-/// A member's copy of a partition.
+/// A member's replica of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Holder {
-    /// Whose.
+    /// The member.
     pub member: MemberId,
-    /// The view with which it was begun: a copy that was given up and begun again is another.
+    /// The view with which the replica was created. A replica that was dropped and created again is
+    /// a different one.
     pub since: ViewNumber,
 }
 
-/// Who keeps a partition.
+/// The replicas of a partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The view in which this record last changed.
     pub version: ViewNumber,
     /// The view with which the primary became primary.
-    pub reign: ViewNumber,
-    /// Whose copies have all that was ever acknowledged; the first is the primary. Never empty.
+    pub term: ViewNumber,
+    /// The complete replicas, which have all acknowledged changes; the first is the primary. Never
+    /// empty.
     pub whole: Vec<Holder>,
-    /// Whose copies are being filled.
+    /// The replicas in resync.
     pub filling: Vec<Holder>,
-    /// Who is to be primary instead: the primary hands over when it can.
-    pub heir: Option<MemberId>,
-    /// How often all of its copies were lost at once, and it began anew without content.
+    /// The member to which the primary hands over as soon as it can.
+    pub next_primary: Option<MemberId>,
+    /// Number of times that all replicas were lost at once and the partition restarted empty.
     pub losses: u32,
 }
 
 impl Record {
-    /// Who orders its writes.
+    /// Returns the primary, which orders changes.
     pub fn primary(&self) -> Option<MemberId> {
         self.whole.first().map(|holder| holder.member)
     }
 
-    /// Whether the member has a copy, whole or not.
+    /// Returns true if the member has a replica, complete or not.
     pub fn is_kept_by(&self, member: MemberId) -> bool {
         self.holder(member).is_some()
     }
 
-    /// A member's copy.
+    /// Returns a member's replica.
     pub fn holder(&self, member: MemberId) -> Option<Holder> {
         let mut all = self.whole.iter().chain(&self.filling);
         all.find(|holder| holder.member == member).copied()
     }
 
-    /// Whether the member's copy is whole.
+    /// Returns true if the member's replica is complete.
     pub fn is_whole(&self, member: MemberId) -> bool {
         self.whole.iter().any(|holder| holder.member == member)
     }
 }
 
-/// Who belongs to a grid, and who keeps what. Each view is agreed on by the members of the one before it; see [`Council`](crate::protocol::Council).
+/// The members of a grid and the replicas of each partition. Each view is decided by the members of
+/// its predecessor; see [`Membership`](crate::protocol::Membership).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct View {
-    /// Who founded the grid, which tells it from all others.
+    /// The founder, which identifies the grid.
     pub founder: MemberId,
-    /// Which.
+    /// The number of the view.
     pub number: ViewNumber,
-    /// Who belongs to the grid, whoever came first in front.
+    /// The members, in the order in which they joined.
     pub members: Vec<Member>,
-    /// Members that are to go: they are given nothing, and what they keep moves away.
+    /// Leaving members: they get no new replicas, and their replicas are moved away.
     pub leaving: BTreeSet<MemberId>,
-    /// How many backups each partition is to have.
+    /// The desired number of backups of each partition.
     pub backups: usize,
-    /// Who keeps each partition.
+    /// The record of each partition.
     pub records: Vec<Arc<Record>>,
 }
 
 impl View {
-    /// The first view of a grid: its founder has everything.
+    /// Returns the first view of a grid, in which the founder holds everything.
     pub fn first(founder: Member, partitions: u32, backups: usize) -> View {
         let number = ViewNumber(1);
         let record = Arc::new(Record {
             version: number,
-            reign: number,
+            term: number,
             whole: vec![Holder {
                 member: founder.id,
                 since: number,
             }],
             filling: Vec::new(),
-            heir: None,
+            next_primary: None,
             losses: 0,
         });
         View {
@@ -120,44 +124,47 @@ impl View {
         }
     }
 
-    /// A member.
+    /// Returns a member.
     pub fn member(&self, id: MemberId) -> Option<&Member> {
         self.members.iter().find(|member| member.id == id)
     }
 
-    /// Whether it belongs to the grid.
+    /// Returns true if `id` is a member of the grid.
     pub fn has(&self, id: MemberId) -> bool {
         self.member(id).is_some()
     }
 
-    /// Who keeps a partition; none if the grid has not so many.
+    /// Returns the record of a partition, if it exists.
     pub fn record(&self, partition: PartitionId) -> Option<&Arc<Record>> {
         self.records.get(partition.index() as usize)
     }
 
-    /// All partitions, each with who keeps it.
+    /// Returns all partitions with their records.
     pub fn partitions(&self) -> impl Iterator<Item = (PartitionId, &Arc<Record>)> {
         let numbered = (0..).zip(&self.records);
         numbered.filter_map(|(index, record)| Some((PartitionId::from_index(index)?, record)))
     }
 
-    /// Whether every partition is where it should be, with all its backups.
+    /// Returns true if every partition has its desired replicas.
     pub fn is_settled(&self) -> bool {
         self.leaving.is_empty() && self.unsettled() == 0
     }
 
-    /// How many partitions are not where they should be yet, with all their backups.
+    /// Returns the number of partitions that do not have their desired replicas yet.
     pub fn unsettled(&self) -> usize {
         let wanted = (self.backups + 1).min(self.members.len());
         let is_settled = |record: &&Arc<Record>| {
-            record.whole.len() == wanted && record.filling.is_empty() && record.heir.is_none()
+            record.whole.len() == wanted
+                && record.filling.is_empty()
+                && record.next_primary.is_none()
         };
         self.records.len() - self.records.iter().filter(is_settled).count()
     }
 
-    /// Whether so many of these members can decide for all, given who is proven to be dead.
+    /// Returns true if the agreeing members form a quorum, given the members known to be dead.
     ///
-    /// More than half can. So can all that are left, if they are half at least: any other such group, and any half of before, has one of them in it.
+    /// A quorum is more than half of the members, or all living members if these are at least half.
+    /// In both cases it has a living member in common with every other quorum.
     pub fn is_quorum(
         &self,
         agrees: impl Fn(MemberId) -> bool,
@@ -195,7 +202,7 @@ mod tests {
         ) {
             let view = view(count);
             let is_in = |group: u8| move |id: MemberId| group & (1 << id.0) != 0;
-            // Whoever is dead agrees to nothing any more.
+            // Dead members do not agree to anything any more.
             let (early, late) = (early & !dead_before, late & !dead_before & !dead_since);
             let dead_now = dead_before | dead_since;
             if view.is_quorum(is_in(early), is_in(dead_before)) && view.is_quorum(is_in(late), is_in(dead_now)) {

@@ -1,18 +1,20 @@
-//! Hosts of a cluster in this process, which die when they are dropped.
+//! Hosts of a cluster in this process; dropping one is like a crash.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, Result};
-use ardea_grid::cluster::{GridShelf, HostShelter, HostShelterSetup, RemoteShelter, want};
-use ardea_metastore::{FileState, StateManager, StateOptions};
+use ardea_grid::cluster::{
+    GridMembership, GridMembershipConfig, LocalGridStore, RemoteGridStore, request_grid,
+};
+use ardea_metastore::{FileState, MetadataStore, StateOptions};
 use ardea_network::rpc::Security;
 use tokio::runtime::Runtime;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Polls until it is so.
+/// Polls until the condition holds.
 pub fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
     let until = Instant::now() + SOON;
     while !is_it() {
@@ -21,12 +23,12 @@ pub fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
     }
 }
 
-type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn StateManager>>> + Send>>;
+type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn MetadataStore>>> + Send>>;
 
 /// Hosts of a cluster.
 pub struct Cluster {
     pub runtime: Runtime,
-    state: Arc<dyn StateManager>,
+    state: Arc<dyn MetadataStore>,
     _folder: tempfile::TempDir,
 }
 
@@ -42,9 +44,9 @@ impl Cluster {
         }
     }
 
-    pub fn host(&self) -> (HostShelter, GridShelf) {
-        let shelf = GridShelf::new();
-        let setup = HostShelterSetup {
+    pub fn host(&self) -> (GridMembership, LocalGridStore) {
+        let shelf = LocalGridStore::new();
+        let setup = GridMembershipConfig {
             state: Arc::clone(&self.state),
             security: Security::new("harbour"),
             host: "127.0.0.1".into(),
@@ -53,23 +55,23 @@ impl Cluster {
             backups: 1,
             shelf: shelf.clone(),
         };
-        let host = self.runtime.block_on(HostShelter::start(setup)).unwrap();
+        let host = self.runtime.block_on(GridMembership::start(setup)).unwrap();
         (host, shelf)
     }
 
-    pub fn want(&self, shelf: &GridShelf) -> Result<()> {
-        self.runtime.block_on(want(&*self.state, shelf))
+    pub fn want(&self, shelf: &LocalGridStore) -> Result<()> {
+        self.runtime.block_on(request_grid(&*self.state, shelf))
     }
 
-    /// A worker's way to it.
-    pub fn worker(&self) -> Arc<RemoteShelter> {
+    /// Returns a worker's client of the cluster.
+    pub fn worker(&self) -> Arc<RemoteGridStore> {
         let state = Arc::clone(&self.state);
         let open = move || {
             let state = Arc::clone(&state);
             Box::pin(async move { Ok::<_, Error>(state) }) as Opening
         };
         let security = Security::new("harbour");
-        Arc::new(RemoteShelter::new(
+        Arc::new(RemoteGridStore::new(
             Box::new(open),
             security,
             "127.0.0.1",
@@ -78,8 +80,8 @@ impl Cluster {
     }
 }
 
-/// Waits until each part has its copies on so many members.
-pub fn until_settled(shelf: &GridShelf, members: usize) {
+/// Waits until each partition has its replicas on this number of members.
+pub fn until_settled(shelf: &LocalGridStore, members: usize) {
     soon("everything has its copies", || {
         let view = shelf.view();
         view.is_some_and(|view| view.members.len() == members && view.is_settled())

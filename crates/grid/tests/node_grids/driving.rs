@@ -1,4 +1,4 @@
-//! Members that are driven by those who ask as much as by threads of their own.
+//! Members that are driven by callers as well as by their own threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ fn the_last_value_of_a_key_that_is_put_several_times_in_one_call_stays() {
     }
 }
 
-/// Works on a map while a third member comes and goes: so parts of it move all the while.
+/// Works on a map while a third member joins and leaves, so that partitions move all the time.
 fn while_parts_move(work: impl FnOnce(&GridMap<u64, String>)) {
     let grids = grids(2);
     let seed = grids[0].endpoint().to_string();
@@ -91,7 +91,8 @@ fn a_call_that_has_failed_puts_nothing_later() {
     while_parts_move(|map| {
         for turn in 0..15 {
             let (old, new) = (format!("old {turn}"), format!("new {turn}"));
-            // More than is gathered at once: so some is under way when it is seen that one is too large.
+            // More than is gathered at once, so some puts are outstanding when the oversized entry
+            // is found.
             let many: Vec<u64> = (0..66_000).collect();
             let entries = many.iter().map(|key| (key, &old));
             let failed = map.put_all(entries.chain([(&99_999, &large)]));

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Token};
-use ardea_grid::node::{Grid, GridConfig, GridMap, MapEvent, MapListener, NearCache, Plain};
+use ardea_grid::node::{Grid, GridConfig, GridMap, MapEvent, MapListener, NearCache, RawBytes};
 use ardea_network::rpc::Security;
 
 mod driving;
@@ -12,13 +12,13 @@ mod rings;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Members that the machine has no time for are not put out at once, and answers waited for: many tests may run on it.
+/// Long enough that members are not removed if the machine is busy with many tests.
 const SILENCE: Duration = Duration::from_secs(5);
 
 fn config() -> GridConfig {
     GridConfig::new("test")
-        .silence(SILENCE)
-        .patience(SOON)
+        .failure_timeout(SILENCE)
+        .operation_timeout(SOON)
         .function("append", |had: Option<String>, more: String| {
             match more.as_str() {
                 "panic" => panic!("as it was told"),
@@ -53,12 +53,12 @@ fn grids_of(count: usize, config: impl Fn() -> GridConfig) -> Vec<Grid> {
     grids
 }
 
-/// Two that wait for nobody for long.
+/// Two members with short timeouts.
 fn impatient() -> [Grid; 2] {
     let config = || {
         config()
-            .patience(Duration::from_secs(1))
-            .silence(Duration::from_secs(2))
+            .operation_timeout(Duration::from_secs(1))
+            .failure_timeout(Duration::from_secs(2))
     };
     let two: Result<[Grid; 2], _> = grids_of(2, config).try_into();
     two.unwrap_or_else(|_| unreachable!("there are two"))
@@ -68,7 +68,7 @@ fn map(grid: &Grid) -> GridMap<u64, String> {
     grid.map("test").unwrap()
 }
 
-/// Polls until it is so.
+/// Polls until the condition holds.
 fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
     let until = Instant::now() + SOON;
     while !is_it() {
@@ -216,7 +216,7 @@ fn a_function_that_panics_or_gives_too_much_harms_nobody() {
 fn a_map_of_bytes_gives_back_what_was_put_however_long_it_is() {
     let grids = grids(2);
     let [first, second] = [&grids[0], &grids[1]].map(|grid| grid.bytes_map::<u64>("b").unwrap());
-    let values: Vec<(u64, Plain)> = (0..40_u64)
+    let values: Vec<(u64, RawBytes)> = (0..40_u64)
         .map(|key| (key, vec![key as u8; 1 << (key / 2)].into()))
         .collect();
     first
@@ -225,8 +225,8 @@ fn a_map_of_bytes_gives_back_what_was_put_however_long_it_is() {
     for (key, value) in &values {
         assert_eq!(second.get(key).unwrap().as_ref(), Some(value));
     }
-    // Longer and shorter ones in their places, then none.
-    let swapped: Vec<(u64, Plain)> = values
+    // Longer and shorter values in their places, then none.
+    let swapped: Vec<(u64, RawBytes)> = values
         .iter()
         .map(|(key, value)| (39 - key, value.clone()))
         .collect();
@@ -341,7 +341,7 @@ fn half_of_the_members_say_clearly_that_they_must_not_act_until_the_others_are_p
     map.put(&1, &"one".to_string()).unwrap();
     let gone = first.id();
     drop(first);
-    // Until it knows that it is alone it says that the other one can't be reached.
+    // Until it knows that it is alone it reports that the other member cannot be reached.
     soon("it refuses", || {
         let error = map.put(&1, &"two".to_string()).err();
         error.is_some_and(|error| {
@@ -349,7 +349,7 @@ fn half_of_the_members_say_clearly_that_they_must_not_act_until_the_others_are_p
             is_refusal && error.to_string().contains("majority")
         })
     });
-    second.tell_dead(gone);
+    second.report_dead(gone);
     assert!(second.settled(1, SOON));
     soon("it can be read", || map.get(&1).is_ok());
     assert!(map.get(&1).unwrap().is_some());
@@ -362,7 +362,7 @@ fn who_comes_to_the_address_of_a_member_that_is_gone_is_not_taken_for_it() {
     let map = map(&second);
     let address = first.endpoint().to_string();
     drop(first);
-    // Of another grid, of the same name: what isn't answered there would be in doubt for ever.
+    // A member of another grid with the same name; an unanswered write would remain in doubt.
     let mut another = None;
     soon("the address is free again", || {
         another = Grid::start(config().listen(address.clone())).ok();
@@ -551,7 +551,7 @@ fn a_near_cache_is_read_until_somebody_writes() {
         );
         near.near_hits() >= 10
     });
-    // What is written through it is seen at once, what others write soon.
+    // Own writes are visible immediately, others' writes soon.
     for key in &keys {
         near.put(key, &"two".to_string()).unwrap();
         assert_eq!(near.get(key).unwrap().as_deref(), Some("two"));

@@ -15,7 +15,7 @@ fn queue(grid: &Grid) -> GridQueue<(u32, u32)> {
     grid.queue("work", 1_000).unwrap()
 }
 
-/// The member that keeps the queue of this name and no other, so that it can be taken away.
+/// Returns the primary of the queue with this name, so that it can be stopped.
 fn primary_of(grids: &[Grid], name: &str) -> usize {
     let view = grids[0].view().unwrap();
     let partition = PartitionId::of_canonical(name.as_bytes());
@@ -104,7 +104,7 @@ fn every_value_is_taken_once_though_the_member_that_keeps_the_queue_dies() {
                                 offered.lock().unwrap().insert((thread, turn));
                             }
                             Ok(false) => {}
-                            Err(error) if error.code() == ErrorCode::StateUnknown => {
+                            Err(error) if error.code() == ErrorCode::OutcomeUnknown => {
                                 *in_doubt.lock().unwrap() += 1;
                             }
                             Err(error) => panic!("{error}"),
@@ -123,7 +123,7 @@ fn every_value_is_taken_once_though_the_member_that_keeps_the_queue_dies() {
                         Ok(Some(value)) => taken.lock().unwrap().push(value),
                         Ok(None) if was_over => break,
                         Ok(None) => std::thread::yield_now(),
-                        Err(error) if error.code() == ErrorCode::StateUnknown => {
+                        Err(error) if error.code() == ErrorCode::OutcomeUnknown => {
                             *in_doubt.lock().unwrap() += 1;
                         }
                         Err(error) => panic!("{error}"),

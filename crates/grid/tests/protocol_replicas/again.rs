@@ -1,4 +1,4 @@
-//! What is sent again, and when there is nothing to send.
+//! Resends, and idle primaries.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn what_is_missing_is_sent_again_once_however_much_came_behind_it() {
         .map(|key| bench.put(1, &key.to_string(), "value"))
         .collect();
     bench.under_way.remove(0);
-    // The others arrive, and the backup says each time that something is missing.
+    // The others arrive, and the backup reports a gap each time.
     for _ in 0..9 {
         bench.deliver(0);
     }
@@ -18,7 +18,7 @@ fn what_is_missing_is_sent_again_once_however_much_came_behind_it() {
         bench.deliver(0);
     }
     assert_eq!(bench.under_way.len(), 1);
-    // That is lost too: it is sent again in time, though writes go on.
+    // The resend is lost, too: it is repeated in time, though writes continue.
     bench.under_way.clear();
     for _ in 0..20 {
         bench.now += Duration::from_millis(100);
@@ -74,7 +74,7 @@ fn who_says_late_that_something_is_missing_which_has_come_is_not_heeded() {
     let mut bench = pair();
     bench.put(1, "first", "value");
     bench.put(1, "second", "value");
-    // The second overtakes the first, and what the backup says of that is doubled.
+    // The second message overtakes the first, and the backup's report of it is duplicated.
     bench.deliver(1);
     let late = bench.under_way[1].clone();
     bench.calm();
@@ -97,8 +97,8 @@ fn what_nobody_answers_is_sent_again_ever_more_seldom() {
         bench.now += Duration::from_millis(50);
         bench.tick(1);
     }
-    let changes = bench.under_way.iter().map(|(_, _, word)| match &word.say {
-        Say::Append { changes, .. } => changes.len(),
+    let changes = bench.under_way.iter().map(|(_, _, word)| match &word.body {
+        ReplicaBody::Append { changes, .. } => changes.len(),
         _ => 0,
     });
     let sent: usize = changes.sum();

@@ -1,10 +1,10 @@
-//! Words in any order: copies agree in the end, and what was acknowledged is there.
+//! Messages in any order: replicas converge, and acknowledged writes are present.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What happens while a copy is filled.
+/// An event during a resync.
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8, u8),

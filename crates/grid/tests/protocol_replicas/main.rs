@@ -1,4 +1,5 @@
-//! Copies of one partition, with words between them delivered by hand: in order, lost, doubled, in any order.
+//! Replicas of one partition. Messages are delivered by hand: in order, lost, duplicated, or
+//! reordered.
 
 mod again;
 mod any_order;
@@ -10,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_grid::protocol::{
-    Answer, Bunch, Change, Functions, Holder, MapId, MemberId, NoFunctions, Operation, Outcome,
-    Quota, Record, Refusal, Replica, ReplicaAction, ReplicaConfig, ReplicaWord, Say, Ticket,
-    ViewNumber, When,
+    Answer, Change, EntryBatch, Functions, Holder, MapId, MemberId, NoFunctions, Operation,
+    Outcome, Quota, Record, Refusal, Replica, ReplicaAction, ReplicaBody, ReplicaConfig,
+    ReplicaMessage, Ticket, ViewNumber, When,
 };
 
 const MAP: MapId = MapId(1);
 
-/// Adds one letter for each call.
+/// Function that appends one letter per call.
 struct Stretches;
 
 impl Functions for Stretches {
@@ -36,10 +37,10 @@ impl Functions for Stretches {
     }
 }
 
-/// Copies, and the words on their way.
+/// Replicas, and the messages in transit.
 struct Bench {
     copies: BTreeMap<u64, Replica>,
-    under_way: Vec<(u64, u64, ReplicaWord)>,
+    under_way: Vec<(u64, u64, ReplicaMessage)>,
     answers: BTreeMap<u64, Outcome>,
     now: Duration,
     asked: u64,
@@ -55,10 +56,10 @@ fn holder(member: u64, since: u64) -> Holder {
 fn record(version: u64, reign: u64, whole: &[Holder], filling: &[Holder]) -> Arc<Record> {
     Arc::new(Record {
         version: ViewNumber(version),
-        reign: ViewNumber(reign),
+        term: ViewNumber(reign),
         whole: whole.to_vec(),
         filling: filling.to_vec(),
-        heir: None,
+        next_primary: None,
         losses: 0,
     })
 }
@@ -91,7 +92,7 @@ impl Bench {
         }
         for action in out {
             match action {
-                ReplicaAction::Tell(to, word) => self.under_way.push((id, to.0, word)),
+                ReplicaAction::SendMessage(to, word) => self.under_way.push((id, to.0, word)),
                 ReplicaAction::Answer(ticket, outcome) => {
                     let twice = self.answers.insert(ticket.number, outcome);
                     assert_eq!(twice, None, "an operation ends once");
@@ -141,7 +142,7 @@ impl Bench {
         at: u64,
         entries: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> u64 {
-        let mut bunch = Bunch::default();
+        let mut bunch = EntryBatch::default();
         for (key, value) in entries {
             bunch.push(key.as_bytes(), value.as_bytes());
         }
@@ -164,10 +165,10 @@ impl Bench {
 
     fn deliver(&mut self, at: usize) {
         let (from, to, word) = self.under_way.remove(at);
-        self.with(to, |copy, out| copy.hear(MemberId(from), word, out));
+        self.with(to, |copy, out| copy.receive(MemberId(from), word, out));
     }
 
-    /// Time has passed for this copy.
+    /// Sends a tick to one replica.
     fn tick(&mut self, id: u64) {
         let now = self.now;
         self.with(id, |copy, out| {
@@ -177,7 +178,7 @@ impl Bench {
         });
     }
 
-    /// Time passes, and everything arrives, until nothing changes any more.
+    /// Advances the time and delivers all messages until nothing changes any more.
     fn calm(&mut self) {
         for _ in 0..20 {
             self.now += Duration::from_secs(1);
@@ -281,7 +282,7 @@ fn without_synchronous_backups_no_copy_is_whole_that_is_ahead_of_another() {
         bench.now += Duration::from_secs(1);
         bench.tick(1);
         bench.with(3, |copy, out| copy.pull(out));
-        // Nothing reaches the second.
+        // Nothing reaches the second replica.
         bench.under_way.retain(|(_, to, _)| *to != 2);
         while !bench.under_way.is_empty() {
             bench.deliver(0);
@@ -338,7 +339,7 @@ fn a_new_primary_reads_nothing_before_what_it_has_is_settled() {
     bench.install(&record(1, 1, &all, &[]));
     bench.calm();
     bench.put(1, "key", "value");
-    // Only the second has it when the first dies.
+    // Only the second has the change when the first dies.
     bench.under_way.retain(|(_, to, _)| *to == 2);
     bench.deliver(0);
     bench.under_way.clear();
@@ -385,7 +386,7 @@ fn a_primary_that_is_one_no_more_says_that_nobody_knows() {
 fn nothing_is_read_or_written_while_an_heir_takes_over() {
     let mut bench = pair();
     let heir = Record {
-        heir: Some(MemberId(2)),
+        next_primary: Some(MemberId(2)),
         ..(*record(2, 1, &[holder(1, 1), holder(2, 1)], &[])).clone()
     };
     bench.put(1, "key", "value");
@@ -443,7 +444,7 @@ fn who_has_no_lease_and_who_has_no_room_says_so() {
         bench.answers[&too_much],
         Outcome::Refused(Refusal::Full { limit: 1_000, .. })
     ));
-    // What replaces something needs no more room than it had.
+    // A replacement needs no more memory than the value it replaces.
     let again = bench.put(1, "key", &long);
     assert_eq!(bench.answers[&again], done());
     let mut out = Vec::new();
@@ -526,8 +527,8 @@ fn what_has_expired_goes_though_writes_are_under_way_all_the_while() {
     let sent = bench
         .under_way
         .iter()
-        .flat_map(|(.., word)| match &word.say {
-            Say::Append { changes, .. } => changes.clone(),
+        .flat_map(|(.., word)| match &word.body {
+            ReplicaBody::Append { changes, .. } => changes.clone(),
             _ => Vec::new(),
         });
     let is_removal = |change: &Change| matches!(change, Change::Remove { .. });

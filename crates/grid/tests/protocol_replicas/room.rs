@@ -1,4 +1,4 @@
-//! What has no room is refused, whole.
+//! Changes beyond the memory limit are refused as a whole.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn guests_and_others_take_no_room_of_each_other() {
         panic!("{:?}", bench.answers[&measured]);
     };
     assert!((600..1_000).contains(&bytes), "{bytes}");
-    // What is removed makes room.
+    // Removal frees memory.
     bench.ask(1, Operation::Clear(guests));
     let again = bench.ask(1, put(guests, "second"));
     assert_eq!(bench.answers[&again], done());
@@ -59,7 +59,7 @@ fn several_are_put_at_once_or_none_of_them_if_they_have_no_room_together() {
     );
     assert_eq!(bench.answers[&two], done());
     assert_eq!(bench.get(1, "first"), value(&long), "the last one counts");
-    // What is there already takes no more room, and a key that comes twice takes it once.
+    // Existing entries need no more memory, and a key that occurs twice counts once.
     let same = bench.put_all(1, [("first", &long[..]), ("second", &long)]);
     assert_eq!(bench.answers[&same], done());
     let again = [("first", &long[..]); 9];

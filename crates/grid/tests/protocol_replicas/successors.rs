@@ -1,9 +1,9 @@
-//! What becomes of changes when primaries follow each other quickly.
+//! Changes when primaries follow each other quickly.
 
 use super::*;
 
-/// Three copies; two writes are acknowledged of which the first primary alone knows that they are settled. It hands over to the second, whose words reach the
-/// third but for the first.
+/// Three replicas with two acknowledged writes, of which only the first primary knows that they are
+/// settled. It hands over to the second, whose messages reach the third but not the first.
 fn handed_over() -> Bench {
     let one_at_a_time = ReplicaConfig {
         batch_bytes: 1,
@@ -26,8 +26,8 @@ fn handed_over() -> Bench {
     assert!(puts.iter().all(|put| bench.is_answered(*put)));
     bench.under_way.clear();
     bench.install(&record(2, 2, &[all[1], all[0], all[2]], &[]));
-    let is_second = |(from, to, word): &(u64, u64, ReplicaWord)| {
-        let is_second = matches!(word.say, Say::Append { before: 1, .. });
+    let is_second = |(from, to, word): &(u64, u64, ReplicaMessage)| {
+        let is_second = matches!(word.body, ReplicaBody::Append { before: 1, .. });
         (*from, *to) == (2, 3) && is_second
     };
     bench.under_way.retain(is_second);
@@ -64,7 +64,7 @@ fn what_one_primary_sent_gives_way_to_what_a_later_one_has() {
     let all = [holder(1, 1), holder(3, 1), holder(2, 1), holder(4, 1)];
     bench.install(&record(1, 1, &all, &[]));
     bench.calm();
-    // Each primary reaches one other copy, and dies.
+    // Each primary reaches one other replica, and dies.
     for (primary, reached) in [(1, 2), (3, 4)] {
         bench.put(primary, &format!("of {primary}"), "value");
         bench

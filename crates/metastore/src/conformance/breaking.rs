@@ -1,16 +1,17 @@
-//! Promises under faults: a server that dies and comes back, connections that break, a network that swallows packets.
+//! Cases with faults: a server that crashes and restarts, connections that break, a network that
+//! drops packets.
 
 use super::site::{Site, options};
 use super::soon;
 use super::tree::{add_one, number, path};
 use super::watching::until;
-use crate::{Expected, SessionEnd, StateManager, StateOptions, StatePath};
+use crate::{Expected, MetadataStore, SessionEnd, StateOptions, StatePath};
 use ardea_core::ErrorCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Waits on purpose: for this long the fault lasts.
+/// Sleeps for the duration of a fault.
 async fn lasts(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
@@ -35,7 +36,7 @@ pub async fn a_killed_server_comes_back_with_everything(site: &Site) {
     until("what is there", &mut watcher, Option::is_some).await;
 
     server.kill();
-    // What is asked meanwhile is answered when the server is back.
+    // A request made meanwhile is answered when the server is back.
     let (reader, asked) = (Arc::clone(&state), plan.clone());
     let read = tokio::spawn(async move { reader.get(&asked).await });
     lasts(Duration::from_secs(1)).await;
@@ -56,7 +57,7 @@ pub async fn a_killed_server_comes_back_with_everything(site: &Site) {
         node.as_ref().is_some_and(|node| node.version == after)
     })
     .await;
-    // The session has lived through it.
+    // The session has survived.
     let held = state.get(&master).await.expect("read").expect("there");
     assert_eq!(
         (held.version, held.session.as_ref()),
@@ -103,7 +104,7 @@ pub async fn a_cut_connection_is_made_again(site: &Site) {
         proxy.cut();
         lasts(Duration::from_millis(100)).await;
         proxy.heal();
-        // The answer to a change may have been lost with the connection; a read is asked again.
+        // The response to a change may be lost with the connection; a read is retried.
         assert!(state.get(&path("/a")).await.expect("read").is_some());
     }
 }
@@ -114,7 +115,7 @@ pub async fn ten_seconds_of_stall_lose_nothing(site: &Site) {
     };
     let state = site
         .open_with(StateOptions {
-            patience: Duration::from_secs(3),
+            timeout: Duration::from_secs(3),
             ..options()
         })
         .await;
@@ -130,18 +131,18 @@ pub async fn ten_seconds_of_stall_lose_nothing(site: &Site) {
 
     let begin = Instant::now();
     proxy.stall();
-    nobody_answers(&*state, &plan).await;
-    // Its time is over before the stall is.
+    check_unavailable(&*state, &plan).await;
+    // The session expires before the stall ends.
     assert!(matches!(
         soon("the end", ending).await,
         SessionEnd::Expired(_)
     ));
     assert!(
         begin.elapsed() < Duration::from_secs(10),
-        "it was told in {:?}",
+        "it was reported after {:?}",
         begin.elapsed()
     );
-    // Whoever is on the other side of the fault goes on.
+    // Clients on the other side of the fault keep working.
     let other = site.open_direct(server).await;
     other
         .set(&plan, b"meanwhile", Expected::Any)
@@ -171,15 +172,18 @@ pub async fn ten_seconds_of_stall_lose_nothing(site: &Site) {
     .await;
 }
 
-/// Both ways of asking end with a word.
-async fn nobody_answers(state: &dyn StateManager, plan: &StatePath) {
-    let late = state.get(plan).await.expect_err("nobody answers");
+/// Checks that reads and changes both time out.
+async fn check_unavailable(state: &dyn MetadataStore, plan: &StatePath) {
+    let late = state.get(plan).await.expect_err("no response");
     assert_eq!(late.code(), ErrorCode::StateUnavailable, "{late}");
     let late = state.set(plan, b"perhaps", Expected::Any).await;
-    let late = late.expect_err("nobody answers");
+    let late = late.expect_err("no response");
     let code = late.code();
     assert!(
-        matches!(code, ErrorCode::StateUnavailable | ErrorCode::StateUnknown),
+        matches!(
+            code,
+            ErrorCode::StateUnavailable | ErrorCode::OutcomeUnknown
+        ),
         "{late}"
     );
 }
@@ -201,7 +205,7 @@ pub async fn no_count_is_lost_when_connections_break(site: &Site) {
                 while Instant::now() < end {
                     match add_one(&*state, &count).await {
                         Ok(()) => sure.fetch_add(1, Ordering::Relaxed),
-                        Err(error) if error.code() == ErrorCode::StateUnknown => {
+                        Err(error) if error.code() == ErrorCode::OutcomeUnknown => {
                             unsure.fetch_add(1, Ordering::Relaxed)
                         }
                         Err(error) => {
@@ -247,7 +251,7 @@ pub async fn a_server_that_is_away_is_not_waited_for_forever(site: &Site) {
         return;
     };
     let hasty = StateOptions {
-        patience: Duration::from_secs(2),
+        timeout: Duration::from_secs(2),
         ..options()
     };
     let state = site.open_with(hasty).await;
@@ -255,20 +259,26 @@ pub async fn a_server_that_is_away_is_not_waited_for_forever(site: &Site) {
     until("the present state", &mut watcher, Option::is_none).await;
     server.kill();
     let begin = Instant::now();
-    let error = state.get(&path("/a")).await.expect_err("nobody is there");
+    let error = state
+        .get(&path("/a"))
+        .await
+        .expect_err("the server is down");
     assert_eq!(error.code(), ErrorCode::StateUnavailable, "{error}");
     assert!(error.to_string().contains(state.place()), "{error}");
-    assert!(error.what_next().is_some());
+    assert!(error.hint_text().is_some());
     let error = state
         .set(&path("/a"), b"", Expected::Any)
         .await
-        .expect_err("nobody is there");
+        .expect_err("the server is down");
     let code = error.code();
     assert!(
-        matches!(code, ErrorCode::StateUnavailable | ErrorCode::StateUnknown),
+        matches!(
+            code,
+            ErrorCode::StateUnavailable | ErrorCode::OutcomeUnknown
+        ),
         "{error}"
     );
-    let error = state.open_session().await.expect_err("nobody is there");
+    let error = state.open_session().await.expect_err("the server is down");
     assert_eq!(error.code(), ErrorCode::StateUnavailable, "{error}");
     assert!(
         begin.elapsed() < Duration::from_secs(20),

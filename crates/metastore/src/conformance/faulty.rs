@@ -1,4 +1,4 @@
-//! A state manager over another one that fails as it is told to, for tests of those who rely on one.
+//! A wrapper of a metadata store that injects faults, for tests of its clients.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,53 +6,53 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::{
-    Expected, Node, Pending, Place, Session, SessionEnding, StateManager, StatePath, Version,
-    Watcher,
+    Expected, MetadataStore, Node, Pending, Session, SessionEnding, StatePath, StoreAddress,
+    Version, Watcher,
 };
 
-/// What is wrong with a [`Faulty`] state manager.
+/// A fault of a [`FaultyStore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// It answers nothing.
+    /// The store does not respond.
     Away,
-    /// Its disk is full: it reads, and takes no change.
+    /// The disk is full: reads succeed, changes fail.
     Full,
-    /// The next node is written, and the answer is lost. After that nothing is wrong any more.
-    LosesAnswer,
-    /// The next node is written, and after that it is [`Damaged`](Fault::Damaged).
+    /// The next node is written, but the response is lost. After that there is no fault.
+    LoseResponse,
+    /// The next node is written, and after that the store is [`Damaged`](Fault::Damaged).
     DamagedByWrite {
-        /// Whether nodes can be removed then.
+        /// True if nodes can be removed while the store is damaged.
         is_removable: bool,
     },
-    /// Nothing that is there can be read.
+    /// No existing node can be read.
     Damaged {
-        /// Whether nodes can be written and removed.
+        /// True if nodes can be written and removed.
         is_removable: bool,
     },
 }
 
-/// One over another.
+/// A metadata store that wraps another one.
 #[derive(Debug)]
-pub struct Faulty {
-    inner: Arc<dyn StateManager>,
+pub struct FaultyStore {
+    inner: Arc<dyn MetadataStore>,
     fault: Mutex<Fault>,
 }
 
-impl Faulty {
-    /// With which nothing is wrong yet.
-    pub fn over(inner: Arc<dyn StateManager>) -> Self {
+impl FaultyStore {
+    /// Wraps a store, without a fault.
+    pub fn over(inner: Arc<dyn MetadataStore>) -> Self {
         let fault = Mutex::new(Fault::None);
-        Faulty { inner, fault }
+        FaultyStore { inner, fault }
     }
 
-    /// From now on this is wrong with it.
-    pub fn has(&self, fault: Fault) {
+    /// Sets the fault.
+    pub fn set_fault(&self, fault: Fault) {
         *self.lock() = fault;
     }
 
-    /// What is wrong with it.
+    /// Returns the fault.
     pub fn fault(&self) -> Fault {
         *self.lock()
     }
@@ -64,7 +64,7 @@ impl Faulty {
     fn read<'a, T: Send + 'a>(&'a self, call: Pending<'a, T>) -> Pending<'a, T> {
         match self.fault() {
             Fault::Away => refused(Error::new(ErrorCode::StateUnavailable, "away")),
-            Fault::Damaged { .. } => refused(Error::new(ErrorCode::StateCorrupt, "damaged")),
+            Fault::Damaged { .. } => refused(Error::new(ErrorCode::MetastoreCorrupt, "damaged")),
             _ => call,
         }
     }
@@ -76,24 +76,24 @@ impl Faulty {
     ) -> Pending<'a, T> {
         match self.fault() {
             Fault::Full => {
-                // What the system says then: error 28.
+                // The error of the operating system for a full disk, number 28.
                 let why = io::Error::from_raw_os_error(28);
-                let place = Place::new(self.inner.place());
+                let place = StoreAddress::new(self.inner.place());
                 refused(place.unavailable(format!("write {path}"), why))
             }
             Fault::Damaged { is_removable: true } => call,
-            Fault::Damaged { .. } => refused(Error::new(ErrorCode::StateRefused, "denied")),
+            Fault::Damaged { .. } => refused(Error::new(ErrorCode::MetastoreRefused, "denied")),
             _ => self.read(call),
         }
     }
 
-    /// The answer to a change that was made, unless it is to be lost.
+    /// Returns the result of a change, or an error if the response is to be lost.
     fn answer<T>(&self, answer: Result<T>) -> Result<T> {
         let mut fault = self.lock();
         match *fault {
-            Fault::LosesAnswer => {
+            Fault::LoseResponse => {
                 *fault = Fault::None;
-                Err(Error::new(ErrorCode::StateUnknown, "the answer is lost"))
+                Err(Error::new(ErrorCode::OutcomeUnknown, "the answer is lost"))
             }
             Fault::DamagedByWrite { is_removable } => {
                 *fault = Fault::Damaged { is_removable };
@@ -108,7 +108,7 @@ fn refused<'a, T: Send + 'a>(why: Error) -> Pending<'a, T> {
     Box::pin(async { Err(why) })
 }
 
-impl StateManager for Faulty {
+impl MetadataStore for FaultyStore {
     fn place(&self) -> &str {
         self.inner.place()
     }

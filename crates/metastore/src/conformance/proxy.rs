@@ -1,4 +1,5 @@
-//! A TCP proxy between a state manager and its server, which can break, hold up and refuse connections.
+//! A TCP proxy between a metadata store and its server, which can break, delay and refuse
+//! connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,20 +10,20 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What the proxy does with connections.
+/// The current behaviour of the proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
-    /// It hands on what comes.
+    /// Forwards data.
     Pass,
-    /// It hands on what comes, so much later.
+    /// Forwards data after this delay.
     Slow(Duration),
-    /// It takes connections, keeps them open, and hands nothing on: a network that swallows packets.
+    /// Accepts connections and keeps them open, but forwards nothing: a network that drops packets.
     Stall,
-    /// It breaks connections, and new ones as soon as they are made.
+    /// Breaks connections, and new ones as soon as they are made.
     Cut,
 }
 
-/// A proxy in front of one server, on a thread of its own; it ends when this is dropped.
+/// A proxy in front of one server, on a separate thread. Dropping the proxy ends the thread.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -48,7 +49,7 @@ impl Proxy {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -58,17 +59,17 @@ impl Proxy {
         self.mode.send_replace(Mode::Cut);
     }
 
-    /// Hands nothing on any more, in both directions, and keeps it.
+    /// Stops forwarding in both directions, and buffers the data.
     pub fn stall(&self) {
         self.mode.send_replace(Mode::Stall);
     }
 
-    /// Hands everything on so much later, in each direction: a server that is far away.
+    /// Delays data in each direction, like a distant server.
     pub fn slow(&self, delay: Duration) {
         self.mode.send_replace(Mode::Slow(delay));
     }
 
-    /// Hands everything on again, what was kept first.
+    /// Resumes forwarding, the buffered data first.
     pub fn heal(&self) {
         self.mode.send_replace(Mode::Pass);
     }
@@ -95,7 +96,7 @@ async fn accept(
     }
 }
 
-/// One connection, until an end closes it or the proxy cuts it.
+/// Serves one connection, until one end closes it or the proxy cuts it.
 async fn join(client: TcpStream, server: SocketAddr, mode: watch::Receiver<Mode>) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
@@ -105,13 +106,13 @@ async fn join(client: TcpStream, server: SocketAddr, mode: watch::Receiver<Mode>
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::select! {
-        () = hand_on(from_client, to_server, mode.clone()) => {}
-        () = hand_on(from_server, to_client, mode.clone()) => {}
+        () = forward(from_client, to_server, mode.clone()) => {}
+        () = forward(from_server, to_client, mode.clone()) => {}
         _ = until(mode, |mode| mode == Mode::Cut) => {}
     }
 }
 
-async fn hand_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: watch::Receiver<Mode>) {
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: watch::Receiver<Mode>) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let read = match from.read(&mut buffer).await {
@@ -128,7 +129,7 @@ async fn hand_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: watch::R
     }
 }
 
-/// Waits for a mode; `None` if the proxy is gone.
+/// Waits for a mode; returns `None` if the proxy is gone.
 async fn until(mut mode: watch::Receiver<Mode>, wanted: impl Fn(Mode) -> bool) -> Option<Mode> {
     mode.wait_for(|mode| wanted(*mode))
         .await

@@ -1,4 +1,4 @@
-//! A real server, run by a script of `scripts/services`, for as long as a test needs it.
+//! A real server, started by a script of `scripts/services` for the duration of a test.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -8,18 +8,18 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The exit code of a script whose server can't be had on this machine.
+/// The exit code of a script whose server is not available on this machine.
 const NOT_HERE: i32 = 75;
 
-/// Set to `1`, a server that can't be had fails the tests instead of skipping them.
+/// If set to `1`, tests fail instead of being skipped when a server is not available.
 const REQUIRED: &str = "ARDEA_SERVICES_REQUIRED";
 
-/// A test can't be run on this machine, and why.
+/// The reason why a test can't run on this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Skipped(pub String);
 
-/// A server on a free port of this machine, with its data in a folder of its own. Dropping it stops the server, and
-/// so does the end of the test's process, whatever ends it.
+/// A server on a free port of this machine, with its data in a temporary folder. It stops when this
+/// value is dropped, and when the test's process ends for any reason.
 #[derive(Debug)]
 pub struct Server {
     script: PathBuf,
@@ -30,7 +30,7 @@ pub struct Server {
     running: Mutex<Option<Running>>,
 }
 
-/// The script, which waits for the end of its input, and the server, which is the script's child.
+/// The script, which runs until its input ends, and the server, which is the script's child.
 #[derive(Debug)]
 struct Running {
     script: Child,
@@ -43,16 +43,16 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server should run here and doesn't.
+    /// If the server is available and does not start.
     pub fn start(script: &str) -> Result<Self, Skipped> {
         Self::start_at(script, Ipv4Addr::LOCALHOST.into())
     }
 
-    /// The same, listening at that address of this machine: for clients on other hosts.
+    /// Starts a server that listens at `address`, for clients on other hosts.
     ///
     /// # Panics
     ///
-    /// If the server should run here and doesn't.
+    /// If the server is available and does not start.
     pub fn start_at(script: &str, address: IpAddr) -> Result<Self, Skipped> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
         for attempt in 1.. {
@@ -72,7 +72,7 @@ impl Server {
                 {
                     return Err(Skipped(why));
                 }
-                // Somebody else may have taken the port in the meantime.
+                // Another process may have taken the port meanwhile.
                 Err(Failed::Broken(_)) if attempt < 3 => {}
                 Err(error) => panic!("{script}: {error}"),
             }
@@ -80,28 +80,28 @@ impl Server {
         unreachable!("the third attempt returns or panics")
     }
 
-    /// Where it listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((self.address, self.port))
     }
 
-    /// Where it keeps its data.
+    /// Returns the folder of its data.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Kills the server with `kill -9`. Its data stays.
+    /// Kills the server with `kill -9`. Its data is kept.
     pub fn kill(&self) {
         let mut running = self.running();
         let Some(gone) = running.take() else { return };
         if let Some(pid) = rustix::process::Pid::from_raw(gone.pid) {
-            // The number is the one that the script told, and the script still watches over it.
+            // The script reported this process id, and still is its parent.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         gone.end();
     }
 
-    /// Starts it again, after it was killed, on the same port and with its data.
+    /// Starts the server again after it was killed, on the same port and with its data.
     ///
     /// # Panics
     ///
@@ -169,7 +169,7 @@ impl Drop for Server {
     }
 }
 
-/// Why a script did not start its server.
+/// The reason why a script did not start its server.
 enum Failed {
     NotHere(String),
     Broken(String),
@@ -182,13 +182,12 @@ impl fmt::Display for Failed {
     }
 }
 
-/// Ports that a server and those beside it may take: its scripts look for further ones behind the
-/// second.
+/// Number of ports reserved for a server: scripts may use further ones after the second.
 const BLOCK: u16 = 4;
 
-/// Returns the first two ports of a block in which nothing listens. It lies below the ports of
-/// outgoing connections, since a server that is started again needs its own once more. Processes
-/// begin their search in different places.
+/// Returns the first two ports of a block in which nothing listens. The block lies below the ports
+/// of outgoing connections, because a restarted server needs the same port again. Each process
+/// starts its search elsewhere.
 fn free_ports(address: IpAddr) -> (u16, u16) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let begin = std::process::id().wrapping_mul(97);
@@ -207,8 +206,8 @@ fn free_ports(address: IpAddr) -> (u16, u16) {
     }
 }
 
-/// Says on the terminal, where it is seen although the test passes, that a test was skipped.
-pub(super) fn say_skipped(test: &str, why: &Skipped) {
-    // What `eprintln!` writes is kept back by the test harness.
+/// Prints that a test was skipped, visible on the terminal although the test passes.
+pub(super) fn report_skipped(test: &str, why: &Skipped) {
+    // The test harness would capture the output of `eprintln!`.
     let _ = writeln!(io::stderr(), "SKIPPED {test}: {}", why.0);
 }

@@ -1,4 +1,4 @@
-//! Promises of sessions: nodes that go with their owner, whatever ends it.
+//! Cases about sessions: nodes that are deleted with their owner, however it ends.
 
 use super::site::{Site, options};
 use super::tree::path;
@@ -28,7 +28,7 @@ pub async fn nodes_of_a_session_go_when_it_is_closed(site: &Site) {
         .expect("watched");
     until("two workers", &mut names, |names| names.len() == 2).await;
     session.close().await.expect("closed");
-    // Not in a moment: now.
+    // The nodes must be gone immediately.
     assert_eq!(other.get(&one).await.expect("read"), None);
     assert!(
         other
@@ -39,7 +39,7 @@ pub async fn nodes_of_a_session_go_when_it_is_closed(site: &Site) {
     );
     until("no workers", &mut names, Vec::is_empty).await;
     assert!(matches!(soon("the end", ending).await, SessionEnd::Closed));
-    // What a session made on the way stays.
+    // Ancestors created by a session are permanent.
     assert!(state.get(&path("/workers")).await.expect("read").is_some());
 }
 
@@ -99,7 +99,7 @@ pub async fn a_node_of_a_session_can_be_written_and_stays_one(site: &Site) {
     let (session, _ending) = state.open_session().await.expect("a session");
     session.create(&node, b"").await.expect("made");
     other.delete(&node, Expected::Any).await.expect("deleted");
-    // What is made in its place is somebody else's, and stays.
+    // A new node at that path does not belong to the session, and stays.
     other
         .set(&node, b"mine", Expected::Absent)
         .await
@@ -124,13 +124,13 @@ pub async fn a_node_of_a_session_has_no_children(site: &Site) {
             .set(&path(below), b"", expected)
             .await
             .expect_err("no children");
-        assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
+        assert_eq!(error.code(), ErrorCode::MetastoreRefused, "{error}");
     }
     let error = session
         .create(&path("/a/passing/d"), b"")
         .await
         .expect_err("no children");
-    assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
+    assert_eq!(error.code(), ErrorCode::MetastoreRefused, "{error}");
     assert!(
         state
             .children(&path("/a/passing"))
@@ -149,7 +149,7 @@ pub async fn a_session_makes_no_node_that_is_there(site: &Site) {
     one.create(&node, b"1").await.expect("made");
     for session in [&one, &two] {
         let error = session.create(&node, b"2").await.expect_err("it is there");
-        assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+        assert_eq!(error.code(), ErrorCode::MetastoreConflict, "{error}");
     }
     two.close().await.expect("closed");
     assert_eq!(
@@ -168,7 +168,7 @@ pub async fn a_lease_passes_on_with_a_greater_token(site: &Site) {
         holders.push((state, session));
     }
     for (state, session) in holders {
-        // A standby waits until there is no master, and tries.
+        // A standby waits until there is no leader, then tries to become it.
         let mut watcher = state.watch_node(&master).await.expect("watched");
         until("no master", &mut watcher, Option::is_none).await;
         let mine = session
@@ -181,7 +181,7 @@ pub async fn a_lease_passes_on_with_a_greater_token(site: &Site) {
     }
 }
 
-pub async fn a_session_outlives_its_state_manager(site: &Site) {
+pub async fn a_session_outlives_its_metadata_store(site: &Site) {
     let (state, other) = (site.open().await, site.open().await);
     let (session, _ending) = state.open_session().await.expect("a session");
     drop(state);
@@ -199,10 +199,10 @@ pub async fn an_expired_session_is_told_once_and_its_nodes_go(site: &Site) {
     let mut watcher = state.watch_node(&node).await.expect("watched");
     until("the node", &mut watcher, Option::is_some).await;
     site.expire(session.id());
-    // The future is ready once, and gone: it can't be told twice.
+    // The future completes once and is consumed, so the end can't be reported twice.
     match soon("the end", ending).await {
         SessionEnd::Expired(error) => assert_eq!(error.code(), ErrorCode::SessionEnded, "{error}"),
-        SessionEnd::Closed => panic!("nobody has closed it"),
+        SessionEnd::Closed => panic!("it was not closed"),
     }
     site.heal();
     let error = session
@@ -212,13 +212,13 @@ pub async fn an_expired_session_is_told_once_and_its_nodes_go(site: &Site) {
     assert_eq!(error.code(), ErrorCode::SessionEnded, "{error}");
     until("its end", &mut watcher, Option::is_none).await;
     assert_eq!(state.get(&path("/late")).await.expect("read"), None);
-    // What has ended can be closed, and the next one begins where it left off.
+    // An ended session can be closed, and a new one can create the same node.
     let _ = session.close().await;
     let (next, _ending) = state.open_session().await.expect("a session");
     next.create(&node, b"").await.expect("made");
     next.close().await.expect("closed");
 
-    // A patient session lives through a break that is shorter than it.
+    // A session with a long timeout survives a shorter network failure.
     let patient = StateOptions {
         session_timeout: Duration::from_secs(30),
         ..options()

@@ -1,7 +1,7 @@
-//! Where a state manager is tried: a directory, or a server behind a proxy.
+//! The environment of a test: a directory, or a server behind a proxy.
 
 use super::{Proxy, Server, Skipped};
-use crate::{FileState, Pending, SessionId, StateManager, StateOptions, StatePath};
+use crate::{FileState, MetadataStore, Pending, SessionId, StateOptions, StatePath};
 use ardea_core::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,38 +10,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// Connects to a server, below a root.
+/// A function that connects to a server, below a root.
 pub type Connect =
-    fn(Vec<String>, StatePath, StateOptions) -> Pending<'static, Arc<dyn StateManager>>;
+    fn(Vec<String>, StatePath, StateOptions) -> Pending<'static, Arc<dyn MetadataStore>>;
 
-/// Which state manager, and how it is tried.
+/// The metadata store under test, and its environment.
 #[derive(Clone, Copy, Debug)]
 pub enum Plan {
     /// [`FileState`] in a folder.
     Files,
-    /// One that needs a server.
+    /// A store that needs a server.
     Server {
         /// The server's script in `scripts/services`.
         script: &'static str,
-        /// How to connect.
+        /// The function that connects to the server.
         connect: Connect,
     },
 }
 
-/// Whether a test needs a server for itself.
+/// The server requirement of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Need {
-    /// It breaks nothing.
+pub enum ServerRequirement {
+    /// The test breaks nothing, and can share the server.
     Shared,
-    /// It kills the server, or breaks its connections.
+    /// The test kills the server, or breaks its connections.
     Alone,
 }
 
-/// Tells a child process where the site is, and what it is to hold.
+/// Environment variables for a child process: the address and root of the site, and the path of the
+/// node to hold.
 const SITE: &str = "ARDEA_CONFORMANCE_SITE";
 const HOLD: &str = "ARDEA_CONFORMANCE_HOLD";
 
-/// Where a state manager is tried. Each test gets a root of its own in it.
+/// The environment of one test, with a separate root.
 #[derive(Clone, Debug)]
 pub struct Site {
     plan: Plan,
@@ -52,24 +53,24 @@ pub struct Site {
 #[derive(Debug)]
 enum Base {
     Folder(tempfile::TempDir),
-    /// Somebody else's.
+    /// The address of a site that belongs to another process.
     Address(String),
     Server(Box<Server>, Proxy),
 }
 
-/// The server that tests share. It stops with the last that uses it.
+/// The server that tests share. It stops when its last user drops it.
 static SHARED: Mutex<Weak<Base>> = Mutex::new(Weak::new());
 
-/// Numbers the roots.
+/// The number of the next root.
 static ROOTS: AtomicU64 = AtomicU64::new(0);
 
 impl Site {
-    /// A site for one test.
-    pub(super) fn of(plan: Plan, need: Need) -> Result<Site, Skipped> {
+    /// Creates the site of one test.
+    pub(super) fn of(plan: Plan, need: ServerRequirement) -> Result<Site, Skipped> {
         let base = match (plan, need) {
             (Plan::Files, _) => Arc::new(Base::Folder(tempfile::tempdir().expect("a folder"))),
-            (Plan::Server { script, .. }, Need::Alone) => Arc::new(serve(script)?),
-            (Plan::Server { script, .. }, Need::Shared) => {
+            (Plan::Server { script, .. }, ServerRequirement::Alone) => Arc::new(serve(script)?),
+            (Plan::Server { script, .. }, ServerRequirement::Shared) => {
                 let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
                 match shared.upgrade() {
                     Some(base) => base,
@@ -85,23 +86,23 @@ impl Site {
         Ok(Site { plan, base, root })
     }
 
-    /// A state manager below the test's root, through the proxy.
-    pub(super) async fn open(&self) -> Arc<dyn StateManager> {
+    /// Opens a metadata store below the test's root, through the proxy.
+    pub(super) async fn open(&self) -> Arc<dyn MetadataStore> {
         self.open_with(options()).await
     }
 
-    /// One with other options.
-    pub(super) async fn open_with(&self, options: StateOptions) -> Arc<dyn StateManager> {
+    /// Opens a metadata store with these options.
+    pub(super) async fn open_with(&self, options: StateOptions) -> Arc<dyn MetadataStore> {
         self.try_open(&self.root, options).await.expect("it opens")
     }
 
-    /// One below another root of the same site.
-    pub(super) async fn open_root(&self, name: &str) -> Arc<dyn StateManager> {
+    /// Opens a metadata store below another root of the same site, with the suffix `name`.
+    pub(super) async fn open_root(&self, name: &str) -> Arc<dyn MetadataStore> {
         let root = format!("{}-{name}", self.root);
         self.try_open(&root, options()).await.expect("it opens")
     }
 
-    async fn try_open(&self, root: &str, options: StateOptions) -> Result<Arc<dyn StateManager>> {
+    async fn try_open(&self, root: &str, options: StateOptions) -> Result<Arc<dyn MetadataStore>> {
         match self.plan {
             Plan::Files => {
                 let directory = PathBuf::from(self.address()).join(root);
@@ -114,8 +115,8 @@ impl Site {
         }
     }
 
-    /// One below the same root, past the proxy.
-    pub(super) async fn open_direct(&self, server: &Server) -> Arc<dyn StateManager> {
+    /// Opens a metadata store below the test's root without the proxy.
+    pub(super) async fn open_direct(&self, server: &Server) -> Arc<dyn MetadataStore> {
         let direct = Site {
             base: Arc::new(Base::Address(server.address().to_string())),
             ..self.clone()
@@ -131,7 +132,7 @@ impl Site {
         }
     }
 
-    /// The server and what is in front of it, if there is one.
+    /// Returns the server and its proxy, if there is a server.
     pub(super) fn server(&self) -> Option<(&Server, &Proxy)> {
         match &*self.base {
             Base::Server(server, proxy) => Some((server, proxy)),
@@ -139,7 +140,7 @@ impl Site {
         }
     }
 
-    /// Ends somebody's session from outside: an administrator deletes its file, or nothing reaches the server.
+    /// Expires a session from outside: deletes its file, or cuts the connections to the server.
     pub(super) fn expire(&self, session: &SessionId) {
         match self.server() {
             Some((_, proxy)) => proxy.cut(),
@@ -151,17 +152,18 @@ impl Site {
         }
     }
 
-    /// The network is whole again.
+    /// Repairs the network.
     pub(super) fn heal(&self) {
         if let Some((_, proxy)) = self.server() {
             proxy.heal();
         }
     }
 
-    /// A process that makes a node of a session and keeps it until it is killed. It is not awaited.
+    /// Starts a process that creates a node of a session and holds it until it is killed. Does not
+    /// wait for the node.
     pub(super) fn holder(&self, path: &StatePath) -> Holder {
         let test = std::env::current_exe().expect("this program");
-        // Its connection is not the proxy's business: nothing but its death is to be told.
+        // The process bypasses the proxy, so that only its death can end its session.
         let address = match self.server() {
             Some((server, _)) => server.address().to_string(),
             None => self.address(),
@@ -184,7 +186,7 @@ impl Site {
 pub(super) struct Holder(Child);
 
 impl Holder {
-    /// `kill -9`.
+    /// Kills the process with `kill -9`.
     pub(super) fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -197,11 +199,11 @@ impl Drop for Holder {
     }
 }
 
-/// What tests open with: sessions end soon.
+/// Returns the options of tests: sessions expire soon.
 pub(super) fn options() -> StateOptions {
     StateOptions {
         session_timeout: Duration::from_secs(3),
-        patience: Duration::from_secs(15),
+        timeout: Duration::from_secs(15),
     }
 }
 
@@ -211,12 +213,13 @@ fn serve(script: &str) -> Result<Base, Skipped> {
     Ok(Base::Server(Box::new(server), proxy))
 }
 
-/// What a process does that is to hold a node until it is killed; nothing, in any other process.
+/// The main function of the child process that holds a node until it is killed; does nothing in
+/// other processes.
 ///
 /// # Panics
 ///
-/// If it can't make the node.
-pub fn hold(plan: Plan) {
+/// If it can't create the node.
+pub fn run_holder(plan: Plan) {
     let (Ok(site), Ok(path)) = (std::env::var(SITE), std::env::var(HOLD)) else {
         return;
     };
@@ -240,7 +243,7 @@ pub fn hold(plan: Plan) {
             .create(&path, pid.as_bytes())
             .await
             .expect("it is made");
-        // The end of the test that started this ends it, too.
+        // The end of the test that started this process closes its input.
         let ended = tokio::task::spawn_blocking(|| {
             std::io::copy(&mut std::io::stdin(), &mut std::io::sink())
         });

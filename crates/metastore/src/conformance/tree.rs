@@ -1,12 +1,12 @@
-//! Promises of the tree: values, versions, conditions, parents and children.
+//! Cases about the tree: values, versions, conditions, parents and children.
 
 use super::site::Site;
 use super::soon;
-use crate::{Expected, MAX_VALUE_BYTES, StateManager, StatePath, Version, dump};
+use crate::{Expected, MAX_VALUE_BYTES, MetadataStore, StatePath, Version, dump};
 use ardea_core::{ErrorCode, Result};
 use std::sync::Arc;
 
-/// A path that a test writes.
+/// Parses a path.
 pub(super) fn path(text: &str) -> StatePath {
     StatePath::parse(text).expect("a path")
 }
@@ -38,7 +38,7 @@ pub async fn a_node_is_read_as_it_was_set(site: &Site) {
         assert_eq!(node.version, version);
         assert_eq!(node.session, None);
     }
-    // Somebody else reads the same.
+    // Another client reads the same.
     let other = site.open().await;
     let node = other.get(&path("/values/bytes")).await.expect("read");
     assert_eq!(&*node.expect("there").value, [0, 255, 10, 13]);
@@ -58,7 +58,7 @@ pub async fn an_absent_node_is_made_by_exactly_one_of_many(site: &Site) {
     while let Some(ended) = tasks.join_next().await {
         match ended.expect("no panic") {
             (number, Ok(version)) => winners.push((number, version)),
-            (_, Err(error)) => assert_eq!(error.code(), ErrorCode::StateConflict, "{error}"),
+            (_, Err(error)) => assert_eq!(error.code(), ErrorCode::MetastoreConflict, "{error}"),
         }
     }
     let [(number, version)] = winners[..] else {
@@ -90,7 +90,7 @@ pub async fn a_conditional_set_needs_the_present_version(site: &Site) {
         .set(&path, b"3", Expected::Version(first))
         .await
         .expect_err("too late");
-    assert_eq!(error.code(), ErrorCode::StateConflict);
+    assert_eq!(error.code(), ErrorCode::MetastoreConflict);
     let text = error.to_string();
     for part in [
         "/plan",
@@ -103,15 +103,15 @@ pub async fn a_conditional_set_needs_the_present_version(site: &Site) {
     let never = Expected::Version(Version::new(second.get() + 1000));
     assert_eq!(
         code(state.set(&path, b"3", never).await),
-        Some(ErrorCode::StateConflict)
+        Some(ErrorCode::MetastoreConflict)
     );
     assert_eq!(
         code(state.set(&path, b"3", Expected::Absent).await),
-        Some(ErrorCode::StateConflict)
+        Some(ErrorCode::MetastoreConflict)
     );
     let absent = StatePath::parse("/nowhere").expect("a path");
     let error = state.set(&absent, b"x", Expected::Version(first)).await;
-    assert_eq!(code(error), Some(ErrorCode::StateConflict));
+    assert_eq!(code(error), Some(ErrorCode::MetastoreConflict));
     assert_eq!(state.get(&absent).await.expect("read"), None);
     assert_eq!(
         &*state.get(&path).await.expect("read").expect("there").value,
@@ -142,7 +142,7 @@ pub async fn missing_ancestors_are_made_without_a_value(site: &Site) {
         assert!(node.value.is_empty());
         assert_eq!(node.session, None);
     }
-    // One that is there keeps its value.
+    // An existing ancestor keeps its value.
     state
         .set(&path("/a"), b"mine", Expected::Any)
         .await
@@ -153,7 +153,7 @@ pub async fn missing_ancestors_are_made_without_a_value(site: &Site) {
         .expect("made");
     let node = state.get(&path("/a")).await.expect("read").expect("there");
     assert_eq!(&*node.value, b"mine");
-    // A change that is refused makes none.
+    // A refused change creates no ancestors.
     let wrong = Expected::Version(node.version);
     assert!(state.set(&path("/x/y"), b"", wrong).await.is_err());
     assert_eq!(state.get(&path("/x")).await.expect("read"), None);
@@ -169,7 +169,7 @@ pub async fn a_node_with_children_is_not_deleted(site: &Site) {
         .set(&path("/a/b"), b"", Expected::Any)
         .await
         .expect("made");
-    // Names that begin alike are no children.
+    // Nodes whose names have the same prefix are no children.
     state
         .set(&path("/a/bc"), b"", Expected::Any)
         .await
@@ -179,7 +179,7 @@ pub async fn a_node_with_children_is_not_deleted(site: &Site) {
             .delete(&path("/a"), expected)
             .await
             .expect_err("it has children");
-        assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
+        assert_eq!(error.code(), ErrorCode::MetastoreRefused, "{error}");
     }
     state
         .delete(&path("/a/b"), Expected::Any)
@@ -210,7 +210,7 @@ pub async fn a_conditional_delete_needs_the_present_version(site: &Site) {
     let second = state.set(&path, b"2", Expected::Any).await.expect("set");
     assert_eq!(
         code(state.delete(&path, Expected::Version(first)).await),
-        Some(ErrorCode::StateConflict)
+        Some(ErrorCode::MetastoreConflict)
     );
     state
         .delete(&path, Expected::Version(second))
@@ -218,7 +218,7 @@ pub async fn a_conditional_delete_needs_the_present_version(site: &Site) {
         .expect("deleted");
     assert_eq!(
         code(state.delete(&path, Expected::Version(second)).await),
-        Some(ErrorCode::StateConflict)
+        Some(ErrorCode::MetastoreConflict)
     );
     state
         .delete(&path, Expected::Any)
@@ -233,17 +233,17 @@ pub async fn a_change_of_what_is_damaged_spares_what_is_whole(site: &Site) {
     for path in [&there, &absent] {
         let error = state.set(path, b"2", Expected::Damaged).await;
         let error = error.expect_err("it is not damaged");
-        assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+        assert_eq!(error.code(), ErrorCode::MetastoreConflict, "{error}");
         assert!(error.to_string().contains("damaged"), "{error}");
         let deleted = state.delete(path, Expected::Damaged).await;
-        assert_eq!(code(deleted), Some(ErrorCode::StateConflict));
+        assert_eq!(code(deleted), Some(ErrorCode::MetastoreConflict));
     }
     let node = state.get(&there).await.expect("read").expect("there");
     assert_eq!((&*node.value, node.version), (&b"1"[..], version));
     assert_eq!(state.get(&path("/above")).await.expect("read"), None);
-    // Of a whole node that is what other conditions are for.
+    // For an undamaged node, the other conditions must be used.
     let deleted = state.delete(&there, Expected::Absent).await;
-    assert_eq!(code(deleted), Some(ErrorCode::StateConflict));
+    assert_eq!(code(deleted), Some(ErrorCode::MetastoreConflict));
     let deleted = state.delete(&absent, Expected::Absent).await;
     deleted.expect("it is not there");
 }
@@ -253,7 +253,7 @@ pub async fn versions_grow_and_never_come_back(site: &Site) {
     let (one, other) = (path("/one"), path("/other"));
     let mut last = state.set(&one, b"", Expected::Any).await.expect("made");
     for _ in 0..5 {
-        // The same number of writes to a node that is always new: only the version tells them apart.
+        // The number of writes of the node is the same in each round: only the version differs.
         let stale = last;
         state
             .delete(&one, Expected::Version(stale))
@@ -263,10 +263,10 @@ pub async fn versions_grow_and_never_come_back(site: &Site) {
         last = state.set(&one, b"", Expected::Absent).await.expect("made");
         assert!(stale < apart && apart < last, "{stale} {apart} {last}");
         let late = state.set(&one, b"late", Expected::Version(stale)).await;
-        assert_eq!(code(late), Some(ErrorCode::StateConflict));
+        assert_eq!(code(late), Some(ErrorCode::MetastoreConflict));
         assert_eq!(
             code(state.delete(&one, Expected::Version(stale)).await),
-            Some(ErrorCode::StateConflict)
+            Some(ErrorCode::MetastoreConflict)
         );
     }
     assert!(
@@ -285,7 +285,8 @@ pub async fn a_stale_version_never_matches_a_reborn_node(site: &Site) {
     const TOUCHERS: u64 = 6;
     let maker = site.open().await;
     let node = path("/reborn");
-    // Others read a life and write its mark into it, while this one ends it and begins the next.
+    // Other tasks read the value and write it back with the version they read, while this task
+    // deletes and recreates the node.
     let mut touchers = tokio::task::JoinSet::new();
     for _ in 0..TOUCHERS {
         let (writer, node) = (site.open().await, node.clone());
@@ -302,7 +303,7 @@ pub async fn a_stale_version_never_matches_a_reborn_node(site: &Site) {
                 let mark = life.to_string();
                 let touched = writer.set(&node, mark.as_bytes(), expected);
                 if let Err(error) = touched.await {
-                    assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+                    assert_eq!(error.code(), ErrorCode::MetastoreConflict, "{error}");
                 }
             }
         });
@@ -316,7 +317,7 @@ pub async fn a_stale_version_never_matches_a_reborn_node(site: &Site) {
             assert_eq!(
                 number(&held.value),
                 life,
-                "it bears the mark of another life"
+                "it was overwritten with an older value"
             );
         }
         maker.delete(&node, Expected::Any).await.expect("deleted");
@@ -324,7 +325,7 @@ pub async fn a_stale_version_never_matches_a_reborn_node(site: &Site) {
     let end = LIVES.to_string();
     let made = maker.set(&node, end.as_bytes(), Expected::Absent);
     made.await.expect("made");
-    while let Some(ended) = soon("the last life", touchers.join_next()).await {
+    while let Some(ended) = soon("the last value", touchers.join_next()).await {
         ended.expect("no panic");
     }
 }
@@ -377,7 +378,9 @@ pub async fn two_roots_side_by_side_do_not_see_each_other(site: &Site) {
     let path = path("/jobs/a");
     let mut seen = right.watch_node(&path).await.expect("watched");
     assert_eq!(
-        soon("the present state", seen.next()).await.expect("told"),
+        soon("the present state", seen.next())
+            .await
+            .expect("a state"),
         None
     );
     left.set(&path, b"left", Expected::Absent)
@@ -395,14 +398,16 @@ pub async fn two_roots_side_by_side_do_not_see_each_other(site: &Site) {
         .set(&path, b"right", Expected::Absent)
         .await
         .expect("made");
-    let node = soon("what was made here", seen.next()).await.expect("told");
+    let node = soon("what was made here", seen.next())
+        .await
+        .expect("a state");
     assert_eq!(&*node.expect("there").value, b"right");
     left.delete(&path, Expected::Any).await.expect("deleted");
     assert!(right.get(&path).await.expect("read").is_some());
 }
 
-/// Adds one to the number at a path, as often as it takes; `Err` if it is not known whether it was added.
-pub(super) async fn add_one(state: &dyn StateManager, path: &StatePath) -> Result<()> {
+/// Increments the number at a path, with retries; fails if the outcome is unknown.
+pub(super) async fn add_one(state: &dyn MetadataStore, path: &StatePath) -> Result<()> {
     loop {
         let node = state.get(path).await?;
         let number = node.as_ref().map_or(0, |node| number(&node.value));
@@ -412,13 +417,13 @@ pub(super) async fn add_one(state: &dyn StateManager, path: &StatePath) -> Resul
             .await
         {
             Ok(_) => return Ok(()),
-            Err(error) if error.code() == ErrorCode::StateConflict => {}
+            Err(error) if error.code() == ErrorCode::MetastoreConflict => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// The number that is written there.
+/// Parses the number in a value.
 pub(super) fn number(value: &[u8]) -> u64 {
     std::str::from_utf8(value)
         .ok()
@@ -447,7 +452,7 @@ pub async fn a_hundred_tasks_count_to_the_right_sum(site: &Site) {
 pub async fn what_the_tree_does_not_allow_is_refused_and_changes_nothing(site: &Site) {
     let state = site.open().await;
     let root = StatePath::root();
-    let refused = Some(ErrorCode::StateRefused);
+    let refused = Some(ErrorCode::MetastoreRefused);
     assert_eq!(code(state.set(&root, b"x", Expected::Any).await), refused);
     assert_eq!(code(state.delete(&root, Expected::Any).await), refused);
     assert_eq!(state.get(&root).await.expect("read"), None);

@@ -1,4 +1,5 @@
-//! Promises of watchers: the present state first, no last state missed, never back in time.
+//! Cases about watchers: they start with the current state, never miss the last one, and never go
+//! back in time.
 
 use super::site::Site;
 use super::soon;
@@ -6,15 +7,15 @@ use super::tree::path;
 use crate::{Expected, Node, StatePath, Version, Watcher};
 use ardea_core::ErrorCode;
 
-/// The next state of a node, as text.
-async fn told(watcher: &mut Watcher<Option<Node>>) -> Option<String> {
+/// Returns the next state of a node, as text.
+async fn next_value(watcher: &mut Watcher<Option<Node>>) -> Option<String> {
     let node = soon("the next state", watcher.next())
         .await
-        .expect("told")?;
+        .expect("a state")?;
     Some(String::from_utf8_lossy(&node.value).into_owned())
 }
 
-/// Reads on until the state is the one that is waited for.
+/// Reads states until one matches.
 pub(super) async fn until<T: Clone>(
     what: &str,
     watcher: &mut Watcher<T>,
@@ -22,7 +23,7 @@ pub(super) async fn until<T: Clone>(
 ) -> T {
     soon(what, async {
         loop {
-            let state = watcher.next().await.expect("told");
+            let state = watcher.next().await.expect("a state");
             if is_it(&state) {
                 return state;
             }
@@ -48,11 +49,16 @@ pub async fn the_present_state_comes_first(site: &Site) {
         .await
         .expect("watched");
     let mut root = state.watch_node(&StatePath::root()).await.expect("watched");
-    assert_eq!(told(&mut node).await.as_deref(), Some("here"));
-    assert_eq!(soon("names", names.next()).await.expect("told"), ["b"]);
-    assert_eq!(told(&mut absent).await, None);
-    assert!(soon("names", none.next()).await.expect("told").is_empty());
-    assert_eq!(told(&mut root).await, None);
+    assert_eq!(next_value(&mut node).await.as_deref(), Some("here"));
+    assert_eq!(soon("names", names.next()).await.expect("a state"), ["b"]);
+    assert_eq!(next_value(&mut absent).await, None);
+    assert!(
+        soon("names", none.next())
+            .await
+            .expect("a state")
+            .is_empty()
+    );
+    assert_eq!(next_value(&mut root).await, None);
 }
 
 pub async fn birth_change_and_death_of_a_node_are_told(site: &Site) {
@@ -61,7 +67,7 @@ pub async fn birth_change_and_death_of_a_node_are_told(site: &Site) {
     let mut watchers = Vec::new();
     for watching in [&state, &other] {
         let mut watcher = watching.watch_node(&path).await.expect("watched");
-        assert_eq!(told(&mut watcher).await, None);
+        assert_eq!(next_value(&mut watcher).await, None);
         watchers.push(watcher);
     }
     for round in ["first", "second"] {
@@ -70,18 +76,18 @@ pub async fn birth_change_and_death_of_a_node_are_told(site: &Site) {
             .await
             .expect("made");
         for watcher in &mut watchers {
-            assert_eq!(told(watcher).await.as_deref(), Some(round));
+            assert_eq!(next_value(watcher).await.as_deref(), Some(round));
         }
         other
             .set(&path, b"changed", Expected::Any)
             .await
             .expect("set");
         for watcher in &mut watchers {
-            assert_eq!(told(watcher).await.as_deref(), Some("changed"));
+            assert_eq!(next_value(watcher).await.as_deref(), Some("changed"));
         }
         other.delete(&path, Expected::Any).await.expect("deleted");
         for watcher in &mut watchers {
-            assert_eq!(told(watcher).await, None);
+            assert_eq!(next_value(watcher).await, None);
         }
     }
 }
@@ -89,13 +95,18 @@ pub async fn birth_change_and_death_of_a_node_are_told(site: &Site) {
 pub async fn births_and_deaths_of_children_are_told(site: &Site) {
     let (state, other) = (site.open().await, site.open().await);
     let mut names = state.watch_children(&path("/jobs")).await.expect("watched");
-    assert!(soon("names", names.next()).await.expect("told").is_empty());
+    assert!(
+        soon("names", names.next())
+            .await
+            .expect("a state")
+            .is_empty()
+    );
     other
         .set(&path("/jobs/b"), b"", Expected::Any)
         .await
         .expect("made");
     until("b", &mut names, |names| *names == ["b"]).await;
-    // Neither grandchildren nor values nor neighbours are children.
+    // Grandchildren, values and siblings are not reported.
     other
         .set(&path("/jobs/b/c"), b"", Expected::Any)
         .await
@@ -112,7 +123,10 @@ pub async fn births_and_deaths_of_children_are_told(site: &Site) {
         .set(&path("/jobs/a"), b"", Expected::Any)
         .await
         .expect("made");
-    assert_eq!(soon("names", names.next()).await.expect("told"), ["a", "b"]);
+    assert_eq!(
+        soon("names", names.next()).await.expect("a state"),
+        ["a", "b"]
+    );
     other
         .delete(&path("/jobs/b/c"), Expected::Any)
         .await
@@ -121,8 +135,8 @@ pub async fn births_and_deaths_of_children_are_told(site: &Site) {
         .delete(&path("/jobs/b"), Expected::Any)
         .await
         .expect("deleted");
-    assert_eq!(soon("names", names.next()).await.expect("told"), ["a"]);
-    // The parent goes as well, and comes back.
+    assert_eq!(soon("names", names.next()).await.expect("a state"), ["a"]);
+    // The parent is deleted as well, and recreated.
     other
         .delete(&path("/jobs/a"), Expected::Any)
         .await
@@ -131,7 +145,12 @@ pub async fn births_and_deaths_of_children_are_told(site: &Site) {
         .delete(&path("/jobs"), Expected::Any)
         .await
         .expect("deleted");
-    assert!(soon("names", names.next()).await.expect("told").is_empty());
+    assert!(
+        soon("names", names.next())
+            .await
+            .expect("a state")
+            .is_empty()
+    );
     other
         .set(&path("/jobs/z"), b"", Expected::Any)
         .await
@@ -189,21 +208,21 @@ pub async fn the_last_state_is_told_under_churn(site: &Site) {
         .await
         .expect("made");
     while let Some(ended) = watchers.join_next().await {
-        ended.expect("the last state was told");
+        ended.expect("the last state was reported");
     }
 }
 
-pub async fn a_watcher_ends_with_its_state_manager(site: &Site) {
+pub async fn a_watcher_ends_with_its_metadata_store(site: &Site) {
     let state = site.open().await;
     let mut watcher = state.watch_node(&path("/a")).await.expect("watched");
     let mut names = state.watch_children(&path("/a")).await.expect("watched");
-    assert_eq!(told(&mut watcher).await, None);
+    assert_eq!(next_value(&mut watcher).await, None);
     drop(state);
     let error = soon("the end", watcher.next())
         .await
         .expect_err("it has ended");
     assert_eq!(error.code(), ErrorCode::Cancelled);
-    // The present state may come yet; then the end does.
+    // The current state may still be delivered before the end.
     let ended = soon("the end", async {
         loop {
             if let Err(error) = names.next().await {

@@ -1,12 +1,12 @@
-//! Changes: each is one transaction with its condition in it.
+//! Changes: each is one transaction that includes its condition.
 
+use crate::etcd::connection::EtcdConnection;
 use crate::etcd::keys::node;
-use crate::etcd::link::Link;
 use crate::{Expected, Node, StatePath, Version};
 use ardea_core::Result;
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
 
-/// What is put into a key that goes with this lease; with none, if it is 0.
+/// Creates a put operation with this lease; 0 means no lease.
 fn put(key: &str, value: &[u8], lease: i64) -> TxnOp {
     let options = (lease != 0).then(|| PutOptions::new().with_lease(lease));
     TxnOp::put(key, value, options)
@@ -16,7 +16,7 @@ fn is_absent(key: &str) -> Compare {
     Compare::version(key, CompareOp::Equal, 0)
 }
 
-/// What has to hold for a change; nothing, if it is made in any case.
+/// Returns the condition of a change; `None` for an unconditional one.
 fn condition(key: &str, expected: Expected) -> Option<Compare> {
     match expected {
         Expected::Any => None,
@@ -25,13 +25,13 @@ fn condition(key: &str, expected: Expected) -> Option<Compare> {
             let revision = version.get().cast_signed();
             Some(Compare::mod_revision(key, CompareOp::Equal, revision))
         }
-        // It never is, and this never holds.
+        // Nodes in etcd are never damaged, so this condition is never true.
         Expected::Damaged => Some(Compare::version(key, CompareOp::Less, 0)),
     }
 }
 
-impl Link {
-    /// Writes a node; one that goes with a lease, if that is not 0.
+impl EtcdConnection {
+    /// Writes a node, attached to `lease` unless that is 0.
     pub(crate) async fn set(
         &self,
         path: &StatePath,
@@ -41,7 +41,7 @@ impl Link {
     ) -> Result<Version> {
         self.place().check_value(path, value)?;
         let key = self.keys().node(path);
-        // A node that is there keeps its lease.
+        // An existing node keeps its lease.
         let overwrite = || TxnOp::put(&*key, value, Some(PutOptions::new().with_ignore_lease()));
         let look = || TxnOp::get(&*key, None);
         let change = match expected {
@@ -61,7 +61,7 @@ impl Link {
                 async move { client.txn(change).await }
             })
             .await?;
-        // Of a choice within a choice, the inner one counts.
+        // For a nested transaction, the inner result counts.
         let (is_done, found) = match answer.op_responses().pop() {
             Some(TxnOpResponse::Txn(inner)) if !answer.succeeded() => {
                 (inner.succeeded(), found_in(&inner))
@@ -74,13 +74,14 @@ impl Link {
         }
         match (expected, found) {
             (Expected::Any, Some(_)) => Err(self.place().changed_meanwhile(path)),
-            // The node is not there, so an ancestor was in the way.
+            // The node does not exist, so an ancestor belongs to a session.
             (Expected::Any | Expected::Absent, None) => Err(self.place().below_ephemeral(path)),
             (expected, found) => Err(self.place().conflict(path, expected, found.as_ref())),
         }
     }
 
-    /// Makes a node and its missing ancestors, if it is not there and no ancestor goes with a session.
+    /// Creates a node and its missing ancestors, if it does not exist and no ancestor belongs to a
+    /// session.
     fn creation(&self, path: &StatePath, value: &[u8], lease: i64) -> Txn {
         let key = self.keys().node(path);
         let ancestors: Vec<_> = path
@@ -103,11 +104,11 @@ impl Link {
             .or_else([TxnOp::get(key, None)])
     }
 
-    /// Removes a node without children.
+    /// Deletes a node without children.
     pub(crate) async fn delete(&self, path: &StatePath, expected: Expected) -> Result<()> {
         self.place().check_value(path, b"")?;
         let key = self.keys().node(path);
-        // True of a whole range only if there is no key in it.
+        // A condition on a range is true only if no key in the range violates it.
         let is_childless =
             Compare::version(self.keys().children(path), CompareOp::Equal, 0).with_prefix();
         let mut conditions = vec![is_childless];
@@ -133,7 +134,7 @@ impl Link {
     }
 }
 
-/// The node that a transaction looked at because it could not be done.
+/// Returns the node that a failed transaction has read.
 fn found_in(answer: &TxnResponse) -> Option<Node> {
     answer.op_responses().iter().find_map(|part| match part {
         TxnOpResponse::Get(found) => found.kvs().first().map(node),

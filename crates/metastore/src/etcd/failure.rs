@@ -1,13 +1,13 @@
-//! What etcd's errors mean for whoever asked.
+//! The classification of etcd's errors.
 
 use crate::StatePath;
-use crate::etcd::link::Link;
+use crate::etcd::connection::EtcdConnection;
 use ardea_core::Error;
 use etcd_client::Error as EtcdError;
 use std::error::Error as StdError;
 use std::io::ErrorKind;
 
-/// gRPC's numbers of the statuses that are told apart here.
+/// The gRPC status codes that are distinguished here.
 mod status {
     pub(super) const INVALID_ARGUMENT: i32 = 3;
     pub(super) const NOT_FOUND: i32 = 5;
@@ -18,45 +18,45 @@ mod status {
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
-/// What can be done about an error.
+/// The reaction to an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Remedy {
-    /// Nothing was sent: try again.
-    Again,
-    /// The answer was lost: what only reads may be tried again.
-    Lost,
-    /// The lease is over.
+pub(crate) enum RetryAction {
+    /// Nothing was sent: retry.
+    RetryAny,
+    /// The response was lost: only read-only requests may be retried.
+    RetryReads,
+    /// The lease has ended.
     LeaseOver,
-    /// None: it would fail again.
+    /// Fail: a retry would fail as well.
     None,
 }
 
-/// What can be done about it.
-pub(crate) fn remedy(error: &EtcdError) -> Remedy {
+/// Classifies an error.
+pub(crate) fn retry_action(error: &EtcdError) -> RetryAction {
     match error {
         EtcdError::GRpcStatus(status) => match i32::from(status.code()) {
-            status::NOT_FOUND => Remedy::LeaseOver,
+            status::NOT_FOUND => RetryAction::LeaseOver,
             status::INVALID_ARGUMENT
             | status::PERMISSION_DENIED
             | status::FAILED_PRECONDITION
             | status::OUT_OF_RANGE
-            | status::UNAUTHENTICATED => Remedy::None,
-            // The store is full, and says so before it writes.
-            status::RESOURCE_EXHAUSTED => Remedy::None,
-            _ if was_not_sent(status) => Remedy::Again,
-            _ => Remedy::Lost,
+            | status::UNAUTHENTICATED => RetryAction::None,
+            // The store is full, which it reports before it writes.
+            status::RESOURCE_EXHAUSTED => RetryAction::None,
+            _ if was_not_sent(status) => RetryAction::RetryAny,
+            _ => RetryAction::RetryReads,
         },
         EtcdError::InvalidArgs(_)
         | EtcdError::InvalidUri(_)
         | EtcdError::InvalidMetadataValue(_)
-        | EtcdError::EndpointsNotManaged => Remedy::None,
-        // How the client words that a renewal came back without time to live.
-        EtcdError::LeaseKeepAliveError(_) => Remedy::LeaseOver,
-        _ => Remedy::Lost,
+        | EtcdError::EndpointsNotManaged => RetryAction::None,
+        // The client's error for a renewal that returns no time to live.
+        EtcdError::LeaseKeepAliveError(_) => RetryAction::LeaseOver,
+        _ => RetryAction::RetryReads,
     }
 }
 
-/// Whether no connection could be made in the first place.
+/// Returns true if no connection could be made.
 fn was_not_sent(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -74,7 +74,7 @@ fn was_not_sent(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// An error's text without the whole of the answer that it came in.
+/// Returns the text of an error without the response metadata.
 pub(crate) fn reason(error: EtcdError) -> String {
     match error {
         EtcdError::GRpcStatus(status) => {
@@ -90,8 +90,8 @@ pub(crate) fn reason(error: EtcdError) -> String {
     }
 }
 
-impl Link {
-    /// An error that trying again does not mend.
+impl EtcdConnection {
+    /// Creates an error that can't be fixed by a retry.
     pub(crate) fn failed(&self, path: &StatePath, error: EtcdError) -> Error {
         let place = self.place();
         let code = match &error {

@@ -1,4 +1,4 @@
-//! Which key a node has.
+//! The mapping of nodes to keys.
 
 use crate::{Node, SessionId, StatePath, Version};
 use etcd_client::KeyValue;
@@ -9,24 +9,24 @@ use std::sync::Arc;
 pub(crate) struct Keys(String);
 
 impl Keys {
-    /// The keys below a root.
+    /// Creates the mapping below a root.
     pub(crate) fn below(root: &StatePath) -> Self {
         Keys(root.to_string())
     }
 
-    /// The key of a node.
+    /// Returns the key of a node.
     pub(crate) fn node(&self, path: &StatePath) -> String {
         format!("{}/{}{path}", self.0, path.depth())
     }
 
-    /// What the keys of a node's children begin with, and no others.
+    /// Returns the common prefix of the keys of a node's children, which no other keys have.
     pub(crate) fn children(&self, path: &StatePath) -> String {
         let parent = if path.is_root() { "" } else { path.as_str() };
         format!("{}/{}{parent}/", self.0, path.depth() + 1)
     }
 }
 
-/// The node that a key holds.
+/// Decodes the node stored at a key.
 pub(crate) fn node(held: &KeyValue) -> Node {
     Node {
         value: Arc::from(held.value()),
@@ -35,7 +35,7 @@ pub(crate) fn node(held: &KeyValue) -> Node {
     }
 }
 
-/// The name of a lease, as etcd's tools write it.
+/// Returns the name of a lease, as etcd's tools write it.
 pub(crate) fn session_id(lease: i64) -> SessionId {
     SessionId::new(format!("{lease:016x}"))
 }

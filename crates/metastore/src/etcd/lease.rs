@@ -1,11 +1,11 @@
-//! A session: a lease, and somebody who renews it.
+//! Sessions as leases, and their renewal.
 
-use crate::etcd::failure::{Remedy, reason, remedy};
+use crate::etcd::connection::{EtcdConnection, Failed};
+use crate::etcd::failure::{RetryAction, reason, retry_action};
 use crate::etcd::keys::session_id;
-use crate::etcd::link::{Failed, Link};
 use crate::{
-    EndTeller, Expected, Patience, Pending, Session, SessionEnd, SessionEnding, SessionId,
-    StatePath, Version, session_ending,
+    Expected, Pending, RetryDeadline, Session, SessionEnd, SessionEndNotifier, SessionEnding,
+    SessionId, StatePath, Version, session_ending,
 };
 use ardea_core::Result;
 use etcd_client::Error as EtcdError;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// A lease is renewed when this part of its time is over.
+/// A lease is renewed after its duration divided by this number.
 const RENEW_AFTER: u32 = 3;
 
 /// A lease as a session.
@@ -21,25 +21,26 @@ const RENEW_AFTER: u32 = 3;
 pub(crate) struct EtcdSession {
     id: SessionId,
     lease: i64,
-    link: Arc<Link>,
-    teller: EndTeller,
-    /// Stops the renewal, and then gives the lease back unless that was done.
-    renewal: Option<oneshot::Sender<Leave>>,
+    link: Arc<EtcdConnection>,
+    end_notifier: SessionEndNotifier,
+    /// Stops the renewal task when it is used or dropped. The task revokes the lease unless a value
+    /// is sent.
+    renewal: Option<oneshot::Sender<RevokedBy>>,
 }
 
-/// What becomes of the lease when its renewal stops.
+/// Responsibility for revoking the lease when its renewal stops.
 #[derive(Debug)]
-enum Leave {
-    /// Whoever stops it gives it back.
-    ToOwner,
+enum RevokedBy {
+    /// The owner of the session revokes the lease.
+    Owner,
 }
 
 /// Opens a session.
-pub(crate) async fn open(link: &Arc<Link>) -> Result<(Box<dyn Session>, SessionEnding)> {
-    // Whole seconds, rounded up; the server may give more.
+pub(crate) async fn open(link: &Arc<EtcdConnection>) -> Result<(Box<dyn Session>, SessionEnding)> {
+    // In whole seconds, rounded up; the server may grant more.
     let wanted = link.session_timeout().as_millis().div_ceil(1000);
     let wanted = i64::try_from(wanted).unwrap_or(i64::MAX).max(1);
-    let mut patience = link.patience();
+    let mut patience = link.deadline();
     let (sent, granted) = loop {
         let sent = Instant::now();
         let attempt = link.attempt(&patience, |mut client| async move {
@@ -47,10 +48,10 @@ pub(crate) async fn open(link: &Arc<Link>) -> Result<(Box<dyn Session>, SessionE
         });
         let why = match attempt.await {
             Ok(granted) => break (sent, granted),
-            Err(Failed::With(error)) if remedy(&error) == Remedy::None => {
+            Err(Failed::With(error)) if retry_action(&error) == RetryAction::None => {
                 return Err(link.failed(&StatePath::root(), error));
             }
-            // A lease that was granted without an answer runs out by itself.
+            // A lease that was granted but not acknowledged expires by itself.
             Err(Failed::With(error)) => reason(error),
             Err(Failed::Late) => "there was no answer in time".to_string(),
         };
@@ -60,7 +61,7 @@ pub(crate) async fn open(link: &Arc<Link>) -> Result<(Box<dyn Session>, SessionE
     };
     let (teller, ending) = session_ending();
     let (stop, stopped) = oneshot::channel();
-    let term = Term {
+    let term = LeaseTerm {
         lease: granted.id(),
         until: sent + seconds(granted.ttl()),
         length: seconds(granted.ttl()),
@@ -69,10 +70,10 @@ pub(crate) async fn open(link: &Arc<Link>) -> Result<(Box<dyn Session>, SessionE
         id: session_id(term.lease),
         lease: term.lease,
         link: Arc::clone(link),
-        teller: teller.clone(),
+        end_notifier: teller.clone(),
         renewal: Some(stop),
     };
-    tokio::spawn(keep(Arc::clone(link), term, teller, stopped));
+    tokio::spawn(run_renewal(Arc::clone(link), term, teller, stopped));
     Ok((Box::new(session), ending))
 }
 
@@ -80,64 +81,71 @@ fn seconds(ttl: i64) -> Duration {
     Duration::from_secs(u64::try_from(ttl).unwrap_or(0))
 }
 
-/// For how long the lease is certainly held.
+/// The time until which the lease is certainly held.
 #[derive(Debug)]
-struct Term {
+struct LeaseTerm {
     lease: i64,
     until: Instant,
     length: Duration,
 }
 
-/// Renews the lease until it is stopped, or the lease is over.
-async fn keep(
-    link: Arc<Link>,
-    mut term: Term,
-    teller: EndTeller,
-    stopped: oneshot::Receiver<Leave>,
+/// Renews the lease until the renewal is stopped or the lease ends.
+async fn run_renewal(
+    link: Arc<EtcdConnection>,
+    mut term: LeaseTerm,
+    teller: SessionEndNotifier,
+    stopped: oneshot::Receiver<RevokedBy>,
 ) {
     let lease = term.lease;
     let left = tokio::select! {
         why = renew(&link, &mut term) => {
-            // Told first: who gives up a lease may not act in its name any more.
-            teller.tell(SessionEnd::Expired(link.place().session_ended(why)));
+            // The owner is notified first: it must stop acting under the lease before the lease is
+            // revoked.
+            teller.notify(SessionEnd::Expired(link.place().session_ended(why)));
             None
         }
         left = stopped => left.ok(),
     };
     if left.is_none() {
-        // Dropped or given up: as a courtesy it is given back now; else it runs out by itself.
+        // Dropped or expired: the lease is revoked early if possible, otherwise it expires by
+        // itself.
         let _ = revoke(&link, lease).await;
     }
 }
 
-/// Renews as long as that succeeds; returns why it does not.
-async fn renew(link: &Link, term: &mut Term) -> String {
-    let mut patience = Patience::new(term.length);
+/// Renews the lease as long as possible; returns the reason of the failure.
+async fn renew(link: &EtcdConnection, term: &mut LeaseTerm) -> String {
+    let mut patience = RetryDeadline::new(term.length);
     loop {
         let why =
             match tokio::time::timeout_at(term.until.into(), stream(link, term, &mut patience))
                 .await
             {
                 Ok(Ok(never)) => match never {},
-                Ok(Err(error)) if remedy(&error) == Remedy::LeaseOver => {
+                Ok(Err(error)) if retry_action(&error) == RetryAction::LeaseOver => {
                     return "the server has ended it".to_string();
                 }
                 Ok(Err(error)) => reason(error),
-                Err(_) => "no renewal was answered".to_string(),
+                Err(_) => "no renewal was acknowledged".to_string(),
             };
         if Instant::now() >= term.until {
             return format!("it was not renewed for {:?}: {why}", term.length);
         }
-        let _ = tokio::time::timeout_at(term.until.into(), patience.pause_again()).await;
+        let _ =
+            tokio::time::timeout_at(term.until.into(), patience.pause_ignoring_deadline()).await;
     }
 }
 
-/// Nothing is of this kind.
-enum Never {}
+/// A type without values.
+enum Uninhabited {}
 
-/// Renews on one stream until it breaks.
-async fn stream(link: &Link, term: &mut Term, patience: &mut Patience) -> Result<Never, EtcdError> {
-    let line = link.line().await?;
+/// Renews the lease on one stream until it breaks.
+async fn stream(
+    link: &EtcdConnection,
+    term: &mut LeaseTerm,
+    patience: &mut RetryDeadline,
+) -> Result<Uninhabited, EtcdError> {
+    let line = link.shared_client().await?;
     let limit = term.length / RENEW_AFTER;
     let renewing = async {
         let mut client = line.client.clone();
@@ -146,7 +154,7 @@ async fn stream(link: &Link, term: &mut Term, patience: &mut Patience) -> Result
         let opened = tokio::time::timeout(limit, client.lease_keep_alive(term.lease)).await;
         let (mut keeper, mut answers) = opened.map_err(|_| silent())??;
         term.until = sent + term.length;
-        patience.refresh();
+        patience.reset();
         loop {
             tokio::time::sleep(limit).await;
             let sent = Instant::now();
@@ -161,9 +169,12 @@ async fn stream(link: &Link, term: &mut Term, patience: &mut Patience) -> Result
             }
         }
     };
-    let failed: Result<Never, EtcdError> = renewing.await;
+    let failed: Result<Uninhabited, EtcdError> = renewing.await;
     if let Err(error) = &failed
-        && matches!(remedy(error), Remedy::Again | Remedy::Lost)
+        && matches!(
+            retry_action(error),
+            RetryAction::RetryAny | RetryAction::RetryReads
+        )
     {
         link.replace(&line).await;
     }
@@ -171,28 +182,28 @@ async fn stream(link: &Link, term: &mut Term, patience: &mut Patience) -> Result
 }
 
 fn silent() -> EtcdError {
-    EtcdError::Internal("the stream fell silent".to_string())
+    EtcdError::Internal("there was no response on the stream".to_string())
 }
 
-/// Gives a lease back; its keys are gone afterwards.
-async fn revoke(link: &Link, lease: i64) -> Result<()> {
-    let mut patience = link.patience();
+/// Revokes a lease; its keys are deleted afterwards.
+async fn revoke(link: &EtcdConnection, lease: i64) -> Result<()> {
+    let mut patience = link.deadline();
     loop {
         let attempt = link.attempt(&patience, |mut client| async move {
             client.lease_revoke(lease).await
         });
         let why = match attempt.await {
             Ok(_) => return Ok(()),
-            Err(Failed::With(error)) => match remedy(&error) {
-                Remedy::LeaseOver => return Ok(()),
-                Remedy::None => return Err(link.failed(&StatePath::root(), error)),
-                // To give it back twice does no harm.
-                Remedy::Again | Remedy::Lost => reason(error),
+            Err(Failed::With(error)) => match retry_action(&error) {
+                RetryAction::LeaseOver => return Ok(()),
+                RetryAction::None => return Err(link.failed(&StatePath::root(), error)),
+                // Revoking twice is harmless.
+                RetryAction::RetryAny | RetryAction::RetryReads => reason(error),
             },
             Err(Failed::Late) => "there was no answer in time".to_string(),
         };
         if !patience.pause().await {
-            let doing = "close the session; its nodes go when it has timed out";
+            let doing = "close the session; its nodes are deleted when it times out";
             return Err(link.unreachable(doing, why));
         }
     }
@@ -206,13 +217,13 @@ impl Session for EtcdSession {
     fn create<'a>(&'a self, path: &'a StatePath, value: &'a [u8]) -> Pending<'a, Version> {
         Box::pin(async move {
             let ended = || Err(self.link.place().session_ended("its lease is over"));
-            if self.teller.has_told() {
+            if self.end_notifier.is_notified() {
                 return ended();
             }
             let made = self.link.set(path, value, Expected::Absent, self.lease);
             match made.await {
-                // It was made too late, and goes with the lease.
-                Ok(_) if self.teller.has_told() => ended(),
+                // It was created too late, and is deleted with the lease.
+                Ok(_) if self.end_notifier.is_notified() => ended(),
                 made => made,
             }
         })
@@ -220,10 +231,10 @@ impl Session for EtcdSession {
 
     fn close(mut self: Box<Self>) -> Pending<'static, ()> {
         Box::pin(async move {
-            self.teller.tell(SessionEnd::Closed);
+            self.end_notifier.notify(SessionEnd::Closed);
             if let Some(renewal) = self.renewal.take() {
-                // If nobody renews any more, it has ended already.
-                let _ = renewal.send(Leave::ToOwner);
+                // If the renewal task has stopped, the session has ended already.
+                let _ = renewal.send(RevokedBy::Owner);
             }
             revoke(&self.link, self.lease).await
         })
@@ -232,6 +243,6 @@ impl Session for EtcdSession {
 
 impl Drop for EtcdSession {
     fn drop(&mut self) {
-        self.teller.tell(SessionEnd::Closed);
+        self.end_notifier.notify(SessionEnd::Closed);
     }
 }

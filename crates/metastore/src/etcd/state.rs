@@ -1,10 +1,10 @@
-//! The state manager over etcd.
+//! The implementation of the metadata store over etcd.
 
-use crate::etcd::follow::{follow, read};
+use crate::etcd::connection::EtcdConnection;
 use crate::etcd::lease;
-use crate::etcd::link::Link;
+use crate::etcd::watch::{follow, read};
 use crate::{
-    Expected, Node, Pending, Session, SessionEnding, StateManager, StateOptions, StatePath,
+    Expected, MetadataStore, Node, Pending, Session, SessionEnding, StateOptions, StatePath,
     Version, Watcher, watch,
 };
 use ardea_core::{Error, ErrorCode, Result};
@@ -12,19 +12,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch as channel;
 
-/// The state manager that keeps its tree in etcd.
+/// The metadata store in etcd.
 #[derive(Debug)]
 pub struct EtcdState {
-    link: Arc<Link>,
-    /// Dropped with this, which ends the watchers.
+    link: Arc<EtcdConnection>,
+    /// A sender that is dropped with this store; the drop ends the watchers.
     open: channel::Sender<()>,
 }
 
 impl EtcdState {
     /// Connects to servers (`host:port`).
     ///
-    /// Fails with [`StateUnavailable`](ErrorCode::StateUnavailable) if none of them answers in time, and with
-    /// [`StateRefused`](ErrorCode::StateRefused) if they don't allow it.
+    /// Fails with [`StateUnavailable`](ErrorCode::StateUnavailable) if none of the servers responds
+    /// in time, and with [`MetastoreRefused`](ErrorCode::MetastoreRefused) if access is denied.
     pub async fn connect(
         servers: &[String],
         root: &StatePath,
@@ -37,7 +37,7 @@ impl EtcdState {
             );
             return Err(error.hint("name a root such as /ardea"));
         }
-        let link = Arc::new(Link::new(servers, root, options));
+        let link = Arc::new(EtcdConnection::new(servers, root, options));
         let state = EtcdState {
             link,
             open: channel::Sender::new(()),
@@ -60,7 +60,7 @@ fn in_order(names: BTreeSet<String>) -> Vec<String> {
     names.into_iter().collect()
 }
 
-impl StateManager for EtcdState {
+impl MetadataStore for EtcdState {
     fn place(&self) -> &str {
         self.link.place().as_str()
     }

@@ -1,7 +1,8 @@
-//! The counter that versions come from: never back, whatever happens to the machine.
+//! The counter for versions, which never goes back, even after a crash.
 //!
-//! Two slots in a small file are written in turn, each with a checksum, so that a write that was cut short leaves the
-//! other. A number is on the disk before it is used: a crash skips numbers, and never gives one twice.
+//! Two slots in a small file are written alternately, each with a checksum, so a torn write leaves
+//! the other slot intact. A number is flushed to disk before it is used: a crash may skip numbers,
+//! but never repeats one.
 
 use crate::Version;
 use std::fs::File;
@@ -10,15 +11,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The slots lie in different sectors.
+/// Size of a slot: the slots lie in different sectors.
 const SLOT_BYTES: u64 = 512;
 
-/// The counter of one root; whoever uses it holds the root's lock.
+/// The counter of one root. The caller must hold the root's lock.
 #[derive(Debug)]
-pub(super) struct Clock(File);
+pub(super) struct VersionCounter(File);
 
-impl Clock {
-    /// Makes the file of a new counter.
+impl VersionCounter {
+    /// Creates the file of a new counter.
     pub(super) fn create(path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(2 * SLOT_BYTES)?;
@@ -29,10 +30,11 @@ impl Clock {
     /// Opens a counter.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
-        Ok(Clock(file))
+        Ok(VersionCounter(file))
     }
 
-    /// The next number. Fails with [`io::ErrorKind::InvalidData`] if both slots are damaged.
+    /// Returns the next number. Fails with [`io::ErrorKind::InvalidData`] if both slots are
+    /// damaged.
     pub(super) fn next(&self) -> io::Result<Version> {
         let last = [read_slot(&self.0, 0)?, read_slot(&self.0, 1)?];
         let last = last.into_iter().flatten().max();
@@ -80,16 +82,16 @@ mod tests {
     fn numbers_grow_and_survive_a_slot_that_was_half_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("clock");
-        Clock::create(&path).expect("created");
-        let clock = Clock::open(&path).expect("opened");
+        VersionCounter::create(&path).expect("created");
+        let clock = VersionCounter::open(&path).expect("opened");
         let numbers: Vec<_> = (0..5)
             .map(|_| clock.next().expect("a number").get())
             .collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
 
-        // The number 6 would go to the first slot: it was cut short.
+        // A torn write of the number 6, which goes to the first slot.
         clock.0.write_all_at(&[6, 0, 0], 0).expect("written");
-        let again = Clock::open(&path).expect("opened");
+        let again = VersionCounter::open(&path).expect("opened");
         assert_eq!(again.next().expect("a number").get(), 6);
 
         clock.0.write_all_at(&[9; 16], 0).expect("written");

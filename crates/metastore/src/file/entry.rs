@@ -1,4 +1,4 @@
-//! A node's file: a head that people can read, and the value as it is.
+//! The file format of a node: a readable head, and the value as it is.
 //!
 //! ```text
 //! ardea node 1
@@ -10,7 +10,7 @@
 //! hello
 //! ```
 //!
-//! A node that stays has no line `session`. The checksum covers value, version and session.
+//! A node without a session has no line `session`. The checksum covers value, version and session.
 
 use crate::{Node, SessionId, Version};
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const MAGIC: &str = "ardea node 1";
 
-/// No head is longer.
+/// Maximum length of a head.
 pub(super) const HEAD_BYTES: usize = 512;
 
-/// No session's name is longer.
+/// Maximum length of a session's name.
 const SESSION_BYTES: usize = 64;
 
-/// What the head says.
+/// The parsed head.
 struct Head<'a> {
     version: u64,
     session: Option<&'a str>,
     bytes: usize,
     checksum: u64,
-    /// Where the value begins.
+    /// Offset of the value.
     end: usize,
 }
 
-/// The file of a node.
+/// Encodes the file of a node.
 pub(super) fn encode(value: &[u8], version: Version, session: Option<&SessionId>) -> Vec<u8> {
     let session = session.map(SessionId::as_str);
     let session_line = session.map_or(String::new(), |name| format!("session {name}\n"));
@@ -49,7 +49,7 @@ pub(super) fn encode(value: &[u8], version: Version, session: Option<&SessionId>
     file
 }
 
-/// The node of a file, or why it is none.
+/// Decodes the file of a node; returns the reason if it is damaged.
 pub(super) fn decode(file: &[u8]) -> Result<Node, String> {
     let head = head(file)?;
     let value = &file[head.end..];
@@ -66,7 +66,7 @@ pub(super) fn decode(file: &[u8]) -> Result<Node, String> {
     })
 }
 
-/// The session of a node, of at least the first [`HEAD_BYTES`] of its file.
+/// Returns the session of a node, from at least the first [`HEAD_BYTES`] of its file.
 pub(super) fn session_of(start: &[u8]) -> Result<Option<SessionId>, String> {
     Ok(head(start)?.session.map(SessionId::new))
 }
@@ -107,7 +107,7 @@ fn head(file: &[u8]) -> Result<Head<'_>, String> {
     }
 }
 
-/// Whether a session may be called that: it is also the name of its file.
+/// Returns true if `name` is valid as the name of a session and of its file.
 fn is_session(name: &str) -> bool {
     let fits = (1..=SESSION_BYTES).contains(&name.len());
     fits && name
@@ -154,7 +154,7 @@ mod tests {
             let mut damaged = file.clone();
             damaged[at.min(file.len() - 1)] = to;
             if damaged != file {
-                // Another spelling of the same number is the only change that does no harm.
+                // Another spelling of the same number is the only change that may go unnoticed.
                 let same = decode(&damaged).ok() == decode(&file).ok();
                 prop_assert!(same || decode(&damaged).is_err());
             }

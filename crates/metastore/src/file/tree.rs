@@ -1,22 +1,22 @@
-//! The tree as folders and files: how it is read, and how it is changed in one step.
+//! The tree as folders and files, with atomic changes.
 //!
 //! ```text
-//! ROOT/format            what this directory is
+//! ROOT/format            the format of this directory
 //! ROOT/lock              held while the tree is changed
 //! ROOT/clock             the counter of versions
-//! ROOT/sessions/ID       a session: locked by its owner as long as it lives
+//! ROOT/sessions/ID       a session: locked by its owner as long as it session_locks
 //! ROOT/tree/a/.node      the node /a
 //! ROOT/tree/a/b/.node    the node /a/b
-//! ROOT/scratch/          what is being made; whoever opens the root clears away what the dead left
+//! ROOT/scratch/          files in preparation; cleaned up when the root is opened
 //! ```
 //!
-//! Whatever a change needs is first made in `scratch` and brought to the disk; then one `rename` makes it visible, in
-//! whole, and the folder is brought to the disk too. Readers need no lock.
+//! Each change is prepared in `scratch` and flushed to disk; then one `rename` makes it visible as
+//! a whole, and the folder is flushed as well. Readers need no lock.
 
-use super::clock::Clock;
+use super::clock::VersionCounter;
 use super::entry;
-use super::lives::{Life, Lives};
-use crate::{Expected, MAX_VALUE_BYTES, Node, Place, SessionId, StatePath, Version};
+use super::session_locks::{SessionLock, SessionLocks};
+use crate::{Expected, MAX_VALUE_BYTES, Node, SessionId, StatePath, StoreAddress, Version};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_filesystem::{Feature, is_probe_file, probe};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -29,59 +29,64 @@ use std::path::{Path, PathBuf};
 /// The file of a node in its folder. No name of a node begins with a dot.
 const NODE: &str = ".node";
 
-/// How often a node without a file is looked at again, since somebody may just have made it.
+/// Number of times that a node without a file is read, since another process may be creating it.
 const LOOKS: usize = 3;
 
-/// As much as is read of a node's file: all of the longest one, and a byte by which a longer one is
-/// told from it.
-const MOST_FILE_BYTES: u64 = (MAX_VALUE_BYTES + entry::HEAD_BYTES + 1) as u64;
+/// Maximum number of bytes read of a node's file: the longest valid file, and one byte more to
+/// detect a longer one.
+const MAX_FILE_BYTES: u64 = (MAX_VALUE_BYTES + entry::HEAD_BYTES + 1) as u64;
 
-const FORMAT: &str = "ardea state manager, format 1\n";
+const FORMAT: &str = "ardea metadata store, format 1\n";
 
-/// The tree of one root. Reading needs nothing more; changing needs its lock.
+/// The tree of one root. Reading needs no lock; changing needs a [`TreeLock`].
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
-    lives: Lives,
-    place: Place,
+    session_locks: SessionLocks,
+    place: StoreAddress,
 }
 
-/// The right to change the tree: the only one on this machine.
+/// The exclusive right, on this machine, to change the tree.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct TreeLock<'a> {
     tree: &'a Tree,
-    // Closing it gives up the lock and wakes the watchers of all processes.
+    // Closing it releases the lock and wakes the watchers of all processes.
     _lock: File,
 }
 
 impl Tree {
-    /// The tree below this directory.
-    pub(super) fn new(root: PathBuf, place: Place) -> Self {
-        let lives = Lives::new(root.join("sessions"));
-        Tree { root, lives, place }
+    /// Creates the handle of the tree below this directory.
+    pub(super) fn new(root: PathBuf, place: StoreAddress) -> Self {
+        let lives = SessionLocks::new(root.join("sessions"));
+        Tree {
+            root,
+            session_locks: lives,
+            place,
+        }
     }
 
-    /// Which tree, for messages.
-    pub(super) fn place(&self) -> &Place {
+    /// Returns the address of the tree, for messages.
+    pub(super) fn place(&self) -> &StoreAddress {
         &self.place
     }
 
-    /// The file that is locked, and closed after each change.
+    /// Returns the path of the lock file, which is closed after each change.
     pub(super) fn lock_path(&self) -> PathBuf {
         self.root.join("lock")
     }
 
-    /// Which sessions live.
-    pub(super) fn lives(&self) -> &Lives {
-        &self.lives
+    /// Returns the locks of sessions.
+    pub(super) fn session_locks(&self) -> &SessionLocks {
+        &self.session_locks
     }
 
-    /// Fails if the directory is no root and holds something else.
-    pub(super) fn check_is_own(&self) -> io::Result<()> {
+    /// Fails if the directory is not a root and holds other files.
+    pub(super) fn check_is_root(&self) -> io::Result<()> {
         if self.root.join("format").exists() {
             return Ok(());
         }
-        // What an earlier attempt to make a root left is no stranger's, nor what another process makes of it just now.
+        // These may be left by an earlier attempt to create a root, or be made by another process
+        // at this moment.
         let own = [
             "lock",
             "clock",
@@ -94,13 +99,13 @@ impl Tree {
         for entry in fs::read_dir(&self.root)? {
             let name = entry?.file_name();
             if !is_probe_file(&name) && !own.iter().any(|own| name == *own) {
-                return Err(foreign("it holds something else"));
+                return Err(foreign("it holds other files"));
             }
         }
         Ok(())
     }
 
-    /// Refuses a file system that can't keep a root, before one is made there.
+    /// Refuses an unsuitable file system, before a root is created there.
     pub(super) fn check_suitable(&self) -> Result<()> {
         const FEATURES: [Feature; 4] = [
             Feature::Locks,
@@ -113,20 +118,20 @@ impl Tree {
         }
         match probe(&self.root, &FEATURES, super::WHAT_FOR) {
             Err(error) if error.code() == ErrorCode::StoreUnsuitable => Err(error),
-            // What else is wrong is said where it is used.
+            // Other problems are reported where they occur.
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    /// Tries to get the lock; `None` if somebody else has it.
-    pub(super) fn try_hold(&self) -> io::Result<Option<Held<'_>>> {
+    /// Tries to get the lock; returns `None` if another process or task holds it.
+    pub(super) fn try_acquire(&self) -> io::Result<Option<TreeLock<'_>>> {
         let lock = File::options()
             .write(true)
             .create(true)
             .truncate(false)
             .open(self.lock_path())?;
         match lock.try_lock() {
-            Ok(()) => Ok(Some(Held {
+            Ok(()) => Ok(Some(TreeLock {
                 tree: self,
                 _lock: lock,
             })),
@@ -135,9 +140,10 @@ impl Tree {
         }
     }
 
-    /// The node, unless its session is dead. A damaged one is an error, unless what is left of it says that its session is dead.
+    /// Returns the node, unless its session is dead. A damaged node is an error, unless its
+    /// readable part names a dead session.
     pub(super) fn get(&self, path: &StatePath) -> Result<Option<Node>> {
-        let Some(bytes) = self.read(path, MOST_FILE_BYTES)? else {
+        let Some(bytes) = self.read(path, MAX_FILE_BYTES)? else {
             return Ok(None);
         };
         let node = entry::decode(&bytes);
@@ -153,8 +159,9 @@ impl Tree {
         node.map(Some).map_err(|why| self.damaged(path, why))
     }
 
-    /// How a node's file begins, up to so many bytes; `None` if there is no node. One that has lost its file and has nodes below it is there,
-    /// and damaged: who took it for absent would make it anew, without them.
+    /// Reads up to `most` bytes of a node's file; returns `None` if there is no node. A node
+    /// without a file but with nodes below it counts as damaged, because creating it would drop
+    /// those nodes.
     fn read(&self, path: &StatePath, most: u64) -> Result<Option<Vec<u8>>> {
         for _ in 0..LOOKS {
             let mut bytes = Vec::new();
@@ -174,7 +181,7 @@ impl Tree {
         Err(self.damaged(path, "the file is missing, and there are nodes below it"))
     }
 
-    /// The names of the children, sorted, without those whose sessions are dead.
+    /// Returns the names of the children, sorted, without those whose sessions are dead.
     pub(super) fn children(&self, path: &StatePath) -> Result<Vec<String>> {
         let mut names = self.names_below(path)?;
         let mut failure = None;
@@ -188,7 +195,7 @@ impl Tree {
         failure.map_or(Ok(names), Err)
     }
 
-    /// The names of the folders below a node, sorted.
+    /// Returns the names of the folders below a node, sorted.
     fn names_below(&self, path: &StatePath) -> Result<Vec<String>> {
         let failed = |error| self.failed(path, "list the children of", error);
         let entries = match fs::read_dir(self.folder(path)) {
@@ -214,13 +221,13 @@ impl Tree {
             Ok(Some(Some(session))) => self.is_alive(&path, &session),
             Ok(Some(None)) => Ok(true),
             Ok(None) => Ok(false),
-            // It costs whoever reads it, and nobody who looks for others.
+            // A damaged node is listed; only reading it fails.
             Err(error) if is_damage(&error) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// The session of a node, dead or alive; `None` if there is no node.
+    /// Returns the session of a node, dead or alive; `None` if there is no node.
     fn session_of(&self, path: &StatePath) -> Result<Option<Option<SessionId>>> {
         let Some(head) = self.read(path, entry::HEAD_BYTES as u64)? else {
             return Ok(None);
@@ -230,9 +237,9 @@ impl Tree {
     }
 
     fn is_alive(&self, path: &StatePath, session: &SessionId) -> Result<bool> {
-        self.lives
+        self.session_locks
             .is_alive(session)
-            .map_err(|error| self.failed(path, "look for the session of", error))
+            .map_err(|error| self.failed(path, "check the session of", error))
     }
 
     fn folder(&self, path: &StatePath) -> PathBuf {
@@ -241,11 +248,11 @@ impl Tree {
         folder
     }
 
-    /// Nothing was changed.
+    /// Creates the error of an operation that changed nothing.
     pub(super) fn failed(&self, path: &StatePath, doing: &str, error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::PermissionDenied => self.place.denied(path, error),
-            // The counter of versions.
+            // The counter of versions is damaged.
             io::ErrorKind::InvalidData => self.place.broken(path, error),
             _ => self.place.unavailable(format!("{doing} {path}"), error),
         }
@@ -257,14 +264,15 @@ impl Tree {
     }
 }
 
-impl Held<'_> {
-    /// Makes a root of an empty directory, or checks one, and clears away what the dead left.
+impl TreeLock<'_> {
+    /// Creates a root in an empty directory, or checks an existing one, and removes files left by
+    /// dead processes.
     pub(super) fn prepare(&self) -> io::Result<()> {
         let root = &self.tree.root;
         match fs::read_to_string(root.join("format")) {
             Ok(format) if format == FORMAT => {}
             Ok(_) => return Err(foreign("it holds another format than this program's")),
-            Err(error) if is_absent(&error) => self.found()?,
+            Err(error) if is_absent(&error) => self.create_root()?,
             Err(error) => return Err(error),
         }
         for leftover in fs::read_dir(root.join("scratch"))? {
@@ -273,18 +281,18 @@ impl Held<'_> {
         Ok(())
     }
 
-    fn found(&self) -> io::Result<()> {
+    fn create_root(&self) -> io::Result<()> {
         let root = &self.tree.root;
         for folder in ["sessions", "tree", "scratch"] {
             fs::create_dir_all(root.join(folder))?;
         }
-        Clock::create(&root.join("clock"))?;
+        VersionCounter::create(&root.join("clock"))?;
         write(&root.join("format.new"), FORMAT.as_bytes())?;
         fs::rename(root.join("format.new"), root.join("format"))?;
         sync(root)
     }
 
-    /// Writes a node; of a session, if one is named.
+    /// Writes a node, which belongs to `session` if that is given.
     pub(super) fn set(
         &self,
         path: &StatePath,
@@ -298,11 +306,12 @@ impl Held<'_> {
         }
     }
 
-    /// The session of the node that is there, if that is as expected; `None` if there is no node.
+    /// Checks the condition; returns the session of the existing node, or `None` if there is no
+    /// node.
     fn find(&self, path: &StatePath, expected: Expected) -> Result<Option<Option<SessionId>>> {
         let tree = self.tree;
         match tree.get(path) {
-            // Whatever it was: what its head still says of a session holds.
+            // The session is taken from the head, if that is still readable.
             Err(error)
                 if is_damage(&error) && matches!(expected, Expected::Any | Expected::Damaged) =>
             {
@@ -318,7 +327,7 @@ impl Held<'_> {
         }
     }
 
-    /// Writes a node that is there.
+    /// Overwrites a node.
     fn replace(
         &self,
         path: &StatePath,
@@ -327,14 +336,14 @@ impl Held<'_> {
     ) -> Result<Version> {
         let tree = self.tree;
         let failed = |error| tree.failed(path, "write", error);
-        let version = self.tick().map_err(failed)?;
+        let version = self.next_version().map_err(failed)?;
         let file = entry::encode(value, version, session);
         let scratch = self.scratch(version);
         let folder = tree.folder(path);
         let renamed =
-            write(&scratch, &file).and_then(|()| put_in_place(&scratch, &folder.join(NODE)));
+            write(&scratch, &file).and_then(|()| replace_file(&scratch, &folder.join(NODE)));
         renamed.map_err(|error| {
-            // What could not be written must not fill the disk further.
+            // An incomplete file must not occupy disk space.
             let _ = fs::remove_file(&scratch);
             failed(error)
         })?;
@@ -342,7 +351,7 @@ impl Held<'_> {
         Ok(version)
     }
 
-    /// Makes a node, and its missing ancestors, as one folder that is moved into its place.
+    /// Creates a node, and its missing ancestors, as one folder that is moved into place.
     fn create(
         &self,
         path: &StatePath,
@@ -358,16 +367,16 @@ impl Held<'_> {
                 }
                 Ok(Some(_)) => break,
                 Ok(None) => missing.push(ancestor),
-                // It is there, and no more is known of it.
+                // The ancestor exists, and its session is unknown.
                 Err(error) if is_damage(&error) => break,
                 Err(error) => return Err(error),
             }
         }
         let failed = |error| tree.failed(path, "make", error);
         let top = missing.last().unwrap_or(path);
-        // A node that died with its session may still lie there.
+        // A node of a dead session may still be there.
         self.sweep_away(top)?;
-        let version = self.tick().map_err(failed)?;
+        let version = self.next_version().map_err(failed)?;
         let scratch = self.scratch(version);
         let target = tree.folder(top);
         let nodes = missing.iter().rev().map(|node| {
@@ -379,7 +388,7 @@ impl Held<'_> {
         });
         let made = write_folders(&scratch, nodes).and_then(|()| fs::rename(&scratch, &target));
         made.map_err(|error| {
-            // What could not be written must not fill the disk further.
+            // Incomplete files must not occupy disk space.
             let _ = fs::remove_dir_all(&scratch);
             failed(error)
         })?;
@@ -387,7 +396,7 @@ impl Held<'_> {
         Ok(version)
     }
 
-    /// Removes a node without children.
+    /// Deletes a node without children.
     pub(super) fn delete(&self, path: &StatePath, expected: Expected) -> Result<()> {
         if self.find(path, expected)?.is_none() {
             return Ok(());
@@ -395,18 +404,18 @@ impl Held<'_> {
         if !self.tree.children(path)?.is_empty() {
             return Err(self.tree.place.not_empty(path));
         }
-        self.take_out(path)
+        self.remove_node(path)
     }
 
-    /// Begins a session of a new name.
-    pub(super) fn begin_session(&self) -> Result<(SessionId, Life)> {
+    /// Begins a session with a new name.
+    pub(super) fn begin_session(&self) -> Result<(SessionId, SessionLock)> {
         let failed = |error| {
             let root = StatePath::root();
             self.tree.failed(&root, "open a session below", error)
         };
-        let version = self.tick().map_err(failed)?;
+        let version = self.next_version().map_err(failed)?;
         let id = SessionId::new(format!("{}-{}", std::process::id(), version.get()));
-        let life = self.tree.lives.begin(&id, &self.scratch(version));
+        let life = self.tree.session_locks.begin(&id, &self.scratch(version));
         Ok((id, life.map_err(failed)?))
     }
 
@@ -416,13 +425,10 @@ impl Held<'_> {
     }
 
     /// Removes the nodes of dead sessions, and then the sessions.
-    pub(super) fn bury_the_dead(&self) -> Result<()> {
+    pub(super) fn remove_dead_sessions(&self) -> Result<()> {
         let root = StatePath::root();
-        let failed = |error| {
-            self.tree
-                .failed(&root, "look for dead sessions below", error)
-        };
-        let dead = self.tree.lives.dead().map_err(failed)?;
+        let failed = |error| self.tree.failed(&root, "find dead sessions below", error);
+        let dead = self.tree.session_locks.dead().map_err(failed)?;
         if dead.is_empty() {
             return Ok(());
         }
@@ -433,13 +439,13 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Removes the nodes below `path` whose sessions are to go. Nodes of sessions have no children; of a damaged node it is not known
-    /// whether it is one, so it stays, and is passed by.
+    /// Removes the nodes below `path` whose sessions are selected by `goes`. Nodes of sessions have
+    /// no children. A damaged node whose session is unknown is kept.
     fn sweep(&self, path: &StatePath, goes: &dyn Fn(&SessionId) -> Result<bool>) -> Result<()> {
         for name in self.tree.names_below(path)? {
             let child = path.child(&name)?;
             match self.tree.session_of(&child) {
-                Ok(Some(Some(session))) if goes(&session)? => self.take_out(&child)?,
+                Ok(Some(Some(session))) if goes(&session)? => self.remove_node(&child)?,
                 Ok(Some(Some(_))) => {}
                 Err(error) if !is_damage(&error) => return Err(error),
                 _ => self.sweep(&child, goes)?,
@@ -448,39 +454,39 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Removes what lies in the place of a node that is not there.
+    /// Removes the remains of a node that does not exist.
     fn sweep_away(&self, path: &StatePath) -> Result<()> {
         match self.tree.folder(path).exists() {
-            true => self.take_out(path),
+            true => self.remove_node(path),
             false => Ok(()),
         }
     }
 
-    fn take_out(&self, path: &StatePath) -> Result<()> {
+    fn remove_node(&self, path: &StatePath) -> Result<()> {
         let failed = |error| self.tree.failed(path, "delete", error);
         let folder = self.tree.folder(path);
-        let scratch = self.scratch(self.tick().map_err(failed)?);
+        let scratch = self.scratch(self.next_version().map_err(failed)?);
         fs::rename(&folder, &scratch).map_err(failed)?;
         self.settle(path, folder.parent().unwrap_or(&folder))?;
         remove(&scratch).map_err(failed)
     }
 
-    /// The next version.
-    fn tick(&self) -> io::Result<Version> {
-        Clock::open(&self.tree.root.join("clock"))?.next()
+    /// Returns the next version.
+    fn next_version(&self) -> io::Result<Version> {
+        VersionCounter::open(&self.tree.root.join("clock"))?.next()
     }
 
     fn scratch(&self, version: Version) -> PathBuf {
         self.tree.root.join("scratch").join(version.to_string())
     }
 
-    /// Brings a change that can be seen already to the disk.
+    /// Flushes the folder of a change that is already visible.
     fn settle(&self, path: &StatePath, folder: &Path) -> Result<()> {
         sync(folder).map_err(|error| self.tree.place.unknown(path, error))
     }
 }
 
-/// There is nothing of this name, or no folder above it.
+/// Returns true if there is no such file, or no folder above it.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -488,7 +494,8 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Whether a file is there and can't be read, however often: what the disk has lost, or something that is no file.
+/// Returns true if an existing file can't be read permanently: the disk has lost it, or it is not a
+/// file.
 fn is_unreadable(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -496,13 +503,13 @@ fn is_unreadable(error: &io::Error) -> bool {
     )
 }
 
-/// Moves a file to where another is, whatever that is, in one step.
-fn put_in_place(file: &Path, target: &Path) -> io::Result<()> {
+/// Moves a file to its target, and replaces an existing file or folder, in one step.
+fn replace_file(file: &Path, target: &Path) -> io::Result<()> {
     match fs::rename(file, target) {
-        // A folder can't be overwritten; it changes places with the file, and goes.
+        // A folder can't be overwritten; it is exchanged with the file, then removed.
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
             renameat_with(CWD, file, CWD, target, RenameFlags::EXCHANGE)?;
-            // It is in nobody's way there.
+            // A failure leaves it in the scratch folder, which is cleaned up later.
             let _ = remove(file);
             Ok(())
         }
@@ -510,16 +517,16 @@ fn put_in_place(file: &Path, target: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether what was read is no node.
+/// Returns true if the error is about a damaged node.
 fn is_damage(error: &Error) -> bool {
-    error.code() == ErrorCode::StateCorrupt
+    error.code() == ErrorCode::MetastoreCorrupt
 }
 
 fn foreign(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
-/// Writes nodes, each below the one before it; the first has no name of its own.
+/// Writes nodes, each below the previous one; the first one is `top` itself.
 fn write_folders<'a>(
     top: &Path,
     nodes: impl Iterator<Item = (Option<&'a str>, Vec<u8>)>,

@@ -1,8 +1,8 @@
 //! Changes: each is one transaction.
 
+use crate::zookeeper::connection::{EPHEMERAL, PERSISTENT, ZooKeeperConnection, wait_connected};
 use crate::zookeeper::failure::is_lost;
-use crate::zookeeper::link::{LASTING, Link, PASSING, stands};
-use crate::{Expected, Node, Patience, SessionId, StatePath, Version};
+use crate::{Expected, Node, RetryDeadline, SessionId, StatePath, Version};
 use ardea_core::Result;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use zookeeper_client::{
     Client, Error as ZkError, MultiWriteError, MultiWriteResult, MultiWriter, Stat,
 };
 
-/// On whose connection a change is made.
+/// The connection on which a change is made.
 #[derive(Clone, Copy)]
-pub(crate) enum By<'a> {
-    /// The one that all share.
-    All,
-    /// A session's own: what it makes goes with it.
+pub(crate) enum ChangeConnection<'a> {
+    /// The shared connection.
+    Shared,
+    /// The connection of a session, which owns the created node.
     Session(&'a Client),
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 enum Attempt {
     Done(Version),
-    /// Something else was faster; look again.
+    /// A concurrent change was faster: read again.
     Again,
 }
 
-/// The node that a znode holds.
+/// Creates the node stored in a znode.
 pub(crate) fn node(value: Vec<u8>, stat: &Stat) -> Node {
     Node {
         value: Arc::from(value),
@@ -35,7 +35,7 @@ pub(crate) fn node(value: Vec<u8>, stat: &Stat) -> Node {
     }
 }
 
-/// The name of a session.
+/// Returns the name of a session.
 pub(crate) fn session_id(id: i64) -> SessionId {
     SessionId::new(format!("{id:016x}"))
 }
@@ -44,23 +44,26 @@ fn version(stat: &Stat) -> Version {
     Version::new(stat.mzxid.cast_unsigned())
 }
 
-impl Link {
+impl ZooKeeperConnection {
     /// Writes a node.
     pub(crate) async fn set(
         &self,
-        by: By<'_>,
+        by: ChangeConnection<'_>,
         path: &StatePath,
         value: &[u8],
         expected: Expected,
     ) -> Result<Version> {
         self.place().check_value(path, value)?;
-        let mut patience = self.patience();
+        let mut patience = self.deadline();
         loop {
             let client = self.connection(by, path, &mut patience).await?;
             let attempt = self.try_set(&client, by, path, value, expected);
             match self.in_time(path, &patience, attempt).await? {
                 Attempt::Done(version) => return Ok(version),
-                Attempt::Again => self.again(path, &client, &mut patience).await?,
+                Attempt::Again => {
+                    self.pause_before_retry(path, &client, &mut patience)
+                        .await?
+                }
             }
         }
     }
@@ -68,13 +71,13 @@ impl Link {
     async fn try_set(
         &self,
         client: &Client,
-        by: By<'_>,
+        by: ChangeConnection<'_>,
         path: &StatePath,
         value: &[u8],
         expected: Expected,
     ) -> Result<Attempt> {
         let znode = self.znode(path);
-        let Some((births, found)) = self.look_first(client, path, &znode).await? else {
+        let Some((births, found)) = self.read_before_change(client, path, &znode).await? else {
             return Ok(Attempt::Again);
         };
         let Some(found) = self.as_expected(path, expected, found)? else {
@@ -85,27 +88,27 @@ impl Link {
         self.add(path, change.add_set_data(&znode, value, counter))?;
         match self.commit(path, &mut change).await? {
             Ok(results) => Ok(results.last().map_or(Attempt::Again, written)),
-            // Whether it is a conflict shows when it is looked at again.
+            // The next read shows if it is a conflict.
             Err(ZkError::BadVersion | ZkError::NoNode) => Ok(Attempt::Again),
             Err(error) => Err(self.failed(path, error)),
         }
     }
 
-    /// What there is before a change; `None` to look again, for nothing was changed yet.
-    async fn look_first(
+    /// Reads the state before a change; returns `None` to retry, because nothing was changed yet.
+    async fn read_before_change(
         &self,
         client: &Client,
         path: &StatePath,
         znode: &str,
     ) -> Result<Option<(Stat, Option<Stat>)>> {
-        match Self::look(client, &self.births(), znode).await {
+        match Self::read_stats(client, &self.births(), znode).await {
             Ok((births, found)) => Ok(births.map(|births| (births, found))),
             Err(error) if is_lost(&error) => Ok(None),
             Err(error) => Err(self.failed(path, error)),
         }
     }
 
-    /// What was found, if it is as expected.
+    /// Returns the existing znode, if the condition holds.
     fn as_expected(
         &self,
         path: &StatePath,
@@ -121,7 +124,8 @@ impl Link {
         }
     }
 
-    /// Makes a change of a node happen only if it is still the one that was found, unless it does not matter; the counter to compare.
+    /// Adds the check that the node is still the one that was read, unless the change is
+    /// unconditional; returns the counter to compare.
     fn condition(
         &self,
         path: &StatePath,
@@ -140,11 +144,11 @@ impl Link {
         Ok(Some(found.version))
     }
 
-    /// Makes a node and its missing ancestors, and counts the birth.
+    /// Creates a node and its missing ancestors, and counts the creation.
     async fn try_create(
         &self,
         client: &Client,
-        by: By<'_>,
+        by: ChangeConnection<'_>,
         path: &StatePath,
         value: &[u8],
     ) -> Result<Attempt> {
@@ -161,35 +165,40 @@ impl Link {
                     return Err(self.place().below_ephemeral(path));
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => self.add(path, change.add_create(above, b"", &LASTING))?,
+                Ok(None) => self.add(path, change.add_create(above, b"", &PERSISTENT))?,
                 Err(error) if is_lost(&error) => return Ok(Attempt::Again),
                 Err(error) => return Err(self.failed(path, error)),
             }
         }
         let options = match by {
-            By::All => LASTING,
-            By::Session(_) => PASSING,
+            ChangeConnection::Shared => PERSISTENT,
+            ChangeConnection::Session(_) => EPHEMERAL,
         };
         self.add(path, change.add_create(&self.znode(path), value, &options))?;
         match self.commit(path, &mut change).await? {
-            // The stat of a creation in a transaction is not always filled in by servers; that of the first part is,
-            // and all parts have one transaction id.
+            // Servers do not always fill in the stat of a creation in a transaction. The stat of
+            // the first operation is filled in, and all operations have the same transaction id.
             Ok(results) => Ok(results.first().map_or(Attempt::Again, written)),
             Err(ZkError::NodeExists | ZkError::NoNode) => Ok(Attempt::Again),
             Err(error) => Err(self.failed(path, error)),
         }
     }
 
-    /// Removes a node.
+    /// Deletes a node.
     pub(crate) async fn delete(&self, path: &StatePath, expected: Expected) -> Result<()> {
         self.place().check_value(path, b"")?;
-        let mut patience = self.patience();
+        let mut patience = self.deadline();
         loop {
-            let client = self.connection(By::All, path, &mut patience).await?;
+            let client = self
+                .connection(ChangeConnection::Shared, path, &mut patience)
+                .await?;
             let attempt = self.try_delete(&client, path, expected);
             match self.in_time(path, &patience, attempt).await? {
                 Attempt::Done(_) => return Ok(()),
-                Attempt::Again => self.again(path, &client, &mut patience).await?,
+                Attempt::Again => {
+                    self.pause_before_retry(path, &client, &mut patience)
+                        .await?
+                }
             }
         }
     }
@@ -202,7 +211,7 @@ impl Link {
     ) -> Result<Attempt> {
         let done = Attempt::Done(Version::new(0));
         let znode = self.znode(path);
-        let Some((births, found)) = self.look_first(client, path, &znode).await? else {
+        let Some((births, found)) = self.read_before_change(client, path, &znode).await? else {
             return Ok(Attempt::Again);
         };
         let Some(found) = self.as_expected(path, expected, found)? else {
@@ -218,7 +227,7 @@ impl Link {
         }
     }
 
-    /// Sends a transaction; inside is what the server says of it.
+    /// Sends a transaction; the inner result is the server's.
     async fn commit(
         &self,
         path: &StatePath,
@@ -240,26 +249,28 @@ impl Link {
 
     async fn connection(
         &self,
-        by: By<'_>,
+        by: ChangeConnection<'_>,
         path: &StatePath,
-        patience: &mut Patience,
+        patience: &mut RetryDeadline,
     ) -> Result<Client> {
         let doing = format!("change {path}");
         match by {
-            By::All => self.client(patience, &doing).await,
-            By::Session(client) => match stands(client, patience.rest()).await {
-                Some(true) => Ok(client.clone()),
-                Some(false) => Err(self.ended()),
-                None => Err(self.place().unavailable(doing, ZkError::ConnectionLoss)),
-            },
+            ChangeConnection::Shared => self.client(patience, &doing).await,
+            ChangeConnection::Session(client) => {
+                match wait_connected(client, patience.rest()).await {
+                    Some(true) => Ok(client.clone()),
+                    Some(false) => Err(self.session_ended()),
+                    None => Err(self.place().unavailable(doing, ZkError::ConnectionLoss)),
+                }
+            }
         }
     }
 
-    /// An attempt that takes too long may still come to something.
+    /// Limits the time of an attempt, whose outcome is unknown after a timeout.
     async fn in_time(
         &self,
         path: &StatePath,
-        patience: &Patience,
+        patience: &RetryDeadline,
         attempt: impl Future<Output = Result<Attempt>>,
     ) -> Result<Attempt> {
         match tokio::time::timeout(patience.rest(), attempt).await {
@@ -268,21 +279,22 @@ impl Link {
         }
     }
 
-    /// Before another attempt; if somebody has removed the root, it is made again.
-    async fn again(
+    /// Pauses before another attempt, and recreates the root if it was deleted.
+    async fn pause_before_retry(
         &self,
         path: &StatePath,
         client: &Client,
-        patience: &mut Patience,
+        patience: &mut RetryDeadline,
     ) -> Result<()> {
         let doing = format!("change {path}");
         if !patience.pause().await {
-            let why = "others change the tree all the time, or the connection breaks";
+            let why =
+                "the tree is changed concurrently all the time, or the connection is unstable";
             return Err(self.place().unavailable(doing, why));
         }
         match client.check_stat(&self.births()).await {
-            Ok(None) => self.found(client, patience, &doing).await,
-            // Whatever else is wrong shows at the next attempt.
+            Ok(None) => self.create_root(client, patience, &doing).await,
+            // Other errors show at the next attempt.
             _ => Ok(()),
         }
     }

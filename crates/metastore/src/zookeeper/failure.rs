@@ -1,11 +1,11 @@
-//! What ZooKeeper's errors mean for whoever asked.
+//! The classification of ZooKeeper's errors.
 
 use crate::StatePath;
-use crate::zookeeper::link::Link;
+use crate::zookeeper::connection::ZooKeeperConnection;
 use ardea_core::Error;
 use zookeeper_client::Error as ZkError;
 
-/// Whether the answer was lost with the connection; what was asked may have been done.
+/// Returns true if the response was lost with the connection; the request may have been executed.
 pub(crate) fn is_lost(error: &ZkError) -> bool {
     matches!(
         error,
@@ -22,8 +22,8 @@ pub(crate) fn is_lost(error: &ZkError) -> bool {
     )
 }
 
-impl Link {
-    /// An error that is neither a lost answer nor one that the operation expects.
+impl ZooKeeperConnection {
+    /// Creates an error from one that is neither a lost response nor expected by the operation.
     pub(crate) fn failed(&self, path: &StatePath, error: ZkError) -> Error {
         let place = self.place();
         match error {

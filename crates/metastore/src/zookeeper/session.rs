@@ -1,10 +1,10 @@
-//! A session: a connection of its own, and somebody who watches over it.
+//! Sessions as separate connections, and their supervision.
 
-use crate::zookeeper::change::{By, session_id};
-use crate::zookeeper::link::Link;
+use crate::zookeeper::change::{ChangeConnection, session_id};
+use crate::zookeeper::connection::ZooKeeperConnection;
 use crate::{
-    EndTeller, Expected, Pending, Session, SessionEnd, SessionEnding, SessionId, StatePath,
-    Version, session_ending,
+    Expected, Pending, Session, SessionEnd, SessionEndNotifier, SessionEnding, SessionId,
+    StatePath, Version, session_ending,
 };
 use ardea_core::Result;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,22 +16,23 @@ use zookeeper_client::{Client, Error as ZkError, SessionState, StateWatcher};
 #[derive(Debug)]
 pub(crate) struct ZooKeeperSession {
     id: SessionId,
-    link: Arc<Link>,
-    own: Own,
-    teller: EndTeller,
+    link: Arc<ZooKeeperConnection>,
+    connection: SessionConnection,
+    end_notifier: SessionEndNotifier,
 }
 
-/// The session's connection, until it has ended. ZooKeeper ends a session when the last of its clients is dropped.
+/// The session's connection, until the session has ended. ZooKeeper ends a session when the last of
+/// its clients is dropped.
 #[derive(Clone, Debug)]
-struct Own {
+struct SessionConnection {
     client: Arc<Mutex<Option<Client>>>,
-    /// Whether it has ended; stops what is under way.
+    /// True once the session has ended; cancels operations in progress.
     is_over: Arc<watch::Sender<bool>>,
 }
 
-impl Own {
+impl SessionConnection {
     fn of(client: Client) -> Self {
-        Own {
+        SessionConnection {
             client: Arc::new(Mutex::new(Some(client))),
             is_over: Arc::new(watch::Sender::new(false)),
         }
@@ -41,7 +42,7 @@ impl Own {
         self.held().clone()
     }
 
-    /// From here on nothing is made in the session's name.
+    /// Ends the session: nothing is created on its behalf any more.
     fn end(&self) -> Option<Client> {
         let client = self.held().take();
         self.is_over.send_replace(true);
@@ -54,31 +55,34 @@ impl Own {
 }
 
 /// Opens a session.
-pub(crate) async fn open(link: &Arc<Link>) -> Result<(Box<dyn Session>, SessionEnding)> {
+pub(crate) async fn open(
+    link: &Arc<ZooKeeperConnection>,
+) -> Result<(Box<dyn Session>, SessionEnding)> {
     let doing = "open a session";
-    let client = link.connect(&mut link.patience(), doing).await?;
+    let client = link.connect(&mut link.deadline(), doing).await?;
     let (teller, ending) = session_ending();
     let watcher = client.state_watcher();
     let timeout = client.session_timeout();
     let session = ZooKeeperSession {
         id: session_id(client.session_id().0),
         link: Arc::clone(link),
-        own: Own::of(client),
-        teller: teller.clone(),
+        connection: SessionConnection::of(client),
+        end_notifier: teller.clone(),
     };
-    let own = session.own.clone();
-    tokio::spawn(watch_over(Arc::clone(link), own, teller, watcher, timeout));
+    let own = session.connection.clone();
+    tokio::spawn(supervise(Arc::clone(link), own, teller, watcher, timeout));
     Ok((Box::new(session), ending))
 }
 
-/// Tells the owner when the session is over, or can't be sure any more not to be.
+/// Notifies the owner when the session has ended, or may have ended.
 ///
-/// The client notices a silent connection after two fifths of the timeout, and a twentieth more for the ticks of its
-/// timer. Half of the timeout later, and so before the server can have waited for all of it, the session is given up.
-async fn watch_over(
-    link: Arc<Link>,
-    own: Own,
-    teller: EndTeller,
+/// The client detects a silent connection after two fifths of the timeout, and a twentieth more for
+/// the ticks of its timer. Half of the timeout after that, and so before the full timeout of the
+/// server, the session is abandoned.
+async fn supervise(
+    link: Arc<ZooKeeperConnection>,
+    own: SessionConnection,
+    teller: SessionEndNotifier,
     mut watcher: StateWatcher,
     timeout: Duration,
 ) {
@@ -91,7 +95,7 @@ async fn watch_over(
                         state = next;
                         continue;
                     }
-                    Err(_) => format!("the server was not reached for {timeout:?}, nearly"),
+                    Err(_) => format!("the server was not reached for nearly {timeout:?}"),
                 }
             }
             state if state.is_terminated() => "the server has ended it".to_string(),
@@ -101,8 +105,8 @@ async fn watch_over(
             }
         };
         let client = own.end();
-        // If the owner has closed it, that was told before.
-        teller.tell(SessionEnd::Expired(link.place().session_ended(why)));
+        // If the owner has closed it, the end was reported before.
+        teller.notify(SessionEnd::Expired(link.place().session_ended(why)));
         return drop(client);
     }
 }
@@ -114,32 +118,35 @@ impl Session for ZooKeeperSession {
 
     fn create<'a>(&'a self, path: &'a StatePath, value: &'a [u8]) -> Pending<'a, Version> {
         Box::pin(async move {
-            let mut is_over = self.own.is_over.subscribe();
-            let client = self.own.client().ok_or_else(|| self.link.ended())?;
-            let by = By::Session(&client);
+            let mut is_over = self.connection.is_over.subscribe();
+            let client = self
+                .connection
+                .client()
+                .ok_or_else(|| self.link.session_ended())?;
+            let by = ChangeConnection::Session(&client);
             tokio::select! {
                 made = self.link.set(by, path, value, Expected::Absent) => made,
-                // If it is made yet, it goes with the session.
-                _ = is_over.wait_for(|is_over| *is_over) => Err(self.link.ended()),
+                // If the node is still created, it is deleted with the session.
+                _ = is_over.wait_for(|is_over| *is_over) => Err(self.link.session_ended()),
             }
         })
     }
 
     fn close(self: Box<Self>) -> Pending<'static, ()> {
         Box::pin(async move {
-            self.teller.tell(SessionEnd::Closed);
-            let Some(client) = self.own.end() else {
+            self.end_notifier.notify(SessionEnd::Closed);
+            let Some(client) = self.connection.end() else {
                 return Ok(());
             };
             let mut watcher = client.state_watcher();
-            let patience = self.link.patience();
+            let patience = self.link.deadline();
             drop(client);
-            // The client says goodbye, and is closed when the server has answered.
+            // The client closes the session, and terminates when the server has confirmed that.
             let gone = async { while !watcher.changed().await.is_terminated() {} };
             match tokio::time::timeout(patience.rest(), gone).await {
                 Ok(()) => Ok(()),
                 Err(_) => {
-                    let doing = "close the session; its nodes go when it has timed out";
+                    let doing = "close the session; its nodes are deleted when it times out";
                     Err(self.link.place().unavailable(doing, ZkError::Timeout))
                 }
             }
@@ -149,7 +156,7 @@ impl Session for ZooKeeperSession {
 
 impl Drop for ZooKeeperSession {
     fn drop(&mut self) {
-        self.teller.tell(SessionEnd::Closed);
-        drop(self.own.end());
+        self.end_notifier.notify(SessionEnd::Closed);
+        drop(self.connection.end());
     }
 }

@@ -1,39 +1,41 @@
-//! The state manager over ZooKeeper.
+//! The implementation of the metadata store over ZooKeeper.
 
-use crate::zookeeper::change::{By, node};
-use crate::zookeeper::follow::{follow, in_order};
-use crate::zookeeper::link::Link;
+use crate::zookeeper::change::{ChangeConnection, node};
+use crate::zookeeper::connection::ZooKeeperConnection;
 use crate::zookeeper::session;
+use crate::zookeeper::watch::{follow, in_order};
 use crate::{
-    Expected, Node, Pending, Session, SessionEnding, StateManager, StateOptions, StatePath,
+    Expected, MetadataStore, Node, Pending, Session, SessionEnding, StateOptions, StatePath,
     Version, Watcher, watch,
 };
 use ardea_core::Result;
 use std::sync::Arc;
 use tokio::sync::watch as channel;
 
-/// The state manager that keeps its tree in ZooKeeper.
+/// The metadata store in ZooKeeper.
 ///
-/// It holds one connection, and one more a session. When the connection's own session is over, it makes another.
+/// The store has one connection, and one more per session. When the ZooKeeper session of the
+/// store's connection ends, the store makes a new connection.
 #[derive(Debug)]
 pub struct ZooKeeperState {
-    link: Arc<Link>,
-    /// Dropped with this, which ends the watchers.
+    link: Arc<ZooKeeperConnection>,
+    /// A sender that is dropped with this store; the drop ends the watchers.
     open: channel::Sender<()>,
 }
 
 impl ZooKeeperState {
-    /// Connects to servers (`host:port`), and makes the root if it isn't there.
+    /// Connects to servers (`host:port`), and creates the root if it does not exist.
     ///
-    /// Fails with [`StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if none of them answers in time, and
-    /// with [`StateRefused`](ardea_core::ErrorCode::StateRefused) if they don't allow it.
+    /// Fails with [`StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if none of the
+    /// servers responds in time, and with
+    /// [`MetastoreRefused`](ardea_core::ErrorCode::MetastoreRefused) if access is denied.
     pub async fn connect(
         servers: &[String],
         root: &StatePath,
         options: StateOptions,
     ) -> Result<Self> {
-        let link = Arc::new(Link::new(servers, root, options));
-        link.client(&mut link.patience(), "connect").await?;
+        let link = Arc::new(ZooKeeperConnection::new(servers, root, options));
+        link.client(&mut link.deadline(), "connect").await?;
         Ok(ZooKeeperState {
             link,
             open: channel::Sender::new(()),
@@ -41,7 +43,7 @@ impl ZooKeeperState {
     }
 }
 
-impl StateManager for ZooKeeperState {
+impl MetadataStore for ZooKeeperState {
     fn place(&self) -> &str {
         self.link.place().as_str()
     }
@@ -72,7 +74,10 @@ impl StateManager for ZooKeeperState {
         value: &'a [u8],
         expected: Expected,
     ) -> Pending<'a, Version> {
-        Box::pin(self.link.set(By::All, path, value, expected))
+        Box::pin(
+            self.link
+                .set(ChangeConnection::Shared, path, value, expected),
+        )
     }
 
     fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {

@@ -1,7 +1,7 @@
-//! What the history promises: growth through restarts, folding, bounds.
+//! Guarantees of the history: growth through restarts, folding, limits.
 
 use super::*;
-use crate::{Buckets, InstanceReading, ProcessReading, Value};
+use crate::{Buckets, InstanceCounters, ProcessReading, Value};
 use ardea_core::MetricsSnapshot;
 use proptest::prelude::*;
 
@@ -35,22 +35,23 @@ fn total(history: &History) -> f64 {
 #[test]
 fn a_counter_grows_on_through_restarts_of_its_process_and_is_never_negative() {
     let mut history = History::new(HistoryConfig::default(), at(100));
-    // The process is as old as the history: what it says first is growth.
+    // The process is as old as the history: its first value is growth.
     history.take(&counter(1, 0, 100, 101, 10.0), at(101));
     history.take(&counter(1, 0, 100, 102, 30.0), at(102));
-    // Started again, and faster than before: more than the old number, all of it growth.
+    // Restarted, with a faster counter: the whole value is growth.
     history.take(&counter(1, 0, 103, 104, 50.0), at(104));
-    // The instance alone has begun anew.
+    // Only the instance has restarted.
     history.take(&counter(1, 0, 103, 105, 5.0), at(105));
     assert_eq!(total(&history), 85.0);
     let rates = history.range(
         &Selector::of("made_total"),
-        Grain::Seconds,
+        Resolution::Seconds,
         at(100),
         at(110),
     );
     let values: Vec<f64> = rates[0].points.iter().map(|point| point.value).collect();
-    // What has come until a second begins was made before it. The newest second isn't over.
+    // A value reported at the start of a second belongs to the previous one. The newest second
+    // isn't over.
     assert_eq!(values, [10.0, 20.0, 50.0, 5.0]);
 }
 
@@ -60,7 +61,7 @@ fn what_a_counter_said_before_the_history_began_is_no_growth() {
     history.take(&counter(1, 0, 10, 1_001, 5_000.0), at(1_001));
     history.take(&counter(1, 0, 10, 1_002, 5_003.0), at(1_002));
     assert_eq!(total(&history), 3.0);
-    // An instance that starts in a process which is known already begins at zero.
+    // An instance that starts in a known process begins at zero.
     history.take(&counter(1, 1, 10, 1_003, 7.0), at(1_003));
     assert_eq!(total(&history), 10.0);
 }
@@ -73,7 +74,7 @@ fn clocks_of_other_hosts_do_not_matter() {
     assert_eq!(total(&history), 6.0);
     let curves = history.range(
         &Selector::of("made_total"),
-        Grain::TenSeconds,
+        Resolution::TenSeconds,
         at(0),
         at(2_000),
     );
@@ -81,14 +82,14 @@ fn clocks_of_other_hosts_do_not_matter() {
     history.take(&counter(1, 0, 500_000, 500_020, 8.0), at(1_020));
     let curves = history.range(
         &Selector::of("made_total"),
-        Grain::TenSeconds,
+        Resolution::TenSeconds,
         at(0),
         at(2_000),
     );
     assert_eq!(
         curves[0].points,
         [
-            // By how much it grew within the cell, whatever that is a second.
+            // The growth within the cell, not per second.
             Point {
                 at: at(1_000),
                 value: 7.0
@@ -130,7 +131,7 @@ fn gauges_of_a_vertex_become_one_as_the_catalogue_says_folded_or_not() {
             let curves = history.sum_by(
                 &Selector::of(name),
                 &["vertex"],
-                Grain::Seconds,
+                Resolution::Seconds,
                 at(0),
                 at(9),
             );
@@ -156,7 +157,7 @@ fn who_is_silent_is_no_longer_part_of_the_latest_and_of_the_sum() {
         levels(&mut history, now, &[(2, 25.0)]);
     }
     assert_eq!(history.latest(&Selector::of("held"))[0].value, 25.0);
-    // It is back.
+    // It reports again.
     levels(&mut history, 61, &[(1, 1.0), (2, 25.0)]);
     assert_eq!(history.latest(&Selector::of("held"))[0].value, 26.0);
 }
@@ -171,7 +172,7 @@ fn a_counter_that_was_silent_goes_on_from_where_it_was() {
     assert_eq!(history.latest(&Selector::of("made_total")), []);
     history.take(&counter(1, 0, 0, 601, 130.0), at(601));
     assert_eq!(total(&history), 130.0);
-    // After more than an hour nobody knows what it was: it begins where it is.
+    // After more than an hour its value is forgotten: the next one is a start value.
     for now in (610..=5_000).step_by(10) {
         history.take(&batch(2, 0, now), at(now));
     }
@@ -190,7 +191,7 @@ fn a_series_is_let_go_of_an_hour_after_it_was_told() {
     }
     let report = history.report();
     assert_eq!((report.series, report.numbers), (1, 1));
-    // Its place is used again.
+    // Its index is used again.
     history.take(&counter(3, 0, 3_690, 3_700, 1.0), at(3_700));
     assert_eq!(history.series.len(), 2);
     assert_eq!(total(&history), 2.0);
@@ -212,12 +213,12 @@ fn what_has_been_counted_stays_counted_when_its_process_dies_and_is_forgotten() 
         grown.iter().map(|one| one.value).collect::<Vec<_>>()
     };
     history.take(&exceptions(0, 1, 4.0), at(1));
-    // The next process has none, so it does not tell any.
+    // The next process has none, so it does not report any.
     for now in (10..=60).step_by(10) {
         history.take(&batch(1, 9, now), at(now));
         assert_eq!(grown(&history), [4.0]);
     }
-    // Not told for more than an hour, and the series is gone; a process that has one of its own adds it.
+    // Not reported for more than an hour, and the series is removed; a new value is added.
     for now in (70..=4_000).step_by(10) {
         history.take(&batch(1, 9, now), at(now));
         assert_eq!(grown(&history), [4.0]);
@@ -261,7 +262,7 @@ fn of_what_is_gone_only_counters_of_instances_are_kept_and_they_are_part_of_its_
         let names = [0, 1, 2].map(|index| told[index].0);
         assert_eq!(names.map(grown), [0.0, 0.0, 8.0]);
         let processes = history.processes.len() * size_of::<Process>();
-        assert_eq!(report.bytes - processes, Gone::BYTES + 32);
+        assert_eq!(report.bytes - processes, RemovedTotal::BYTES + 32);
     }
 }
 
@@ -279,10 +280,10 @@ fn a_histogram_is_as_many_series_as_it_has_lines() {
     let quick = Selector::of("took_bucket").with("le", "0.1");
     assert_eq!(history.latest(&quick)[0].value, 4.0);
     let (all, time) = (Selector::of("took"), (at(0), at(9)));
-    let quarter = history.quantile(0.25, &all, &["job"], Grain::Seconds, time);
+    let quarter = history.quantile(0.25, &all, &["job"], Resolution::Seconds, time);
     assert_eq!(quarter.len(), 1);
     assert_eq!(quarter[0].labels, Labels::of([("job", "a")]));
-    // Half of what the first bucket holds is below the middle of it; the second that begins isn't over.
+    // Half of the first bucket is below its middle; the second that begins isn't over.
     assert!(
         quarter[0]
             .points
@@ -312,7 +313,7 @@ fn too_many_series_that_belong_to_no_instance_are_left_out_and_counted() {
     assert_eq!((report.series, report.left_out), (10, 90));
 }
 
-/// 20,000 instances in 1,000 containers, as told by the readings that workers use.
+/// 20,000 instances in 1,000 containers, with the samples that workers report.
 #[test]
 fn a_job_of_twenty_thousand_instances_fits() {
     let mut history = History::new(HistoryConfig::default(), at(0));
@@ -328,7 +329,7 @@ fn a_job_of_twenty_thousand_instances_fits() {
                 };
                 let vertex = format!("v{}", instance % 10);
                 let index = container * 2 + instance / 10;
-                InstanceReading::new(vertex, index, counters).write(&mut batch);
+                InstanceCounters::new(vertex, index, counters).write(&mut batch);
             }
             history.take(&batch, at(now));
         }
@@ -353,7 +354,8 @@ fn at_ms(ms: i64) -> Timestamp {
 fn a_rate_is_the_same_however_often_metrics_are_told() {
     for every in [100i64, 1_000, 1_500, 2_000, 5_000, 60_000] {
         let mut history = History::new(HistoryConfig::default(), at(1_000));
-        // 600 a second, told at no round time; the first batch comes a second after the start at the latest.
+        // 600 a second, reported at no round time; the first batch arrives at most a second after
+        // the start.
         let began = 1_000_300;
         let mut now = began + every.min(1_000);
         let mut told = now;
@@ -379,13 +381,13 @@ fn a_rate_is_the_same_however_often_metrics_are_told() {
             }
             looked += 730;
         }
-        let tens = history.range(&selector, Grain::TenSeconds, at(0), at(2_000));
+        let tens = history.range(&selector, Resolution::TenSeconds, at(0), at(2_000));
         let tens = &tens[0].points;
         assert!(tens.len() >= 12, "{every}: {tens:?}");
         for point in &tens[1..] {
             assert!((point.value - 6_000.0).abs() <= 1.0, "{every}: {point:?}");
         }
-        // Who is gone has no rate.
+        // A process that has ended has no rate.
         let later = at_ms(told + every + 6_000);
         let recent = history.recent(&selector, Duration::from_secs(5), later);
         assert_eq!(recent, [], "{every}");
@@ -401,7 +403,7 @@ fn who_tells_seldom_is_not_taken_for_silent() {
             batch.push("held", &Labels::none(), Value::Gauge(7.0));
             history.take(&batch, at(now));
         }
-        // Others keep the time going.
+        // Others advance the time.
         history.take(&batch(2, 0, now), at(now));
         if now > 1 {
             assert_eq!(history.latest(&Selector::of("held")).len(), 1, "{now}");
@@ -421,13 +423,13 @@ fn a_sum_has_no_second_that_only_some_have_told() {
     }
     history.take(&counter(1, 0, 0, 23, 230.0), at(23));
     let made = Selector::of("made_total");
-    let curves = history.sum_by(&made, &["vertex"], Grain::Seconds, at(0), at(99));
+    let curves = history.sum_by(&made, &["vertex"], Resolution::Seconds, at(0), at(99));
     let values: Vec<f64> = curves[0].points.iter().map(|point| point.value).collect();
     assert_eq!(values, [20.0; 20]);
 }
 
 proptest! {
-    /// Whatever restarts and moves, and whether or not it is folded at some moment: what has been made is what is counted.
+    /// For any restarts, moves and folding, the counted total is the produced total.
     #[test]
     fn nothing_made_is_lost_or_counted_twice(
         most_series in 1usize..8,
@@ -453,16 +455,16 @@ proptest! {
         prop_assume!(history.report().left_out == 0);
         let cells = (0..=history.now.div_euclid(10)).flat_map(|slot| {
             let series = history.series.iter().flatten();
-            series.filter_map(move |series| series.ring.get(Grain::TenSeconds, slot))
+            series.filter_map(move |series| series.ring.get(Resolution::TenSeconds, slot))
         });
-        // Whole numbers are shared out as whole numbers.
+        // Integers are distributed as integers.
         prop_assert_eq!(cells.sum::<f64>(), sum);
         let all = Selector::of("made_total");
         prop_assert_eq!(history.grown(&all, &[])[0].value, sum);
-        // When nobody tells more, users are shown all of it.
+        // When no more is reported, users see all of it.
         let over = history.now + 20;
         history.take(&batch(9, 0, over), at(over));
-        let curves = history.sum_by(&all, &[], Grain::TenSeconds, at(0), at(1_000));
+        let curves = history.sum_by(&all, &[], Resolution::TenSeconds, at(0), at(1_000));
         let shown = curves.iter().flat_map(|curve| &curve.points).map(|point| point.value);
         prop_assert_eq!(shown.sum::<f64>(), sum);
     }

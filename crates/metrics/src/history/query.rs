@@ -1,4 +1,4 @@
-//! Questions about the history, and their answers.
+//! Queries of the metrics history, and their results.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::series::Series;
 use crate::catalogue::Fold;
 use crate::{Labels, MetricName};
 
-/// How closely the history is looked at.
+/// The resolution of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Grain {
-    /// By seconds: the last minute.
+pub enum Resolution {
+    /// Cells of one second, for the last minute.
     Seconds,
-    /// By ten seconds: the last hour.
+    /// Cells of ten seconds, for the last hour.
     TenSeconds,
 }
 
-/// Which series are asked for: a name, and labels that they must have.
+/// A selection of series by name and labels.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selector {
     name: MetricName,
@@ -28,8 +28,8 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// All series of this name. The lines of a distribution have names of their own, as in Prometheus: `…_count`,
-    /// `…_bucket` with the label `le`.
+    /// Selects all series of this name. A histogram has several series with separate names, as in
+    /// Prometheus: `…_count`, and `…_bucket` with the label `le`.
     pub fn of(name: &str) -> Self {
         Selector {
             name: MetricName::new(name),
@@ -37,7 +37,7 @@ impl Selector {
         }
     }
 
-    /// Of these, those with this label.
+    /// Restricts the selection to series with this label.
     pub fn with(mut self, label: &str, value: impl Into<String>) -> Self {
         self.labels.push((label.to_string(), value.into()));
         self
@@ -53,43 +53,45 @@ impl Selector {
     }
 }
 
-/// The newest number of a series.
+/// The newest value of a series.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Latest {
     /// All labels of the series.
     pub labels: Labels,
-    /// A gauge's level; of a counter, how much it has grown since the history knows it, restarts included.
+    /// The level of a gauge; the growth of a counter since the start of the history, including
+    /// restarts.
     pub value: f64,
 }
 
-/// A number at a time.
+/// A value of a series in one time cell.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Point {
-    /// When its cell begins.
+    /// The start of the time cell.
     pub at: Timestamp,
-    /// A gauge's level at the cell's end; of a counter, how much it grew in the cell.
+    /// The level of a gauge at the end of the cell; the growth of a counter in the cell.
     pub value: f64,
 }
 
-/// As `[seconds since 1970, value]`.
+/// Serializes the point as `[seconds since 1970, value]`.
 impl Serialize for Point {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (crate::readings::seconds(self.at), self.value).serialize(serializer)
+        (crate::collect::seconds(self.at), self.value).serialize(serializer)
     }
 }
 
-/// The numbers of a series, or of several as one, in the order of time. What is missing was not told.
+/// The values of one series, or of several aggregated series, ordered by time. Cells without a
+/// report have no point.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Curve {
-    /// The labels that all of them share, or by which they were asked for.
+    /// The labels of the series; for aggregated series, the grouping labels.
     pub labels: Labels,
-    /// The numbers.
+    /// The values, ordered by time.
     pub points: Vec<Point>,
 }
 
 impl History {
-    /// The newest number of each series that `selector` takes, by labels. Processes that were not heard of for a while are
-    /// left out.
+    /// Returns the newest value of each selected series, ordered by labels. Processes without a
+    /// recent report are omitted.
     pub fn latest(&self, selector: &Selector) -> Vec<Latest> {
         let series = self.series.iter().flatten();
         let mut latest: Vec<Latest> = series
@@ -103,15 +105,17 @@ impl History {
         latest
     }
 
-    /// How much the counters that `selector` takes have grown since the history knows them, as one where they agree in the
-    /// labels `by`. Those of instances that the [`catalogue`](crate::catalogue) has count as well when their processes are gone,
-    /// so this never falls, unlike a sum over [`latest`](Self::latest). What has not been told for an hour is known by vertex
-    /// only: `instance` and `container` are not to be among the labels. Others are forgotten by then.
+    /// Returns the growth of the selected counters since the start of the history, grouped by the
+    /// labels `by`. Unlike a sum over [`latest`](Self::latest), the result never decreases for
+    /// instance counters of the [`catalogue`](crate::catalogue), because they count even when their
+    /// processes are gone. After an hour without a report, these counters are known by vertex only,
+    /// so `by` must not contain `instance` or `container`. Other counters are removed after an
+    /// hour.
     pub fn grown(&self, selector: &Selector, by: &[&str]) -> Vec<Latest> {
         let series = self.series.iter().flatten();
         let series = series.filter(|series| series.is_counter);
         let present = series.map(|series| (&series.name, &series.labels, series.total));
-        let gone = self.gone.values();
+        let gone = self.removed_totals.values();
         let gone = gone.map(|gone| (&gone.name, &gone.labels, gone.total));
         let mut groups: BTreeMap<Labels, f64> = BTreeMap::new();
         for (name, labels, total) in present.chain(gone) {
@@ -123,12 +127,13 @@ impl History {
         groups.into_iter().map(latest).collect()
     }
 
-    /// The numbers of each series that `selector` takes, from the cell that holds `from` to the one that holds `to`, by
-    /// labels. A counter's cell that has not been told to its end yet is left out: it would be too low.
+    /// Returns the values of each selected series, from the cell of `from` to the cell of `to`,
+    /// ordered by labels. A counter's incomplete last cell is omitted, because its value would be
+    /// too low.
     pub fn range(
         &self,
         selector: &Selector,
-        grain: Grain,
+        grain: Resolution,
         from: Timestamp,
         to: Timestamp,
     ) -> Vec<Curve> {
@@ -145,10 +150,10 @@ impl History {
         curves
     }
 
-    /// The last numbers that are known, by seconds and over so long, of each series that `selector` takes and that is told at
-    /// present: a process that was not heard of for some seconds more than it lets pass between two batches is left out. `now`
-    /// is the present, as with [`take`](Self::take). How long ago those last numbers are depends on how often a process tells
-    /// its metrics.
+    /// Returns the last known values, in cells of one second over the duration `over`, of each
+    /// selected series that is reported at present. A process whose batch is some seconds overdue
+    /// is omitted. `now` is the current time, as for [`take`](Self::take). The age of the values
+    /// depends on the reporting interval.
     pub fn recent(&self, selector: &Selector, over: Duration, now: Timestamp) -> Vec<Curve> {
         let series = self.series.iter().flatten();
         let told = series.filter(|series| {
@@ -157,12 +162,12 @@ impl History {
         });
         let mut curves: Vec<Curve> = told
             .map(|series| {
-                let last = self.last_slot(series, Grain::Seconds, self.known_until(series));
+                let last = self.last_slot(series, Resolution::Seconds, self.known_until(series));
                 let second = |slot| Timestamp::from_secs(slot);
                 let from = last - i64::try_from(over.as_secs()).unwrap_or(i64::MAX) + 1;
                 Curve {
                     labels: series.labels.clone(),
-                    points: self.points(series, Grain::Seconds, second(from), second(last)),
+                    points: self.points(series, Resolution::Seconds, second(from), second(last)),
                 }
             })
             .filter(|curve| !curve.points.is_empty())
@@ -171,20 +176,21 @@ impl History {
         curves
     }
 
-    /// As [`range`](Self::range), with all series as one that agree in the labels `by`: counters and most gauges are added
-    /// up, of other gauges the largest or smallest counts, as [`catalogue`](crate::catalogue) says.
+    /// Returns the values as [`range`](Self::range), aggregated by the labels `by`. Counters and
+    /// most gauges are summed. Of other gauges the maximum or minimum is taken, as defined by the
+    /// [`catalogue`](crate::catalogue).
     pub fn sum_by(
         &self,
         selector: &Selector,
         by: &[&str],
-        grain: Grain,
+        grain: Resolution,
         from: Timestamp,
         to: Timestamp,
     ) -> Vec<Curve> {
         let mut groups: BTreeMap<Labels, BTreeMap<Timestamp, f64>> = BTreeMap::new();
         let series = self.series.iter().flatten();
         let series: Vec<&Series> = series.filter(|series| selector.takes(series)).collect();
-        // What only some have told is no sum.
+        // A sum is complete only where all member series have values.
         let known_until = series.iter().map(|series| self.known_until(series)).min();
         let known_until = known_until.unwrap_or(i64::MAX);
         for series in series {
@@ -217,17 +223,18 @@ impl History {
             .collect()
     }
 
-    /// A quantile of a histogram, such as the 0.99 of `ardea_complete_latency_seconds`: of all series as one that agree in the labels
-    /// `by`, in each cell in which something was observed.
+    /// Returns the quantile `rank` of a histogram (such as 0.99 of
+    /// `ardea_complete_latency_seconds`), grouped by the labels `by`, for each cell with
+    /// observations.
     ///
-    /// It is reckoned as Prometheus does, straight between the bounds of the bucket in which it lies; above all bounds it is
-    /// the last of them.
+    /// As in Prometheus, the quantile is interpolated linearly within its bucket. Above all bounds,
+    /// the result is the last bound.
     pub fn quantile(
         &self,
         rank: f64,
         histogram: &Selector,
         by: &[&str],
-        grain: Grain,
+        grain: Resolution,
         (from, to): (Timestamp, Timestamp),
     ) -> Vec<Curve> {
         let buckets = Selector {
@@ -237,7 +244,7 @@ impl History {
         let with_bound: Vec<&str> = by.iter().copied().chain(["le"]).collect();
         let mut groups: BTreeMap<Labels, BTreeMap<Timestamp, Vec<(f64, f64)>>> = BTreeMap::new();
         for curve in self.sum_by(&buckets, &with_bound, grain, from, to) {
-            // `+Inf` is a number for Rust as well.
+            // `+Inf` is a valid number in Rust as well.
             let Some(bound) = curve.labels.get("le").and_then(|le| le.parse().ok()) else {
                 continue;
             };
@@ -263,7 +270,7 @@ impl History {
         curves.filter(|curve| !curve.points.is_empty()).collect()
     }
 
-    /// The names of all series, sorted.
+    /// Returns the names of all series, sorted.
     pub fn names(&self) -> Vec<MetricName> {
         let series = self.series.iter().flatten();
         let mut names: Vec<MetricName> = series.map(|series| series.name.clone()).collect();
@@ -272,11 +279,17 @@ impl History {
         names
     }
 
-    fn points(&self, series: &Series, grain: Grain, from: Timestamp, to: Timestamp) -> Vec<Point> {
+    fn points(
+        &self,
+        series: &Series,
+        grain: Resolution,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Vec<Point> {
         let secs = grain.secs();
         let slot = |time: Timestamp| time.as_micros().div_euclid(1_000_000 * secs);
         let newest = series.ring.head().div_euclid(secs);
-        // No more than a ring holds is looked at, whatever is asked for.
+        // At most as many cells are visited as a ring contains.
         let oldest = newest - 3_600 / secs;
         let last = self.last_slot(series, grain, self.known_until(series));
         (slot(from).max(oldest)..=slot(to).min(last))
@@ -289,7 +302,8 @@ impl History {
             .collect()
     }
 
-    /// Until when it is known what a series says, in microseconds. Of one that nobody tells at present there is no more to come.
+    /// Returns the time until which a series is complete, in microseconds. A series that is not
+    /// reported at present is complete.
     fn known_until(&self, series: &Series) -> i64 {
         let is_told = series.members > 0 && series.expected_until >= self.newest;
         match is_told && series.is_counter {
@@ -298,8 +312,9 @@ impl History {
         }
     }
 
-    /// The last cell of a series that has anything to say: of a counter the last that is over, when it is known until then.
-    fn last_slot(&self, series: &Series, grain: Grain, known_until: i64) -> i64 {
+    /// Returns the number of the last cell of a series with a value. For a counter, it is the last
+    /// cell that ends before `known_until`.
+    fn last_slot(&self, series: &Series, grain: Resolution, known_until: i64) -> i64 {
         let newest = series.ring.head().div_euclid(grain.secs());
         if !series.is_counter {
             return newest;
@@ -308,7 +323,8 @@ impl History {
     }
 }
 
-/// The quantile of this rank, from bounds with how many are not above each; `None` if there are none at all.
+/// Estimates the quantile of this rank from cumulative buckets `(upper_bound, count)`. Returns
+/// `None` without observations.
 fn quantile_of(rank: f64, mut buckets: Vec<(f64, f64)>) -> Option<f64> {
     buckets.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     let all = buckets
@@ -340,7 +356,7 @@ mod tests {
         assert_eq!(quantile(0.2), 0.5);
         assert_eq!(quantile(0.4), 1.0);
         assert_eq!(quantile(0.65), 1.5);
-        // Above all bounds: no more is known than the last of them.
+        // Above all bounds, the result is the last bound.
         assert_eq!(quantile(0.99), 2.0);
         assert_eq!((quantile(-1.0), quantile(2.0)), (0.0, 2.0));
         assert_eq!(

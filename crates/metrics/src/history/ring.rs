@@ -1,74 +1,77 @@
-//! The numbers of one series: a minute of seconds and an hour of ten seconds each.
+//! The ring buffer of one series: a minute in cells of one second, and an hour in cells of ten
+//! seconds.
 
-use super::query::Grain;
+use super::query::Resolution;
 
-/// Seconds that are kept one by one.
+/// The number of cells of one second.
 const FINE: usize = 60;
-/// Cells of ten seconds.
+/// The number of cells of ten seconds.
 const COARSE: usize = 360;
 
-impl Grain {
-    /// Seconds that a cell stands for.
+impl Resolution {
+    /// Returns the length of a cell in seconds.
     pub(super) const fn secs(self) -> i64 {
         match self {
-            Grain::Seconds => 1,
-            Grain::TenSeconds => 10,
+            Resolution::Seconds => 1,
+            Resolution::TenSeconds => 10,
         }
     }
 
     const fn cells(self) -> usize {
         match self {
-            Grain::Seconds => FINE,
-            Grain::TenSeconds => COARSE,
+            Resolution::Seconds => FINE,
+            Resolution::TenSeconds => COARSE,
         }
     }
 
-    /// Where the cells of this grain begin.
+    /// Returns the index of the first cell of this resolution in the ring's array.
     const fn offset(self) -> usize {
         match self {
-            Grain::Seconds => 0,
-            Grain::TenSeconds => FINE,
+            Resolution::Seconds => 0,
+            Resolution::TenSeconds => FINE,
         }
     }
 
-    /// Where the cell of this number lies.
+    /// Returns the index in the ring's array of the cell with the number `slot`.
     const fn place(self, slot: i64) -> usize {
         self.offset() + slot.rem_euclid(self.cells() as i64) as usize
     }
 
-    pub(super) const ALL: [Grain; 2] = [Grain::Seconds, Grain::TenSeconds];
+    pub(super) const ALL: [Resolution; 2] = [Resolution::Seconds, Resolution::TenSeconds];
 }
 
-/// A time: from, to, in microseconds since 1970.
+/// A time range, from and to, in microseconds since 1970.
 pub(super) type Span = (i64, i64);
 
 const MICROS: i64 = 1_000_000;
 
-/// Both rings in one piece of memory, as `f32` less a base: 1,680 bytes, exact to 1 in 16 million of how far a number is
-/// from the first level that was large.
+/// The rings of both resolutions in one allocation of 1,680 bytes. Values are `f32` relative to a
+/// base, and exact to 1 in 16 million of the distance from the first large value.
 ///
-/// What is being added up is kept as `f64`, so that a sum of many small numbers is as exact: in the newest cells and in those before,
-/// since processes tell at different moments of a second what has grown since the one before.
+/// The newest cell and the cell before it are summed as `f64`, so that sums of many small values
+/// are equally exact. Two cells are needed, because processes report at different times of a
+/// second.
 #[derive(Clone)]
 pub(super) struct Ring {
     cells: Box<[f32; FINE + COARSE]>,
     base: f64,
-    /// The newest second; nothing is there after it.
+    /// The newest second with a value.
     head: i64,
-    /// The newest cell and the one before, in the order of [`Grain::ALL`].
+    /// The newest cell and the cell before it for each resolution, in the order of
+    /// [`Resolution::ALL`].
     exact: [[f64; EXACT]; 2],
 }
 
-/// So many of the newest cells of a grain are kept as `f64`.
+/// The number of newest cells of each resolution that are stored as `f64`.
 const EXACT: usize = 2;
 
-/// Numbers up to here lie as they are.
+/// The maximum value that is stored without a base.
 const SMALL: f64 = (1 << 24) as f64;
 
 impl Ring {
     pub(super) const BYTES: usize = (FINE + COARSE) * size_of::<f32>();
 
-    /// Empty, and about to be written at `second`.
+    /// Creates an empty ring whose newest second is `second`.
     pub(super) fn new(second: i64) -> Self {
         Ring {
             cells: Box::new([f32::NAN; FINE + COARSE]),
@@ -78,13 +81,13 @@ impl Ring {
         }
     }
 
-    /// The newest second.
+    /// Returns the newest second.
     pub(super) fn head(&self) -> i64 {
         self.head
     }
 
-    /// Puts `number` into the cells of `second`, which `fold` joins with what is there. A second before the newest counts
-    /// as the newest: the clock has been put back a little.
+    /// Puts `number` into the cells of `second`, combined with the cell's value by `fold`. A second
+    /// before the newest counts as the newest, because the clock was set back a little.
     pub(super) fn put(&mut self, second: i64, number: f64, fold: impl Fn(f64, f64) -> f64) {
         let second = second.max(self.head);
         let is_first = self.exact.iter().all(|[newest, _]| newest.is_nan());
@@ -92,7 +95,7 @@ impl Ring {
             self.base = number;
         }
         self.advance(second);
-        for ([newest, _], grain) in self.exact.iter_mut().zip(Grain::ALL) {
+        for ([newest, _], grain) in self.exact.iter_mut().zip(Resolution::ALL) {
             *newest = if newest.is_nan() {
                 number
             } else {
@@ -103,10 +106,10 @@ impl Ring {
         }
     }
 
-    /// Adds what has grown over a time to the cells of that time, to each its share; what is older than the cells is left
-    /// out. Of a whole number the shares are whole as well.
+    /// Distributes `growth` proportionally over the cells of its time range. Shares older than the
+    /// ring are dropped. An integer is distributed as integers.
     pub(super) fn spread(&mut self, (from, to): Span, growth: f64) {
-        // The cell that begins where the time ends has no part in it.
+        // A cell that begins at the end of the range has no share.
         let last = if to > from { to - 1 } else { to };
         self.advance(last.div_euclid(MICROS));
         let grown_by = |at: i64| {
@@ -116,7 +119,7 @@ impl Ring {
                 false => growth * share,
             }
         };
-        for (index, grain) in Grain::ALL.into_iter().enumerate() {
+        for (index, grain) in Resolution::ALL.into_iter().enumerate() {
             let cell = grain.secs() * MICROS;
             let newest = self.head.div_euclid(grain.secs());
             let oldest = newest - grain.cells() as i64 + 1;
@@ -135,9 +138,9 @@ impl Ring {
         }
     }
 
-    /// Makes this second the newest, unless it is older; the cells that come with it are empty.
+    /// Makes `second` the newest second, unless it is older. New cells are empty.
     fn advance(&mut self, second: i64) {
-        for (exact, grain) in self.exact.iter_mut().zip(Grain::ALL) {
+        for (exact, grain) in self.exact.iter_mut().zip(Resolution::ALL) {
             let from = self.head.div_euclid(grain.secs());
             let to = second.div_euclid(grain.secs());
             let gone = (to - from).min(grain.cells() as i64);
@@ -153,8 +156,9 @@ impl Ring {
         self.head = self.head.max(second);
     }
 
-    /// What is in the cell of this number: a second, or a tenth of one. Nothing before the ring's time and after the newest.
-    pub(super) fn get(&self, grain: Grain, slot: i64) -> Option<f64> {
+    /// Returns the value of the cell with the number `slot`, counted in seconds or tens of seconds.
+    /// Returns `None` outside the ring's range.
+    pub(super) fn get(&self, grain: Resolution, slot: i64) -> Option<f64> {
         let newest = self.head.div_euclid(grain.secs());
         if slot > newest || slot <= newest - grain.cells() as i64 {
             return None;
@@ -163,8 +167,9 @@ impl Ring {
         (!number.is_nan()).then(|| f64::from(number) + self.base)
     }
 
-    /// As [`get`](Self::get), as exactly as it is known. `index` is that of the grain.
-    fn exact(&self, index: usize, grain: Grain, slot: i64) -> Option<f64> {
+    /// Returns the value as [`get`](Self::get), with the best available precision. `index` is the
+    /// index of the resolution.
+    fn exact(&self, index: usize, grain: Resolution, slot: i64) -> Option<f64> {
         let behind = usize::try_from(self.head.div_euclid(grain.secs()) - slot).ok()?;
         match self.exact[index].get(behind) {
             Some(number) => (!number.is_nan()).then_some(*number),
@@ -172,7 +177,7 @@ impl Ring {
         }
     }
 
-    /// Joins the cells of another ring with these.
+    /// Merges the cells of another ring into this one, combined by `fold`.
     pub(super) fn merge(&mut self, other: &Ring, fold: impl Fn(f64, f64) -> f64) {
         let head = self.head.max(other.head);
         let mut merged = Ring::new(head);
@@ -184,7 +189,7 @@ impl Ring {
                     if other.abs() > one.abs() { other } else { one }
                 },
             );
-        for (index, grain) in Grain::ALL.into_iter().enumerate() {
+        for (index, grain) in Resolution::ALL.into_iter().enumerate() {
             let last = head.div_euclid(grain.secs());
             for slot in last - grain.cells() as i64 + 1..=last {
                 let cells = [&*self, other].map(|ring| ring.exact(index, grain, slot));
@@ -222,7 +227,7 @@ mod tests {
                 ring.put(second, f64::from(number), |one, other| one + other);
                 *plain.entry(second).or_default() += f64::from(number);
             }
-            for grain in Grain::ALL {
+            for grain in Resolution::ALL {
                 let last = second.div_euclid(grain.secs());
                 for slot in last - grain.cells() as i64 - 5..last + 5 {
                     let is_kept = slot > last - grain.cells() as i64;
@@ -244,8 +249,8 @@ mod tests {
         for second in 0..100 {
             ring.put(second, 1.7e9 + second as f64 / 8.0, |_, new| new);
         }
-        assert_eq!(ring.get(Grain::Seconds, 99), Some(1.7e9 + 99.0 / 8.0));
-        assert_eq!(ring.get(Grain::TenSeconds, 0), Some(1.7e9 + 9.0 / 8.0));
+        assert_eq!(ring.get(Resolution::Seconds, 99), Some(1.7e9 + 99.0 / 8.0));
+        assert_eq!(ring.get(Resolution::TenSeconds, 0), Some(1.7e9 + 9.0 / 8.0));
     }
 
     #[test]
@@ -258,17 +263,21 @@ mod tests {
             until += 1_500_000;
         }
         for second in 0..30 {
-            assert_eq!(ring.get(Grain::Seconds, second), Some(600.0), "{second}");
+            assert_eq!(
+                ring.get(Resolution::Seconds, second),
+                Some(600.0),
+                "{second}"
+            );
         }
         for ten in 0..3 {
-            assert_eq!(ring.get(Grain::TenSeconds, ten), Some(6_000.0));
+            assert_eq!(ring.get(Resolution::TenSeconds, ten), Some(6_000.0));
         }
-        // A moment has no length: all is its second's.
+        // An empty range: all belongs to its second.
         ring.spread((30_000_000, 30_000_000), 7.0);
-        assert_eq!(ring.get(Grain::Seconds, 30), Some(7.0));
-        // Whole numbers stay whole, and nothing is lost; what has no room is left out.
+        assert_eq!(ring.get(Resolution::Seconds, 30), Some(7.0));
+        // Integers stay integers, and nothing is lost; shares outside the ring are dropped.
         ring.spread((30_500_000, 33_500_000), 2.0);
-        let shares = (30..=33).map(|second| ring.get(Grain::Seconds, second).unwrap());
+        let shares = (30..=33).map(|second| ring.get(Resolution::Seconds, second).unwrap());
         let shares: Vec<f64> = shares.collect();
         assert!(
             shares.iter().all(|share| share.fract() == 0.0),
@@ -276,8 +285,8 @@ mod tests {
         );
         assert_eq!(shares.iter().sum::<f64>(), 9.0);
         ring.spread((33_500_000, 10_000_000_000), 9_966.5);
-        assert_eq!(ring.get(Grain::Seconds, 9_940), Some(1.0));
-        assert_eq!(ring.get(Grain::TenSeconds, 700), Some(10.0));
+        assert_eq!(ring.get(Resolution::Seconds, 9_940), Some(1.0));
+        assert_eq!(ring.get(Resolution::TenSeconds, 700), Some(10.0));
     }
 
     #[test]
@@ -285,7 +294,8 @@ mod tests {
         for is_merged in [false, true] {
             let (mut ring, large) = (Ring::new(0), 3e8);
             for second in 1..30i64 {
-                // Told of the second before: one large number, then many small ones, each a little later than the one before.
+                // Reports of the previous second: one large value, then many small ones, each a
+                // little later.
                 let until = second * 1_000_000;
                 ring.spread((until - 1_000_000, until), large);
                 if is_merged {
@@ -301,11 +311,11 @@ mod tests {
             let small = 500.0 + if is_merged { 1.25 } else { 0.0 };
             let tolerance = (large + small) * 1e-7;
             for second in 1..28 {
-                let got = ring.get(Grain::Seconds, second).unwrap();
+                let got = ring.get(Resolution::Seconds, second).unwrap();
                 assert!((got - large - small).abs() <= tolerance, "{second}: {got}");
             }
             for ten in 1..2 {
-                let got = ring.get(Grain::TenSeconds, ten).unwrap();
+                let got = ring.get(Resolution::TenSeconds, ten).unwrap();
                 let expected = 10.0 * (large + small);
                 assert!((got - expected).abs() <= 10.0 * tolerance, "{got}");
             }
@@ -330,10 +340,10 @@ mod tests {
         both.put(499, 1.0, |one, other| one + other);
         for slot in 0..50 {
             assert_eq!(
-                one.get(Grain::TenSeconds, slot),
-                both.get(Grain::TenSeconds, slot)
+                one.get(Resolution::TenSeconds, slot),
+                both.get(Resolution::TenSeconds, slot)
             );
         }
-        assert_eq!(one.get(Grain::Seconds, 499), Some(2.0));
+        assert_eq!(one.get(Resolution::Seconds, 499), Some(2.0));
     }
 }

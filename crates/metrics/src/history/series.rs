@@ -1,28 +1,31 @@
-//! One series: what it is called, and what is known of it.
+//! One series: its name, labels and values.
 
 use super::ring::{Ring, Span};
 use crate::catalogue::Fold;
 use crate::{Labels, MetricName};
 
-/// The numbers under one name and one set of labels: of one instance, or of all instances of a vertex.
+/// A series: the values of one name and one set of labels, of one instance or of all instances of a
+/// vertex.
 #[derive(Clone)]
 pub(super) struct Series {
     pub(super) name: MetricName,
     pub(super) labels: Labels,
     pub(super) is_counter: bool,
-    /// How gauges of several instances become one.
+    /// The aggregation of gauges over instances.
     pub(super) fold: Fold,
-    /// How many processes and instances tell it at present.
+    /// The number of members: processes and instances that report the series at present.
     pub(super) members: u32,
-    /// A counter's growth so far, or the sum of what the members of a gauge said last.
+    /// The growth of a counter, or the sum of the last values of a gauge's members.
     pub(super) total: f64,
-    /// What a gauge without a sum was in the second before the newest, and in the newest.
+    /// For a gauge aggregated by maximum or minimum, the values in the second before the newest and
+    /// in the newest second.
     pub(super) recent: [f64; 2],
-    /// What each cell holds: a counter's growth, a gauge's level.
+    /// The values by time cell: the growth of a counter, or the level of a gauge.
     pub(super) ring: Ring,
-    /// Until when what it says is known, in microseconds: later cells may still grow.
+    /// The time until which the series is complete, in microseconds. Later cells may still grow.
     pub(super) known_until: i64,
-    /// Until when it is expected to be told again at the latest, in microseconds: after that, nobody tells it at present.
+    /// The time by which the next report is expected, in microseconds. After it, the series counts
+    /// as not reported at present.
     pub(super) expected_until: i64,
 }
 
@@ -37,7 +40,7 @@ impl Fold {
 }
 
 impl Series {
-    /// About how much memory a series takes: the ring, itself and its labels.
+    /// The approximate memory use of a series: the ring, itself and its labels.
     pub(super) const BYTES: usize = Ring::BYTES + size_of::<Series>() + 64;
 
     pub(super) fn new(
@@ -61,21 +64,23 @@ impl Series {
         }
     }
 
-    /// A member has told what has been up to the end of a time, and tells more by `expected_until`.
-    pub(super) fn heard(&mut self, (from, to): Span, expected_until: i64) {
-        // Others of several members are told at most about as long ago as this one was before.
+    /// Records that a member has reported for a time range. Its next report is expected by
+    /// `expected_until`.
+    pub(super) fn record_report(&mut self, (from, to): Span, expected_until: i64) {
+        // With several members, the reports of the other members cover at least the time before
+        // this range.
         let known = if self.members > 1 { from } else { to };
         self.known_until = self.known_until.max(known);
         self.expected_until = self.expected_until.max(expected_until);
     }
 
-    /// A member's counter has grown over a time.
+    /// Records the growth of a member's counter over a time range.
     pub(super) fn grow(&mut self, span: Span, by: f64) {
         self.total += by;
         self.ring.spread(span, by);
     }
 
-    /// A member's gauge was `before`, or nothing, and is `now`.
+    /// Records the change of a member's gauge from `before`, if any, to `now`.
     pub(super) fn level(&mut self, second: i64, before: Option<f64>, now: f64) {
         if self.members == 1 {
             self.total = now;
@@ -96,24 +101,24 @@ impl Series {
         }
     }
 
-    /// A member has gone, whose number was `last`.
-    pub(super) fn leave(&mut self, last: f64) {
+    /// Removes a member whose last value was `last`.
+    pub(super) fn remove_member(&mut self, last: f64) {
         self.members = self.members.saturating_sub(1);
         if !self.is_counter && self.fold == Fold::Sum {
             self.total -= last;
         }
     }
 
-    /// A gauge's level or a counter's growth.
+    /// Returns the level of a gauge or the growth of a counter.
     pub(super) fn latest(&self) -> f64 {
         if self.is_counter || self.fold == Fold::Sum || self.members == 1 {
             return self.total;
         }
-        // Not every member has been heard in the newest second yet. `max` and `min` leave out what is not a number.
+        // Not all members have reported in the newest second yet. `max` and `min` ignore NaN.
         self.fold.join(self.recent[0], self.recent[1])
     }
 
-    /// Joins another series, of other members, with this one.
+    /// Merges the series `other`, which has other members, into this one.
     pub(super) fn merge(&mut self, other: &Series) {
         let fold = if self.is_counter {
             Fold::Sum

@@ -1,7 +1,9 @@
-//! A very small HTTP server: one page, a connection a request, everything bounded.
+//! A minimal HTTP server with a single page. A connection serves one request, and all resources are
+//! limited.
 //!
-//! Prometheus asks once in seconds, so a thread a request is cheap, and needs no runtime. A stranger who sends slowly, much
-//! or nothing holds one of a few places for a few seconds.
+//! Prometheus scrapes every few seconds, so a thread per request is cheap and needs no runtime. A
+//! client that sends slowly, too much or nothing occupies one of the [`MOST_CONNECTIONS`]
+//! connections for some seconds only.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{
@@ -14,18 +16,18 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
 
-use super::{Format, Shelf};
+use super::{Format, LatestBatches};
 
-/// How many are served at a time; others are told to come again.
+/// The maximum number of concurrent connections; further connections are refused with status 503.
 const MOST_CONNECTIONS: usize = 16;
-/// The most bytes of a request's head.
+/// The maximum size of a request's head in bytes.
 const MOST_HEAD_BYTES: usize = 8 * 1_024;
-/// How long a request may take to come, and each piece of the answer to leave.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How many ports a `+` allows.
+/// The timeout for a request, and for each write of the response.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The number of ports that are tried for an address with a `+`.
 const PORTS: u16 = 100;
 
-/// The listening thread; dropping it closes the address.
+/// The listening thread. Dropping this ends the thread and frees the address.
 pub(super) struct Endpoint {
     address: SocketAddr,
     is_closed: Arc<AtomicBool>,
@@ -33,7 +35,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn bind(text: &str, shelf: Arc<Shelf>) -> Result<Self> {
+    pub(super) fn bind(text: &str, shelf: Arc<LatestBatches>) -> Result<Self> {
         let listener = listen(text)?;
         let address = listener.local_addr().map_err(|error| in_use(text, error))?;
         let is_closed = Arc::new(AtomicBool::new(false));
@@ -63,20 +65,20 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::Release);
-        // A connection of our own wakes the listening thread.
+        // A connection to the listen address wakes the listening thread.
         let ip = match self.address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             ip => ip,
         };
-        let woken = TcpStream::connect_timeout(&SocketAddr::new(ip, self.address.port()), PATIENCE);
+        let woken = TcpStream::connect_timeout(&SocketAddr::new(ip, self.address.port()), TIMEOUT);
         if let (Ok(_), Some(listening)) = (woken, self.listening.take()) {
             let _ = listening.join();
         }
     }
 }
 
-/// Whether it is `HOST:PORT` or `HOST:PORT+`; whether there is such a host is another matter.
+/// Returns true if the text is `HOST:PORT` or `HOST:PORT+`. The host is not resolved.
 pub(super) fn is_address(text: &str) -> bool {
     let plain = text.strip_suffix('+').unwrap_or(text);
     plain.rsplit_once(':').is_some_and(|(host, port)| {
@@ -92,7 +94,7 @@ pub(super) fn no_address(text: &str) -> Error {
         .hint("write HOST:PORT, or HOST:PORT+ for the first free port from there")
 }
 
-/// Listens at `HOST:PORT`, or at the first free port from there if a `+` follows.
+/// Listens at `HOST:PORT`, or for `HOST:PORT+` at the first free port from `PORT` on.
 fn listen(text: &str) -> Result<TcpListener> {
     let plain = text.strip_suffix('+').unwrap_or(text);
     let addresses: Vec<SocketAddr> = match plain.to_socket_addrs() {
@@ -125,18 +127,18 @@ fn in_use(text: &str, error: std::io::Error) -> Error {
         .hint("choose another port, or write + behind it for the first free one from there")
 }
 
-fn accept(listener: &TcpListener, shelf: &Arc<Shelf>, is_closed: &AtomicBool) {
+fn accept(listener: &TcpListener, shelf: &Arc<LatestBatches>, is_closed: &AtomicBool) {
     let served = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         if is_closed.load(Ordering::Acquire) {
             return;
         }
         let Ok(stream) = stream else {
-            // Out of descriptors, most likely: without a pause this thread would fill a core until there are some.
+            // Probably out of descriptors: the pause prevents a busy loop.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(place) = Place::take(&served) else {
+        let Some(place) = ConnectionPermit::take(&served) else {
             refuse(stream);
             continue;
         };
@@ -145,41 +147,42 @@ fn accept(listener: &TcpListener, shelf: &Arc<Shelf>, is_closed: &AtomicBool) {
             serve(stream, &shelf);
             drop(place);
         };
-        // Without a thread the connection is closed, which says as much as can be said.
+        // Without a thread the connection is closed.
         let _ = thread::Builder::new()
             .name("metrics reader".to_string())
             .spawn(serving);
     }
 }
 
-/// One of the few places, given back when dropped.
-struct Place(Arc<AtomicUsize>);
+/// The permit of one connection. Dropping it permits another connection.
+struct ConnectionPermit(Arc<AtomicUsize>);
 
-impl Place {
+impl ConnectionPermit {
     fn take(served: &Arc<AtomicUsize>) -> Option<Self> {
         if served.load(Ordering::Acquire) >= MOST_CONNECTIONS {
             return None;
         }
         served.fetch_add(1, Ordering::AcqRel);
-        Some(Place(Arc::clone(served)))
+        Some(ConnectionPermit(Arc::clone(served)))
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Says that there are too many. A connection that is new has room for so little: this blocks nobody.
+/// Refuses a connection because there are too many. A new connection has room for the short
+/// response, so the write doesn't block.
 fn refuse(mut stream: TcpStream) {
     let _ = stream.set_nonblocking(true);
     let _ = stream.write_all(refusal("503 Service Unavailable", "too many readers").as_bytes());
 }
 
-/// Answers one request and closes the connection. Whatever fails, there is nobody to tell.
-fn serve(mut stream: TcpStream, shelf: &Shelf) {
-    let _ = stream.set_write_timeout(Some(PATIENCE));
+/// Serves one request and closes the connection. Errors of the connection are dropped.
+fn serve(mut stream: TcpStream, shelf: &LatestBatches) {
+    let _ = stream.set_write_timeout(Some(TIMEOUT));
     let answer = match read_head(&mut stream) {
         Some(head) => answer(&head, shelf),
         None => refusal("400 Bad Request", "no request that can be understood"),
@@ -189,9 +192,10 @@ fn serve(mut stream: TcpStream, shelf: &Shelf) {
     }
 }
 
-/// The head of the request, if it comes in time and is not too long.
+/// Reads the head of the request. Returns `None` if the head does not arrive in time or is too
+/// long.
 fn read_head(stream: &mut TcpStream) -> Option<String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut head = Vec::new();
     let mut part = [0; 1_024];
     loop {
@@ -215,7 +219,7 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-fn answer(head: &str, shelf: &Shelf) -> String {
+fn answer(head: &str, shelf: &LatestBatches) -> String {
     let mut lines = head.split("\r\n");
     let mut request = lines.next().unwrap_or_default().split(' ');
     let (method, path) = (request.next(), request.next().unwrap_or_default());

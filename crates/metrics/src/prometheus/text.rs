@@ -1,4 +1,4 @@
-//! Batches as Prometheus reads them: the text format 0.0.4, and OpenMetrics 1.0.
+//! The Prometheus text format 0.0.4, and OpenMetrics 1.0.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::value::number_text;
 use crate::{Batch, Labels, Value, catalogue};
 
-/// Which of the two formats.
+/// One of the two text formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// The text format, version 0.0.4.
@@ -16,7 +16,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What an `Accept` header asks for: of the two the one that it prefers, of equals the newer; text if it names neither.
+    /// Returns the format that an `Accept` header prefers: OpenMetrics if it prefers both equally,
+    /// text if it names neither.
     pub(crate) fn accepted(header: &str) -> Self {
         let ranges = || {
             header.split(',').map(|range| {
@@ -30,7 +31,7 @@ impl Format {
                 (kind, quality.unwrap_or(1.0))
             })
         };
-        // The most exact range counts: `text/plain` before `text/*` before `*/*`.
+        // The most specific range counts: `text/plain` before `text/*` before `*/*`.
         let quality = |kinds: &[&str]| {
             let of = |wanted: &&str| {
                 let mut ranges = ranges().filter(|(kind, _)| kind.eq_ignore_ascii_case(wanted));
@@ -38,7 +39,7 @@ impl Format {
             };
             kinds.iter().find_map(of)
         };
-        // Who takes anything gets what everybody can read.
+        // A client that accepts anything gets text.
         let new = quality(&["application/openmetrics-text"]).unwrap_or(0.0);
         let plain = quality(&["text/plain", "text/*", "*/*"]).unwrap_or(0.0);
         if new > 0.0 && new >= plain {
@@ -56,13 +57,14 @@ impl Format {
     }
 }
 
-/// All values of one name: one kind, and each set of labels once.
+/// All values of one metric name. They have the same kind, and each set of labels occurs once.
 struct Family<'a> {
     kind: &'static str,
     values: BTreeMap<Labels, &'a Value>,
 }
 
-/// All samples by name; of two with the same labels the last counts, and of two kinds under one name the first.
+/// Renders all samples, grouped by name. Of several samples with equal name and labels, the last is
+/// used. If samples of one name differ in kind, the first kind is used.
 pub(crate) fn render<'a>(batches: impl Iterator<Item = &'a Batch>, format: Format) -> String {
     let mut families: BTreeMap<&str, Family<'_>> = BTreeMap::new();
     let mut of_two_kinds = 0;
@@ -101,7 +103,8 @@ pub(crate) fn render<'a>(batches: impl Iterator<Item = &'a Batch>, format: Forma
 }
 
 fn write_family(out: &mut String, name: &str, family: &Family<'_>, format: Format) {
-    // In OpenMetrics a counter's family has the name without the ending, and each of its lines has it.
+    // In OpenMetrics, the name of a counter's family has no suffix `_total`, but the names in its
+    // lines have it.
     let (head, tail) = match format {
         Format::OpenMetrics if family.kind == "counter" => {
             (name.strip_suffix("_total").unwrap_or(name), "_total")
@@ -116,7 +119,7 @@ fn write_family(out: &mut String, name: &str, family: &Family<'_>, format: Forma
         value.lines(|line| {
             let name = if tail.is_empty() { name } else { head };
             let with_own = line.label.map(|(label, value)| {
-                // There, these labels are numbers with a point.
+                // In OpenMetrics, these labels are numbers with a decimal point.
                 let is_whole = format == Format::OpenMetrics && is_digits(value);
                 let value = if is_whole {
                     &format!("{value}.0")

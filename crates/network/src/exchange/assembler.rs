@@ -1,4 +1,4 @@
-//! From bytes, in whatever pieces they come, to frames.
+//! Reassembles frames from bytes that arrive in pieces of any size.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,15 +7,16 @@ use crate::exchange::block::{Block, BlockPool};
 use crate::exchange::frame::{Frame, Payload};
 use crate::exchange::header::{FrameError, HEADER_BYTES, Header};
 
-/// Whole frames of up to so many bytes are moved out of the block they arrived in: that costs less than a fresh block.
+/// Maximum size, in bytes, of a run of complete frames that is copied out of its block. A copy
+/// costs less than a new block.
 const SMALL_BYTES: usize = 4096;
 
-/// How much is read at a time, and kept for reuse.
+/// Read size and block reuse of an [`Assembler`].
 #[derive(Clone, Copy, Debug)]
 pub struct AssemblerConfig {
-    /// The size of a block, and so of a read, in bytes.
+    /// Size of a block, and so of a read, in bytes.
     pub block_bytes: usize,
-    /// How many blocks are kept for reuse.
+    /// Maximum number of blocks kept for reuse.
     pub keep_blocks: usize,
 }
 
@@ -28,11 +29,12 @@ impl Default for AssemblerConfig {
     }
 }
 
-/// Collects the bytes of one connection and cuts them into frames, which share the memory that the bytes were read into.
+/// Collects the bytes of one connection and splits them into frames, which share the memory that
+/// the bytes were read into.
 ///
-/// Bytes are read straight into [`space`](Self::space). Only the beginning of a frame whose end has not come yet is moved,
-/// once, to the next block. A frame larger than a block makes its block grow as its bytes arrive, never before: an announced
-/// length alone costs no memory.
+/// Bytes are read straight into [`space`](Self::space). Only an incomplete frame at the end of a
+/// block is moved, once, to the next block. A block grows for a frame larger than itself only as
+/// the bytes arrive: an announced length alone costs no memory.
 ///
 /// ```
 /// use ardea_network::exchange::{Assembler, AssemblerConfig, Header, Kind, StreamId};
@@ -55,11 +57,11 @@ pub struct Assembler {
     filled: usize,
     ready: VecDeque<Frame>,
     found: Vec<(Header, usize, usize)>,
-    most_payload: usize,
+    max_payload: usize,
 }
 
 impl Assembler {
-    /// Refuses payloads of more than `most_payload` bytes.
+    /// Creates an assembler that refuses payloads of more than `most_payload` bytes.
     pub fn new(config: AssemblerConfig, most_payload: usize) -> Self {
         let mut pool = BlockPool::new(config.block_bytes.max(2 * HEADER_BYTES), config.keep_blocks);
         let block = pool.take();
@@ -70,35 +72,36 @@ impl Assembler {
             filled: 0,
             ready: VecDeque::new(),
             found: Vec::new(),
-            most_payload,
+            max_payload: most_payload,
         }
     }
 
-    /// Changes the greatest payload, for frames whose header has not been read yet.
+    /// Sets the largest accepted payload, in bytes, for frames whose header has not been read yet.
     pub fn allow(&mut self, most_payload: usize) {
-        self.most_payload = most_payload;
+        self.max_payload = most_payload;
     }
 
-    /// Where the next bytes go; never empty.
+    /// Returns the buffer for the next bytes; never empty.
     pub fn space(&mut self) -> &mut [u8] {
-        // Nobody shares the block now: this copies nothing.
+        // The block is not shared at this point, so this copies nothing.
         &mut Arc::make_mut(&mut self.block)[self.filled..]
     }
 
-    /// The next frame, if all of it has come.
+    /// Returns the next complete frame, if any.
     pub fn next_frame(&mut self) -> Option<Frame> {
         self.ready.pop_front()
     }
 
-    /// How many blocks were allocated so far.
+    /// Returns the number of blocks allocated so far.
     pub fn blocks_made(&self) -> u64 {
         self.pool.made() + self.small.made()
     }
 
-    /// The first `bytes` of the space have been filled.
+    /// Reports that the first `bytes` of [`space`](Self::space) have been filled.
     ///
     /// # Errors
-    /// If they are no frames. Those before the fault can still be taken; nothing must be filled in after it.
+    /// If the bytes are not valid frames. Frames before the fault can still be taken; no more bytes
+    /// may be added.
     pub fn filled(&mut self, bytes: usize) -> Result<(), FrameError> {
         self.filled = (self.filled + bytes).min(self.block.len());
         let mut whole = 0;
@@ -121,17 +124,18 @@ impl Assembler {
         outcome
     }
 
-    /// The header at this position and its payload's length, if all of the frame is there.
+    /// Returns the header of the frame at position `at` and the length of its payload; `None` if
+    /// the frame is incomplete.
     fn frame_at(&self, at: usize) -> Result<Option<(Header, usize)>, FrameError> {
         let rest = &self.block[at..self.filled];
         let Some(bytes) = rest.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
-        let (header, length) = Header::decode(bytes, self.most_payload)?;
+        let (header, length) = Header::decode(bytes, self.max_payload)?;
         Ok((rest.len() - HEADER_BYTES >= length).then_some((header, length)))
     }
 
-    /// Makes frames of what was found in the first `whole` bytes, and keeps what is behind them.
+    /// Turns the first `whole` bytes into frames and keeps the bytes after them.
     fn cut(&mut self, whole: usize) {
         let tail = whole..self.filled;
         self.filled -= whole;
@@ -145,7 +149,8 @@ impl Assembler {
             let mut next = self.pool.take();
             let room = Arc::make_mut(&mut next);
             if room.len() < self.filled {
-                // Left over by frames larger than a block.
+                // The block is too small if the tail comes from a block that grew for a large
+                // frame.
                 room.resize(self.filled, 0);
             }
             room[..self.filled].copy_from_slice(&self.block[tail]);
@@ -161,7 +166,7 @@ impl Assembler {
         }
     }
 
-    /// Makes room behind a full block: its one frame is larger than it.
+    /// Doubles a full block, because its only frame is larger than the block.
     fn grow(&mut self) {
         let length = self.block.len();
         Arc::make_mut(&mut self.block).resize(2 * length, 0);
@@ -200,7 +205,7 @@ mod tests {
         bytes
     }
 
-    /// Feeds the bytes in pieces of the given sizes, over and over.
+    /// Feeds the bytes in pieces of the given sizes, repeating the sizes.
     fn feed(
         assembler: &mut Assembler,
         mut bytes: &[u8],

@@ -1,12 +1,13 @@
-//! The memory that frames lie in: blocks that are filled, shared, and filled again.
+//! Pooled memory for frames: blocks that are filled, shared and reused.
 //!
-//! A block has one writer until it is full enough; then it is shared, read-only, by the frames in it. When the last frame is
-//! gone, whatever thread dropped it, the pool sees that it is alone with the block and gives it out again. There is no way
-//! back to walk and no lock: the pool keeps a reference of its own and asks the reference count.
+//! A block has one writer until it is full enough; then the frames in it share it read-only. The
+//! pool keeps a reference to every shared block. When the reference count shows that all frames are
+//! dropped, on any thread, the pool hands the block out again. Returning a block needs no lock
+//! and no channel.
 
 use std::sync::Arc;
 
-/// Bytes that frames share.
+/// Bytes shared by frames.
 pub(crate) type Block = Arc<Vec<u8>>;
 
 /// The blocks of one writer.
@@ -19,7 +20,7 @@ pub(crate) struct BlockPool {
 }
 
 impl BlockPool {
-    /// Blocks of `block_bytes`, of which at most `keep` are remembered for reuse.
+    /// Creates a pool of blocks of `block_bytes`, of which at most `keep` are kept for reuse.
     pub fn new(block_bytes: usize, keep: usize) -> Self {
         BlockPool {
             known: Vec::with_capacity(keep),
@@ -29,20 +30,21 @@ impl BlockPool {
         }
     }
 
-    /// How many blocks were allocated so far; in a steady state it stands still.
+    /// Returns the number of blocks allocated so far; constant in a steady state.
     pub fn made(&self) -> u64 {
         self.made
     }
 
-    /// A block that nobody else has, a used one if possible. The contents are whatever they were.
+    /// Returns a block that is not shared, a used one if possible. Its contents are unspecified.
     ///
-    /// Cost: a look at the reference count of each block in use before the first free one. The first free one is taken, so
-    /// that few blocks are in use, and those lie in the cache.
+    /// Cost: one check of the reference count per block in use before the first free one. The first
+    /// free block is taken, so that few blocks are in use and stay in the cache.
     pub(crate) fn take(&mut self) -> Block {
         self.take_used().unwrap_or_else(|| self.make())
     }
 
-    /// As [`take`](Self::take), but `None` if as many blocks as are kept are in use: the bound of a writer that can wait.
+    /// Like [`take`](Self::take), but returns `None` if the maximum number of blocks is in use: for
+    /// a writer that can wait.
     pub(crate) fn take_within(&mut self) -> Option<Block> {
         match self.take_used() {
             None if self.known.len() < self.keep => Some(self.make()),
@@ -50,9 +52,10 @@ impl BlockPool {
         }
     }
 
-    /// Remembers a block that is about to be shared.
+    /// Registers a block that is about to be shared.
     pub(crate) fn lend(&mut self, block: &Block) {
-        // One that grew for a large frame is not kept, nor are more than the pool keeps: they are freed by their last reader.
+        // A block that grew for a large frame, or exceeds the limit, is not kept: its last reader
+        // frees it.
         if self.known.len() < self.keep && block.capacity() <= 2 * self.block_bytes {
             self.known.push(Arc::clone(block));
         }

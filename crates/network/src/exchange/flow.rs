@@ -1,10 +1,13 @@
-//! Receive windows: how much a sender may send before the receiver has dealt with what it has.
+//! Flow-control windows: how many bytes a sender may send before the receiver has processed earlier
+//! ones.
 //!
-//! Positions count bytes of frames on the wire, from the start of the stream, so that what a receiver may have to hold is
-//! bounded in memory whatever its records are. After position n the receiver allows up to n + window. It says so every 100 ms,
-//! or sooner when half of the window has been used since it last did. The window follows the measured rate: about three
-//! acknowledgement intervals' worth ("Hazelcast Jet", section 3.3), so that a sender 50 ms away never waits for the word of a
-//! receiver that keeps up, and a receiver that is slow holds 300 ms of its own pace and no more.
+//! Positions count frame bytes on the wire from the start of the stream, so a receiver's buffer is
+//! bounded in memory for records of any size. A receiver that has processed position n allows
+//! sending up to n + window. It sends a grant every 100 ms, or sooner once half of the window has
+//! been used since the last grant. The window follows the measured rate: about three
+//! acknowledgement intervals' worth of data ("Hazelcast Jet", section 3.3). So a sender 50 ms away
+//! never waits for a receiver that keeps up, and a slow receiver buffers no more than 300 ms of its
+//! own rate.
 //!
 //! Both sides are pure: they hold no clock and no socket.
 //!
@@ -28,18 +31,18 @@
 use std::fmt;
 use std::time::Duration;
 
-/// How windows behave.
+/// Configuration of flow-control windows.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowConfig {
-    /// How often a receiver says what it has dealt with.
+    /// Interval between the grants of a receiver.
     pub acknowledge_every: Duration,
-    /// How many such intervals' worth a window is.
+    /// Size of a window, in acknowledgement intervals.
     pub intervals: u32,
-    /// The window of a new stream, in bytes.
+    /// Window of a new stream, in bytes.
     pub first: u64,
-    /// The smallest window, in bytes.
+    /// Smallest window, in bytes.
     pub least: u64,
-    /// The greatest window, in bytes.
+    /// Largest window, in bytes.
     pub most: u64,
 }
 
@@ -55,31 +58,31 @@ impl Default for WindowConfig {
     }
 }
 
-/// What a receiver tells its sender.
+/// A message from a receiver to its sender: the acknowledged and the allowed position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// All before this position has been dealt with.
+    /// All bytes before this position have been processed.
     pub consumed: u64,
     /// The sender may send up to this position.
     pub allowed: u64,
 }
 
-/// What happens at a receiver.
+/// An input event of a [`ReceiveWindow`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceiveEvent {
-    /// A frame came in.
+    /// A frame arrived.
     Arrived {
-        /// Its bytes on the wire.
+        /// Size of the frame on the wire.
         bytes: u64,
-        /// Whether its sender had to wait for its window.
+        /// True if the sender had to wait for its window before this frame.
         waited: bool,
     },
-    /// A frame has been dealt with.
+    /// A frame has been processed.
     Consumed {
-        /// Its bytes on the wire.
+        /// Size of the frame on the wire.
         bytes: u64,
     },
-    /// Time went by.
+    /// Time passed.
     Tick,
 }
 
@@ -88,22 +91,23 @@ pub enum ReceiveEvent {
 pub struct ReceiveWindow {
     config: WindowConfig,
     arrived: u64,
-    /// Has come and was not taken in yet, as far as that is told.
+    /// Bytes waiting in front of the receiver, as last reported by
+    /// [`set_queued`](Self::set_queued).
     queued: u64,
     consumed: u64,
-    told: Grant,
+    last_grant: Grant,
     window: u64,
-    /// The interval that is being measured: its start, and what had been consumed then.
+    /// Start of the current measuring interval, and the consumed position at that time.
     since: Duration,
     consumed_before: u64,
     sender_waited: bool,
 }
 
 impl ReceiveWindow {
-    /// A new stream, and what its sender is to be told at once.
+    /// Opens a new stream; returns the first grant, which must be sent at once.
     ///
-    /// A window is never smaller than a byte, or the stream would stop for good; where the bounds contradict each other, the least
-    /// window holds.
+    /// A window has at least one byte, or the stream would stop for good. If `config` sets the
+    /// smallest window above the largest, the smallest is used.
     pub fn open(now: Duration, config: WindowConfig) -> (Self, Grant) {
         let least = config.least.max(1);
         let config = WindowConfig {
@@ -121,7 +125,7 @@ impl ReceiveWindow {
             arrived: 0,
             queued: 0,
             consumed: 0,
-            told,
+            last_grant: told,
             window,
             since: now,
             consumed_before: 0,
@@ -130,7 +134,7 @@ impl ReceiveWindow {
         (state, told)
     }
 
-    /// Deals with an event; what the sender is to be told now, if anything. Constant time.
+    /// Handles an event; returns the grant to send now, if any. Constant time.
     pub fn on(&mut self, now: Duration, event: ReceiveEvent) -> Option<Grant> {
         match event {
             ReceiveEvent::Arrived { bytes, waited } => {
@@ -146,39 +150,43 @@ impl ReceiveWindow {
         let has_moved = self.consumed > self.consumed_before || self.backlog() > 0;
         if now >= self.interval_end() && has_moved {
             self.measure(now);
-            return self.tell();
+            return self.next_grant();
         }
-        let used = self.consumed - self.told.consumed;
-        (used >= self.window / 2).then(|| self.tell()).flatten()
+        let used = self.consumed - self.last_grant.consumed;
+        (used >= self.window / 2)
+            .then(|| self.next_grant())
+            .flatten()
     }
 
-    /// When a [`Tick`](ReceiveEvent::Tick) is due; `None` while there is nothing to say.
+    /// Returns the time at which a [`Tick`](ReceiveEvent::Tick) is due; `None` while nothing is
+    /// unacknowledged.
     pub fn next_tick(&self) -> Option<Duration> {
         (!self.is_at_rest()).then(|| self.interval_end())
     }
 
-    /// The present window, in bytes.
+    /// Returns the current window, in bytes.
     pub fn window(&self) -> u64 {
         self.window
     }
 
-    /// So many bytes wait in front of the receiver, for which there was no [`Arrived`](ReceiveEvent::Arrived) yet. As long as there are many,
-    /// it is the receiver that holds the stream up, and not its window.
+    /// Sets the number of received bytes for which no [`Arrived`](ReceiveEvent::Arrived) event has
+    /// been handled yet. If it is large, the receiver is slow, and its window is not enlarged.
     pub fn set_queued(&mut self, bytes: u64) {
         self.queued = bytes;
     }
 
-    /// What has arrived and has not been dealt with, in bytes.
+    /// Returns the number of bytes that arrived and have not been processed.
     pub fn backlog(&self) -> u64 {
         self.arrived.saturating_sub(self.consumed)
     }
 
-    /// Whether all that arrived was dealt with, and the sender knows it.
+    /// Returns true if all bytes that arrived are processed and acknowledged.
     fn is_at_rest(&self) -> bool {
-        self.backlog() == 0 && self.told.consumed == self.consumed
+        self.backlog() == 0 && self.last_grant.consumed == self.consumed
     }
 
-    /// Whether the interval at hand has too much time without a stream in it to say anything about the receiver's pace.
+    /// Returns true if the stream was idle for too much of the current interval to measure the
+    /// receiver's rate.
     fn is_stale(&self, now: Duration) -> bool {
         let end = self.interval_end();
         let was_idle = self.consumed == self.consumed_before;
@@ -195,17 +203,17 @@ impl ReceiveWindow {
         self.sender_waited = false;
     }
 
-    /// Adapts the window to the interval that ends now.
+    /// Adapts the window to the rate in the interval that ends now.
     fn measure(&mut self, now: Duration) {
         let elapsed = now.saturating_sub(self.since).as_nanos().max(1);
         let consumed = u128::from(self.consumed - self.consumed_before);
         let per_interval = consumed * self.config.acknowledge_every.as_nanos() / elapsed;
         let target = (per_interval * u128::from(self.config.intervals))
             .min(u128::from(self.config.most)) as u64;
-        // Half of the way, so that one uneven interval is no jolt.
+        // Moves half of the way to the target, so that one uneven interval has little effect.
         let mut window = (self.window + target) / 2;
-        // The sender wanted to send more and there was nothing to do here: the window itself is what holds the stream up, as
-        // when the way is longer than the intervals' worth.
+        // The sender was blocked while the receiver had little to process. So the window limits the
+        // stream, for example because the round trip is longer than the intervals' worth.
         if self.sender_waited && self.backlog() + self.queued <= self.window / 8 {
             window = window.max(self.window.saturating_mul(2));
         }
@@ -213,14 +221,14 @@ impl ReceiveWindow {
         self.start_interval(now);
     }
 
-    fn tell(&mut self) -> Option<Grant> {
+    fn next_grant(&mut self) -> Option<Grant> {
         let grant = Grant {
             consumed: self.consumed,
-            // What has been allowed can't be taken back.
-            allowed: self.told.allowed.max(self.consumed + self.window),
+            // An allowance cannot be revoked.
+            allowed: self.last_grant.allowed.max(self.consumed + self.window),
         };
-        (grant != self.told).then(|| {
-            self.told = grant;
+        (grant != self.last_grant).then(|| {
+            self.last_grant = grant;
             grant
         })
     }
@@ -235,44 +243,45 @@ pub struct SendWindow {
     has_waited: bool,
 }
 
-/// A grant that makes no sense: the receiver claims to have dealt with what was never sent.
+/// An invalid grant: it acknowledges bytes that were never sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadGrant;
 
 impl fmt::Display for BadGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it acknowledged what was never sent")
+        f.write_str("it acknowledged bytes that were never sent")
     }
 }
 
 impl std::error::Error for BadGrant {}
 
 impl SendWindow {
-    /// How many bytes may be sent. The last frame may exceed it: a window smaller than a frame must not stop a stream.
+    /// Returns the number of bytes that may be sent. The last frame may exceed it: a window smaller
+    /// than a frame must not stop a stream.
     pub fn available(&self) -> u64 {
         self.allowed.saturating_sub(self.sent)
     }
 
-    /// Whether nothing may be sent now.
+    /// Returns true if nothing may be sent now.
     pub fn is_shut(&self) -> bool {
         self.available() == 0
     }
 
-    /// Remembers that there was something to send while the window was shut.
+    /// Records that there was data to send while the window was shut.
     pub fn wait(&mut self) {
         self.has_waited = true;
     }
 
-    /// A frame of so many bytes has been sent; whether it had to wait for the window.
+    /// Records a sent frame of this size; returns true if it had to wait for the window.
     pub fn sent(&mut self, bytes: u64) -> bool {
         self.sent += bytes;
         std::mem::take(&mut self.has_waited)
     }
 
-    /// The receiver allows more; true if that opens a shut window.
+    /// Applies a grant; returns true if it opens a shut window.
     ///
     /// # Errors
-    /// [`BadGrant`], and nothing has changed.
+    /// [`BadGrant`] if the grant acknowledges bytes that were never sent; nothing has changed then.
     pub fn granted(&mut self, grant: Grant) -> Result<bool, BadGrant> {
         if grant.consumed > self.sent {
             return Err(BadGrant);
@@ -283,12 +292,12 @@ impl SendWindow {
         Ok(was_shut && !self.is_shut())
     }
 
-    /// How many bytes have been sent since the start of the stream.
+    /// Returns the number of bytes sent since the start of the stream.
     pub fn position(&self) -> u64 {
         self.sent
     }
 
-    /// Bytes that have been sent and that the receiver has not said it dealt with.
+    /// Returns the number of bytes sent and not acknowledged by the receiver.
     pub fn in_flight(&self) -> u64 {
         self.sent - self.consumed
     }

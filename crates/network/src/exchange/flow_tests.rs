@@ -1,4 +1,4 @@
-//! Windows over a simulated way of 25 ms in each direction.
+//! Tests of windows over a simulated link with 25 ms delay in each direction.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const FRAME: u64 = 1_000;
 const STEP: Duration = Duration::from_millis(1);
 
-/// A sender that has `offered` bytes a step, and a receiver that takes `pace` bytes a step.
+/// A sender that offers `offered` bytes a step, and a receiver that takes `pace` bytes a step.
 struct Simulation {
     now: Duration,
     delay: Duration,
@@ -100,7 +100,8 @@ impl Simulation {
         }
     }
 
-    /// Steps for `millis`; returns the mean of what is in flight, and the pace of the receiver in bytes a millisecond.
+    /// Steps for `millis`. Returns the mean number of bytes in flight, and the rate of the receiver
+    /// in bytes per millisecond.
     fn run(&mut self, millis: u64, offered: u64, pace: u64) -> (f64, f64) {
         let (mut sum, before) = (0, self.consumed);
         for _ in 0..millis {
@@ -170,7 +171,7 @@ fn a_stopped_receiver_stops_its_sender_and_starts_it_again() {
 }
 
 #[test]
-fn a_stream_that_rests_says_nothing_and_keeps_its_window() {
+fn an_idle_stream_sends_no_grants_and_keeps_its_window() {
     let mut simulation = Simulation::new(WindowConfig::default(), WAY);
     simulation.run(2_000, 20_000, PLENTY);
     simulation.run(500, 0, PLENTY);

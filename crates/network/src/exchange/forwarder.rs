@@ -1,30 +1,30 @@
-//! Passing frames on without looking into them.
+//! Forwarding of frames between connections without decoding them.
 //!
-//! For whoever stands between two connections. What is only passed on is never decoded and never copied: the header is written afresh
-//! for where it goes, the payload goes out from where it was read.
+//! A forwarded payload is never decoded and never copied. The header is rewritten for its
+//! destination; the payload is sent from the memory it was read into.
 //!
-//! Windows are not the forwarder's: grants pass through it as well, in the other direction, so that a window spans the whole way
-//! and bounds what can wait here. Where a connection has no windows, a full destination has to stop its source: see
-//! [`is_full`](Forwarder::is_full).
+//! The forwarder itself has no windows. Grants pass through it in the other direction, so a window
+//! spans the whole path and bounds the forwarder's queues. Without windows the caller must stop
+//! reading the sources of a full destination: see [`is_full`](Forwarder::is_full).
 
 use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
 
-use crate::exchange::frame::{Frame, Parcel};
-use crate::exchange::gone::PeerGone;
+use crate::exchange::disconnect::Disconnected;
+use crate::exchange::frame::{Frame, SendBuffer};
 use crate::exchange::header::{Header, Kind};
 use crate::exchange::ids::{InstanceNumber, StreamId};
 use crate::exchange::transport::Connection;
 
-/// Frames that are alike to a forwarder.
+/// The key of a routing table entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RouteKey {
-    /// The stream on which they come.
+    /// The stream on which the frames arrive.
     pub stream: StreamId,
-    /// The instance that they are for.
+    /// The instance that the frames are for.
     pub target: InstanceNumber,
-    /// Whether they are grants, which go the other way.
+    /// True for grants, which travel in the other direction.
     pub is_grant: bool,
 }
 
@@ -38,24 +38,24 @@ impl RouteKey {
     }
 }
 
-/// Where frames go, and what their headers become.
+/// The destination of frames, and the ids written to their headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// Which of the forwarder's destinations.
+    /// Index of the forwarder's destination.
     pub destination: usize,
-    /// The stream there.
+    /// The stream at the destination.
     pub stream: StreamId,
-    /// The instance there.
+    /// The instance at the destination.
     pub target: InstanceNumber,
 }
 
 #[derive(Debug, Default)]
 struct Destination {
-    queue: VecDeque<Parcel>,
+    queue: VecDeque<SendBuffer>,
     queued_bytes: usize,
 }
 
-/// A table of routes, and what waits for each destination.
+/// A routing table, and a queue per destination.
 ///
 /// ```
 /// use ardea_network::exchange::{Forwarder, Frame, Header, InstanceNumber, Kind, Route, RouteKey, StreamId};
@@ -75,33 +75,34 @@ struct Destination {
 pub struct Forwarder {
     routes: HashMap<RouteKey, Route, FixedState>,
     destinations: Vec<Destination>,
-    most_queued_bytes: usize,
+    max_queued_bytes: usize,
 }
 
 impl Forwarder {
-    /// A forwarder to so many destinations, each [full](Self::is_full) when this many bytes wait for it.
+    /// Creates a forwarder with this number of destinations. Each is [full](Self::is_full) once
+    /// `most_queued_bytes` are queued for it.
     pub fn new(destinations: usize, most_queued_bytes: usize) -> Self {
         Forwarder {
             routes: HashMap::default(),
             destinations: (0..destinations).map(|_| Destination::default()).collect(),
-            most_queued_bytes,
+            max_queued_bytes: most_queued_bytes,
         }
     }
 
-    /// Sends such frames that way from now on.
+    /// Adds or replaces the route for frames with this `key`.
     pub fn route(&mut self, key: RouteKey, route: Route) {
         self.routes.insert(key, route);
     }
 
-    /// Knows such frames no more.
+    /// Removes the route for frames with this `key`.
     pub fn forget(&mut self, key: &RouteKey) {
         self.routes.remove(key);
     }
 
-    /// Puts a frame on its way, or gives it back if there is none for it.
+    /// Queues a frame for its destination.
     ///
     /// # Errors
-    /// The frame, as it came.
+    /// The unchanged frame, if there is no route for it.
     pub fn forward(&mut self, mut frame: Frame) -> Result<(), Box<Frame>> {
         let route = self.routes.get(&RouteKey::of(&frame.header));
         let Some((route, destination)) =
@@ -112,19 +113,20 @@ impl Forwarder {
         frame.header.stream = route.stream;
         frame.header.target = route.target;
         destination.queued_bytes += frame.wire_bytes();
-        destination.queue.push_back(Parcel::Frame(frame));
+        destination.queue.push_back(SendBuffer::Frame(frame));
         Ok(())
     }
 
-    /// Gives a destination's connection what it takes, and flushes it. Returns the bytes moved.
+    /// Moves queued frames of `destination` to `connection` until that is full, and flushes it.
+    /// Returns the number of bytes moved by the flush.
     ///
     /// # Errors
-    /// The destination is gone.
+    /// The destination is disconnected.
     pub fn drain(
         &mut self,
         destination: usize,
         connection: &mut dyn Connection,
-    ) -> Result<usize, PeerGone> {
+    ) -> Result<usize, Disconnected> {
         let Some(destination) = self.destinations.get_mut(destination) else {
             return Ok(0);
         };
@@ -139,11 +141,12 @@ impl Forwarder {
         connection.flush()
     }
 
-    /// Whether so much waits for a destination that its sources should not be read for now.
+    /// Returns true if the maximum number of bytes is queued for `destination`: the caller should
+    /// then not read from the sources of its frames.
     pub fn is_full(&self, destination: usize) -> bool {
         self.destinations
             .get(destination)
-            .is_some_and(|it| it.queued_bytes >= self.most_queued_bytes)
+            .is_some_and(|it| it.queued_bytes >= self.max_queued_bytes)
     }
 }
 
@@ -191,7 +194,7 @@ mod tests {
 
         let mut forwarder = Forwarder::new(1, 1 << 20);
         route(&mut forwarder, false, 0);
-        // No codec of any record writes such bytes: nobody looks into them.
+        // No codec writes such bytes, so decoding them would fail.
         let sent = frame(Kind::Records, 5, &[0xff; 10_000]);
         let place = sent.payload.as_ptr();
         forwarder.forward(sent).unwrap();
@@ -218,7 +221,7 @@ mod tests {
         assert_eq!(*forwarder.forward(stray.clone()).unwrap_err(), stray);
         forwarder.forget(&RouteKey::of(&frame(Kind::Records, 5, &[]).header));
         assert!(forwarder.forward(frame(Kind::Records, 5, &[])).is_err());
-        // A destination that there is not.
+        // There is no destination 2.
         route(&mut forwarder, false, 2);
         assert!(forwarder.forward(frame(Kind::Records, 5, &[])).is_err());
     }
@@ -241,6 +244,9 @@ mod tests {
         assert_eq!(count, 100_000_usize.div_ceil(1_048));
         forwarder.drain(0, &mut *connection).unwrap();
         assert!(!forwarder.is_full(0));
-        assert!(!forwarder.is_full(1), "nothing waits for nobody");
+        assert!(
+            !forwarder.is_full(1),
+            "an unknown destination is never full"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A frame: a header and its payload, which is never copied on its way.
+//! A frame: a header and a payload that is never copied on its way.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,33 +9,35 @@ use crate::exchange::header::{HEADER_BYTES, Header};
 
 const INLINE_BYTES: usize = 16;
 
-/// Bytes in a block that others may share, or a few bytes of its own. Cloning copies neither.
+/// Bytes in a block that may be shared, or a few inline bytes. Cloning does not copy a shared
+/// block.
 #[derive(Clone)]
-pub struct Payload(Place);
+pub struct Payload(PayloadSource);
 
 #[derive(Clone)]
-enum Place {
+enum PayloadSource {
     Inline { bytes: [u8; INLINE_BYTES], len: u8 },
     Shared { block: Block, start: u32, len: u32 },
 }
 
 impl Payload {
-    /// No bytes.
-    pub const EMPTY: Payload = Payload(Place::Inline {
+    /// The empty payload.
+    pub const EMPTY: Payload = Payload(PayloadSource::Inline {
         bytes: [0; INLINE_BYTES],
         len: 0,
     });
 
-    /// A copy of `bytes`, in memory of its own if they are more than 16.
+    /// Copies `bytes`, to a separate allocation if they are more than 16.
     pub fn copy_of(bytes: &[u8]) -> Self {
         Payload::inline(bytes)
             .unwrap_or_else(|| Payload::in_block(&Arc::new(bytes.to_vec()), 0, bytes.len()))
     }
 
-    /// The `len` bytes of a block from `start` on; few are copied, so that they don't hold the block.
+    /// Returns the `len` bytes of a block from `start`. A few bytes are copied, so that they don't
+    /// keep the block alive.
     pub(crate) fn in_block(block: &Block, start: usize, len: usize) -> Self {
         Payload::inline(&block[start..start + len]).unwrap_or_else(|| {
-            Payload(Place::Shared {
+            Payload(PayloadSource::Shared {
                 block: Arc::clone(block),
                 start: start as u32,
                 len: len as u32,
@@ -46,27 +48,28 @@ impl Payload {
     fn inline(from: &[u8]) -> Option<Self> {
         let mut bytes = [0; INLINE_BYTES];
         bytes.get_mut(..from.len())?.copy_from_slice(from);
-        Some(Payload(Place::Inline {
+        Some(Payload(PayloadSource::Inline {
             bytes,
             len: from.len() as u8,
         }))
     }
 
-    /// The `len` bytes from `start` on, in the same memory; they lie within the payload.
+    /// Returns the `len` bytes from `start`, in the same memory. The range must lie within the
+    /// payload.
     pub(crate) fn slice(&self, start: usize, len: usize) -> Payload {
         match &self.0 {
-            Place::Inline { bytes, .. } => Payload::copy_of(&bytes[start..start + len]),
-            Place::Shared {
+            PayloadSource::Inline { bytes, .. } => Payload::copy_of(&bytes[start..start + len]),
+            PayloadSource::Shared {
                 block, start: base, ..
             } => Payload::in_block(block, *base as usize + start, len),
         }
     }
 
-    /// The address and the size of the block that the payload keeps from being used again, if there is one.
+    /// Returns address and size of the block that the payload keeps alive, if any.
     pub(crate) fn block(&self) -> Option<(usize, usize)> {
         match &self.0 {
-            Place::Inline { .. } => None,
-            Place::Shared { block, .. } => Some((block.as_ptr().addr(), block.capacity())),
+            PayloadSource::Inline { .. } => None,
+            PayloadSource::Shared { block, .. } => Some((block.as_ptr().addr(), block.capacity())),
         }
     }
 }
@@ -76,8 +79,10 @@ impl Deref for Payload {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Inline { bytes, len } => &bytes[..usize::from(*len)],
-            Place::Shared { block, start, len } => &block[*start as usize..][..*len as usize],
+            PayloadSource::Inline { bytes, len } => &bytes[..usize::from(*len)],
+            PayloadSource::Shared { block, start, len } => {
+                &block[*start as usize..][..*len as usize]
+            }
         }
     }
 }
@@ -111,14 +116,14 @@ impl PartialEq for Payload {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Frame {
-    /// What it is, and for whom.
+    /// Kind, address and sequence number.
     pub header: Header,
-    /// Its bytes.
+    /// The bytes after the header.
     pub payload: Payload,
 }
 
 impl Frame {
-    /// A frame without payload.
+    /// Creates a frame without payload.
     pub fn bare(header: Header) -> Self {
         Frame {
             header,
@@ -126,27 +131,27 @@ impl Frame {
         }
     }
 
-    /// What the frame takes of a window: its bytes on the wire.
+    /// Returns the size of the frame on the wire, which counts against the window.
     pub fn wire_bytes(&self) -> usize {
         HEADER_BYTES + self.payload.len()
     }
 }
 
-/// What is given to a connection at once.
+/// A unit handed to a connection for sending.
 #[derive(Clone, Debug)]
-pub enum Parcel {
-    /// One frame; its header is written afresh, its payload from where it lies.
+pub enum SendBuffer {
+    /// One frame. Its header is encoded on sending; its payload is not copied.
     Frame(Frame),
-    /// Whole frames as they are on the wire, one behind the other.
+    /// Complete encoded frames, one after the other.
     Bundle(Payload),
 }
 
-impl Parcel {
-    /// Its bytes on the wire.
+impl SendBuffer {
+    /// Returns the size on the wire, in bytes.
     pub fn wire_bytes(&self) -> usize {
         match self {
-            Parcel::Frame(frame) => frame.wire_bytes(),
-            Parcel::Bundle(bytes) => bytes.len(),
+            SendBuffer::Frame(frame) => frame.wire_bytes(),
+            SendBuffer::Bundle(bytes) => bytes.len(),
         }
     }
 }

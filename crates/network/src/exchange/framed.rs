@@ -5,22 +5,22 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use crate::exchange::assembler::{Assembler, AssemblerConfig};
-use crate::exchange::frame::{Frame, Parcel, Payload};
-use crate::exchange::gone::{PeerGone, Why};
+use crate::exchange::disconnect::{DisconnectReason, Disconnected};
+use crate::exchange::frame::{Frame, Payload, SendBuffer};
 use crate::exchange::header::HEADER_BYTES;
 use crate::exchange::transport::{ByteStream, Connection};
 
-/// The pieces of one system call; each frame has up to two.
+/// Maximum number of slices of one vectored write; each frame has up to two.
 const PIECES: usize = 64;
 
-/// How much is queued, and how much is moved in a slice.
+/// Limits of the send queue and of one slice of work.
 #[derive(Clone, Copy, Debug)]
 pub struct FramedConfig {
-    /// Memory for what comes in.
+    /// Memory for received bytes.
     pub assembler: AssemblerConfig,
-    /// No parcel is taken while this many bytes are unsent.
+    /// Number of unsent bytes from which on no further buffer is accepted.
     pub most_unsent_bytes: usize,
-    /// No parcel is taken while this many are unsent.
+    /// Number of unsent buffers from which on no further buffer is accepted.
     pub most_unsent_parcels: usize,
     /// A flush ends after this many bytes.
     pub slice_bytes: usize,
@@ -37,38 +37,41 @@ impl Default for FramedConfig {
     }
 }
 
-/// A [`Connection`] over any [`ByteStream`]: several frames are gathered in one write, and cut from one read.
+/// A [`Connection`] over any [`ByteStream`]. One write gathers several frames, and one read may
+/// yield several.
 #[derive(Debug)]
 pub struct Framed<S> {
     stream: S,
     peer: String,
     config: FramedConfig,
     assembler: Assembler,
-    unsent: VecDeque<Unsent>,
+    unsent: VecDeque<SendBacklog>,
     unsent_bytes: usize,
-    /// How many bytes of the front parcel have been written.
+    /// Number of bytes already written of the first unsent buffer.
     written: usize,
-    /// Bytes that were read, and bytes of the frames given out: equal where a frame ends.
+    /// Number of bytes read, and number of bytes in the returned frames. Both are equal at the end
+    /// of a frame.
     received: u64,
     whole: u64,
-    gone: Option<Why>,
+    gone: Option<DisconnectReason>,
 }
 
 #[derive(Debug)]
-struct Unsent {
+struct SendBacklog {
     head: [u8; HEADER_BYTES],
     head_bytes: usize,
     body: Payload,
 }
 
-impl Unsent {
+impl SendBacklog {
     fn len(&self) -> usize {
         self.head_bytes + self.body.len()
     }
 }
 
 impl<S: ByteStream> Framed<S> {
-    /// Frames with payloads of up to `most_payload` bytes over `stream`; `peer` is its name in messages.
+    /// Creates a connection over `stream` that accepts payloads of up to `most_payload` bytes.
+    /// `peer` is the name of the peer in messages.
     pub fn new(stream: S, peer: String, config: FramedConfig, most_payload: usize) -> Self {
         Framed {
             stream,
@@ -84,26 +87,26 @@ impl<S: ByteStream> Framed<S> {
         }
     }
 
-    /// How many blocks were allocated for what came in; in a steady state it stands still.
+    /// Returns the number of blocks allocated for received bytes; constant in a steady state.
     pub fn blocks_made(&self) -> u64 {
         self.assembler.blocks_made()
     }
 
-    fn gone(&self, why: &Why) -> PeerGone {
-        PeerGone::new(self.peer.clone(), why.clone())
+    fn gone(&self, why: &DisconnectReason) -> Disconnected {
+        Disconnected::new(self.peer.clone(), why.clone())
     }
 
-    fn lose(&mut self, why: Why) -> PeerGone {
+    fn lose(&mut self, why: DisconnectReason) -> Disconnected {
         let gone = self.gone(&why);
         self.gone = Some(why);
         gone
     }
 
-    fn failure(&self, error: io::Error) -> Why {
+    fn failure(&self, error: io::Error) -> DisconnectReason {
         if self.stream.is_connected() {
-            Why::CutOff(Arc::new(error))
+            DisconnectReason::Broken(Arc::new(error))
         } else {
-            Why::Unreachable(Arc::new(error))
+            DisconnectReason::Unreachable(Arc::new(error))
         }
     }
 
@@ -113,13 +116,14 @@ impl<S: ByteStream> Framed<S> {
         Some(frame)
     }
 
-    /// Reads once; whether there may be more. What the peer's end means is only told when the frames before it have been taken.
+    /// Reads once; returns true if there may be more bytes. The end of the connection is reported
+    /// only after the frames before it have been taken.
     fn read(&mut self) -> bool {
         let why = match self.stream.read(self.assembler.space()) {
-            Ok(0) if self.received == self.whole => Why::Closed,
+            Ok(0) if self.received == self.whole => DisconnectReason::Closed,
             Ok(0) => {
                 let missing = "it was closed in the middle of a frame";
-                Why::CutOff(Arc::new(io::Error::new(
+                DisconnectReason::Broken(Arc::new(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     missing,
                 )))
@@ -128,7 +132,7 @@ impl<S: ByteStream> Framed<S> {
                 self.received += bytes as u64;
                 match self.assembler.filled(bytes) {
                     Ok(()) => return true,
-                    Err(error) => Why::NotFrames(error),
+                    Err(error) => DisconnectReason::InvalidFrame(error),
                 }
             }
             Err(error) if is_later(&error) => return false,
@@ -138,7 +142,7 @@ impl<S: ByteStream> Framed<S> {
         false
     }
 
-    /// One vectored write of what is unsent.
+    /// Writes unsent bytes with one vectored write.
     fn write(&mut self) -> io::Result<usize> {
         let mut pieces = [IoSlice::new(&[]); PIECES];
         let mut count = 0;
@@ -169,7 +173,7 @@ impl<S: ByteStream> Framed<S> {
     }
 }
 
-/// Whether an operation may be tried again.
+/// Returns true if the operation that returned `error` may be retried.
 fn is_later(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -182,7 +186,7 @@ impl<S: ByteStream> Connection for Framed<S> {
         &self.peer
     }
 
-    fn send(&mut self, parcel: Parcel) -> Result<(), Parcel> {
+    fn send(&mut self, parcel: SendBuffer) -> Result<(), SendBuffer> {
         let bytes = parcel.wire_bytes();
         if self.unsent_bytes >= self.config.most_unsent_bytes
             || self.unsent.len() >= self.config.most_unsent_parcels
@@ -191,12 +195,12 @@ impl<S: ByteStream> Connection for Framed<S> {
         }
         self.unsent_bytes += bytes;
         self.unsent.push_back(match parcel {
-            Parcel::Frame(frame) => Unsent {
+            SendBuffer::Frame(frame) => SendBacklog {
                 head: frame.header.encode(frame.payload.len()),
                 head_bytes: HEADER_BYTES,
                 body: frame.payload,
             },
-            Parcel::Bundle(body) => Unsent {
+            SendBuffer::Bundle(body) => SendBacklog {
                 head: [0; HEADER_BYTES],
                 head_bytes: 0,
                 body,
@@ -205,7 +209,7 @@ impl<S: ByteStream> Connection for Framed<S> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<usize, PeerGone> {
+    fn flush(&mut self) -> Result<usize, Disconnected> {
         let mut moved = 0;
         if self.stream.held() > 0 {
             let held = self.stream.held();
@@ -221,7 +225,7 @@ impl<S: ByteStream> Connection for Framed<S> {
             match self.write() {
                 Ok(0) => {
                     let error = io::Error::from(io::ErrorKind::WriteZero);
-                    return Err(self.lose(Why::CutOff(Arc::new(error))));
+                    return Err(self.lose(DisconnectReason::Broken(Arc::new(error))));
                 }
                 Ok(bytes) => {
                     self.advance(bytes);
@@ -237,11 +241,11 @@ impl<S: ByteStream> Connection for Framed<S> {
         Ok(moved)
     }
 
-    fn receive(&mut self) -> Result<Option<Frame>, PeerGone> {
+    fn receive(&mut self) -> Result<Option<Frame>, Disconnected> {
         if let Some(frame) = self.ready_frame() {
             return Ok(Some(frame));
         }
-        // Polling tells only of what comes from now on: what has come has to be read until there is nothing more.
+        // Polling is edge-triggered: everything that arrived must be read until nothing is left.
         while self.gone.is_none() {
             let may_be_more = self.read();
             if let Some(frame) = self.ready_frame() {

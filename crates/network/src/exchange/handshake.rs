@@ -1,9 +1,10 @@
-//! Who is there: the first frame in both directions.
+//! The handshake: the first frame in both directions.
 //!
-//! Whoever connected greets first; whoever listens answers with its own greeting, or says why not and closes. So a listener
-//! tells a stranger nothing of itself. The greeting holds the protocol's version, the cluster's name, the worker's number and its
-//! incarnation, and the cluster's token if it has one. The token is as secret as the connection is: between hosts that others
-//! can listen to, it needs TLS below.
+//! The connecting side sends its hello first. The listener answers with its own hello. It refuses
+//! an unauthenticated peer, closes the connection, and reveals nothing about itself. A hello holds
+//! the protocol version, the cluster name, the worker number, its incarnation, and the cluster
+//! token if there is one. The token is sent in clear: between hosts whose traffic can be
+//! intercepted the transport must use TLS.
 
 use ardea_core::Token;
 
@@ -15,59 +16,62 @@ use ardea_codec::{Wire, WireError};
 /// The version of the protocol above frames.
 pub const PROTOCOL_VERSION: u16 = 1;
 
-/// The longest payload that is taken of a stranger, in bytes: what a transport of one's own begins a [`Framed`](crate::exchange::Framed) with.
-/// The link allows more when it knows its peer.
-pub const MOST_GREETING_BYTES: usize = 4096;
+/// Largest payload accepted before the handshake, in bytes: the initial limit for a custom
+/// transport's [`Framed`](crate::exchange::Framed). The link raises the limit after the handshake.
+pub const MAX_HELLO_BYTES: usize = 4096;
 
-/// How much of a peer's reason is shown.
-const MOST_REASON: usize = 300;
+/// Maximum number of characters shown of the reason in a peer's refusal.
+const MAX_REASON_CHARS: usize = 300;
 
-/// What a worker says of itself.
+/// The identity that a worker presents in the handshake.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The cluster that it belongs to.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Its number.
+    /// Number of the worker.
     pub worker: WorkerNumber,
-    /// Which start of this worker it is: a greater number is a later one.
+    /// Number of this start of the worker: a greater number is a later start.
     pub incarnation: u64,
     /// The cluster's secret, if it has one.
     pub token: Option<Token>,
 }
 
-/// What a worker knows of another after the handshake.
+/// The identity of the peer after the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Greeted {
-    /// Its number.
+pub struct PeerIdentity {
+    /// Number of the worker.
     pub worker: WorkerNumber,
-    /// Which start of it.
+    /// Number of the start of that worker.
     pub incarnation: u64,
 }
 
-/// Which side of the handshake a worker is on.
+/// The role of a worker in the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// It connected, to this worker if it knows which to expect.
+    /// This worker connected. It expects the given worker, or any worker if `None`.
     Connected(Option<WorkerNumber>),
-    /// It listened.
+    /// This worker listened.
     Accepted,
 }
 
-/// What the first frame of a peer led to.
+/// The result of checking a peer's first frame.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Outcome {
-    /// It is who it should be; a listener answers with this.
-    Welcome { peer: Greeted, reply: Option<Frame> },
-    /// It was refused, and is told so.
+    /// The peer is accepted; a listener answers with `reply`.
+    Welcome {
+        peer: PeerIdentity,
+        reply: Option<Frame>,
+    },
+    /// The peer is refused; `reply` reports the refusal to the peer.
     Refuse { reason: String, reply: Frame },
-    /// It refused us.
+    /// The peer refused this worker.
     Refused { reason: String },
 }
 
 /// Version, worker, incarnation, cluster, token.
 type Greeting = (u16, u64, u64, String, Option<String>);
 
-/// The greeting of this worker.
+/// Encodes the hello frame of this worker.
 pub(crate) fn hello(identity: &Identity) -> Frame {
     let greeting: Greeting = (
         PROTOCOL_VERSION,
@@ -84,11 +88,11 @@ pub(crate) fn hello(identity: &Identity) -> Frame {
     frame(Kind::Hello, &bytes)
 }
 
-/// Judges the first frame of a peer.
-pub(crate) fn judge(identity: &Identity, side: Side, first: &Frame) -> Outcome {
+/// Checks the first frame of a peer.
+pub(crate) fn check_hello(identity: &Identity, side: Side, first: &Frame) -> Outcome {
     match first.header.kind {
         Kind::Refusal => Outcome::Refused {
-            reason: shown(&first.payload),
+            reason: printable(&first.payload),
         },
         Kind::Hello => match read(&first.payload)
             .map_err(unreadable)
@@ -104,7 +108,7 @@ pub(crate) fn judge(identity: &Identity, side: Side, first: &Frame) -> Outcome {
     }
 }
 
-/// The frame that tells a peer why it is not wanted.
+/// Encodes the frame that reports a refusal and its reason to a peer.
 pub(crate) fn refusal(reason: &str) -> Frame {
     frame(Kind::Refusal, reason.as_bytes())
 }
@@ -117,11 +121,11 @@ fn refuse(reason: String) -> Outcome {
 }
 
 fn unreadable(error: WireError) -> String {
-    format!("its greeting can't be read: {error}")
+    format!("its hello frame can't be decoded: {error}")
 }
 
 fn read(mut payload: &[u8]) -> Result<Greeting, WireError> {
-    // The version comes first, and decides about the rest.
+    // The version comes first and determines the layout of the rest.
     let version = u16::get(&mut &payload[..])?;
     if version != PROTOCOL_VERSION {
         return Ok((version, 0, 0, String::new(), None));
@@ -134,7 +138,7 @@ fn read(mut payload: &[u8]) -> Result<Greeting, WireError> {
     }
 }
 
-fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<Greeted, String> {
+fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<PeerIdentity, String> {
     let (version, worker, incarnation, cluster, token) = greeting;
     if version != PROTOCOL_VERSION {
         return Err(format!(
@@ -146,7 +150,7 @@ fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<Greeted,
         (None, None) => {}
         (Some(ours), Some(theirs)) if ours.is(theirs) => {}
         (Some(_), Some(_)) => return Err("its token is not that of this cluster".into()),
-        (Some(_), None) => return Err("it has no token, and this cluster asks for one".into()),
+        (Some(_), None) => return Err("it has no token, and this cluster requires one".into()),
         (None, Some(_)) => return Err("it has a token, and this cluster has none".into()),
     }
     if cluster != identity.cluster {
@@ -155,7 +159,7 @@ fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<Greeted,
             identity.worker, identity.cluster
         ));
     }
-    let peer = Greeted {
+    let peer = PeerIdentity {
         worker: WorkerNumber(worker),
         incarnation,
     };
@@ -163,10 +167,9 @@ fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<Greeted,
         Side::Connected(Some(expected)) if expected != peer.worker => {
             Err(format!("it is {}, and not {expected}", peer.worker))
         }
-        _ if peer.worker == identity.worker && incarnation != identity.incarnation => Err(format!(
-            "it claims to be {}, as the other side does",
-            peer.worker
-        )),
+        _ if peer.worker == identity.worker && incarnation != identity.incarnation => {
+            Err(format!("both sides claim to be {}", peer.worker))
+        }
         _ => Ok(peer),
     }
 }
@@ -178,11 +181,11 @@ fn frame(kind: Kind, bytes: &[u8]) -> Frame {
     }
 }
 
-/// A stranger's words, made safe for a terminal.
-pub(crate) fn shown(bytes: &[u8]) -> String {
+/// Makes untrusted text safe to print on a terminal.
+pub(crate) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
-        .take(MOST_REASON)
+        .take(MAX_REASON_CHARS)
         .map(|letter| if letter.is_control() { '�' } else { letter })
         .collect()
 }
@@ -202,9 +205,9 @@ mod tests {
     }
 
     fn refused(ours: &Identity, side: Side, theirs: &Identity) -> String {
-        match judge(ours, side, &hello(theirs)) {
+        match check_hello(ours, side, &hello(theirs)) {
             Outcome::Refuse { reason, reply } => {
-                assert_eq!(shown(&reply.payload), reason);
+                assert_eq!(printable(&reply.payload), reason);
                 reason
             }
             other => panic!("{other:?}"),
@@ -214,11 +217,12 @@ mod tests {
     #[test]
     fn members_of_a_cluster_greet_each_other() {
         let (ours, theirs) = (identity(1), identity(2));
-        let Outcome::Welcome { peer, reply } = judge(&ours, Side::Accepted, &hello(&theirs)) else {
+        let Outcome::Welcome { peer, reply } = check_hello(&ours, Side::Accepted, &hello(&theirs))
+        else {
             panic!("not welcome")
         };
         assert_eq!(peer.worker, WorkerNumber(2));
-        let back = judge(
+        let back = check_hello(
             &theirs,
             Side::Connected(Some(WorkerNumber(1))),
             &reply.unwrap(),
@@ -256,7 +260,8 @@ mod tests {
     #[test]
     fn a_later_protocol_is_told_by_its_version_whatever_follows() {
         let later = frame(Kind::Hello, &[9, 0, 1, 2, 3]);
-        let Outcome::Refuse { reason, .. } = judge(&identity(1), Side::Accepted, &later) else {
+        let Outcome::Refuse { reason, .. } = check_hello(&identity(1), Side::Accepted, &later)
+        else {
             panic!("not refused")
         };
         assert!(reason.contains("version 9"), "{reason}");
@@ -265,14 +270,15 @@ mod tests {
     #[test]
     fn data_before_a_greeting_is_refused() {
         let frame = frame(Kind::Records, &[1; 40]);
-        let outcome = judge(&identity(1), Side::Accepted, &frame);
+        let outcome = check_hello(&identity(1), Side::Accepted, &frame);
         assert!(matches!(outcome, Outcome::Refuse { .. }));
     }
 
     #[test]
     fn a_refusal_can_not_write_to_the_terminal() {
         let frame = frame(Kind::Refusal, b"no\x1b[2J\xff way");
-        let Outcome::Refused { reason } = judge(&identity(1), Side::Connected(None), &frame) else {
+        let Outcome::Refused { reason } = check_hello(&identity(1), Side::Connected(None), &frame)
+        else {
             panic!("not refused")
         };
         assert_eq!(reason, "no�[2J� way");
@@ -282,11 +288,11 @@ mod tests {
         #[test]
         fn any_greeting_is_judged_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let mut bytes = bytes;
-            let _ = judge(&identity(1), Side::Accepted, &frame(Kind::Hello, &bytes));
+            let _ = check_hello(&identity(1), Side::Accepted, &frame(Kind::Hello, &bytes));
             if bytes.len() > 2 {
                 bytes[..2].copy_from_slice(&[1, 0]);
             }
-            let _ = judge(&identity(1), Side::Accepted, &frame(Kind::Hello, &bytes));
+            let _ = check_hello(&identity(1), Side::Accepted, &frame(Kind::Hello, &bytes));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The 48 bytes before each payload.
+//! The 48-byte header before each payload.
 //!
-//! All numbers are little-endian. A reader of another language needs this table and nothing else:
+//! All numbers are little-endian. This table is the complete specification:
 //!
 //! | offset | bytes | field | |
 //! |---|---|---|---|
@@ -12,14 +12,15 @@
 //! | 12 | 4 | edge | |
 //! | 16 | 4 | source instance | 2³² − 1: all of the sending worker |
 //! | 20 | 4 | target instance | 2³² − 1: all of the receiving worker |
-//! | 24 | 8 | epoch | that the payload belongs to, or that ends |
-//! | 32 | 8 | sequence number | of the frame in its stream, from 1; in a grant the last one that was dealt with |
-//! | 40 | 2 | records | how many the payload has |
+//! | 24 | 8 | epoch | of the payload; in a barrier, the epoch that ends |
+//! | 32 | 8 | sequence number | of the frame in its stream, from 1; in a grant, of the last processed frame |
+//! | 40 | 2 | records | number of records in the payload |
 //! | 42 | 2 | flags | bit 0: the sender had to wait for its window before this frame; others are ignored |
 //! | 44 | 4 | checksum | the low half of xxh3-64 over bytes 0 to 43 |
 //!
-//! The payload has no checksum: the transport's must do. The header has one of its own since a wrong length would make
-//! everything behind it garbage, and a wrong address would give good records to the wrong instance.
+//! The payload has no checksum: the transport must protect it. The header has one because a wrong
+//! length would make all following bytes unreadable, and a wrong address would deliver valid
+//! records to the wrong instance.
 
 use std::fmt;
 
@@ -29,43 +30,43 @@ use ardea_core::Epoch;
 
 use crate::exchange::ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId};
 
-/// The bytes of a header.
+/// Size of a header, in bytes.
 pub const HEADER_BYTES: usize = 48;
 
-/// The version of the header's layout.
+/// Version of the header's layout.
 pub const FRAME_VERSION: u8 = 1;
 
-/// The longest payload that any configuration allows.
-pub const MOST_PAYLOAD_BYTES: usize = 256 << 20;
+/// Largest payload that any configuration allows.
+pub const MAX_PAYLOAD_BYTES: usize = 256 << 20;
 
 const MAGIC: [u8; 2] = *b"AX";
 const CHECKED: usize = HEADER_BYTES - 4;
 
-/// What a frame carries.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
     /// Records with their event times; see [`codec`](crate::exchange::RowsCodec).
     Records = 1,
-    /// No older event follows; payload: microseconds, eight bytes.
+    /// A watermark: no older event follows. Payload: microseconds, eight bytes.
     Watermark = 2,
-    /// The stream says nothing for a while and shall hold nobody back; no payload.
+    /// The stream is idle and must be ignored when watermarks are merged; no payload.
     Idle = 3,
-    /// The epoch in the header ends here; no payload.
-    EpochEnd = 4,
-    /// The stream ends here; no payload.
+    /// A barrier: the epoch in the header ends here; no payload.
+    Barrier = 4,
+    /// End of stream; no payload.
     Done = 5,
-    /// The receiver allows more; payload: position dealt with, position allowed, eight bytes each.
+    /// A flow-control grant. Payload: processed position and allowed position, eight bytes each.
     Grant = 6,
-    /// Who is there; the first frame in both directions.
+    /// The handshake: the first frame in both directions.
     Hello = 7,
-    /// Why the connection will be closed.
+    /// The reason why the connection will be closed.
     Refusal = 8,
-    /// The sender is alive; no payload.
+    /// A keep-alive; no payload.
     Heartbeat = 9,
-    /// Nobody over there sends to the target instance at the moment; no payload.
+    /// No instance on the sending worker currently sends to the target instance; no payload.
     Leave = 10,
-    /// A source's mark of latency; payload: the time of day in microseconds, eight bytes.
+    /// A latency marker of a source. Payload: the time of day in microseconds, eight bytes.
     Latency = 11,
 }
 
@@ -75,7 +76,7 @@ impl Kind {
             1 => Kind::Records,
             2 => Kind::Watermark,
             3 => Kind::Idle,
-            4 => Kind::EpochEnd,
+            4 => Kind::Barrier,
             5 => Kind::Done,
             6 => Kind::Grant,
             7 => Kind::Hello,
@@ -87,54 +88,55 @@ impl Kind {
         })
     }
 
-    /// Whether it is part of what an edge carries, in its order, and so takes of the window.
+    /// Returns true for frames that carry the data of an edge in its order, and so count against
+    /// the window.
     pub const fn is_data(self) -> bool {
         matches!(
             self,
             Kind::Records
                 | Kind::Watermark
                 | Kind::Idle
-                | Kind::EpochEnd
+                | Kind::Barrier
                 | Kind::Done
                 | Kind::Leave
                 | Kind::Latency
         )
     }
 
-    /// The payload's length if all frames of this kind have the same.
+    /// Returns the payload length, if all frames of this kind have the same.
     const fn fixed_payload(self) -> Option<usize> {
         match self {
             Kind::Records | Kind::Hello | Kind::Refusal => None,
             Kind::Watermark | Kind::Latency => Some(8),
             Kind::Grant => Some(16),
-            Kind::Idle | Kind::EpochEnd | Kind::Done | Kind::Heartbeat | Kind::Leave => Some(0),
+            Kind::Idle | Kind::Barrier | Kind::Done | Kind::Heartbeat | Kind::Leave => Some(0),
         }
     }
 }
 
-/// What is written before a payload.
+/// The fields written before a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What the payload is.
+    /// Kind of the frame.
     pub kind: Kind,
-    /// Whether the sender had to wait for its window before this frame.
+    /// True if the sender had to wait for its window before this frame.
     pub waited: bool,
-    /// How many records the payload has.
+    /// Number of records in the payload.
     pub records: u16,
-    /// The job and the edge.
+    /// Job and edge.
     pub stream: StreamId,
-    /// The instance that the payload is from.
+    /// Sending instance.
     pub source: InstanceNumber,
-    /// The instance that the payload is for.
+    /// Receiving instance.
     pub target: InstanceNumber,
-    /// The epoch that the payload belongs to, or that ends.
+    /// Epoch of the payload; in a barrier, the epoch that ends.
     pub epoch: Epoch,
-    /// The number of the frame in its stream.
+    /// Sequence number of the frame in its stream.
     pub sequence: u64,
 }
 
 impl Header {
-    /// A header of this kind on a stream, from all to all, with no number yet.
+    /// Creates a header of this kind, from all instances to all, without a sequence number.
     pub const fn new(kind: Kind, stream: StreamId) -> Self {
         Header {
             kind,
@@ -148,9 +150,10 @@ impl Header {
         }
     }
 
-    /// The bytes of the header before a payload of `payload_bytes`, which is at most [`MOST_PAYLOAD_BYTES`].
+    /// Encodes the header for a payload of `payload_bytes`, which is at most
+    /// [`MAX_PAYLOAD_BYTES`].
     pub fn encode(&self, payload_bytes: usize) -> [u8; HEADER_BYTES] {
-        debug_assert!(payload_bytes <= MOST_PAYLOAD_BYTES);
+        debug_assert!(payload_bytes <= MAX_PAYLOAD_BYTES);
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..2].copy_from_slice(&MAGIC);
         bytes[2] = FRAME_VERSION;
@@ -169,10 +172,11 @@ impl Header {
         bytes
     }
 
-    /// The header and the length of its payload.
+    /// Decodes a header; returns it with the length of its payload.
     ///
     /// # Errors
-    /// What is wrong with the bytes, most telling first; a length above `most_payload` is refused.
+    /// The first fault found, the most informative one first. A length above `most_payload` is
+    /// refused.
     pub fn decode(
         bytes: &[u8; HEADER_BYTES],
         most_payload: usize,
@@ -225,34 +229,34 @@ fn four(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; 4] {
     [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]
 }
 
-/// Why bytes are no frame. After one of these nothing more can be read from the connection.
+/// A decoding error. Nothing more can be read from the connection after such an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FrameError {
-    /// They don't begin as a frame does.
+    /// The bytes don't begin with the magic number.
     NotAFrame {
-        /// What they begin with.
+        /// The first bytes.
         first: [u8; 8],
     },
-    /// A layout of another version.
+    /// The layout has another version.
     Version {
-        /// That version.
+        /// Version of the peer's layout.
         theirs: u8,
     },
-    /// The header was damaged on its way.
+    /// The checksum of the header does not match.
     Checksum,
-    /// A kind that this version doesn't know.
+    /// The kind is unknown to this version.
     UnknownKind {
-        /// Its number.
+        /// Number of the kind.
         kind: u8,
     },
-    /// A payload longer than is allowed here.
+    /// The payload is longer than allowed.
     TooLong {
         /// The announced length.
         bytes: usize,
-        /// The greatest that is allowed.
+        /// The greatest allowed length.
         most: usize,
     },
-    /// A payload whose length doesn't go with its kind.
+    /// The length of the payload does not match its kind.
     WrongLength {
         /// The kind.
         kind: Kind,
@@ -273,9 +277,9 @@ impl fmt::Display for FrameError {
                 f,
                 "it sends frames of version {theirs}, this worker reads version {FRAME_VERSION}"
             ),
-            FrameError::Checksum => f.write_str("a frame's header was damaged on its way"),
+            FrameError::Checksum => f.write_str("the checksum of a frame header does not match"),
             FrameError::UnknownKind { kind } => {
-                write!(f, "it sent a frame of kind {kind}, which is not known here")
+                write!(f, "it sent a frame of unknown kind {kind}")
             }
             FrameError::TooLong { bytes, most } => write!(
                 f,
@@ -370,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_browser_is_told_from_a_damaged_worker() {
+    fn a_web_browser_is_distinguished_from_a_damaged_worker() {
         let mut bytes = [b' '; HEADER_BYTES];
         bytes[..14].copy_from_slice(b"GET / HTTP/1.1");
         let error = Header::decode(&bytes, 10).unwrap_err().to_string();

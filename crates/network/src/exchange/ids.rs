@@ -1,8 +1,8 @@
-//! What a frame is addressed with: numbers that stand for names while a job runs.
+//! Numeric addresses of frames, which stand for names while a job runs.
 
 use std::fmt;
 
-/// A worker process of the cluster.
+/// Number of a worker process of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkerNumber(pub u64);
 
@@ -12,24 +12,24 @@ impl fmt::Display for WorkerNumber {
     }
 }
 
-/// A running job; the cluster gives each its number.
+/// Number of a running job, assigned by the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct JobNumber(pub u32);
 
-/// An edge of a job: its position among the edges of the graph.
+/// Number of an edge of a job: its position among the edges of the graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EdgeNumber(pub u32);
 
-/// An instance of a vertex, counted over all workers of the job from zero.
+/// Number of an instance of a vertex, counted from zero over all workers of the job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InstanceNumber(pub u32);
 
 impl InstanceNumber {
-    /// Every instance that the receiving worker has of the vertex.
+    /// All instances of the vertex on the receiving worker.
     pub const ALL: InstanceNumber = InstanceNumber(u32::MAX);
 }
 
-/// What one edge carries between two workers: one ordered stream a direction.
+/// The data of one edge between two workers: one ordered stream per direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamId {
     /// The job.
@@ -39,7 +39,7 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// Edge `edge` of job `job`.
+    /// Creates the id of edge `edge` of job `job`.
     pub const fn new(job: u32, edge: u32) -> Self {
         StreamId {
             job: JobNumber(job),

@@ -1,8 +1,9 @@
-//! A connection between two workers, which all edges between them share.
+//! A connection between two workers, shared by all edges between them.
 //!
-//! The link belongs to the thread that polls the network. It greets the peer, hands what comes to the port that it is for, sends
-//! what ports want to send (in turn, so that none starves), keeps a silent connection alive and notices a dead one. It never
-//! waits for a port: a receiver that is slow holds its own frames, up to its window, and a peer that sends more than that is cut off.
+//! The link belongs to the thread that polls the network. It performs the handshake, delivers
+//! received frames to their ports, sends the ports' buffers round-robin, keeps an idle connection
+//! alive and detects a dead one. It never waits for a port: frames of a slow receiver are queued
+//! separately, up to its window, and a peer that exceeds the window is disconnected.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,48 +12,49 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Progress, Result, Waker};
 use foldhash::fast::FixedState;
 
-use crate::exchange::doorbell::Doorbell;
+use crate::exchange::disconnect::{DisconnectReason, Disconnected};
 use crate::exchange::flow::WindowConfig;
-use crate::exchange::frame::{Frame, Parcel};
-use crate::exchange::gone::{PeerGone, Why};
-use crate::exchange::handshake::{self, Greeted, Identity, Outcome, Side};
-use crate::exchange::header::{HEADER_BYTES, Header, Kind, MOST_PAYLOAD_BYTES};
+use crate::exchange::frame::{Frame, SendBuffer};
+use crate::exchange::handshake::{self, Identity, Outcome, PeerIdentity, Side};
+use crate::exchange::header::{HEADER_BYTES, Header, Kind, MAX_PAYLOAD_BYTES};
 use crate::exchange::ids::StreamId;
+use crate::exchange::network_waker::NetworkWaker;
 use crate::exchange::port::{End, Port, PortEnd, port};
 use crate::exchange::transport::Connection;
 
-/// How many first grants are kept for senders that are not there yet.
-const MOST_EARLY_GRANTS: usize = 65_536;
+/// Maximum number of first grants kept for senders that are not open yet.
+const MAX_EARLY_GRANTS: usize = 65_536;
 
-/// How a link behaves.
+/// Configuration of a [`Link`].
 #[derive(Clone, Copy, Debug)]
 pub struct LinkConfig {
-    /// A peer that has nothing to say says so this often.
-    pub heartbeat_every: Duration,
-    /// A peer that has not been heard of for this long is gone.
-    pub silence_limit: Duration,
-    /// A peer that has not greeted by then is gone.
-    pub greeting_limit: Duration,
-    /// The greatest payload, in bytes.
-    pub most_payload: usize,
-    /// The greatest window that receivers of this link grant, in bytes: what a peer may have under way on one stream.
-    pub most_window: u64,
-    /// How many frames are dealt with in a slice.
+    /// Interval of keep-alives on an idle connection.
+    pub heartbeat_interval: Duration,
+    /// Time without received data after which a peer is disconnected.
+    pub silence_timeout: Duration,
+    /// Time within which a peer must complete the handshake, or is disconnected.
+    pub handshake_timeout: Duration,
+    /// Largest payload, in bytes.
+    pub max_payload: usize,
+    /// Largest window that receivers of this link grant, in bytes: the limit of a peer's bytes in
+    /// flight on one stream.
+    pub max_window: u64,
+    /// Maximum number of frames processed in one slice of work.
     pub slice_frames: usize,
-    /// How many frames a port's queue holds; more wait behind it.
+    /// Capacity of a port's queue in frames; further frames are buffered behind the queue.
     pub port_frames: usize,
-    /// How many parcels a port may have on the way to the link.
+    /// Number of buffers that a port may have queued for the link.
     pub port_parcels: usize,
 }
 
 impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {
-            heartbeat_every: Duration::from_millis(250),
-            silence_limit: Duration::from_secs(2),
-            greeting_limit: Duration::from_secs(5),
-            most_payload: 16 << 20,
-            most_window: WindowConfig::default().most,
+            heartbeat_interval: Duration::from_millis(250),
+            silence_timeout: Duration::from_secs(2),
+            handshake_timeout: Duration::from_secs(5),
+            max_payload: 16 << 20,
+            max_window: WindowConfig::default().most,
             slice_frames: 256,
             port_frames: 128,
             port_parcels: 16,
@@ -60,18 +62,19 @@ impl Default for LinkConfig {
     }
 }
 
-/// What a link has done so far.
+/// Counters of a [`Link`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkCounts {
-    /// Frames that came in.
+    /// Received frames.
     pub frames_in: u64,
-    /// Bytes of these, headers included.
+    /// Received bytes, headers included.
     pub bytes_in: u64,
-    /// Bytes that went out.
+    /// Sent bytes.
     pub bytes_out: u64,
-    /// Frames for streams that nobody here has open: of jobs that have ended here, and were not told there yet.
+    /// Received frames of streams that are not open on this worker, for example of a job that has
+    /// ended here.
     pub stray_frames: u64,
-    /// Records in these.
+    /// Records in the stray frames.
     pub stray_records: u64,
 }
 
@@ -80,22 +83,22 @@ pub struct Link {
     connection: Box<dyn Connection>,
     identity: Identity,
     side: Side,
-    peer: Option<Greeted>,
+    peer: Option<PeerIdentity>,
     name: String,
     config: LinkConfig,
-    doorbell: Doorbell,
+    doorbell: NetworkWaker,
     ports: Vec<((End, StreamId), PortEnd)>,
-    places: HashMap<(End, StreamId), usize, FixedState>,
+    port_index: HashMap<(End, StreamId), usize, FixedState>,
     early_grants: HashMap<StreamId, Frame, FixedState>,
-    /// Which port sends first in the next slice.
-    turn: usize,
-    /// A parcel that the connection had no room for.
-    held: Option<Parcel>,
-    /// A refusal is on its way; the link ends when it has left.
-    ending: Option<PeerGone>,
+    /// Index of the port that sends first in the next slice.
+    next_port: usize,
+    /// A buffer that the connection had no room for.
+    held: Option<SendBuffer>,
+    /// Set once a refusal is queued; the link ends when the refusal has been sent.
+    ending: Option<Disconnected>,
     began: Duration,
-    heard: Duration,
-    spoke: Duration,
+    last_received: Duration,
+    last_sent: Duration,
     counts: LinkCounts,
 }
 
@@ -106,18 +109,18 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    /// A link over a new connection. `doorbell` is that of the connection's transport.
+    /// Creates a link over a new connection. `doorbell` is the waker of the connection's transport.
     pub fn new(
         mut connection: Box<dyn Connection>,
         side: Side,
         identity: Identity,
-        doorbell: Doorbell,
+        doorbell: NetworkWaker,
         config: LinkConfig,
         now: Duration,
     ) -> Self {
         let held = match side {
             Side::Connected(_) => connection
-                .send(Parcel::Frame(handshake::hello(&identity)))
+                .send(SendBuffer::Frame(handshake::hello(&identity)))
                 .err(),
             Side::Accepted => None,
         };
@@ -130,34 +133,35 @@ impl Link {
             config,
             doorbell,
             ports: Vec::new(),
-            places: HashMap::default(),
+            port_index: HashMap::default(),
             early_grants: HashMap::default(),
-            turn: 0,
+            next_port: 0,
             held,
             ending: None,
             began: now,
-            heard: now,
-            spoke: now,
+            last_received: now,
+            last_sent: now,
             counts: LinkCounts::default(),
         }
     }
 
-    /// Who is at the other end, once it has greeted.
-    pub fn peer(&self) -> Option<Greeted> {
+    /// Returns the identity of the peer, after the handshake.
+    pub fn peer(&self) -> Option<PeerIdentity> {
         self.peer
     }
 
-    /// What it has done so far.
+    /// Returns the counters.
     pub fn counts(&self) -> LinkCounts {
         self.counts
     }
 
-    /// Opens one end of a stream for a tasklet, which `owner` wakes. It can be opened before the peer has greeted.
+    /// Opens one end of a stream for the tasklet that `owner` wakes, also before the handshake is
+    /// complete.
     ///
     /// # Errors
     /// If this end of the stream is open already.
     pub fn open(&mut self, end: End, stream: StreamId, owner: Waker) -> Result<Port> {
-        let Entry::Vacant(place) = self.places.entry((end, stream)) else {
+        let Entry::Vacant(place) = self.port_index.entry((end, stream)) else {
             return Err(Error::new(
                 ErrorCode::Internal,
                 format!("the {end:?} of {stream} to {} is open already", self.name),
@@ -180,16 +184,18 @@ impl Link {
         Ok(port)
     }
 
-    /// Does a slice of what there is to do, and never waits. The transport must have been polled for what is new to be seen.
+    /// Does a slice of the pending work; never blocks. New input is processed only after the
+    /// transport has been polled.
     ///
     /// # Errors
-    /// The peer is gone, and all ports have been told. The link is of no use after that.
-    pub fn poll(&mut self, now: Duration) -> Result<Progress, PeerGone> {
+    /// The peer is disconnected, which is reported to all ports. The link must not be used
+    /// afterwards.
+    pub fn poll(&mut self, now: Duration) -> Result<Progress, Disconnected> {
         match self.work(now) {
             Ok(made) => Ok(Progress { made, done: false }),
             Err(mut gone) => {
                 gone.peer.clone_from(&self.name);
-                self.places.clear();
+                self.port_index.clear();
                 for (_, port) in self.ports.drain(..) {
                     port.end(&gone);
                 }
@@ -198,16 +204,17 @@ impl Link {
         }
     }
 
-    /// When to poll again at the latest, if nothing happens before.
+    /// Returns the time by which [`poll`](Self::poll) must be called again, if nothing happens
+    /// earlier.
     pub fn next_poll(&self) -> Duration {
         let silence = match self.peer {
-            Some(_) => self.heard + self.config.silence_limit,
-            None => self.began + self.config.greeting_limit,
+            Some(_) => self.last_received + self.config.silence_timeout,
+            None => self.began + self.config.handshake_timeout,
         };
-        silence.min(self.spoke + self.config.heartbeat_every)
+        silence.min(self.last_sent + self.config.heartbeat_interval)
     }
 
-    fn work(&mut self, now: Duration) -> Result<bool, PeerGone> {
+    fn work(&mut self, now: Duration) -> Result<bool, Disconnected> {
         let mut made = self.receive(now)?;
         if let Some(parcel) = self.held.take() {
             self.held = self.connection.send(parcel).err();
@@ -219,7 +226,7 @@ impl Link {
         let sent = self.connection.flush()?;
         if sent > 0 {
             made = true;
-            self.spoke = now;
+            self.last_sent = now;
             self.counts.bytes_out += sent as u64;
             self.ports.iter().for_each(|(_, port)| port.wake_sender());
         }
@@ -230,13 +237,13 @@ impl Link {
         }
     }
 
-    fn receive(&mut self, now: Duration) -> Result<bool, PeerGone> {
+    fn receive(&mut self, now: Duration) -> Result<bool, Disconnected> {
         let mut made = false;
         for (_, port) in &mut self.ports {
             made |= port.forward();
         }
         for _ in 0..self.config.slice_frames {
-            // A peer that is refused is not listened to any more.
+            // Nothing more is read from a refused peer.
             let Some(frame) = (if self.ending.is_none() {
                 self.connection.receive()?
             } else {
@@ -245,69 +252,69 @@ impl Link {
                 break;
             };
             made = true;
-            self.heard = now;
+            self.last_received = now;
             self.counts.frames_in += 1;
             self.counts.bytes_in += frame.wire_bytes() as u64;
             if self.peer.is_some() {
                 self.dispatch(frame)?;
             } else {
-                self.greet(&frame)?;
+                self.handle_hello(&frame)?;
             }
         }
         Ok(made)
     }
 
-    fn greet(&mut self, first: &Frame) -> Result<(), PeerGone> {
-        match handshake::judge(&self.identity, self.side, first) {
+    fn handle_hello(&mut self, first: &Frame) -> Result<(), Disconnected> {
+        match handshake::check_hello(&self.identity, self.side, first) {
             Outcome::Welcome { peer, reply } => {
                 self.name = format!("{} ({})", peer.worker, self.connection.peer());
                 self.peer = Some(peer);
                 self.connection
-                    .allow(self.config.most_payload.min(MOST_PAYLOAD_BYTES));
+                    .allow(self.config.max_payload.min(MAX_PAYLOAD_BYTES));
                 if let Some(reply) = reply {
-                    self.held = self.connection.send(Parcel::Frame(reply)).err();
+                    self.held = self.connection.send(SendBuffer::Frame(reply)).err();
                 }
                 Ok(())
             }
             Outcome::Refuse { reason, reply } => {
-                self.held = self.connection.send(Parcel::Frame(reply)).err();
-                self.ending = Some(self.gone(Why::WeRefused(reason)));
+                self.held = self.connection.send(SendBuffer::Frame(reply)).err();
+                self.ending = Some(self.gone(DisconnectReason::PeerRefused(reason)));
                 Ok(())
             }
-            Outcome::Refused { reason } => Err(self.gone(Why::RefusedUs(reason))),
+            Outcome::Refused { reason } => Err(self.gone(DisconnectReason::RefusedByPeer(reason))),
         }
     }
 
-    /// Hands a frame to whom it is for.
-    fn dispatch(&mut self, frame: Frame) -> Result<(), PeerGone> {
+    /// Delivers a frame to its port.
+    fn dispatch(&mut self, frame: Frame) -> Result<(), Disconnected> {
         let header = &frame.header;
         let end = match header.kind {
             Kind::Heartbeat | Kind::Hello => return Ok(()),
             Kind::Refusal => {
-                let reason = handshake::shown(&frame.payload);
-                return Err(self.gone(Why::RefusedUs(reason)));
+                let reason = handshake::printable(&frame.payload);
+                return Err(self.gone(DisconnectReason::RefusedByPeer(reason)));
             }
             Kind::Grant => End::Sender,
             _ => End::Receiver,
         };
         let stream = header.stream;
-        let Some(&place) = self.places.get(&(end, stream)) else {
+        let Some(&place) = self.port_index.get(&(end, stream)) else {
             self.stray(end, frame);
             return Ok(());
         };
         let (_, port) = &mut self.ports[place];
-        // The last frame may exceed its window; grants are few, unless somebody means harm.
-        let most = self.config.most_window as usize + self.config.most_payload + HEADER_BYTES;
+        // The last frame may exceed its window. Grants are few, unless the peer is malicious.
+        let most = self.config.max_window as usize + self.config.max_payload + HEADER_BYTES;
         if port.queued_bytes() > most {
-            return Err(self.gone(Why::Overrun(stream)));
+            return Err(self.gone(DisconnectReason::Overrun(stream)));
         }
         port.deliver(frame);
         Ok(())
     }
 
     fn stray(&mut self, end: End, frame: Frame) {
-        if end == End::Sender && self.early_grants.len() < MOST_EARLY_GRANTS {
-            // The receiver was opened before the sender: its word is kept.
+        if end == End::Sender && self.early_grants.len() < MAX_EARLY_GRANTS {
+            // The receiver was opened before the sender: its grant is stored.
             self.early_grants.insert(frame.header.stream, frame);
         } else {
             self.counts.stray_frames += 1;
@@ -315,14 +322,14 @@ impl Link {
         }
     }
 
-    /// Takes parcels of the ports in turn, until the connection has enough.
+    /// Takes buffers of the ports in turn, until the connection is full.
     fn collect(&mut self) -> bool {
         let mut made = false;
         let count = self.ports.len();
         let mut idle = 0;
         while self.held.is_none() && idle < count {
-            let at = self.turn % count;
-            self.turn = at + 1;
+            let at = self.next_port % count;
+            self.next_port = at + 1;
             match self.ports[at].1.next_parcel() {
                 Some(parcel) => {
                     idle = 0;
@@ -337,15 +344,15 @@ impl Link {
         made
     }
 
-    /// Forgets the ports whose owners have dropped them.
+    /// Removes the ports whose owners have dropped them.
     fn forget_closed(&mut self) {
         let mut at = 0;
         while at < self.ports.len() {
             if self.ports[at].1.is_over() {
                 let (key, _) = self.ports.swap_remove(at);
-                self.places.remove(&key);
+                self.port_index.remove(&key);
                 if let Some((moved, _)) = self.ports.get(at) {
-                    self.places.insert(*moved, at);
+                    self.port_index.insert(*moved, at);
                 }
             } else {
                 at += 1;
@@ -354,26 +361,29 @@ impl Link {
     }
 
     fn keep_alive(&mut self, now: Duration) {
-        let is_due = now >= self.spoke + self.config.heartbeat_every;
+        let is_due = now >= self.last_sent + self.config.heartbeat_interval;
         if is_due && self.connection.unsent() == 0 && self.held.is_none() {
             let beat = Header::new(Kind::Heartbeat, StreamId::new(0, 0));
-            self.held = self.connection.send(Parcel::Frame(Frame::bare(beat))).err();
+            self.held = self
+                .connection
+                .send(SendBuffer::Frame(Frame::bare(beat)))
+                .err();
         }
     }
 
-    fn check_silence(&self, now: Duration) -> Result<(), PeerGone> {
+    fn check_silence(&self, now: Duration) -> Result<(), Disconnected> {
         let (since, limit) = match self.peer {
-            Some(_) => (self.heard, self.config.silence_limit),
-            None => (self.began, self.config.greeting_limit),
+            Some(_) => (self.last_received, self.config.silence_timeout),
+            None => (self.began, self.config.handshake_timeout),
         };
         let silence = now.saturating_sub(since);
         if silence > limit {
-            return Err(self.gone(Why::Silent(silence)));
+            return Err(self.gone(DisconnectReason::TimedOut(silence)));
         }
         Ok(())
     }
 
-    fn gone(&self, why: Why) -> PeerGone {
-        PeerGone::new(self.name.clone(), why)
+    fn gone(&self, why: DisconnectReason) -> Disconnected {
+        Disconnected::new(self.name.clone(), why)
     }
 }

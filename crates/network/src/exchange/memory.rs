@@ -1,10 +1,11 @@
-//! Connections within a process: frames change hands, no bytes go through the operating system.
+//! An in-process transport: frames are moved between threads without the operating system.
 //!
-//! A bundle is copied once, so that its sender has its block back as soon as it has been sent, as with any transport; a frame
-//! that is passed on keeps the memory that it came in.
+//! A bundle is copied once: its sender may reuse its block after sending, as with any transport. A
+//! forwarded frame is not copied.
 //!
-//! For tests and simulations of workers in one process, which can delay everything, hold it up without a word, or cut every connection.
-//! An embedded job needs none: its instances are joined by the engine's queues.
+//! For tests and simulations of workers in one process: a network can delay or stall everything, or
+//! cut all connections. An embedded job needs no transport, since the engine's queues connect its
+//! instances.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -17,23 +18,24 @@ use ardea_core::{Clock, Error, ErrorCode, Result, Waker};
 use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
 
 use crate::exchange::block::BlockPool;
-use crate::exchange::doorbell::{Doorbell, RingAtEnd};
-use crate::exchange::frame::{Frame, Parcel, Payload};
-use crate::exchange::gone::{PeerGone, Why};
+use crate::exchange::disconnect::{DisconnectReason, Disconnected};
+use crate::exchange::frame::{Frame, Payload, SendBuffer};
 use crate::exchange::header::{FrameError, HEADER_BYTES, Header};
+use crate::exchange::network_waker::{NetworkWaker, WakeOnDrop};
 use crate::exchange::transport::{Connection, Listener, Transport};
 
-/// How many parcels may be on their way.
+/// Capacity of a connection in each direction, in buffers.
 const PARCELS: usize = 256;
 
-/// The blocks that bundles are copied into.
+/// Size of the blocks that bundles are copied into.
 const BLOCK_BYTES: usize = 64 << 10;
 const KEEP_BLOCKS: usize = 32;
 
-/// How often something that is delayed is looked for.
-const LOOK: Duration = Duration::from_millis(1);
+/// Poll interval while something is delayed.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What all transports of one network share: the addresses, and what tests do to the way.
+/// The state shared by all transports of one network: its addresses, and the faults injected by
+/// tests.
 ///
 /// ```
 /// use ardea_network::exchange::{MemoryNetwork, Transport};
@@ -50,22 +52,22 @@ pub struct MemoryNetwork(Arc<Network>);
 
 #[derive(Debug, Default)]
 struct Network {
-    places: Mutex<HashMap<String, Place>>,
+    places: Mutex<HashMap<String, ListenAddress>>,
     delay: Option<(Clock, Duration)>,
-    /// Connections that were made before it was last raised are cut.
+    /// Number of cuts so far. Connections made before the last cut are closed.
     cuts: AtomicU64,
     is_held: AtomicBool,
 }
 
-/// An address that is listened at.
+/// An address with a listener.
 #[derive(Debug)]
-struct Place {
+struct ListenAddress {
     arrivals: Vec<MemoryConnection>,
-    doorbell: Doorbell,
+    doorbell: NetworkWaker,
 }
 
 impl MemoryNetwork {
-    /// A network where everything takes `delay`, by this clock.
+    /// Creates a network that delays everything by `delay`, measured by `clock`.
     pub fn with_delay(clock: Clock, delay: Duration) -> Self {
         MemoryNetwork(Arc::new(Network {
             delay: Some((clock, delay)),
@@ -73,12 +75,12 @@ impl MemoryNetwork {
         }))
     }
 
-    /// A transport of this network, for one thread.
+    /// Creates a transport of this network, for one thread.
     pub fn transport(&self) -> MemoryTransport {
         let sleep = Arc::new(Sleep::default());
         MemoryTransport {
             network: self.clone(),
-            doorbell: Doorbell::new(Waker::new({
+            doorbell: NetworkWaker::new(Waker::new({
                 let sleep = Arc::clone(&sleep);
                 move || sleep.end()
             })),
@@ -86,17 +88,17 @@ impl MemoryNetwork {
         }
     }
 
-    /// Cuts all connections there are; what is on its way is lost.
+    /// Cuts all existing connections; data in flight is lost.
     pub fn cut(&self) {
         self.0.cuts.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Holds up everything and tells nobody, or lets it go on.
-    pub fn hold(&self, is_held: bool) {
+    /// Stalls all traffic without closing connections, or resumes it.
+    pub fn stall(&self, is_held: bool) {
         self.0.is_held.store(is_held, Ordering::SeqCst);
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<String, Place>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<String, ListenAddress>> {
         self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,7 +110,7 @@ impl MemoryNetwork {
     }
 }
 
-/// Where a thread of a memory transport sleeps.
+/// The sleep of the thread that polls a memory transport.
 #[derive(Debug, Default)]
 struct Sleep {
     is_over: Mutex<bool>,
@@ -130,11 +132,11 @@ impl Sleep {
     }
 }
 
-/// One thread's way into a [`MemoryNetwork`]. Addresses are any names.
+/// The transport of one thread in a [`MemoryNetwork`]. Any string is a valid address.
 #[derive(Debug)]
 pub struct MemoryTransport {
     network: MemoryNetwork,
-    doorbell: Doorbell,
+    doorbell: NetworkWaker,
     sleep: Arc<Sleep>,
 }
 
@@ -146,28 +148,28 @@ impl Transport for MemoryTransport {
     fn connect(&mut self, address: &str) -> Result<Box<dyn Connection>> {
         let mut places = self.network.places();
         let Some(place) = places.get_mut(address) else {
-            return Ok(Box::new(Nobody(address.to_string())));
+            return Ok(Box::new(UnreachableConnection(address.to_string())));
         };
         let [(to_there, from_here), (to_here, from_there)] =
             [(); 2].map(|()| ring(Capacity::clamped(PARCELS)));
         let made_at = self.network.0.cuts.load(Ordering::SeqCst);
-        let end = |peer: &str, out, into, bell: &Doorbell| MemoryConnection {
+        let end = |peer: &str, out, into, bell: &NetworkWaker| MemoryConnection {
             peer: peer.to_string(),
             network: self.network.clone(),
             made_at,
             out,
             into,
-            bell: RingAtEnd(bell.clone()),
+            bell: WakeOnDrop(bell.clone()),
             unsent: VecDeque::new(),
             pool: BlockPool::new(BLOCK_BYTES, KEEP_BLOCKS),
             bundle: None,
-            most_payload: crate::exchange::handshake::MOST_GREETING_BYTES,
+            max_payload: crate::exchange::handshake::MAX_HELLO_BYTES,
             gone: None,
         };
         let theirs = end("memory", to_here, from_here, &self.doorbell);
         let ours = end(address, to_there, from_there, &place.doorbell);
         place.arrivals.push(theirs);
-        place.doorbell.ring();
+        place.doorbell.notify();
         Ok(Box::new(ours))
     }
 
@@ -176,11 +178,11 @@ impl Transport for MemoryTransport {
         if places.contains_key(address) {
             return Err(Error::new(
                 ErrorCode::Network,
-                format!("somebody listens at {address:?} already"),
+                format!("{address:?} has a listener already"),
             )
             .hint("choose another name"));
         }
-        let place = Place {
+        let place = ListenAddress {
             arrivals: Vec::new(),
             doorbell: self.doorbell.clone(),
         };
@@ -191,7 +193,7 @@ impl Transport for MemoryTransport {
         }))
     }
 
-    fn doorbell(&self) -> Doorbell {
+    fn waker(&self) -> NetworkWaker {
         self.doorbell.clone()
     }
 
@@ -199,7 +201,7 @@ impl Transport for MemoryTransport {
         if !timeout.is_zero() && self.doorbell.may_sleep() {
             let is_delayed = self.network.0.delay.is_some();
             self.sleep.sleep(if is_delayed {
-                timeout.min(LOOK)
+                timeout.min(POLL_INTERVAL)
             } else {
                 timeout
             });
@@ -238,31 +240,37 @@ impl Drop for MemoryListener {
     }
 }
 
-/// A connection to an address where nobody listens.
+/// A connection to an address without a listener.
 #[derive(Debug)]
-struct Nobody(String);
+struct UnreachableConnection(String);
 
-impl Nobody {
-    fn gone(&self) -> PeerGone {
-        let error = io::Error::new(io::ErrorKind::ConnectionRefused, "nobody listens there");
-        PeerGone::new(self.0.clone(), Why::Unreachable(Arc::new(error)))
+impl UnreachableConnection {
+    fn gone(&self) -> Disconnected {
+        let error = io::Error::new(
+            io::ErrorKind::ConnectionRefused,
+            "no listener at this address",
+        );
+        Disconnected::new(
+            self.0.clone(),
+            DisconnectReason::Unreachable(Arc::new(error)),
+        )
     }
 }
 
-impl Connection for Nobody {
+impl Connection for UnreachableConnection {
     fn peer(&self) -> &str {
         &self.0
     }
 
-    fn send(&mut self, parcel: Parcel) -> Result<(), Parcel> {
+    fn send(&mut self, parcel: SendBuffer) -> Result<(), SendBuffer> {
         Err(parcel)
     }
 
-    fn flush(&mut self) -> Result<usize, PeerGone> {
+    fn flush(&mut self) -> Result<usize, Disconnected> {
         Err(self.gone())
     }
 
-    fn receive(&mut self) -> Result<Option<Frame>, PeerGone> {
+    fn receive(&mut self) -> Result<Option<Frame>, Disconnected> {
         Err(self.gone())
     }
 
@@ -273,8 +281,8 @@ impl Connection for Nobody {
     }
 }
 
-/// A parcel, and when it may be seen.
-type Timed = (Duration, Parcel);
+/// A buffer, and the time from which it may be received.
+type Timed = (Duration, SendBuffer);
 
 struct MemoryConnection {
     peer: String,
@@ -282,14 +290,14 @@ struct MemoryConnection {
     made_at: u64,
     out: Producer<Timed>,
     into: Consumer<Timed>,
-    /// That of the peer's thread, which hears of the end when `out` is gone.
-    bell: RingAtEnd,
-    unsent: VecDeque<Parcel>,
+    /// Waker of the peer's thread, rung after `out` is dropped, so that the peer notices the end.
+    bell: WakeOnDrop,
+    unsent: VecDeque<SendBuffer>,
     pool: BlockPool,
-    /// What has come, and how much of it has been given out.
+    /// A received bundle, and the number of its bytes already returned in frames.
     bundle: Option<(Payload, usize)>,
-    most_payload: usize,
-    gone: Option<Why>,
+    max_payload: usize,
+    gone: Option<DisconnectReason>,
 }
 
 impl fmt::Debug for MemoryConnection {
@@ -311,23 +319,23 @@ impl MemoryConnection {
         Payload::in_block(&block, 0, bytes.len())
     }
 
-    fn check(&mut self) -> Result<(), PeerGone> {
+    fn check(&mut self) -> Result<(), Disconnected> {
         if self.gone.is_none() && self.network.0.cuts.load(Ordering::SeqCst) > self.made_at {
             let error = io::Error::from(io::ErrorKind::ConnectionReset);
-            self.gone = Some(Why::CutOff(Arc::new(error)));
+            self.gone = Some(DisconnectReason::Broken(Arc::new(error)));
         }
         match &self.gone {
-            Some(why) => Err(PeerGone::new(self.peer.clone(), why.clone())),
+            Some(why) => Err(Disconnected::new(self.peer.clone(), why.clone())),
             None => Ok(()),
         }
     }
 
-    fn lose(&mut self, why: Why) -> Result<Option<Frame>, PeerGone> {
+    fn lose(&mut self, why: DisconnectReason) -> Result<Option<Frame>, Disconnected> {
         self.gone = Some(why);
         self.check().map(|()| None)
     }
 
-    /// The next frame of the bundle at hand.
+    /// Returns the next frame of the current bundle.
     fn unpack(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some((bundle, at)) = &mut self.bundle else {
             return Ok(None);
@@ -336,7 +344,7 @@ impl MemoryConnection {
             self.bundle = None;
             return Ok(None);
         };
-        let (header, length) = Header::decode(bytes, self.most_payload)?;
+        let (header, length) = Header::decode(bytes, self.max_payload)?;
         let start = *at + HEADER_BYTES;
         if bundle.len() - start < length {
             return Err(FrameError::WrongLength {
@@ -349,7 +357,7 @@ impl MemoryConnection {
         Ok(Some(Frame { header, payload }))
     }
 
-    fn arrived(&mut self) -> Option<Parcel> {
+    fn arrived(&mut self) -> Option<SendBuffer> {
         if self.network.0.is_held.load(Ordering::SeqCst) {
             return None;
         }
@@ -366,19 +374,19 @@ impl Connection for MemoryConnection {
         &self.peer
     }
 
-    fn send(&mut self, parcel: Parcel) -> Result<(), Parcel> {
+    fn send(&mut self, parcel: SendBuffer) -> Result<(), SendBuffer> {
         if self.unsent.len() >= PARCELS {
             return Err(parcel);
         }
         let parcel = match parcel {
-            Parcel::Bundle(bytes) => Parcel::Bundle(self.copy(&bytes)),
+            SendBuffer::Bundle(bytes) => SendBuffer::Bundle(self.copy(&bytes)),
             frame => frame,
         };
         self.unsent.push_back(parcel);
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<usize, PeerGone> {
+    fn flush(&mut self) -> Result<usize, Disconnected> {
         self.check()?;
         let delay = self
             .network
@@ -396,43 +404,43 @@ impl Connection for MemoryConnection {
                     self.unsent.push_front(parcel);
                     break;
                 }
-                Err(PushError::Gone(_)) => return self.lose(Why::Closed).map(|_| 0),
+                Err(PushError::Gone(_)) => return self.lose(DisconnectReason::Closed).map(|_| 0),
             }
         }
         if moved > 0 {
-            self.bell.0.ring();
+            self.bell.0.notify();
         }
         Ok(moved)
     }
 
-    fn receive(&mut self) -> Result<Option<Frame>, PeerGone> {
+    fn receive(&mut self) -> Result<Option<Frame>, Disconnected> {
         self.check()?;
         loop {
             match self.unpack() {
                 Ok(Some(frame)) => return Ok(Some(frame)),
                 Ok(None) => {}
-                Err(error) => return self.lose(Why::NotFrames(error)),
+                Err(error) => return self.lose(DisconnectReason::InvalidFrame(error)),
             }
             match self.arrived() {
-                Some(Parcel::Bundle(bundle)) => self.bundle = Some((bundle, 0)),
-                Some(Parcel::Frame(frame)) if frame.payload.len() > self.most_payload => {
-                    return self.lose(Why::NotFrames(FrameError::TooLong {
+                Some(SendBuffer::Bundle(bundle)) => self.bundle = Some((bundle, 0)),
+                Some(SendBuffer::Frame(frame)) if frame.payload.len() > self.max_payload => {
+                    return self.lose(DisconnectReason::InvalidFrame(FrameError::TooLong {
                         bytes: frame.payload.len(),
-                        most: self.most_payload,
+                        most: self.max_payload,
                     }));
                 }
-                Some(Parcel::Frame(frame)) => return Ok(Some(frame)),
-                None if self.into.is_finished() => return self.lose(Why::Closed),
+                Some(SendBuffer::Frame(frame)) => return Ok(Some(frame)),
+                None if self.into.is_finished() => return self.lose(DisconnectReason::Closed),
                 None => return Ok(None),
             }
         }
     }
 
     fn allow(&mut self, most_payload: usize) {
-        self.most_payload = most_payload;
+        self.max_payload = most_payload;
     }
 
     fn unsent(&self) -> usize {
-        self.unsent.iter().map(Parcel::wire_bytes).sum()
+        self.unsent.iter().map(SendBuffer::wire_bytes).sum()
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets that are polled, for transports over them: which ones may be read or written, and a sleep that a doorbell ends.
+//! Readiness polling for transports over sockets, with a sleep that a [`NetworkWaker`] ends.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -10,10 +10,10 @@ use ardea_core::{Error, ErrorCode, Result, Waker};
 use mio::event::{Event, Source};
 use mio::{Events, Interest, Poll, Registry, Token};
 
-use crate::exchange::doorbell::Doorbell;
+use crate::exchange::network_waker::NetworkWaker;
 use crate::exchange::transport::ByteStream;
 
-/// The token of the doorbell; sockets have their slot's number.
+/// The token of the waker; sockets use the index of their slot.
 const BELL: Token = Token(usize::MAX);
 
 /// Polls the sockets of a transport, on the transport's thread.
@@ -21,7 +21,7 @@ pub struct Poller {
     poll: Poll,
     events: Events,
     sockets: Sockets,
-    doorbell: Doorbell,
+    doorbell: NetworkWaker,
 }
 
 impl fmt::Debug for Poller {
@@ -31,10 +31,10 @@ impl fmt::Debug for Poller {
 }
 
 impl Poller {
-    /// A poller without sockets.
+    /// Creates a poller without sockets.
     ///
     /// # Errors
-    /// If the operating system gives no means to poll.
+    /// If the operating system provides no poll instance.
     pub fn new() -> Result<Self> {
         let failed = |error| unpollable("start", error);
         let poll = Poll::new().map_err(failed)?;
@@ -46,24 +46,24 @@ impl Poller {
             },
             poll,
             events: Events::with_capacity(256),
-            doorbell: Doorbell::new(Waker::new(move || {
-                // An eventfd that can't be written to is full, and so has been rung.
+            doorbell: NetworkWaker::new(Waker::new(move || {
+                // A write to an eventfd fails only when it is full, so a wake-up is pending.
                 let _ = waker.wake();
             })),
         })
     }
 
-    /// Where sockets are added.
+    /// Returns the registry to which sockets are added.
     pub fn sockets(&self) -> &Sockets {
         &self.sockets
     }
 
-    /// What [`Transport::doorbell`](crate::exchange::Transport::doorbell) gives.
-    pub fn doorbell(&self) -> Doorbell {
+    /// Implements [`Transport::waker`](crate::exchange::Transport::waker).
+    pub fn doorbell(&self) -> NetworkWaker {
         self.doorbell.clone()
     }
 
-    /// What [`Transport::wait`](crate::exchange::Transport::wait) does.
+    /// Implements [`Transport::wait`](crate::exchange::Transport::wait).
     ///
     /// # Errors
     /// If the operating system refuses to poll.
@@ -98,7 +98,8 @@ fn unpollable(what: &str, error: io::Error) -> Error {
         .hint("raise the limit of open files for this process")
 }
 
-/// Where sockets are registered: a slot each, free again when its socket is gone. Cheap to clone.
+/// A registry of sockets. Each socket has a slot, which is freed when the socket is dropped. Cheap
+/// to clone.
 #[derive(Clone, Debug)]
 pub struct Sockets {
     registry: Arc<Registry>,
@@ -106,7 +107,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Polls this socket from now on, until it is dropped. It must not block.
+    /// Polls `socket`, which must be non-blocking, until it is dropped.
     ///
     /// # Errors
     /// If the operating system refuses.
@@ -120,12 +121,12 @@ impl Sockets {
         if slot == slots.len() {
             slots.push(Weak::new());
         }
-        // An event that is still under way for the former socket only makes this one look once in vain.
+        // An event still in flight for the slot's former socket causes one needless system call.
         slots[slot] = Arc::downgrade(&ready);
         Ok(Polled { socket, ready })
     }
 
-    /// Polls a connection that somebody else has made, from now on, until it is dropped. It must not block.
+    /// Polls an existing connection, which must be non-blocking, until it is dropped.
     ///
     /// # Errors
     /// If the operating system refuses.
@@ -138,12 +139,12 @@ impl Sockets {
     }
 }
 
-/// What polling has told about a socket, until the socket finds it no longer true.
+/// Readiness of a socket: set by polling, cleared when a system call would block.
 #[derive(Debug, Default)]
 struct Ready {
     readable: AtomicBool,
     writable: AtomicBool,
-    /// The peer has ended its side: a short read does not mean that there is nothing more to learn.
+    /// The peer has closed its side, so a short read does not mean that nothing is left to read.
     ending: AtomicBool,
 }
 
@@ -162,19 +163,20 @@ impl Ready {
     }
 }
 
-/// What is known of a polled socket, for who can't wait for polling to tell it. Cheap to clone.
+/// The readiness of a polled socket, for a caller that can't wait for the next poll. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<Ready>);
 
 impl Readiness {
-    /// Whatever polling has told: the next read and the next write ask the operating system.
-    pub fn look(&self) {
+    /// Marks the socket as ready, so that the next read and the next write make a system call.
+    pub fn force_ready(&self) {
         self.0.readable.store(true, Ordering::Relaxed);
         self.0.writable.store(true, Ordering::Relaxed);
     }
 }
 
-/// A socket that knows from polling when a system call would be in vain.
+/// A socket that uses the polled readiness to avoid system calls that would block.
 #[derive(Debug)]
 pub struct Polled<S> {
     pub(crate) socket: S,
@@ -182,21 +184,22 @@ pub struct Polled<S> {
 }
 
 impl<S> Polled<S> {
-    /// What is known of it.
+    /// Returns the readiness of the socket.
     pub fn readiness(&self) -> Readiness {
         Readiness(Arc::clone(&self.ready))
     }
 
-    /// Whether it may be written, or has failed.
+    /// Returns true if the socket may be written, or has failed.
     pub(crate) fn is_writable(&self) -> bool {
         self.ready.writable.load(Ordering::Relaxed)
     }
 
-    /// Does something that needs it to be readable, such as accepting a connection.
+    /// Runs an operation that needs the socket to be readable, such as accepting a connection.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock), without a system call, if nothing has come since the last time that said so.
-    pub fn take<T>(&mut self, take: impl FnOnce(&mut S) -> io::Result<T>) -> io::Result<T> {
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), without a system call, if nothing arrived since
+    /// the operation last returned `WouldBlock`.
+    pub fn try_read<T>(&mut self, take: impl FnOnce(&mut S) -> io::Result<T>) -> io::Result<T> {
         if !self.ready.readable.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -212,8 +215,8 @@ impl<S> Polled<S> {
 impl<S: Read + Write + Send> ByteStream for Polled<S> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         let wanted = space.len();
-        let outcome = self.take(|stream| stream.read(space));
-        // Polling tells of every byte that comes after a short read; epoll(7) allows to rely on it.
+        let outcome = self.try_read(|stream| stream.read(space));
+        // Polling reports every byte that arrives after a short read, as epoll(7) guarantees.
         if matches!(outcome, Ok(bytes) if bytes < wanted)
             && !self.ready.ending.load(Ordering::Relaxed)
         {

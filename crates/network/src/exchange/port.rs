@@ -1,7 +1,8 @@
-//! Where a sender or receiver of an edge meets the link that it shares with others.
+//! The connection of a sender or receiver of an edge to its link.
 //!
-//! The link lives on the thread that polls the network, its ports on the threads of their tasklets; between them are two
-//! wait-free queues. A receiver that is slow has its frames wait behind its queue, up to its window, and nobody else's.
+//! The link runs on the thread that polls the network, its ports on the threads of their tasklets;
+//! two wait-free queues connect them. Frames of a slow receiver are buffered behind its queue, up
+//! to its window, and delay no other port.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -10,80 +11,81 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ardea_core::Waker;
 use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
 
-use crate::exchange::doorbell::{Doorbell, RingAtEnd};
-use crate::exchange::frame::{Frame, Parcel, Payload};
-use crate::exchange::gone::{PeerGone, Why};
+use crate::exchange::disconnect::{DisconnectReason, Disconnected};
+use crate::exchange::frame::{Frame, Payload, SendBuffer};
+use crate::exchange::network_waker::{NetworkWaker, WakeOnDrop};
 
-/// How much memory beyond their own the frames of a slow port may hold, in bytes.
+/// Memory, in bytes, that the frames of a slow port may keep alive beyond their own size.
 const SPARE_BYTES: usize = 1 << 20;
 
-/// Which end of a stream.
+/// One end of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum End {
-    /// That which sends records and is granted windows.
+    /// The end that sends records and receives grants.
     Sender,
-    /// That which receives records and grants windows.
+    /// The end that receives records and sends grants.
     Receiver,
 }
 
 #[derive(Debug)]
 struct Shared {
-    ending: OnceLock<Ending>,
-    /// Frames wait on the link's side for room in the queue.
+    closure: OnceLock<PortClosure>,
+    /// True while frames are buffered on the link's side because the queue is full.
     has_waiting: AtomicBool,
-    /// The port found its queue full, and wants to be woken.
+    /// True if the port found its queue full and must be woken.
     is_full: AtomicBool,
-    /// Bytes that have come for the port and that it has not taken.
+    /// Number of bytes received for the port and not taken by it.
     queued_bytes: AtomicUsize,
     owner: Waker,
-    link: Doorbell,
+    link: NetworkWaker,
     peer: String,
 }
 
-/// Why the peer is gone, and the frames of it that had no room in the queue.
+/// The reason of the disconnection, and the frames that had no room in the queue.
 #[derive(Debug)]
-struct Ending {
-    gone: PeerGone,
+struct PortClosure {
+    gone: Disconnected,
     rest: Mutex<VecDeque<Frame>>,
 }
 
-impl Ending {
+impl PortClosure {
     fn rest(&self) -> MutexGuard<'_, VecDeque<Frame>> {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The end of a sender or receiver. When it is dropped the link takes what it sent, and forgets it.
+/// The end of a port held by a sender or receiver. When it is dropped, the link sends the queued
+/// buffers, then removes the port.
 #[derive(Debug)]
 pub struct Port {
-    out: Producer<Parcel>,
+    out: Producer<SendBuffer>,
     into: Consumer<Frame>,
     shared: Arc<Shared>,
-    _farewell: RingAtEnd,
+    _farewell: WakeOnDrop,
 }
 
-/// The link's end.
+/// The link's end of a port.
 #[derive(Debug)]
 pub(crate) struct PortEnd {
-    out: Consumer<Parcel>,
+    out: Consumer<SendBuffer>,
     into: Producer<Frame>,
     shared: Arc<Shared>,
     waiting: VecDeque<Frame>,
-    memory: Memory,
-    _farewell: WakeAtEnd,
+    memory: RetainedMemory,
+    _farewell: WakeOnClose,
 }
 
-/// What the frames that wait hold, since none was waiting.
+/// Memory kept alive by the buffered frames, since the buffer was last empty.
 #[derive(Debug, Default)]
-struct Memory {
+struct RetainedMemory {
     last_block: usize,
     held: usize,
     used: usize,
 }
 
-impl Memory {
-    /// Takes account of a payload, and copies it to memory of its own if those that wait hold far more than they are: small frames
-    /// of a slow edge must not keep whole blocks of a busy one.
+impl RetainedMemory {
+    /// Accounts for a payload. Copies it if the buffered payloads keep far more memory alive than
+    /// their own size: small frames of a slow edge must not keep whole blocks of a busy one.
     fn admit(&mut self, payload: &mut Payload) {
         let Some((block, bytes)) = payload.block() else {
             return;
@@ -100,18 +102,19 @@ impl Memory {
     }
 }
 
-/// A port and its other end. `owner` is woken when there is something for the port; `link` when there is something for the link.
+/// Creates a port and the link's end of it. `owner` is woken when there is something for the port,
+/// `link` when there is something for the link.
 pub(crate) fn port(
     frames: usize,
     parcels: usize,
     peer: String,
     owner: Waker,
-    link: Doorbell,
+    link: NetworkWaker,
 ) -> (Port, PortEnd) {
     let (parcels_in, parcels_out) = ring(Capacity::clamped(parcels));
     let (frames_in, frames_out) = ring(Capacity::clamped(frames));
     let shared = Arc::new(Shared {
-        ending: OnceLock::new(),
+        closure: OnceLock::new(),
         has_waiting: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
         queued_bytes: AtomicUsize::new(0),
@@ -123,38 +126,40 @@ pub(crate) fn port(
         Port {
             out: parcels_in,
             into: frames_out,
-            _farewell: RingAtEnd(shared.link.clone()),
+            _farewell: WakeOnDrop(shared.link.clone()),
             shared: Arc::clone(&shared),
         },
         PortEnd {
             out: parcels_out,
             into: frames_in,
-            _farewell: WakeAtEnd(shared.owner.clone()),
+            _farewell: WakeOnClose(shared.owner.clone()),
             shared,
             waiting: VecDeque::new(),
-            memory: Memory::default(),
+            memory: RetainedMemory::default(),
         },
     )
 }
 
 impl Port {
-    /// Gives a parcel to the link, or gets it back if the link has enough; the owner is woken when there is room.
-    pub(crate) fn send(&mut self, parcel: Parcel) -> Result<(), Parcel> {
+    /// Queues a buffer for the link, or returns it if the queue is full; the owner is then woken
+    /// when there is room.
+    pub(crate) fn send(&mut self, parcel: SendBuffer) -> Result<(), SendBuffer> {
         let refused = match self.out.push(parcel) {
             Ok(()) => {
-                self.shared.link.ring();
+                self.shared.link.notify();
                 return Ok(());
             }
-            // The link is gone: nobody will miss it, and `gone` says so.
+            // The link is gone, which `disconnected` reports; the buffer is dropped.
             Err(PushError::Gone(_)) => return Ok(()),
             Err(PushError::Full(parcel)) => parcel,
         };
         self.shared.is_full.store(true, Ordering::SeqCst);
-        // Pairs with the fence in `PortEnd::wake_sender`: either it sees the flag, or room is seen here.
+        // Pairs with the fence in `PortEnd::wake_sender`: either that side sees the flag, or this
+        // side sees the room.
         fence(Ordering::SeqCst);
         match self.out.push(refused) {
             Ok(()) => {
-                self.shared.link.ring();
+                self.shared.link.notify();
                 Ok(())
             }
             Err(PushError::Gone(_)) => Ok(()),
@@ -162,12 +167,12 @@ impl Port {
         }
     }
 
-    /// The next frame for this port.
+    /// Returns the next frame for this port.
     pub(crate) fn receive(&mut self) -> Option<Frame> {
         let Some(frame) = self.into.pop() else {
-            // What is left when the queue has ended lies in the open.
+            // After the end of the queue, the remaining frames are in `closure`.
             let ended = self.into.is_finished();
-            let ending = self.shared.ending.get().filter(|_| ended)?;
+            let ending = self.shared.closure.get().filter(|_| ended)?;
             return ending.rest().pop_front();
         };
         self.shared
@@ -176,48 +181,51 @@ impl Port {
         // Pairs with the fence in `PortEnd::forward`.
         fence(Ordering::SeqCst);
         if self.shared.has_waiting.load(Ordering::Relaxed) {
-            self.shared.link.ring();
+            self.shared.link.notify();
         }
         Some(frame)
     }
 
-    /// Bytes that have come and were not taken.
+    /// Returns the number of bytes received and not taken.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.shared.queued_bytes.load(Ordering::Relaxed)
     }
 
-    /// Asks to be woken when the link has let go of memory; the caller then looks once more whether it has meanwhile.
-    pub(crate) fn wants_room(&self) {
+    /// Requests a wake-up when the link has released memory. The caller must then check once more
+    /// for memory released meanwhile.
+    pub(crate) fn wait_for_room(&self) {
         self.shared.is_full.store(true, Ordering::SeqCst);
-        // Pairs with the fence in `PortEnd::wake_sender`: either it sees the flag, or the memory is seen to be free.
+        // Pairs with the fence in `PortEnd::wake_sender`: either that side sees the flag, or this
+        // side sees the free memory.
         fence(Ordering::SeqCst);
     }
 
-    /// Why the peer is gone, once it is and all its frames have been taken.
-    pub fn gone(&mut self) -> Option<&PeerGone> {
-        let ending = self.shared.ending.get()?;
+    /// Returns the reason of the disconnection, once the peer is gone and all its frames have been
+    /// taken.
+    pub fn disconnected(&mut self) -> Option<&Disconnected> {
+        let ending = self.shared.closure.get()?;
         let is_over = self.into.is_finished() && ending.rest().is_empty();
         is_over.then_some(&ending.gone)
     }
 
-    /// The peer's name, for messages.
+    /// Returns the peer's name, for messages.
     pub fn peer(&self) -> &str {
         &self.shared.peer
     }
 }
 
 impl PortEnd {
-    /// The next parcel that the port wants to send.
-    pub(crate) fn next_parcel(&mut self) -> Option<Parcel> {
+    /// Returns the next buffer that the port sends.
+    pub(crate) fn next_parcel(&mut self) -> Option<SendBuffer> {
         self.out.pop()
     }
 
-    /// Whether the port is gone and all that it sent has been taken.
+    /// Returns true if the port is dropped and all its buffers have been taken.
     pub(crate) fn is_over(&mut self) -> bool {
         self.out.is_finished()
     }
 
-    /// Wakes the port's owner if it waits for room; called when there may be some.
+    /// Wakes the port's owner if it waits for room. Called when there may be room.
     pub(crate) fn wake_sender(&self) {
         fence(Ordering::SeqCst);
         if self.shared.is_full.load(Ordering::Relaxed) {
@@ -226,12 +234,13 @@ impl PortEnd {
         }
     }
 
-    /// Bytes that the port has not taken.
+    /// Returns the number of bytes that the port has not taken.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.shared.queued_bytes.load(Ordering::Relaxed)
     }
 
-    /// Hands a frame to the port, behind those that wait. Never refuses: the caller has looked at `queued_bytes`.
+    /// Queues a frame for the port, behind the buffered ones. Never fails: the caller has checked
+    /// [`queued_bytes`](Self::queued_bytes).
     pub(crate) fn deliver(&mut self, mut frame: Frame) {
         self.shared
             .queued_bytes
@@ -242,20 +251,21 @@ impl PortEnd {
                 Err(PushError::Gone(_)) => return,
                 Err(PushError::Full(refused)) => frame = refused,
             }
-            self.memory = Memory::default();
+            self.memory = RetainedMemory::default();
         }
         self.memory.admit(&mut frame.payload);
         self.waiting.push_back(frame);
         self.forward();
     }
 
-    /// Moves frames that wait on to the port's queue; whether there were any to move.
+    /// Moves buffered frames to the port's queue; returns true if any were moved.
     pub(crate) fn forward(&mut self) -> bool {
         if self.waiting.is_empty() {
             return false;
         }
         self.shared.has_waiting.store(true, Ordering::SeqCst);
-        // Pairs with the fence in `Port::receive`: either it sees the flag, or room is seen here.
+        // Pairs with the fence in `Port::receive`: either that side sees the flag, or this side
+        // sees the room.
         fence(Ordering::SeqCst);
         let mut moved = false;
         while let Some(frame) = self.waiting.pop_front() {
@@ -277,30 +287,33 @@ impl PortEnd {
         moved
     }
 
-    /// Tells the port that the peer is gone, behind all the frames that have come.
-    pub(crate) fn end(mut self, gone: &PeerGone) {
+    /// Reports to the port that the peer is disconnected, after all received frames.
+    pub(crate) fn end(mut self, gone: &Disconnected) {
         self.close(gone.clone());
     }
 
-    fn close(&mut self, gone: PeerGone) {
+    fn close(&mut self, gone: Disconnected) {
         let rest = Mutex::new(std::mem::take(&mut self.waiting));
-        let _ = self.shared.ending.set(Ending { gone, rest });
+        let _ = self.shared.closure.set(PortClosure { gone, rest });
     }
 }
 
 impl Drop for PortEnd {
     fn drop(&mut self) {
-        if self.shared.ending.get().is_none() {
-            self.close(PeerGone::new(self.shared.peer.clone(), Why::Dropped));
+        if self.shared.closure.get().is_none() {
+            self.close(Disconnected::new(
+                self.shared.peer.clone(),
+                DisconnectReason::ClosedLocally,
+            ));
         }
     }
 }
 
-/// Wakes a port's owner when the link's end is gone: stands behind the queues.
+/// Wakes a port's owner when the link's end is dropped. Declared after the queues.
 #[derive(Debug)]
-struct WakeAtEnd(Waker);
+struct WakeOnClose(Waker);
 
-impl Drop for WakeAtEnd {
+impl Drop for WakeOnClose {
     fn drop(&mut self) {
         self.0.wake();
     }
@@ -314,7 +327,7 @@ mod tests {
     use crate::exchange::ids::StreamId;
 
     fn ends() -> (Port, PortEnd) {
-        let bell = Doorbell::new(Waker::none());
+        let bell = NetworkWaker::new(Waker::none());
         port(4, 2, "worker 2".into(), Waker::none(), bell)
     }
 
@@ -325,7 +338,7 @@ mod tests {
         }
     }
 
-    /// The memory that waiting frames keep from being used again.
+    /// Returns the memory that the buffered frames keep alive.
     fn held_bytes(end: &PortEnd) -> usize {
         let mut blocks: Vec<_> = end
             .waiting
@@ -386,14 +399,14 @@ mod tests {
         for _ in 0..10 {
             end.deliver(frame(Payload::EMPTY));
         }
-        end.end(&PeerGone::new("worker 2", Why::Closed));
+        end.end(&Disconnected::new("worker 2", DisconnectReason::Closed));
         for _ in 0..10 {
-            assert!(port.gone().is_none());
+            assert!(port.disconnected().is_none());
             assert!(port.receive().is_some());
         }
         assert!(matches!(
-            port.gone().map(|gone| &gone.why),
-            Some(Why::Closed)
+            port.disconnected().map(|gone| &gone.reason),
+            Some(DisconnectReason::Closed)
         ));
     }
 
@@ -407,9 +420,9 @@ mod tests {
                 woken.fetch_add(1, Ordering::SeqCst);
             }
         });
-        let bell = Doorbell::new(Waker::none());
+        let bell = NetworkWaker::new(Waker::none());
         let (mut port, mut end) = port(4, 2, "worker 2".into(), owner, bell);
-        let parcel = || Parcel::Bundle(Payload::EMPTY);
+        let parcel = || SendBuffer::Bundle(Payload::EMPTY);
         while port.send(parcel()).is_ok() {}
         end.wake_sender();
         assert_eq!(woken.load(Ordering::SeqCst), 1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result, Timestamp, Watermark};
 
 use crate::exchange::flow::{Grant, ReceiveEvent, ReceiveWindow, WindowConfig};
-use crate::exchange::frame::{Frame, Parcel, Payload};
+use crate::exchange::frame::{Frame, Payload, SendBuffer};
 use crate::exchange::header::{Header, Kind};
 use crate::exchange::ids::{InstanceNumber, StreamId};
 use crate::exchange::port::Port;
@@ -14,12 +14,13 @@ use crate::exchange::sender::CodecRef;
 use ardea_codec::Wire;
 use ardea_core::ChunkCodec;
 
-/// How a receiver takes what comes.
+/// Configuration of an [`EdgeReceiver`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
-    /// How its window behaves. Its greatest must be within what the link allows.
+    /// Flow-control window. Its maximum must not exceed the link's `max_window`.
     pub window: WindowConfig,
-    /// The number of the first frame that is new: above 1 if the stream continues one that was cut. Earlier ones are duplicates.
+    /// Sequence number of the first new frame: above 1 if the stream continues after a
+    /// disconnection. Frames with smaller numbers are skipped as duplicates.
     pub first_sequence: u64,
 }
 
@@ -32,32 +33,33 @@ impl Default for ReceiverConfig {
     }
 }
 
-/// What came.
+/// An item received from an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// Records, in the chunk that was given.
+    /// Records, in the caller's chunk.
     Records {
-        /// The instance that they are for.
+        /// Target instance.
         target: InstanceNumber,
-        /// The epoch that they belong to.
+        /// Epoch of the records.
         epoch: Epoch,
     },
-    /// A marker, for all instances, behind the records before it.
+    /// A marker for all instances; the records before it have been returned.
     Marker(Marker),
-    /// Nobody over there sends to this instance at the moment.
+    /// No instance on the sending worker currently sends to this instance.
     Leave(InstanceNumber),
 }
 
-/// Decodes what an edge receives from one other worker, in order and once, and grants that worker its window.
+/// Decodes the frames that an edge receives from one other worker, in order and once, and grants
+/// that worker its window.
 #[derive(Debug)]
 pub struct EdgeReceiver {
     stream: StreamId,
     port: Port,
     codec: CodecRef,
     window: ReceiveWindow,
-    /// The frame that was given out last: it counts as dealt with when the next one is asked for.
+    /// Size of the frame returned last. It counts as processed when the next frame is requested.
     given: u64,
-    /// A grant that the link had no room for; a later one takes its place.
+    /// A grant that the link had no room for; a later grant replaces it.
     held: Option<Grant>,
     next_sequence: u64,
     duplicates: u64,
@@ -65,7 +67,7 @@ pub struct EdgeReceiver {
 }
 
 impl EdgeReceiver {
-    /// The receiver of `stream` through `port`; it grants its sender the first window at once.
+    /// Creates the receiver of `stream` through `port`; sends the first grant at once.
     pub fn new(
         stream: StreamId,
         port: Port,
@@ -89,14 +91,14 @@ impl EdgeReceiver {
         receiver
     }
 
-    /// The next thing that came, if there is one; records are put into `chunk`, which must be empty. Asking for the next one says
-    /// that the last one has been passed on.
+    /// Returns the next item, if any; records are put into `chunk`, which must be empty. The call
+    /// acknowledges the previous item as processed.
     ///
     /// # Errors
-    /// The peer is gone and all that it sent has been taken, unless the stream has ended; frames are missing; a payload can't be
-    /// decoded.
+    /// If frames are missing, or a payload can't be decoded. If the peer is disconnected before the
+    /// end of the stream, once all its frames have been taken.
     pub fn receive(&mut self, now: Duration, chunk: &mut Chunk) -> Result<Option<Received>> {
-        self.settle(now);
+        self.acknowledge_last(now);
         while let Some(frame) = self.port.receive() {
             let bytes = frame.wire_bytes() as u64;
             let waited = frame.header.waited;
@@ -111,45 +113,47 @@ impl EdgeReceiver {
             self.given = bytes;
             return self.open(&frame, chunk).map(Some);
         }
-        match self.port.gone() {
+        match self.port.disconnected() {
             Some(gone) if !self.is_done => Err(Error::from(gone.clone())),
             _ => Ok(None),
         }
     }
 
-    /// When [`receive`](Self::receive) has to be called again at the latest.
+    /// Returns the latest time for the next call of [`receive`](Self::receive).
     pub fn next_call(&self) -> Option<Duration> {
         self.window.next_tick()
     }
 
-    /// Whether the stream has ended and all of it has been given out. If its sender begins anew behind the end, it has not ended after all.
+    /// Returns true if the stream has ended and all its items have been returned. Becomes false
+    /// again if the sender restarts the stream after its end.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// The size of the frame that was given out last, if there was one since it was asked for the last time.
+    /// Returns the size of the frame returned by the last call of [`receive`](Self::receive), or
+    /// zero.
     pub fn last_frame_bytes(&self) -> u64 {
         self.given
     }
 
-    /// Frames that came again and were left out.
+    /// Returns the number of duplicate frames that were skipped.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// The number of the last frame that was given out, zero before the first.
+    /// Returns the sequence number of the last returned frame, zero before the first.
     pub fn last_sequence(&self) -> u64 {
         self.next_sequence - 1
     }
 
-    /// The present window, in bytes.
+    /// Returns the current window, in bytes.
     pub fn window(&self) -> u64 {
         self.window.window()
     }
 
-    /// Counts what was given out last as dealt with, and tells the sender what it has to know.
-    fn settle(&mut self, now: Duration) {
-        // What waits for this receiver tells a slow one from one whose sender is held up by its window.
+    /// Counts the last returned item as processed, and sends a grant if one is due.
+    fn acknowledge_last(&mut self, now: Duration) {
+        // The queued bytes show if the receiver is slow, or its sender is blocked by the window.
         self.window.set_queued(self.port.queued_bytes() as u64);
         let bytes = std::mem::take(&mut self.given);
         let event = if bytes > 0 {
@@ -171,7 +175,7 @@ impl EdgeReceiver {
         let mut numbers = [0; 16];
         numbers[..8].copy_from_slice(&grant.consumed.to_le_bytes());
         numbers[8..].copy_from_slice(&grant.allowed.to_le_bytes());
-        let parcel = Parcel::Frame(Frame {
+        let parcel = SendBuffer::Frame(Frame {
             header,
             payload: Payload::copy_of(&numbers),
         });
@@ -189,7 +193,7 @@ impl EdgeReceiver {
             )));
         }
         self.next_sequence += 1;
-        // What follows an end is another life of the stream.
+        // Frames after the end belong to a restarted stream.
         self.is_done = header.kind == Kind::Done;
         Ok(match header.kind {
             Kind::Records => {
@@ -201,18 +205,20 @@ impl EdgeReceiver {
                 });
             }
             Kind::Watermark => {
-                let watermark = Watermark::get(&mut &frame.payload[..])
-                    .map_err(|error| self.wrong(format!("a watermark can't be read: {error}")))?;
+                let watermark = Watermark::get(&mut &frame.payload[..]).map_err(|error| {
+                    self.wrong(format!("a watermark can't be decoded: {error}"))
+                })?;
                 Received::Marker(Marker::Watermark(watermark))
             }
             Kind::Latency => {
-                let born = Timestamp::get(&mut &frame.payload[..])
-                    .map_err(|error| self.wrong(format!("a time can't be read: {error}")))?;
+                let born = Timestamp::get(&mut &frame.payload[..]).map_err(|error| {
+                    self.wrong(format!("a latency marker can't be decoded: {error}"))
+                })?;
                 Received::Marker(Marker::Latency(born))
             }
             Kind::Idle => Received::Marker(Marker::Idle),
             Kind::Leave => Received::Leave(header.target),
-            Kind::EpochEnd => Received::Marker(Marker::EpochEnd(header.epoch)),
+            Kind::Barrier => Received::Marker(Marker::Barrier(header.epoch)),
             Kind::Done => Received::Marker(Marker::Done),
             Kind::Grant | Kind::Hello | Kind::Refusal | Kind::Heartbeat => {
                 return Err(self.wrong(format!("a {:?} frame came among the data", header.kind)));

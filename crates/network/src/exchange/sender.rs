@@ -7,23 +7,24 @@ use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result};
 
 use crate::exchange::block::{Block, BlockPool};
 use crate::exchange::flow::{Grant, SendWindow};
-use crate::exchange::frame::{Parcel, Payload};
+use crate::exchange::frame::{Payload, SendBuffer};
 use crate::exchange::header::{HEADER_BYTES, Header, Kind};
 use crate::exchange::ids::{InstanceNumber, StreamId};
 use crate::exchange::port::Port;
 use ardea_codec::Wire;
 use ardea_core::ChunkCodec;
 
-/// How a sender fills its frames.
+/// Configuration of an [`EdgeSender`].
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
-    /// About how long a payload becomes, in bytes.
+    /// Target size of a payload, in bytes.
     pub frame_bytes: usize,
-    /// The greatest payload: what the peer's link takes. A record that is larger alone is an error.
-    pub most_payload: usize,
-    /// How many blocks of about `frame_bytes` may be under way to the network.
+    /// Largest payload that the peer's link accepts. A single record that is larger is an error.
+    pub max_payload: usize,
+    /// Number of blocks of about `frame_bytes` that may be in flight to the network.
     pub blocks: usize,
-    /// The number of the stream's first frame: above 1 if it continues one that was cut.
+    /// Sequence number of the stream's first frame: above 1 if the stream continues after a
+    /// disconnection.
     pub first_sequence: u64,
 }
 
@@ -31,16 +32,18 @@ impl Default for SenderConfig {
     fn default() -> Self {
         SenderConfig {
             frame_bytes: 56 << 10,
-            most_payload: 16 << 20,
+            max_payload: 16 << 20,
             blocks: 8,
             first_sequence: 1,
         }
     }
 }
 
-/// Encodes what an edge sends to one other worker. One stream, in order: records to the instances there, and markers to all of them.
+/// Encodes the records and markers that an edge sends to one other worker: one ordered stream, with
+/// records for single instances there and markers for all of them.
 ///
-/// "Not now" is never an error: what could not be sent stays where it was, and the port's owner is woken when it can.
+/// A full window or queue is not an error: unsent data stays with the caller, and the port's owner
+/// is woken when sending is possible.
 #[derive(Debug)]
 pub struct EdgeSender {
     stream: StreamId,
@@ -53,7 +56,7 @@ pub struct EdgeSender {
     pool: BlockPool,
     building: Option<Block>,
     /// A full block that the link had no room for.
-    held: Option<Parcel>,
+    held: Option<SendBuffer>,
     next_sequence: u64,
     acknowledged: u64,
     bytes_sent: u64,
@@ -68,7 +71,8 @@ impl std::fmt::Debug for CodecRef {
 }
 
 impl EdgeSender {
-    /// The sender of `stream` through `port`, for the instance `source`, or for [all](InstanceNumber::ALL) of this worker.
+    /// Creates the sender of `stream` through `port`, for the instance `source`, or for
+    /// [all](InstanceNumber::ALL) of this worker.
     pub fn new(
         stream: StreamId,
         source: InstanceNumber,
@@ -93,13 +97,14 @@ impl EdgeSender {
         }
     }
 
-    /// Sends records from the front of `chunk` to one instance, as many as the window and the link allow; the rest stays.
-    /// True if none is left.
+    /// Sends records from the front of `chunk` to one instance, as many as the window and the link
+    /// allow; the rest stays. Returns true if no record is left in `chunk`.
     ///
     /// # Errors
-    /// The peer is gone; the chunk holds records that the codec can't encode, or one that is too large for any frame.
+    /// The peer is disconnected; the chunk holds records that the codec can't encode, or a record
+    /// too large for any frame.
     pub fn send(&mut self, target: InstanceNumber, chunk: &mut Chunk) -> Result<bool> {
-        self.listen()?;
+        self.process_grants()?;
         while !chunk.is_empty() {
             if !self.may_write() {
                 return Ok(false);
@@ -109,7 +114,7 @@ impl EdgeSender {
             let allowed = usize::try_from(self.window.available()).unwrap_or(usize::MAX);
             let limit = self.config.frame_bytes.min(allowed.max(1024));
             let codec = Arc::clone(&self.codec.0);
-            let most = self.config.most_payload;
+            let most = self.config.max_payload;
             self.write(header, |header, out| {
                 let start = out.len();
                 let records = codec.encode(chunk, limit, out)?;
@@ -123,24 +128,25 @@ impl EdgeSender {
         Ok(true)
     }
 
-    /// Sends a marker to all instances, behind the records sent before. False: not now.
+    /// Sends a marker to all instances, behind the records sent before. Returns false if the marker
+    /// cannot be sent now.
     ///
     /// # Errors
-    /// The peer is gone.
+    /// The peer is disconnected.
     pub fn mark(&mut self, marker: Marker) -> Result<bool> {
-        self.listen()?;
+        self.process_grants()?;
         if !self.may_write() {
             return Ok(false);
         }
         let kind = match marker {
             Marker::Watermark(_) => Kind::Watermark,
             Marker::Idle => Kind::Idle,
-            Marker::EpochEnd(_) => Kind::EpochEnd,
+            Marker::Barrier(_) => Kind::Barrier,
             Marker::Latency(_) => Kind::Latency,
             Marker::Done => Kind::Done,
         };
         let mut header = self.header(kind);
-        if let Marker::EpochEnd(epoch) = marker {
+        if let Marker::Barrier(epoch) = marker {
             header.epoch = epoch;
             self.epoch = epoch.next();
         }
@@ -155,12 +161,13 @@ impl EdgeSender {
         Ok(true)
     }
 
-    /// Says, behind what was sent before, that nobody here sends to this instance at the moment. False: not now.
+    /// Reports to `target`, behind the data sent before, that no instance of this worker currently
+    /// sends to it. Returns false if the report cannot be sent now.
     ///
     /// # Errors
-    /// The peer is gone.
+    /// The peer is disconnected.
     pub fn leave(&mut self, target: InstanceNumber) -> Result<bool> {
-        self.listen()?;
+        self.process_grants()?;
         if !self.may_write() {
             return Ok(false);
         }
@@ -170,17 +177,18 @@ impl EdgeSender {
         Ok(true)
     }
 
-    /// Gives what has gathered to the link: to be called at the end of each slice. True if nothing is left here.
+    /// Hands the buffered frames to the link. Must be called at the end of each slice. Returns true
+    /// if no frame is left in this sender.
     ///
     /// # Errors
-    /// The peer is gone.
+    /// The peer is disconnected.
     pub fn flush(&mut self) -> Result<bool> {
-        self.listen()?;
+        self.process_grants()?;
         if let Some(block) = self.building.take() {
             if self.held.is_some() {
                 self.building = Some(block);
             } else {
-                let parcel = Parcel::Bundle(Payload::in_block(&block, 0, block.len()));
+                let parcel = SendBuffer::Bundle(Payload::in_block(&block, 0, block.len()));
                 self.pool.lend(&block);
                 self.held = self.port.send(parcel).err();
             }
@@ -188,33 +196,33 @@ impl EdgeSender {
         Ok(self.held.is_none() && self.building.is_none())
     }
 
-    /// The numbers of the frames that were sent and that the receiver has not said it dealt with; after the peer is gone, those
-    /// that may have been lost.
+    /// Returns the sequence numbers of the frames sent and not acknowledged. After a disconnection,
+    /// these frames may have been lost.
     pub fn in_flight(&self) -> RangeInclusive<u64> {
         self.acknowledged + 1..=self.next_sequence - 1
     }
 
-    /// The number of the last frame that the receiver has said it dealt with.
+    /// Returns the sequence number of the last acknowledged frame.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Bytes of all frames that were sent so far, whether they arrived or not.
+    /// Returns the number of bytes of all frames sent so far, whether they arrived or not.
     pub fn bytes_sent(&self) -> u64 {
         self.bytes_sent
     }
 
-    /// Bytes that were sent and that the receiver has not said it dealt with.
+    /// Returns the number of bytes sent and not acknowledged.
     pub fn bytes_in_flight(&self) -> u64 {
         self.window.in_flight()
     }
 
-    /// Whether the receiver's window keeps it from sending.
+    /// Returns true if the receiver's window blocks sending.
     pub fn is_shut(&self) -> bool {
         self.window.is_shut()
     }
 
-    /// How many blocks were allocated so far; in a steady state it stands still.
+    /// Returns the number of blocks allocated so far; constant in a steady state.
     pub fn blocks_made(&self) -> u64 {
         self.pool.made()
     }
@@ -227,8 +235,8 @@ impl EdgeSender {
         header
     }
 
-    /// Takes in grants, and learns of the peer's end.
-    fn listen(&mut self) -> Result<()> {
+    /// Applies received grants, retries a held buffer, and checks for a disconnection.
+    fn process_grants(&mut self) -> Result<()> {
         while let Some(frame) = self.port.receive() {
             let mut numbers = &frame.payload[..];
             let (Kind::Grant, Ok(consumed), Ok(allowed)) = (
@@ -244,7 +252,7 @@ impl EdgeSender {
                 return Err(Error::new(
                     ErrorCode::Network,
                     format!(
-                        "{} acknowledged what was never sent on {}",
+                        "{} acknowledged frames that were never sent on {}",
                         self.port.peer(),
                         self.stream
                     ),
@@ -256,13 +264,14 @@ impl EdgeSender {
         if let Some(parcel) = self.held.take() {
             self.held = self.port.send(parcel).err();
         }
-        match self.port.gone() {
+        match self.port.disconnected() {
             Some(gone) => Err(gone.clone().into()),
             None => Ok(()),
         }
     }
 
-    /// Whether a frame can be written now: the window is open, and there is a block with room.
+    /// Returns true if a frame can be written now: the window is open, and there is a block with
+    /// room.
     fn may_write(&mut self) -> bool {
         if self.window.is_shut() {
             self.window.wait();
@@ -273,7 +282,7 @@ impl EdgeSender {
         }
         if self.building.is_none() {
             self.building = self.pool.take_within().or_else(|| {
-                self.port.wants_room();
+                self.port.wait_for_room();
                 self.pool.take_within()
             });
             if let Some(block) = &mut self.building {
@@ -283,7 +292,7 @@ impl EdgeSender {
         self.building.is_some()
     }
 
-    /// Writes a frame into the block at hand, which [`may_write`](Self::may_write) has found.
+    /// Writes a frame into the current block, which [`may_write`](Self::may_write) has provided.
     fn write(
         &mut self,
         mut header: Header,
@@ -292,7 +301,7 @@ impl EdgeSender {
         let Some(block) = &mut self.building else {
             return Ok(());
         };
-        // Nobody shares it yet: this copies nothing.
+        // The block is not shared yet, so this copies nothing.
         let out = Arc::make_mut(block);
         let start = out.len();
         out.resize(start + HEADER_BYTES, 0);

@@ -1,4 +1,4 @@
-//! TCP: non-blocking sockets of our own, polled, with nothing between them and the tasklets.
+//! The TCP transport: non-blocking, polled sockets without an async runtime.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -8,25 +8,27 @@ use std::time::Duration;
 use crate::tls::{Tls, explain, rustls};
 use ardea_core::{Error, ErrorCode, Result};
 
-use crate::exchange::doorbell::Doorbell;
 use crate::exchange::framed::{Framed, FramedConfig};
+use crate::exchange::network_waker::NetworkWaker;
 use crate::exchange::polling::{Polled, Poller, Sockets};
 use crate::exchange::tls::TlsStream;
 use crate::exchange::transport::{ByteStream, Connection, Listener, Transport};
 
-/// How TCP is used.
+/// Configuration of a [`TcpTransport`].
 #[derive(Clone, Debug, Default)]
 pub struct TcpConfig {
     /// Queues and blocks of each connection.
     pub framed: FramedConfig,
-    /// Whether peers have to prove who they are by a token. Without that, and without certificates, only loopback addresses can be
-    /// listened at.
+    /// True if peers have to authenticate with a token. Without a token and without certificates,
+    /// only loopback addresses can be listened at.
     pub is_protected: bool,
-    /// Certificates, if connections are encrypted and both sides have to show one. All of a cluster have them, or nobody.
+    /// Certificates for mutual TLS, if connections are encrypted. Either all processes of a cluster
+    /// have them, or none.
     pub tls: Option<Tls>,
 }
 
-/// Connections over TCP. Addresses are numeric: `10.0.0.7:7400`, `[::1]:0`; finding out names can block, and is not done here.
+/// Connections over TCP. Addresses are numeric: `10.0.0.7:7400`, `[::1]:0`; names are not resolved,
+/// because that can block.
 pub struct TcpTransport {
     poller: Poller,
     config: TcpConfig,
@@ -39,10 +41,10 @@ impl fmt::Debug for TcpTransport {
 }
 
 impl TcpTransport {
-    /// A transport without connections.
+    /// Creates a transport without connections.
     ///
     /// # Errors
-    /// If the operating system gives no means to poll.
+    /// If the operating system provides no poll instance.
     pub fn new(config: TcpConfig) -> Result<Self> {
         let poller = Poller::new()?;
         Ok(TcpTransport { poller, config })
@@ -81,7 +83,9 @@ impl Transport for TcpTransport {
         if !is_protected && !at.ip().is_loopback() {
             return Err(Error::new(
                 ErrorCode::InvalidConfig,
-                format!("{address} can be reached from other machines, and peers prove nothing"),
+                format!(
+                    "{address} can be reached from other machines, and peers are not authenticated"
+                ),
             )
             .hint("configure a token or certificates, or listen at 127.0.0.1"));
         }
@@ -102,7 +106,7 @@ impl Transport for TcpTransport {
         }))
     }
 
-    fn doorbell(&self) -> Doorbell {
+    fn waker(&self) -> NetworkWaker {
         self.poller.doorbell()
     }
 
@@ -115,16 +119,19 @@ fn numeric(address: &str) -> Result<SocketAddr> {
     address.parse().map_err(|_| {
         Error::new(
             ErrorCode::InvalidConfig,
-            format!("{address:?} is no address of a socket"),
+            format!("{address:?} is not a socket address"),
         )
         .hint("write it as 10.0.0.7:7400 or [::1]:7400")
     })
 }
 
 fn no_tls(peer: &str, error: &rustls::Error) -> Error {
-    Error::new(ErrorCode::Network, format!("no TLS with {peer}"))
-        .because(explain(error))
-        .hint("check the certificates")
+    Error::new(
+        ErrorCode::Network,
+        format!("the TLS handshake with {peer} failed"),
+    )
+    .because(explain(error))
+    .hint("check the certificates")
 }
 
 fn connection(
@@ -132,12 +139,12 @@ fn connection(
     peer: String,
     config: &TcpConfig,
 ) -> Box<dyn Connection> {
-    // Strangers get to send a greeting; the link allows more when it knows them.
+    // Before the handshake only a hello frame is accepted; the link raises the limit after it.
     Box::new(Framed::new(
         stream,
         peer,
         config.framed,
-        crate::exchange::handshake::MOST_GREETING_BYTES,
+        crate::exchange::handshake::MAX_HELLO_BYTES,
     ))
 }
 
@@ -174,14 +181,14 @@ impl Listener for TcpListener {
             .hint("raise the limit of open files for this process")
         };
         loop {
-            match self.listener.take(|listener| listener.accept()) {
+            match self.listener.try_read(|listener| listener.accept()) {
                 Ok((stream, from)) => {
                     let stream =
                         TcpStream::register(stream, &self.sockets, true).map_err(failed)?;
                     return self.connection(stream, from.to_string()).map(Some);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                // Whoever it was has hung up meanwhile.
+                // The peer closed the connection before it was accepted.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -195,7 +202,7 @@ impl Listener for TcpListener {
     }
 }
 
-/// A socket that may still have to be connected.
+/// A socket that may still be connecting.
 #[derive(Debug)]
 struct TcpStream {
     stream: Polled<mio::net::TcpStream>,
@@ -218,7 +225,7 @@ impl TcpStream {
         })
     }
 
-    /// Finds out how connecting went, once something is known about it.
+    /// Checks the outcome of connecting, once the socket is writable.
     fn connect(&mut self) -> io::Result<()> {
         if self.is_connected {
             return Ok(());

@@ -1,7 +1,7 @@
-//! TLS over another stream of bytes: both sides show a certificate of the cluster's authority.
+//! TLS over another byte stream: both sides present a certificate of the cluster's authority.
 //!
-//! Encrypted bytes that the stream below does not take at once are held here, and count as unsent until a flush has moved them. While
-//! the two sides greet each other nothing is taken at all.
+//! Encrypted bytes that the stream below does not accept are buffered here, and count as unsent
+//! until a flush moves them. No application data is accepted during the handshake.
 
 use std::io::{self, IoSlice, Read, Write};
 
@@ -9,9 +9,10 @@ use crate::tls::{explain, rustls};
 
 use crate::exchange::transport::ByteStream;
 
-/// Encrypted bytes that are held at most.
+/// Maximum number of buffered encrypted bytes.
 const MOST_HELD_BYTES: usize = 128 << 10;
-/// So many reads without a byte of the peer's words: it sends nothing but empty records.
+/// Number of reads without application data after which the peer is considered malicious: it sends
+/// only empty records.
 const MOST_IDLE_READS: usize = 1_000;
 
 /// A stream with TLS over it.
@@ -24,7 +25,7 @@ pub struct TlsStream<S: ByteStream> {
 }
 
 impl<S: ByteStream> TlsStream<S> {
-    /// Of the side that connects, or that was connected to.
+    /// Creates a stream for either side of a connection.
     pub fn new(below: S, tls: impl Into<rustls::Connection>) -> Self {
         let mut tls = tls.into();
         tls.set_buffer_limit(Some(MOST_HELD_BYTES));
@@ -35,10 +36,10 @@ impl<S: ByteStream> TlsStream<S> {
         }
     }
 
-    /// Moves what is encrypted to the stream below; an error if that doesn't take all of it now.
+    /// Moves encrypted bytes to the stream below; fails if the stream doesn't accept all of them.
     fn push(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
-            match self.tls.write_tls(&mut Below(&mut self.below)) {
+            match self.tls.write_tls(&mut InnerStream(&mut self.below)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => self.held = self.held.saturating_sub(bytes),
                 Err(error) => {
@@ -51,22 +52,22 @@ impl<S: ByteStream> TlsStream<S> {
         Ok(())
     }
 
-    /// Takes in what has come, once; false if nothing has.
+    /// Reads and decrypts once; returns false at the end of the stream below.
     fn pull(&mut self) -> io::Result<bool> {
-        let bytes = self.tls.read_tls(&mut Below(&mut self.below))?;
+        let bytes = self.tls.read_tls(&mut InnerStream(&mut self.below))?;
         if let Err(error) = self.tls.process_new_packets() {
-            // The peer is told why, if it is still there to hear it.
+            // Sends the TLS alert, if the peer is still connected.
             let _ = self.push();
             let why = explain(&error);
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
-        // Answers of the protocol itself.
+        // Sends responses of the TLS protocol.
         self.push().or_else(later)?;
         Ok(bytes > 0)
     }
 }
 
-/// What can't be done now is done later.
+/// Turns a retriable error into success.
 fn later(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
@@ -82,21 +83,22 @@ impl<S: ByteStream> ByteStream for TlsStream<S> {
         for _ in 0..MOST_IDLE_READS {
             match self.tls.reader().read(space) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // An end without a farewell is an error here: anybody on the way could have cut the connection.
+                // An end without a close notification is an error: an attacker could have cut the
+                // connection.
                 outcome => return outcome,
             }
             if !self.pull()? && self.tls.is_handshaking() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        let what = "it sends nothing but empty records of TLS";
+        let what = "it sends nothing but empty TLS records";
         Err(io::Error::new(io::ErrorKind::InvalidData, what))
     }
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         self.push()?;
         while self.tls.is_handshaking() {
-            // Who only writes has to hear the greeting as well.
+            // A side that only writes has to read the handshake as well.
             if !self.pull()? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -121,23 +123,23 @@ impl<S: ByteStream> ByteStream for TlsStream<S> {
 }
 
 impl<S: ByteStream> Drop for TlsStream<S> {
-    /// Says farewell, so that the peer knows that nothing was cut off.
+    /// Sends a close notification, so that the peer can exclude truncation.
     fn drop(&mut self) {
         self.tls.send_close_notify();
         let _ = self.push();
     }
 }
 
-/// The stream below, as TLS wants it.
-struct Below<'a, S>(&'a mut S);
+/// Adapts the stream below to the interface of rustls.
+struct InnerStream<'a, S>(&'a mut S);
 
-impl<S: ByteStream> Read for Below<'_, S> {
+impl<S: ByteStream> Read for InnerStream<'_, S> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         self.0.read(space)
     }
 }
 
-impl<S: ByteStream> Write for Below<'_, S> {
+impl<S: ByteStream> Write for InnerStream<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(&[IoSlice::new(bytes)])
     }

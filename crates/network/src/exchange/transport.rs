@@ -1,121 +1,131 @@
-//! What a transport has to do: the one place where workers meet.
+//! The interface of transports between workers.
 //!
-//! A transport belongs to one thread, which polls it, its listeners and its connections in slices; nothing here blocks except
-//! [`Transport::wait`]. Framing, the handshake, flow control and heartbeats are above it and the same for all. Two are here:
-//! [`tcp`](crate::exchange::TcpTransport) between hosts, with TLS or without, [`memory`](crate::exchange::MemoryTransport) within a process. A stream of
-//! bytes of another kind (a Unix socket) only has to be a [`ByteStream`]; what moves frames in its own way (a ring in shared
-//! memory) is a [`Connection`] itself.
+//! A transport belongs to one thread, which polls it, its listeners and its connections in slices;
+//! nothing here blocks except [`Transport::wait`]. Framing, handshake, flow control and heartbeats
+//! are above it and the same for all transports. Two are implemented:
+//! [`tcp`](crate::exchange::TcpTransport) between hosts, with or without TLS, and
+//! [`memory`](crate::exchange::MemoryTransport) within a process. Another kind of byte stream (a
+//! Unix socket) only has to implement [`ByteStream`]; a transport that moves frames directly (a
+//! ring in shared memory) implements [`Connection`].
 
 use std::io;
 use std::time::Duration;
 
 use ardea_core::Result;
 
-use crate::exchange::doorbell::Doorbell;
-use crate::exchange::frame::{Frame, Parcel};
-use crate::exchange::gone::PeerGone;
+use crate::exchange::disconnect::Disconnected;
+use crate::exchange::frame::{Frame, SendBuffer};
+use crate::exchange::network_waker::NetworkWaker;
 
-/// A way between workers.
+/// A network transport between workers.
 pub trait Transport: Send {
-    /// Its name in the configuration.
+    /// Returns the transport's name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Begins to connect to an address, in the transport's own notation, and returns at once. That nobody is there is told by
-    /// the connection.
+    /// Starts connecting to an address, in the transport's own notation, and returns at once. A
+    /// failure to connect is reported by the connection.
     ///
     /// # Errors
-    /// If the address makes no sense, or this process can open no more connections.
+    /// If the address is invalid, or this process can open no more connections.
     fn connect(&mut self, address: &str) -> Result<Box<dyn Connection>>;
 
-    /// Takes connections from now on.
+    /// Starts listening.
     ///
     /// # Errors
-    /// If the address makes no sense, is taken, or may not be listened at.
+    /// If the address is invalid, in use, or may not be listened at.
     fn listen(&mut self, address: &str) -> Result<Box<dyn Listener>>;
 
-    /// Ends the present or the next [`wait`](Self::wait), from any thread.
-    fn doorbell(&self) -> Doorbell;
+    /// Returns the waker that ends the current or the next [`wait`](Self::wait), from any thread.
+    fn waker(&self) -> NetworkWaker;
 
-    /// Waits until a connection or listener may have something to do, somebody rang, or `timeout` is over. With a timeout of zero
-    /// it only looks, which connections need from time to time to see that they can go on.
+    /// Waits until a connection or listener may be ready, the waker is rung, or `timeout` has
+    /// passed. A timeout of zero only polls; such calls are needed from time to time, so that
+    /// connections detect their readiness.
     ///
     /// # Errors
-    /// If the operating system refuses; the transport is of no use then.
+    /// If the operating system refuses; the transport must not be used after that.
     fn wait(&mut self, timeout: Duration) -> Result<()>;
 }
 
-/// Where connections come in.
+/// Accepts incoming connections.
 pub trait Listener: Send {
-    /// The address that others connect to.
+    /// Returns the address that others connect to.
     fn address(&self) -> &str;
 
-    /// The next connection, if there is one. Never blocks.
+    /// Returns the next incoming connection, if any. Never blocks.
     ///
     /// # Errors
-    /// If one could not be taken, such as for want of file descriptors; later ones may be.
+    /// If a connection could not be accepted, for example for lack of file descriptors; later calls
+    /// may succeed.
     fn accept(&mut self) -> Result<Option<Box<dyn Connection>>>;
 }
 
-/// A way to one peer, both ways. Frames arrive once, in their order, or the peer is gone.
+/// A bidirectional connection to one peer. Frames arrive once and in order, or the peer is
+/// disconnected.
 pub trait Connection: Send {
-    /// The peer's address, for messages.
+    /// Returns the peer's address, for messages.
     fn peer(&self) -> &str;
 
-    /// Takes a parcel to send, or gives it back if there are enough already: then [`flush`](Self::flush) and try again later.
-    /// Nothing goes out before the next flush.
-    fn send(&mut self, parcel: Parcel) -> Result<(), Parcel>;
+    /// Accepts a buffer to send, or returns it if the queue is full: the caller must
+    /// [`flush`](Self::flush) and retry later. Nothing is sent before the next flush.
+    fn send(&mut self, parcel: SendBuffer) -> Result<(), SendBuffer>;
 
-    /// Moves what was taken towards the peer, as much as goes without waiting, within a slice. Returns the bytes moved.
+    /// Sends queued data without blocking, at most one slice. Returns the number of bytes moved.
     ///
     /// # Errors
-    /// The peer is gone.
-    fn flush(&mut self) -> Result<usize, PeerGone>;
+    /// The peer is disconnected.
+    fn flush(&mut self) -> Result<usize, Disconnected>;
 
-    /// The next frame, if one has come. Without one all that had come has been taken in.
+    /// Returns the next frame, if one has arrived. `None` means that all received bytes have been
+    /// read.
     ///
     /// # Errors
-    /// The peer is gone; all whole frames that it sent before have been given out.
-    fn receive(&mut self) -> Result<Option<Frame>, PeerGone>;
+    /// The peer is disconnected; all complete frames that it sent before have been given out.
+    fn receive(&mut self) -> Result<Option<Frame>, Disconnected>;
 
-    /// Changes the greatest payload that is taken from the peer, in bytes.
+    /// Changes the largest payload accepted from the peer, in bytes.
     fn allow(&mut self, most_payload: usize);
 
-    /// Bytes taken and not moved yet.
+    /// Returns the number of bytes accepted and not sent yet.
     fn unsent(&self) -> usize;
 }
 
-/// A non-blocking stream of bytes, from which [`Framed`](crate::exchange::Framed) makes a connection.
+/// A non-blocking byte stream, from which [`Framed`](crate::exchange::Framed) makes a connection.
 pub trait ByteStream: Send {
-    /// Reads into `space`. Zero: the peer has closed its side.
+    /// Reads into `space`. Returns the number of bytes, zero if the peer has closed its side.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there, without a system call if that is known.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no data is available; without a system call, if
+    /// possible.
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes the beginning of these pieces.
+    /// Writes the beginning of `pieces`. Returns the number of bytes.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing can be written, without a system call if that is known.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing can be written; without a system call,
+    /// if possible.
     fn write(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Moves what was written and is held back, for streams that do so.
+    /// Sends written bytes that are still buffered, for streams that buffer.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if not all of it can be moved now.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if not all of them can be sent now.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Bytes, or about as many, that were written and are held back: [`flush`](Self::flush) moves them.
+    /// Returns the approximate number of written bytes still buffered; [`flush`](Self::flush) sends
+    /// them.
     fn held(&self) -> usize {
         0
     }
 
-    /// Whether the connection has come to be; before that a failure means that the peer can't be reached.
+    /// Returns true once the connection is established. An earlier failure means that the peer is
+    /// unreachable.
     fn is_connected(&self) -> bool;
 }
 
-/// A stream that could not be opened says why when it is used: that the peer can't be reached.
+/// A stream that could not be opened: every use returns the error, so the peer is unreachable.
 impl<S: ByteStream> ByteStream for io::Result<S> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         opened(self)?.read(space)
@@ -138,7 +148,8 @@ impl<S: ByteStream> ByteStream for io::Result<S> {
     }
 }
 
-/// The reason is final, also one such as "would block", of a listener whose queue is full.
+/// Returns the stream, or its error as a permanent one. This includes "would block", which a
+/// listener with a full queue causes.
 fn opened<S>(stream: &mut io::Result<S>) -> io::Result<&mut S> {
     stream
         .as_mut()

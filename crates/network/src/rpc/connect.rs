@@ -1,4 +1,4 @@
-//! The way to a listener.
+//! Connecting to a listener.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,23 +7,24 @@ use ardea_core::{Error, ErrorCode, Result};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::rpc::frame::{Cutter, cut_off};
-use crate::rpc::greeting::{Greeting, hello, read_answer};
-use crate::rpc::halves::Courier;
+use crate::rpc::connection::RpcConnection;
+use crate::rpc::frame::{FrameReader, connection_lost};
+use crate::rpc::handshake::{HandshakeRequest, hello, read_response};
 use crate::rpc::security::Security;
 
-/// Connects to the process that listens at `address` (`host:port`, the host a name or an IP address), and greets it. Tries once, and
-/// gives up after `patience`.
+/// Connects to the process that listens at `address` (`host:port`, the host a name or an IP
+/// address), and performs the handshake. Makes one attempt, which fails after `patience`.
 ///
 /// # Errors
-/// [`ErrorCode::Network`] if nobody is there, or nobody answers in time; [`ErrorCode::VersionMismatch`], [`ErrorCode::WrongCluster`] or
-/// [`ErrorCode::Refused`] if the listener does not want this process.
+/// [`ErrorCode::Network`] if no process listens there, or does not answer in time;
+/// [`ErrorCode::VersionMismatch`], [`ErrorCode::WrongCluster`] or [`ErrorCode::Refused`] if the
+/// listener refuses this process.
 pub async fn connect(
     address: &str,
-    greeting: &Greeting,
+    greeting: &HandshakeRequest,
     security: &Security,
     patience: Duration,
-) -> Result<Courier> {
+) -> Result<RpcConnection> {
     match tokio::time::timeout(patience, greeted(address, greeting, security)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Error::new(
@@ -37,7 +38,11 @@ pub async fn connect(
     }
 }
 
-async fn greeted(address: &str, greeting: &Greeting, security: &Security) -> Result<Courier> {
+async fn greeted(
+    address: &str,
+    greeting: &HandshakeRequest,
+    security: &Security,
+) -> Result<RpcConnection> {
     let unreachable = |error: std::io::Error| {
         Error::new(ErrorCode::Network, format!("cannot connect to {address}"))
             .because(error)
@@ -48,7 +53,7 @@ async fn greeted(address: &str, greeting: &Greeting, security: &Security) -> Res
         return Err(Error::new(
             ErrorCode::InvalidConfig,
             format!(
-                "a greeting of {} bytes is too long: {} are allowed",
+                "a handshake request of {} bytes is too long: {} are allowed",
                 first.body_bytes(),
                 security.limits.greeting_bytes
             ),
@@ -56,7 +61,7 @@ async fn greeted(address: &str, greeting: &Greeting, security: &Security) -> Res
         .hint("shorten the names of cluster and job"));
     }
     let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-    security.tune(&stream).map_err(unreachable)?;
+    security.set_socket_options(&stream).map_err(unreachable)?;
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let stream = security.wrap_connected(host, stream).await?;
     let (mut read, mut write) = tokio::io::split(stream);
@@ -65,16 +70,17 @@ async fn greeted(address: &str, greeting: &Greeting, security: &Security) -> Res
         write.flush().await
     };
     let written = written.await;
-    let mut cutter = Cutter::default();
-    // A listener that has refused may have closed before it had read everything: what it said counts.
-    let answered = read_answer(&mut cutter, &mut read, security, address).await;
+    let mut cutter = FrameReader::default();
+    // A listener that refuses may close before it has read everything, so its response takes
+    // precedence over a failed write.
+    let answered = read_response(&mut cutter, &mut read, security, address).await;
     match (answered, written) {
         (Err(error), Err(broken)) if error.code() == ErrorCode::Network => {
-            return Err(cut_off(address, broken));
+            return Err(connection_lost(address, broken));
         }
         (answered, _) => answered?,
     }
-    Ok(Courier::new(
+    Ok(RpcConnection::new(
         greeting.clone(),
         Arc::from(address),
         read,

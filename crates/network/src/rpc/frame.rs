@@ -1,4 +1,4 @@
-//! Messages as bytes: a length, and what postcard makes of them.
+//! The encoding of messages: a length, and the message encoded by postcard.
 
 use std::io;
 
@@ -9,16 +9,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How long the length is, in bytes.
+/// Size of the length prefix, in bytes.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
-/// How much is read at a time, in bytes.
+/// Minimum read size, in bytes.
 const READ_BYTES: usize = 16 << 10;
 
-/// What a buffer may keep when it is empty, in bytes.
+/// Capacity that an empty buffer may retain, in bytes.
 const KEPT_BYTES: usize = 256 << 10;
 
-/// A message as it travels. Cheap to clone: what goes to many is encoded once.
+/// An encoded message. Cheap to clone: a message for many peers is encoded once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded(Bytes);
 
@@ -26,36 +26,39 @@ impl Encoded {
     /// Encodes a message.
     ///
     /// # Errors
-    /// [`ErrorCode::LimitReached`] if it is 4 GiB or longer; [`ErrorCode::Internal`] if its type can't be serialised.
+    /// [`ErrorCode::LimitReached`] if it is 4 GiB or longer; [`ErrorCode::Internal`] if its type
+    /// can't be serialised.
     pub fn new<M: Serialize + ?Sized>(message: &M) -> Result<Self> {
-        // A long one would be moved again and again while its memory grows; to look at a short one twice costs less than its memory.
+        // The size is computed first: a long message would otherwise be moved while its memory
+        // grows, and for a short one the extra pass costs less than its memory.
         let body_bytes = postcard::serialize_with_flavor(message, Size::default());
         let mut bytes = Vec::with_capacity(LENGTH_BYTES + body_bytes.unwrap_or_default());
         write(message, &mut bytes)?;
         Ok(Encoded(bytes.into()))
     }
 
-    /// Writes the length in front of a body that begins behind room for it.
+    /// Writes the length into the space reserved before the body.
     pub(crate) fn framed(mut bytes: Vec<u8>) -> Result<Self> {
         announce(&mut bytes)?;
         Ok(Encoded(bytes.into()))
     }
 
-    /// The frame.
+    /// Returns the frame.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// How long the message is, in bytes, without its length.
+    /// Returns the length of the message, in bytes, without the prefix.
     pub fn body_bytes(&self) -> usize {
         self.0.len() - LENGTH_BYTES
     }
 }
 
-/// Writes a message behind what is there, as it travels.
+/// Appends an encoded message to `out`.
 ///
 /// # Errors
-/// [`ErrorCode::LimitReached`] if it is 4 GiB or longer; [`ErrorCode::Internal`] if its type can't be serialised. Then nothing was written.
+/// [`ErrorCode::LimitReached`] if it is 4 GiB or longer; [`ErrorCode::Internal`] if its type can't
+/// be serialised. In both cases `out` is unchanged.
 pub fn write<M: Serialize + ?Sized>(message: &M, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     out.extend([0; LENGTH_BYTES]);
@@ -66,7 +69,7 @@ pub fn write<M: Serialize + ?Sized>(message: &M, out: &mut Vec<u8>) -> Result<()
     announced.inspect_err(|_| out.truncate(start))
 }
 
-/// Writes the length of a body in front of it, where there is room for it.
+/// Writes the length of a body into the space reserved before it.
 fn announce(frame: &mut [u8]) -> Result<()> {
     let length = frame.len() - LENGTH_BYTES;
     let Ok(announced) = u32::try_from(length) else {
@@ -79,7 +82,7 @@ fn announce(frame: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes behind somebody's bytes, without taking them.
+/// A postcard output that appends to a borrowed buffer.
 struct Behind<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Behind<'_> {
@@ -102,7 +105,7 @@ impl Flavor for Behind<'_> {
     }
 }
 
-/// Where the first frame of what has come ends, if all of it has.
+/// Returns the end of the first frame in the received bytes, if the frame is complete.
 ///
 /// # Errors
 /// [`ErrorCode::BadMessage`] if it announces more than `most` bytes.
@@ -118,12 +121,12 @@ pub(crate) fn whole(come: &[u8], most: usize, peer: &str) -> Result<Option<usize
     Ok((come.len() >= end).then_some(end))
 }
 
-/// Decodes a whole message.
+/// Decodes a complete message.
 pub(crate) fn decode<M: DeserializeOwned>(body: &[u8], peer: &str) -> Result<M> {
     let unreadable = |why: String| {
         Error::new(
             ErrorCode::BadMessage,
-            format!("a message of {peer} can't be read: {why}"),
+            format!("a message from {peer} can't be decoded: {why}"),
         )
         .hint("run the same version of ardea in all processes of the cluster")
     };
@@ -134,16 +137,18 @@ pub(crate) fn decode<M: DeserializeOwned>(body: &[u8], peer: &str) -> Result<M> 
     }
 }
 
-/// Cuts what comes into frames. Its memory grows with what has come, not with what was announced.
+/// Splits received bytes into frames. Its memory grows with the received bytes, not with announced
+/// lengths.
 #[derive(Debug, Default)]
-pub(crate) struct Cutter {
+pub(crate) struct FrameReader {
     buffer: Vec<u8>,
-    /// The frame given out last, which goes when the next one is asked for.
+    /// Length of the frame returned last; the next call removes that frame.
     given: usize,
 }
 
-impl Cutter {
-    /// The body of the next frame; `None` if the peer has closed its side between two frames. May be dropped while it waits.
+impl FrameReader {
+    /// Returns the body of the next frame; `None` if the peer has closed its side between two
+    /// frames. Cancel safe.
     pub(crate) async fn next(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
@@ -162,14 +167,14 @@ impl Cutter {
             self.buffer.reserve(READ_BYTES);
             match from.read_buf(&mut self.buffer).await {
                 Ok(0) if self.buffer.is_empty() => return Ok(None),
-                Ok(0) => return Err(cut_off(peer, io::ErrorKind::UnexpectedEof.into())),
+                Ok(0) => return Err(connection_lost(peer, io::ErrorKind::UnexpectedEof.into())),
                 Ok(_) => {}
-                Err(error) => return Err(cut_off(peer, error)),
+                Err(error) => return Err(connection_lost(peer, error)),
             }
         }
     }
 
-    /// What has come and was not given out.
+    /// Returns the received bytes that were not returned in frames.
     pub(crate) fn into_rest(mut self) -> Vec<u8> {
         self.buffer.drain(..self.given);
         self.buffer
@@ -181,17 +186,17 @@ fn too_long(length: usize, most: usize, peer: &str) -> Error {
         ErrorCode::BadMessage,
         format!("{peer} announces a message of {length} bytes, and {most} are allowed"),
     )
-    .hint("is that a process of the cluster, and do both use TLS, or neither?")
+    .hint("check that this is a process of the cluster, and that either both or neither use TLS")
 }
 
-/// The connection is gone in the middle of something.
-pub(crate) fn cut_off(peer: &str, error: io::Error) -> Error {
+/// Creates the error of a connection that was lost in the middle of an operation.
+pub(crate) fn connection_lost(peer: &str, error: io::Error) -> Error {
     Error::new(
         ErrorCode::Network,
         format!("the connection to {peer} was cut"),
     )
     .because(error)
-    .hint("look at the log of that process")
+    .hint("check the log of that process")
 }
 
 #[cfg(test)]
@@ -216,7 +221,7 @@ mod tests {
                 .collect();
             let got = block_on(async {
                 let mut reader = Pieces { bytes: all, piece };
-                let mut cutter = Cutter::default();
+                let mut cutter = FrameReader::default();
                 let mut got: Vec<Vec<u8>> = Vec::new();
                 while let Some(body) = cutter.next(&mut reader, 1000, "peer").await.unwrap() {
                     got.push(decode(body, "peer").unwrap());
@@ -230,7 +235,7 @@ mod tests {
         fn any_bytes_lead_to_messages_or_to_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             block_on(async {
                 let mut reader = &bytes[..];
-                let mut cutter = Cutter::default();
+                let mut cutter = FrameReader::default();
                 while let Ok(Some(body)) = cutter.next(&mut reader, 1 << 20, "peer").await {
                     let _ = decode::<(String, Vec<u64>)>(body, "peer");
                 }
@@ -238,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Gives its bytes a piece at a time.
+    /// A reader that returns its bytes one piece at a time.
     struct Pieces {
         bytes: Vec<u8>,
         piece: usize,
@@ -260,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_too_long_is_refused_before_it_has_come() {
         let mut reader: &[u8] = &[255, 255, 255, 255, 0];
-        let mut cutter = Cutter::default();
+        let mut cutter = FrameReader::default();
         let error = block_on(cutter.next(&mut reader, 100, "10.0.0.7:7")).unwrap_err();
         assert_eq!(error.code(), ErrorCode::BadMessage);
         assert!(error.to_string().contains("10.0.0.7:7"), "{error}");
@@ -271,11 +276,11 @@ mod tests {
     fn a_message_that_was_cut_is_an_error_and_an_end_between_two_is_none() {
         let whole = Encoded::new("gate 7").unwrap();
         let mut cut = &whole.bytes()[..7];
-        let error = block_on(Cutter::default().next(&mut cut, 100, "peer")).unwrap_err();
+        let error = block_on(FrameReader::default().next(&mut cut, 100, "peer")).unwrap_err();
         assert_eq!(error.code(), ErrorCode::Network);
         let mut nothing: &[u8] = &[];
         assert!(matches!(
-            block_on(Cutter::default().next(&mut nothing, 100, "peer")),
+            block_on(FrameReader::default().next(&mut nothing, 100, "peer")),
             Ok(None)
         ));
     }

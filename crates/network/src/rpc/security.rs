@@ -1,4 +1,4 @@
-//! Who may speak here, and how much is taken of them.
+//! Authentication, encryption and limits of control connections.
 
 use std::fmt;
 use std::io;
@@ -11,34 +11,35 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// How much memory and patience a peer is given.
+/// The memory and time spent on a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The longest greeting, in bytes: what a stranger can make this process remember.
+    /// Longest handshake frame, in bytes: the memory that an unauthenticated peer can use.
     pub greeting_bytes: usize,
-    /// Who has not greeted by then is sent away.
-    pub greeting_within: Duration,
-    /// The longest message, in bytes.
+    /// Time within which a peer must complete the handshake, or is disconnected.
+    pub handshake_timeout: Duration,
+    /// Longest message, in bytes.
     pub message_bytes: usize,
-    /// How many strangers are greeted at a time; more wait to be taken.
-    pub strangers: usize,
-    /// How long a peer may leave bytes unacknowledged, or a silent connection unanswered, until the kernel breaks it off; unset, that takes many minutes.
-    pub stuck_within: Option<Duration>,
+    /// Maximum number of handshakes in progress; further connections wait to be accepted.
+    pub max_handshakes: usize,
+    /// Time that sent bytes or a keep-alive may stay unacknowledged until the kernel closes the
+    /// connection. If unset, the kernel waits many minutes.
+    pub tcp_user_timeout: Option<Duration>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             greeting_bytes: 4 << 10,
-            greeting_within: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(5),
             message_bytes: 64 << 20,
-            strangers: 1024,
-            stuck_within: None,
+            max_handshakes: 1024,
+            tcp_user_timeout: None,
         }
     }
 }
 
-/// What proves that a process belongs to a cluster, and keeps what it says from others. Cheap to clone.
+/// The credentials of a cluster member, and the encryption of its connections. Cheap to clone.
 #[derive(Clone)]
 pub struct Security {
     pub(crate) cluster: Arc<str>,
@@ -48,7 +49,8 @@ pub struct Security {
 }
 
 impl Security {
-    /// That of the cluster of this name, which has no secret: it can only be listened to on this machine.
+    /// Creates the settings of the cluster named `cluster`, without a secret. Its processes can
+    /// listen only on loopback addresses.
     pub fn new(cluster: impl Into<Arc<str>>) -> Self {
         Security {
             cluster: cluster.into(),
@@ -58,55 +60,57 @@ impl Security {
         }
     }
 
-    /// The cluster's secret, if it has one. It is as secret as the connection is: between hosts that others can listen to, it
-    /// needs [TLS](Self::tls) as well.
+    /// Sets the cluster's secret. It is sent in clear: between hosts whose traffic can be
+    /// intercepted, [TLS](Self::tls) is needed as well.
     pub fn token(mut self, token: Option<Token>) -> Self {
         self.token = token;
         self
     }
 
-    /// The certificates by which both sides prove who they are, if connections are encrypted. All of a cluster have them, or nobody.
+    /// Sets the certificates for mutual authentication and encryption. Either all processes of a
+    /// cluster have them, or none.
     pub fn tls(mut self, tls: Option<Tls>) -> Self {
         self.tls = tls;
         self
     }
 
-    /// The same for what calls itself otherwise, such as a part of the cluster that has no business with other parts.
+    /// Sets another cluster name, for example for a part of the cluster that must not connect to
+    /// other parts.
     pub fn within(mut self, cluster: impl Into<Arc<str>>) -> Self {
         self.cluster = cluster.into();
         self
     }
 
-    /// Other limits than the default ones.
+    /// Sets the limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Other limits than those that it has: so one of them is changed, and the others stay.
+    /// Modifies the current limits.
     pub fn with_limits(self, change: impl FnOnce(Limits) -> Limits) -> Self {
         let limits = change(self.limits);
         self.limits(limits)
     }
 
-    /// The cluster's name.
+    /// Returns the cluster's name.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// Whether peers have to prove who they are.
-    pub(crate) fn proves(&self) -> bool {
+    /// Returns true if peers have to authenticate.
+    pub(crate) fn authenticates(&self) -> bool {
         self.token.is_some() || self.tls.is_some()
     }
 
-    /// Sets what the kernel is to do with a connection: nothing waits for more, and what is stuck is broken off.
-    pub(crate) fn tune(&self, stream: &TcpStream) -> io::Result<()> {
+    /// Sets socket options: no delay for small writes, and a timeout for stalled connections.
+    pub(crate) fn set_socket_options(&self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        if let Some(within) = self.limits.stuck_within {
+        if let Some(within) = self.limits.tcp_user_timeout {
             let millis = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
             sockopt::set_tcp_user_timeout(stream, millis)?;
             sockopt::set_socket_keepalive(stream, true)?;
-            // Whole seconds, at least one: the kernel knows no less.
+            // The kernel accepts whole seconds, at least one.
             let pause = Duration::from_secs(within.as_secs().max(1));
             sockopt::set_tcp_keepidle(stream, pause)?;
             sockopt::set_tcp_keepintvl(stream, pause)?;
@@ -114,7 +118,7 @@ impl Security {
         Ok(())
     }
 
-    /// A connection that has come in, encrypted if it has to be.
+    /// Encrypts an incoming connection if TLS is configured.
     pub(crate) async fn wrap_accepted(
         &self,
         stream: TcpStream,
@@ -126,7 +130,7 @@ impl Security {
         }
     }
 
-    /// A connection to `host`, encrypted if it has to be.
+    /// Encrypts a connection to `host` if TLS is configured.
     pub(crate) async fn wrap_connected(
         &self,
         host: &str,
@@ -150,20 +154,20 @@ impl fmt::Debug for Security {
     }
 }
 
-/// A two-way stream of bytes: a socket, or TLS over one.
+/// A bidirectional byte stream: a socket, or TLS over one.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// The socket, and TLS in the state in which it is.
-    fn apart(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>);
+    /// Returns the socket, and the TLS state if there is one.
+    fn detach(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>);
 }
 
 impl Stream for TcpStream {
-    fn apart(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>) {
+    fn detach(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>) {
         (*self, None)
     }
 }
 
 impl Stream for TlsStream<TcpStream> {
-    fn apart(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>) {
+    fn detach(self: Box<Self>) -> (TcpStream, Option<rustls::Connection>) {
         match *self {
             TlsStream::Client(stream) => {
                 let (socket, tls) = stream.into_inner();
@@ -177,14 +181,14 @@ impl Stream for TlsStream<TcpStream> {
     }
 }
 
-/// Refuses to listen where strangers can reach it, if members prove nothing.
-pub(crate) fn may_listen(security: &Security, at: &std::net::SocketAddr) -> Result<()> {
-    if security.proves() || at.ip().is_loopback() {
+/// Refuses to listen at an address reachable from other machines if members are not authenticated.
+pub(crate) fn check_listen_address(security: &Security, at: &std::net::SocketAddr) -> Result<()> {
+    if security.authenticates() || at.ip().is_loopback() {
         return Ok(());
     }
     Err(Error::new(
         ErrorCode::InvalidConfig,
-        format!("{at} can be reached from other machines, and peers prove nothing"),
+        format!("{at} can be reached from other machines, and peers are not authenticated"),
     )
     .hint("configure a token or certificates, or listen at 127.0.0.1"))
 }
@@ -202,13 +206,13 @@ mod tests {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let stream = TcpStream::connect(address).await.unwrap();
-            Security::new("test").tune(&stream).unwrap();
+            Security::new("test").set_socket_options(&stream).unwrap();
             assert!(!sockopt::socket_keepalive(&stream).unwrap());
             let security = Security::new("test").with_limits(|limits| Limits {
-                stuck_within: Some(Duration::from_millis(1_500)),
+                tcp_user_timeout: Some(Duration::from_millis(1_500)),
                 ..limits
             });
-            security.tune(&stream).unwrap();
+            security.set_socket_options(&stream).unwrap();
             assert!(sockopt::socket_keepalive(&stream).unwrap());
             assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 1_500);
         });

@@ -1,4 +1,4 @@
-//! What was loaded, always of the present files.
+//! The loaded certificates, reloaded when the files change.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,17 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 
 use crate::tls::TlsConfig;
-use crate::tls::check::{Sides, server_name};
-use crate::tls::files::Stamp;
+use crate::tls::files::FileStamp;
+use crate::tls::validate::{TlsSettings, server_name};
 
-/// How often files are looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Minimum interval between checks of the files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Certificates and how to use them. A clone is the same one.
+/// Certificates and the TLS settings made from them. Clones share the same state.
 ///
-/// The files are looked at when a connection is made, at most once a second, and loaded again if they are others: certificates are
-/// renewed by writing over them. Connections that there are go on with what they began with.
+/// The files are checked when a connection is made, at most once a second, and reloaded if they
+/// changed: certificates are renewed by overwriting them. Existing connections keep the
+/// certificates they began with.
 #[derive(Clone)]
 pub struct Tls(Arc<Inner>);
 
@@ -28,8 +29,8 @@ struct Inner {
 }
 
 struct Current {
-    sides: Sides,
-    stamps: [Stamp; 3],
+    sides: TlsSettings,
+    stamps: [FileStamp; 3],
     looked: Instant,
     problem: Option<Error>,
 }
@@ -39,13 +40,14 @@ impl Tls {
     ///
     /// # Errors
     /// [`ErrorCode::ReadFailed`](ardea_core::ErrorCode::ReadFailed) for a file that can't be read;
-    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for one that holds something else, a key of another
-    /// certificate, and a certificate that no peer would accept: expired, of another authority, with another name.
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for a file with other
+    /// contents, a key of another certificate, and a certificate that no peer would accept:
+    /// expired, of another authority, with another name.
     pub fn load(config: TlsConfig) -> Result<Tls> {
-        // Before they are read: what changes meanwhile is seen the next time.
-        let stamps = Stamp::of(&config);
+        // Taken before the files are read: a change meanwhile is noticed by the next check.
+        let stamps = FileStamp::of(&config);
         let current = Mutex::new(Current {
-            sides: Sides::load(&config)?,
+            sides: TlsSettings::load(&config)?,
             stamps,
             looked: Instant::now(),
             problem: None,
@@ -53,42 +55,45 @@ impl Tls {
         Ok(Tls(Arc::new(Inner { config, current })))
     }
 
-    /// The settings of who connects: it shows its certificate, and wants to see one.
+    /// Returns the settings of a client: it presents its certificate and verifies the server's.
     pub fn client(&self) -> Arc<ClientConfig> {
-        self.present().sides.client.clone()
+        self.current_checked().sides.client.clone()
     }
 
-    /// The settings of who is connected to by others of the cluster: it shows its certificate, and wants to see one.
+    /// Returns the settings of a server for members of the cluster: it presents its certificate and
+    /// verifies the client's.
     pub fn server(&self) -> Arc<ServerConfig> {
-        self.present().sides.server.clone()
+        self.current_checked().sides.server.clone()
     }
 
-    /// The settings of who is connected to by anybody, and asks in another way who that is.
-    pub fn open_server(&self) -> Arc<ServerConfig> {
-        self.present().sides.open_server.clone()
+    /// Returns the settings of a server for any client, which must be authenticated in another way.
+    pub fn server_without_client_auth(&self) -> Arc<ServerConfig> {
+        self.current_checked().sides.open_server.clone()
     }
 
-    /// The name that the certificate of a peer has to bear who is connected to at this host: the cluster's, or the host's own.
+    /// Returns the name that the certificate of the peer at `host` must bear: the cluster's, or the
+    /// host's.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if it is no name and no address.
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if it is neither a name
+    /// nor an address.
     pub fn peer_name(&self, host: &str) -> Result<ServerName<'static>> {
         server_name(self.0.config.name.as_deref().unwrap_or(host))
     }
 
-    /// Looks at once whether the files are others, and loads them.
+    /// Checks at once if the files changed, and reloads them.
     ///
     /// # Errors
-    /// As [`load`](Self::load); the certificates from before stay in use.
+    /// As [`load`](Self::load); the former certificates stay in use.
     pub fn reload(&self) -> Result<()> {
         let mut current = self.current();
-        self.look(&mut current);
+        self.reload_if_changed(&mut current);
         current.problem.clone().map_or(Ok(()), Err)
     }
 
-    /// Why the present files are not those in use.
+    /// Returns the reason why the current files are not in use, if they could not be loaded.
     pub fn problem(&self) -> Option<Error> {
-        self.present().problem.clone()
+        self.current_checked().problem.clone()
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -96,27 +101,28 @@ impl Tls {
         current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn present(&self) -> MutexGuard<'_, Current> {
+    fn current_checked(&self) -> MutexGuard<'_, Current> {
         let mut current = self.current();
-        if current.looked.elapsed() >= LOOK_EVERY {
-            self.look(&mut current);
+        if current.looked.elapsed() >= CHECK_INTERVAL {
+            self.reload_if_changed(&mut current);
         }
         current
     }
 
-    fn look(&self, current: &mut Current) {
+    fn reload_if_changed(&self, current: &mut Current) {
         current.looked = Instant::now();
-        let stamps = Stamp::of(&self.0.config);
+        let stamps = FileStamp::of(&self.0.config);
         if stamps == current.stamps && current.problem.is_none() {
             return;
         }
-        match Sides::load(&self.0.config) {
+        match TlsSettings::load(&self.0.config) {
             Ok(sides) => {
                 current.sides = sides;
                 current.stamps = stamps;
                 current.problem = None;
             }
-            // Half of the files may have been written by now: the next look loads them again.
+            // Perhaps only some of the files have been written so far: the next check loads them
+            // again.
             Err(problem) => current.problem = Some(problem),
         }
     }

@@ -1,21 +1,21 @@
-//! Which files.
+//! The paths of certificate files.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Where certificates are, all of them as PEM.
+/// The certificate files, all in PEM format.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsConfig {
-    /// The certificates of the authorities that peers' certificates have to be signed by.
+    /// Certificates of the authorities that sign peers' certificates.
     pub authority: PathBuf,
-    /// This process's certificate, and behind it those that lead to an authority, if there are any between.
+    /// Certificate of this process, followed by intermediate certificates, if any.
     pub certificate: PathBuf,
-    /// The certificate's private key.
+    /// Private key of the certificate.
     pub key: PathBuf,
-    /// The name that all certificates of the cluster bear. Without one each bears the name or IP address under which its host is
-    /// connected to.
+    /// Name in all certificates of the cluster. Without it, each certificate bears the name or IP
+    /// address of its host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

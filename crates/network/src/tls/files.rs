@@ -1,4 +1,4 @@
-//! Reads PEM files, and notices when they change.
+//! Reading PEM files, and detecting changes.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -11,16 +11,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::tls::TlsConfig;
 
-/// What the files hold.
-pub(crate) struct Files {
+/// The contents of the files.
+pub(crate) struct PemFiles {
     pub(crate) authorities: Vec<CertificateDer<'static>>,
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
 }
 
-impl Files {
-    pub(crate) fn read(config: &TlsConfig) -> Result<Files> {
-        Ok(Files {
+impl PemFiles {
+    pub(crate) fn read(config: &TlsConfig) -> Result<PemFiles> {
+        Ok(PemFiles {
             authorities: certificates(&config.authority)?,
             chain: certificates(&config.certificate)?,
             key: key(&config.key)?,
@@ -28,10 +28,11 @@ impl Files {
     }
 }
 
-/// The authorities whose certificates are in a PEM file: for who talks to servers that are none of a cluster's own.
+/// Reads the authorities in a PEM file, for clients of servers outside the cluster.
 ///
 /// # Errors
-/// `ReadFailed` if the file can't be read, `InvalidConfig` if it holds no certificate, or one that can't be used.
+/// `ReadFailed` if the file can't be read, `InvalidConfig` if it holds no certificate, or one that
+/// can't be used.
 pub fn authorities(path: &Path) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
@@ -48,7 +49,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(&text)
         .collect::<std::result::Result<_, _>>()
         .map_err(|error| {
-            let what = format!("{} is no PEM file", path.display());
+            let what = format!("{} is not a PEM file", path.display());
             Error::new(ErrorCode::InvalidConfig, what)
                 .because(error.to_string())
                 .hint("a certificate stands between BEGIN CERTIFICATE and END CERTIFICATE")
@@ -64,7 +65,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     let text = read(path)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|_| {
-        // What exactly is wrong in it is nobody's business: it is a key.
+        // The parser's error is not shown, because the file contains a key.
         let what = format!("{} holds no private key as PEM", path.display());
         Error::new(ErrorCode::InvalidConfig, what).hint(
             "an unencrypted key stands between BEGIN PRIVATE KEY and END PRIVATE KEY; openssl pkey writes one",
@@ -87,16 +88,17 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// What shows that a file is another than before; none if it is not there.
+/// The identity of a file's contents, by inode, size and modification time; `None` if it doesn't
+/// exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stamp(Option<(u64, u64, i64, i64)>);
+pub(crate) struct FileStamp(Option<(u64, u64, i64, i64)>);
 
-impl Stamp {
-    /// Of the three files.
-    pub(crate) fn of(config: &TlsConfig) -> [Stamp; 3] {
+impl FileStamp {
+    /// Returns the stamps of the three files.
+    pub(crate) fn of(config: &TlsConfig) -> [FileStamp; 3] {
         [&config.authority, &config.certificate, &config.key].map(|path| {
             let stamp = |meta: Metadata| (meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
-            Stamp(fs::metadata(path).ok().map(stamp))
+            FileStamp(fs::metadata(path).ok().map(stamp))
         })
     }
 }

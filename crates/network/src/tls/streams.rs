@@ -1,4 +1,4 @@
-//! TLS over streams of tokio.
+//! TLS over tokio streams.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::tls::{Tls, explain};
 
-/// A stream of tokio with TLS over it, of either side.
+/// TLS handshakes over tokio streams, for either side.
 pub use tokio_rustls::TlsStream;
 
 impl Tls {
-    /// Greets whoever is at the other end of a stream that was connected to `host`; takes no time limit, which is the caller's.
+    /// Performs the handshake over a stream connected to `host`. The caller has to limit the time.
     ///
     /// # Errors
-    /// [`ErrorCode::Network`] if that is nobody of the cluster, or breaks off.
+    /// [`ErrorCode::Network`] if the peer is not a member of the cluster, or closes the connection.
     pub async fn connect<S>(&self, stream: S, host: &str) -> Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -26,7 +26,8 @@ impl Tls {
         Ok(stream.into())
     }
 
-    /// Greets who has connected from `peer`, and has to be of the cluster.
+    /// Performs the handshake with a client connected from `peer`, which must be a member of the
+    /// cluster.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -39,15 +40,16 @@ impl Tls {
         Ok(stream.into())
     }
 
-    /// Greets who has connected from `peer`, whoever it is: see [`open_server`](Self::open_server).
+    /// Performs the handshake with any client connected from `peer`: see
+    /// [`server_without_client_auth`](Self::server_without_client_auth).
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub async fn accept_anybody<S>(&self, stream: S, peer: &str) -> Result<TlsStream<S>>
+    pub async fn accept_without_client_auth<S>(&self, stream: S, peer: &str) -> Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let greeted = TlsAcceptor::from(self.open_server()).accept(stream);
+        let greeted = TlsAcceptor::from(self.server_without_client_auth()).accept(stream);
         let stream = greeted.await.map_err(|error| failed(peer, &error))?;
         Ok(stream.into())
     }
@@ -56,7 +58,10 @@ impl Tls {
 fn failed(peer: &str, error: &io::Error) -> Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let why = inner.map_or_else(|| error.to_string(), explain);
-    Error::new(ErrorCode::Network, format!("no TLS with {peer}"))
-        .because(why)
-        .hint("both ends need certificates of one authority")
+    Error::new(
+        ErrorCode::Network,
+        format!("the TLS handshake with {peer} failed"),
+    )
+    .because(why)
+    .hint("both ends need certificates of one authority")
 }

@@ -1,4 +1,4 @@
-//! Certificates made for tests.
+//! Certificates for tests.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 use crate::tls::{Tls, TlsConfig};
 
-/// What two processes of a cluster need, from an authority that nobody else has.
+/// Creates the certificates of a test cluster, signed by a new authority.
 ///
 /// # Panics
 /// If the machine has no folder for temporary files.

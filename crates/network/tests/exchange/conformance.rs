@@ -1,4 +1,4 @@
-//! What every transport promises.
+//! Conformance tests for all transports.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ fn frame(sequence: u64, bytes: usize) -> Frame {
     }
 }
 
-/// Sends frames of these sizes from the first to the second, whatever queues are full on the way.
+/// Sends frames of these sizes from the `first` connection to the `second`, retrying while queues
+/// are full.
 fn carry(
     first: (&mut dyn Transport, &mut dyn Connection),
     second: (&mut dyn Transport, &mut dyn Connection),
@@ -33,7 +34,7 @@ fn carry(
         first.0.wait(Duration::ZERO).unwrap();
         second.0.wait(Duration::ZERO).unwrap();
         while let Some(frame) = unsent.pop() {
-            if let Err(Parcel::Frame(frame)) = first.1.send(Parcel::Frame(frame)) {
+            if let Err(SendBuffer::Frame(frame)) = first.1.send(SendBuffer::Frame(frame)) {
                 unsent.push(frame);
                 break;
             }
@@ -80,8 +81,8 @@ fn a_longer_payload_than_allowed_ends_the_connection_and_names_the_peer() {
     for (mut first, mut second, address) in transports() {
         let (mut a, mut b) = connections(&mut *first, &mut *second, address);
         b.allow(1000);
-        a.send(Parcel::Frame(frame(1, 900))).unwrap();
-        a.send(Parcel::Frame(frame(2, 2000))).unwrap();
+        a.send(SendBuffer::Frame(frame(1, 900))).unwrap();
+        a.send(SendBuffer::Frame(frame(2, 2000))).unwrap();
         let mut received = 0;
         let mut gone = None;
         until(|| {
@@ -104,7 +105,7 @@ fn a_longer_payload_than_allowed_ends_the_connection_and_names_the_peer() {
 }
 
 #[test]
-fn a_sender_that_is_not_read_is_given_its_parcels_back() {
+fn a_full_connection_returns_the_buffers() {
     for (mut first, mut second, address) in transports() {
         let (mut a, _b) = connections(&mut *first, &mut *second, address);
         let mut sent = 0;
@@ -112,7 +113,7 @@ fn a_sender_that_is_not_read_is_given_its_parcels_back() {
             first.wait(Duration::ZERO).unwrap();
             a.flush().unwrap();
             sent += 1;
-            a.send(Parcel::Frame(frame(sent, 100_000))).is_err()
+            a.send(SendBuffer::Frame(frame(sent, 100_000))).is_err()
         });
         assert!(sent < 1000, "{sent}");
     }
@@ -123,7 +124,7 @@ fn what_was_sent_before_the_end_arrives_before_the_end() {
     for (mut first, mut second, address) in transports() {
         let (mut a, mut b) = connections(&mut *first, &mut *second, address);
         for at in 0..10 {
-            a.send(Parcel::Frame(frame(at, 100))).unwrap();
+            a.send(SendBuffer::Frame(frame(at, 100))).unwrap();
         }
         let mut received = 0;
         let mut end = None;
@@ -131,7 +132,7 @@ fn what_was_sent_before_the_end_arrives_before_the_end() {
             first.wait(Duration::ZERO).unwrap();
             second.wait(Duration::ZERO).unwrap();
             a.flush().unwrap();
-            // Some transports greet each other first.
+            // Some transports perform a handshake first.
             received += u64::from(b.receive().unwrap().is_some());
             a.unsent() == 0
         });
@@ -145,12 +146,12 @@ fn what_was_sent_before_the_end_arrives_before_the_end() {
             end.is_some()
         });
         assert_eq!(received, 10);
-        assert!(matches!(end.unwrap().why, Why::Closed));
+        assert!(matches!(end.unwrap().reason, DisconnectReason::Closed));
     }
 }
 
 #[test]
-fn nobody_at_an_address_is_told_by_the_connection() {
+fn an_unreachable_address_is_reported_by_the_connection() {
     let network = MemoryNetwork::default();
     let free = {
         let mut transport = tcp();
@@ -173,7 +174,10 @@ fn nobody_at_an_address_is_told_by_the_connection() {
             told.is_some()
         });
         let told = told.unwrap();
-        assert!(matches!(told.why, Why::Unreachable(_)), "{told}");
+        assert!(
+            matches!(told.reason, DisconnectReason::Unreachable(_)),
+            "{told}"
+        );
         assert!(told.to_string().contains(address), "{told}");
     }
 }
@@ -184,15 +188,15 @@ fn an_address_is_listened_at_once() {
         let listener = first.listen(address).unwrap();
         let error = second.listen(listener.address()).err().unwrap();
         assert!(error.to_string().contains(listener.address()), "{error}");
-        assert!(error.what_next().is_some());
+        assert!(error.hint_text().is_some());
     }
 }
 
 #[test]
 fn a_ring_of_the_bell_ends_the_wait_from_another_thread() {
     for (mut first, _, _) in transports() {
-        let bell = first.doorbell();
-        let ringing = std::thread::spawn(move || bell.ring());
+        let bell = first.waker();
+        let ringing = std::thread::spawn(move || bell.notify());
         first.wait(Duration::from_secs(3600)).unwrap();
         ringing.join().unwrap();
     }
@@ -203,7 +207,7 @@ fn what_arrives_ends_the_wait() {
     for (mut first, mut second, address) in transports() {
         let (mut a, mut b) = connections(&mut *first, &mut *second, address);
         let sending = std::thread::spawn(move || {
-            a.send(Parcel::Frame(frame(1, 10))).unwrap();
+            a.send(SendBuffer::Frame(frame(1, 10))).unwrap();
             until(|| {
                 first.wait(Duration::ZERO).unwrap();
                 a.flush().unwrap();

@@ -1,11 +1,11 @@
-//! Workers that talk to each other, over every transport, well and badly.
+//! Tests of workers connected over every transport, with valid and invalid peers.
 
 mod conformance;
-mod cuts;
-mod far;
+mod disconnects;
+mod end_to_end;
+mod handshakes;
+mod latency;
 mod pair;
-mod strangers;
 mod streams;
 mod tls;
-mod wakes;
-mod whole;
+mod wakeups;

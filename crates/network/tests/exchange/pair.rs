@@ -8,19 +8,19 @@ use ardea_network::exchange::*;
 use ardea_network::tls::Tls;
 use ardea_network::tls::testing::certificates;
 
-/// How long anything may take before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a test step.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Steps until `done`; fails after [`PATIENCE`].
+/// Repeats `done` until it returns true; fails after [`TIMEOUT`].
 pub fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "nothing comes any more");
+        assert!(start.elapsed() < TIMEOUT, "timed out");
         std::thread::yield_now();
     }
 }
 
-/// A member of the cluster of these tests.
+/// Returns the identity of a member of the test cluster.
 pub fn identity(worker: u64) -> Identity {
     Identity {
         cluster: "harbour".into(),
@@ -30,10 +30,10 @@ pub fn identity(worker: u64) -> Identity {
     }
 }
 
-/// The transports of two workers, and where the second listens.
+/// The transports of two workers, and the address at which the second listens.
 pub type Ways = (Box<dyn Transport>, Box<dyn Transport>, &'static str);
 
-/// The transports to test.
+/// Returns the transports to test.
 pub fn transports() -> Vec<Ways> {
     let network = MemoryNetwork::default();
     let certificates = certificates();
@@ -52,7 +52,7 @@ pub fn transports() -> Vec<Ways> {
     ]
 }
 
-/// The same with TLS.
+/// Creates a TCP transport with TLS and small blocks.
 fn tls(certificates: &Tls) -> TcpTransport {
     let mut config = TcpConfig {
         tls: Some(certificates.clone()),
@@ -62,7 +62,7 @@ fn tls(certificates: &Tls) -> TcpTransport {
     TcpTransport::new(config).unwrap()
 }
 
-/// TCP with small blocks, so that frames are cut in many places.
+/// Creates a TCP transport with small blocks, so that frames are split in many places.
 pub fn tcp() -> TcpTransport {
     let mut config = TcpConfig::default();
     config.framed.assembler.block_bytes = 20_000;
@@ -77,7 +77,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn poll(&mut self) -> Result<bool, PeerGone> {
+    pub fn poll(&mut self) -> Result<bool, Disconnected> {
         self.transport.wait(Duration::ZERO).unwrap();
         Ok(self.link.poll(self.clock.now())?.made)
     }
@@ -105,7 +105,7 @@ impl Worker {
     }
 }
 
-/// Two connected ends.
+/// Connects two transports; returns both ends.
 pub fn connections(
     first: &mut dyn Transport,
     second: &mut dyn Transport,
@@ -122,7 +122,7 @@ pub fn connections(
     (connecting, accepted.unwrap())
 }
 
-/// Two workers that have greeted each other.
+/// Creates two workers that have completed the handshake.
 pub fn pair(
     first: Box<dyn Transport>,
     second: Box<dyn Transport>,
@@ -133,7 +133,7 @@ pub fn pair(
     pair_by(&clock, || {}, (first, second, address), config)
 }
 
-/// The same by this clock, where time passes when `pass` is called.
+/// Creates two workers as [`pair`] does, with `clock`, whose time passes when `pass` is called.
 pub fn pair_by(
     clock: &Clock,
     mut pass: impl FnMut(),
@@ -142,7 +142,7 @@ pub fn pair_by(
 ) -> (Worker, Worker) {
     let (there, here) = connections(&mut *first, &mut *second, address);
     let link = |connection, side, worker, transport: &dyn Transport| {
-        let bell = transport.doorbell();
+        let bell = transport.waker();
         Link::new(
             connection,
             side,
@@ -173,7 +173,7 @@ pub fn pair_by(
     workers
 }
 
-/// Takes what has come as numbers.
+/// Appends the received numbers to `into`; returns how many there were.
 pub fn take_numbers(
     receiver: &mut EdgeReceiver,
     now: Duration,

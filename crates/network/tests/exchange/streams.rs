@@ -1,4 +1,4 @@
-//! Edges over a shared link.
+//! Tests of edges over a shared link.
 
 use ardea_core::{Chunk, Epoch, Marker, Rows, Timestamp, Waker, Watermark};
 use ardea_network::exchange::*;
@@ -29,7 +29,7 @@ fn markers_stay_behind_the_records_before_them() {
         let steps = [
             Marker::Watermark(at),
             Marker::Idle,
-            Marker::EpochEnd(Epoch(7)),
+            Marker::Barrier(Epoch(7)),
             Marker::Done,
         ];
         let mut sent = 0;

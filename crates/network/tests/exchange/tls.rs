@@ -1,4 +1,4 @@
-//! Who has no certificate of the cluster does not get in, and is told so.
+//! Tests that a peer without a certificate of the cluster is refused, and informed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use ardea_network::exchange::*;
 use ardea_network::tls::Tls;
 use ardea_network::tls::testing::certificates;
 
-use crate::pair::{PATIENCE, connections, until};
+use crate::pair::{TIMEOUT, connections, until};
 
 fn tcp(tls: Option<Tls>) -> TcpTransport {
     TcpTransport::new(TcpConfig {
@@ -18,14 +18,14 @@ fn tcp(tls: Option<Tls>) -> TcpTransport {
     .unwrap()
 }
 
-fn frame() -> Parcel {
-    Parcel::Frame(Frame {
+fn frame() -> SendBuffer {
+    SendBuffer::Frame(Frame {
         header: Header::new(Kind::Records, StreamId::new(1, 2)),
         payload: Payload::copy_of(b"secret words"),
     })
 }
 
-/// What both sides say in the end when they were to send each other a frame.
+/// Sends a frame in each direction; returns the errors of both sides.
 fn ends(client: Option<Tls>, server: Option<Tls>) -> [String; 2] {
     let (mut first, mut second) = (tcp(client), tcp(server));
     let (mut a, mut b) = connections(&mut first, &mut second, "127.0.0.1:0");
@@ -58,7 +58,7 @@ fn a_worker_without_certificates_does_not_get_in() {
     let mut second = tcp(Some(certificates()));
     let mut listener = second.listen("127.0.0.1:0").unwrap();
     let mut stranger = TcpStream::connect(listener.address()).unwrap();
-    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    stranger.set_read_timeout(Some(TIMEOUT)).unwrap();
     stranger.write_all(&[b'?'; 2000]).unwrap();
     let mut accepted = None;
     let mut gone = None;
@@ -74,13 +74,13 @@ fn a_worker_without_certificates_does_not_get_in() {
     assert!(gone.contains("doesn't speak TLS"), "{gone}");
     drop(accepted);
     let mut told = Vec::new();
-    // An alert, and the end; or a reset, since not all of it was read.
+    // An alert and the end, or a reset because of unread bytes.
     let _ = stranger.read_to_end(&mut told);
     assert!(told.len() < 100);
 }
 
 #[test]
-fn what_is_said_cannot_be_read_on_the_way() {
+fn data_is_encrypted_on_the_wire() {
     let mut first = tcp(Some(certificates()));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut a = first
@@ -88,7 +88,7 @@ fn what_is_said_cannot_be_read_on_the_way() {
         .unwrap();
     a.send(frame()).unwrap();
     let (mut between, _) = listener.accept().unwrap();
-    between.set_read_timeout(Some(PATIENCE)).unwrap();
+    between.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut heard = [0; 100];
     let mut bytes = 0;
     until(|| {
@@ -99,13 +99,13 @@ fn what_is_said_cannot_be_read_on_the_way() {
         bytes = between.read(&mut heard).unwrap_or(0);
         bytes > 0
     });
-    // A greeting of TLS, and nothing of what waits behind it.
+    // A TLS handshake record, and none of the data waiting behind it.
     assert_eq!(heard[0], 22);
     assert!(a.unsent() > 0);
 }
 
 #[test]
-fn who_leaves_says_so() {
+fn a_dropped_stream_sends_a_close_notification() {
     let tls = certificates();
     let (mut first, mut second) = (tcp(Some(tls.clone())), tcp(Some(tls)));
     let (mut a, mut b) = connections(&mut first, &mut second, "127.0.0.1:0");
@@ -126,5 +126,5 @@ fn who_leaves_says_so() {
         gone.is_some()
     });
     let gone = gone.unwrap();
-    assert!(matches!(gone.why, Why::Closed), "{gone}");
+    assert!(matches!(gone.reason, DisconnectReason::Closed), "{gone}");
 }

@@ -1,9 +1,9 @@
-//! The queries that look at one bid at a time: 0, 1, 2 and 13.
+//! The stateless queries over single bids: 0, 1, 2 and 13.
 
 use super::{Baseline, Workload};
 use crate::{DOLLAR_TO_EURO, SIDE_KEYS, checksum, side_value};
 
-/// Query 0: every bid as it came.
+/// Computes query 0: every bid unchanged.
 pub fn q0(workload: &Workload) -> Baseline {
     let mut done = workload.events_only();
     for bid in workload.bids() {
@@ -12,7 +12,7 @@ pub fn q0(workload: &Workload) -> Baseline {
     done
 }
 
-/// Query 1: every bid with its price in euros.
+/// Computes query 1: every bid with its price in euros.
 pub fn q1(workload: &Workload) -> Baseline {
     let mut done = workload.events_only();
     for bid in workload.bids() {
@@ -27,7 +27,7 @@ pub fn q1(workload: &Workload) -> Baseline {
     done
 }
 
-/// Query 2: auction and price of the bids whose auction is divisible by 123.
+/// Computes query 2: auction and price of the bids whose auction is divisible by 123.
 pub fn q2(workload: &Workload) -> Baseline {
     let mut done = workload.events_only();
     for bid in workload.bids() {
@@ -38,8 +38,8 @@ pub fn q2(workload: &Workload) -> Baseline {
     done
 }
 
-/// Query 13: every bid with the side input's value for `auction % SIDE_KEYS`. The side input has
-/// all of these keys, and an array is the table.
+/// Computes query 13: every bid with the side input's value for `auction % SIDE_KEYS`. The side
+/// input has all of these keys, so an array is used as the table.
 pub fn q13(workload: &Workload) -> Baseline {
     let side: Vec<Box<str>> = (0..SIDE_KEYS)
         .map(|key| side_value(key).into_boxed_str())

@@ -1,19 +1,18 @@
 //! The queries over windows of event time: 5, 7 and 8.
 //!
 //! Windows are aligned to the epoch. A sliding window is a run of panes, each as long as the slide
-//! (Li, Maier, Tufte, Papadimos, Tucker: "No Pane, No Gain", 2005); rows come in order of event
-//! time, so one pane is open at a time, and when it closes, the window that ends with it is
+//! (Li, Maier, Tufte, Papadimos, Tucker: "No Pane, No Gain", 2005). Rows come in order of event
+//! time, so one pane is open at a time. When a pane closes, the window that ends with it is
 //! complete.
 
 use super::{Baseline, Workload};
 use crate::{BidRow, EventClock, auction_at, checksum, is_person_at, person_at};
 
-/// Query 5: the auctions with the most bids in every sliding window that has a bid.
+/// Computes query 5: the auctions with the most bids in every sliding window that has a bid.
 ///
-/// Keeps the counts of the current window in a dense array; a closing pane is added to it and the
-/// pane that has left the window is deducted, so that the cost does not depend on how many panes a
-/// window has. Memory: 4 bytes for each key and pane, or for each bid in a window if these are
-/// fewer.
+/// The counts of the current window are in a dense array. A closing pane is added to it, and the
+/// pane that leaves the window is subtracted, so the cost does not depend on the number of panes.
+/// Memory: 4 bytes for each key and pane, or for each bid in a window if these are fewer.
 pub fn q5(workload: &Workload) -> Baseline {
     let panes = (workload.window_ms / workload.slide_ms) as usize;
     let events_in_pane = workload
@@ -28,13 +27,13 @@ pub fn q5(workload: &Workload) -> Baseline {
     }
 }
 
-/// The counts of the window that ends with the open pane, kept up to date pane by pane.
+/// The counts of the window that ends with the open pane, updated pane by pane.
 trait PanedCounts {
     /// Counts a bid in the open pane.
     fn count(&mut self, auction: usize);
-    /// Closes the open pane: the counts of the window that ends with it.
+    /// Closes the open pane, and returns the counts of the window that ends with it.
     fn close(&mut self) -> &[u32];
-    /// Lets the oldest pane leave the window and opens a new one.
+    /// Removes the oldest pane from the window, and opens a new one.
     fn open(&mut self);
 }
 
@@ -116,7 +115,7 @@ impl PanedCounts for LoggedPanes {
 fn most_bids(workload: &Workload, mut counts: impl PanedCounts) -> Baseline {
     let mut done = workload.events_only();
     let slide_ms = workload.slide_ms;
-    let mut best = Best::new(workload.keys);
+    let mut best = BlockMaxima::new(workload.keys);
     let mut pane_end_ms = first_pane_end_ms(workload);
     for bid in workload.bids() {
         while bid.date_time >= pane_end_ms {
@@ -135,13 +134,13 @@ fn most_bids(workload: &Workload, mut counts: impl PanedCounts) -> Baseline {
     done
 }
 
-/// Finds the greatest counts in one pass: the greatest of every block is kept, and only blocks that
-/// have the greatest of all are looked at again.
-struct Best {
+/// The maximum of every block of counts. It finds the highest counts in one pass: only blocks that
+/// contain the overall maximum are scanned again.
+struct BlockMaxima {
     of_block: Vec<u32>,
 }
 
-impl Best {
+impl BlockMaxima {
     const BLOCK: usize = 64;
 
     fn new(keys: usize) -> Self {
@@ -178,7 +177,7 @@ impl Best {
     }
 }
 
-/// Query 7: the highest bids of every tumbling window, all ties.
+/// Computes query 7: the highest bids of every tumbling window, including ties.
 pub fn q7(workload: &Workload) -> Baseline {
     let mut done = workload.events_only();
     let mut window_end_ms = i64::MIN;
@@ -213,12 +212,12 @@ fn report_highest(highest: &mut Vec<BidRow>, window_end_ms: i64, done: &mut Base
     }
 }
 
-/// Query 8 over the mixed stream ([`is_person_at`]): who registered and opened an auction in the
-/// same window. The windows slide; they tumble, as in the query's definition, if slide and window
-/// are the same.
+/// Computes query 8 over the mixed stream ([`is_person_at`]): persons who registered and opened an
+/// auction in the same window. The windows slide; they tumble, as in the query's definition, if
+/// slide and window are the same.
 ///
-/// Rows come in order, so somebody did a thing in the current window if the last time was in one of
-/// its panes: a pane number for each person and deed is all the state there is.
+/// Rows come in order, so a person was active in the current window if the last time was in one of
+/// its panes. The state is therefore one pane number for each person and kind of activity.
 pub fn q8(workload: &Workload) -> Baseline {
     let mut done = workload.events_only();
     let panes = (workload.window_ms / workload.slide_ms) as u32;
@@ -259,13 +258,13 @@ pub fn q8(workload: &Workload) -> Baseline {
     done
 }
 
-/// The end of the pane of event 0, in milliseconds since the epoch.
+/// Returns the end of the pane of event 0, in milliseconds since the epoch.
 fn first_pane_end_ms(workload: &Workload) -> i64 {
     end_of_pane_ms(workload.schedule.first_ms(), workload.slide_ms)
 }
 
-/// The end of the pane that `date_time` is in, if panes are `length_ms` long; right for negative
-/// times as well.
+/// Returns the end of the pane that contains `date_time`, with panes of `length_ms`; correct for
+/// negative times as well.
 fn end_of_pane_ms(date_time: i64, length_ms: i64) -> i64 {
     (date_time.div_euclid(length_ms) + 1).saturating_mul(length_ms)
 }

@@ -1,4 +1,4 @@
-//! Auctions: who sells, what, and for how long.
+//! Auctions: seller, item and lifetime.
 
 use super::Generator;
 use super::ids::{
@@ -9,7 +9,7 @@ use crate::catalogue::{CATEGORIES, FIRST_CATEGORY};
 use crate::random::EventRandom;
 
 impl Generator {
-    /// The auction that event `index` is.
+    /// Returns event `index`, which is an auction.
     pub(super) fn auction(&self, index: u64, random: &mut EventRandom) -> Auction {
         let newest = newest_person(index);
         let seller = if random.all_but_one_in(self.config.hot_seller_ratio) {
@@ -33,12 +33,12 @@ impl Generator {
             expires: date_time + self.lifetime_ms(index, date_time, random),
             seller: FIRST_ID + seller,
             category: FIRST_CATEGORY + random.below(CATEGORIES),
-            extra: random.filling(size, self.config.auction_bytes),
+            extra: random.padding(size, self.config.auction_bytes),
         }
     }
 
-    /// For how long the auction is open: on average as long as it takes until it is no longer among
-    /// those in flight, so that some bids come too late.
+    /// Returns the time for which the auction is open. On average it equals the time until bids no
+    /// longer choose from it, so that some bids come too late.
     fn lifetime_ms(&self, index: u64, date_time: i64, random: &mut EventRandom) -> i64 {
         let events = self
             .config
@@ -46,8 +46,7 @@ impl Generator {
             .saturating_mul(EVENTS_IN_ROUND)
             / AUCTIONS_IN_ROUND;
         let out_of_flight_ms = self.schedule.date_time_ms(index.saturating_add(events));
-        // A quarter of all time: room for doubling it and adding it to any date_time that the
-        // settings allow.
+        // A quarter of all time leaves room for doubling it and adding it to any valid `date_time`.
         let average_ms = out_of_flight_ms
             .saturating_sub(date_time)
             .clamp(1, i64::MAX / 8);

@@ -1,4 +1,4 @@
-//! Bids: who bids on what, and how much.
+//! Bids: bidder, auction and price.
 
 use super::Generator;
 use super::ids::{FIRST_ID, hot, newest_auction, newest_person, recent};
@@ -7,7 +7,7 @@ use crate::random::EventRandom;
 use crate::web::Channel;
 
 impl Generator {
-    /// The bid that event `index` is.
+    /// Returns event `index`, which is a bid.
     pub(super) fn bid(&self, index: u64, random: &mut EventRandom) -> Bid {
         let newest = newest_auction(index);
         let auction = if random.all_but_one_in(self.config.hot_auction_ratio) {
@@ -17,7 +17,7 @@ impl Generator {
         };
         let newest = newest_person(index);
         let bidder = if random.all_but_one_in(self.config.hot_bidder_ratio) {
-            // The neighbour of the hot seller, so that nobody is both.
+            // The neighbour of the hot seller, so that the two differ.
             hot(newest) + 1
         } else {
             recent(newest, self.config.active_people, random)
@@ -32,9 +32,9 @@ impl Generator {
             channel: channel.name().into_owned(),
             url: channel.url(),
             date_time: self.schedule.date_time_ms(index),
-            // Beam's average counts the numbers and the filling; channel and address were added to
+            // Beam's average counts the numbers and the padding; channel and address were added to
             // the model later.
-            extra: random.filling(numbers, self.config.bid_bytes),
+            extra: random.padding(numbers, self.config.bid_bytes),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which kind an event is and how far the ids have come, from its index alone.
+//! The kind of an event and the newest ids, from its index alone.
 //!
 //! Events come in rounds of fifty: a person, three auctions, forty-six bids. So the newest person
 //! and the newest auction at an index follow by arithmetic.
@@ -12,10 +12,10 @@ pub(super) const FIRST_ID: u64 = 1_000;
 pub(super) const EVENTS_IN_ROUND: u64 = 50;
 pub(super) const AUCTIONS_IN_ROUND: u64 = 3;
 
-/// How many persons or auctions that do not exist yet may be named: those come later in the stream.
+/// The number of future persons or auctions that may be referred to; they come later in the stream.
 const LEAD: u64 = 10;
 
-/// A hot id stays hot for this many ids.
+/// The number of ids for which a hot id stays hot.
 const HOT_FOR: u64 = 100;
 
 /// The kind of an event.
@@ -27,7 +27,7 @@ pub(super) enum Slot {
 }
 
 impl Slot {
-    /// The kind of event `index`.
+    /// Returns the kind of event `index`.
     pub(super) fn of(index: u64) -> Self {
         match index % EVENTS_IN_ROUND {
             0 => Self::Person,
@@ -37,24 +37,24 @@ impl Slot {
     }
 }
 
-/// The newest person at event `index`, counted from 0. A round begins with its person.
+/// Returns the newest person at event `index`, counted from 0. A round begins with its person.
 pub(super) fn newest_person(index: u64) -> u64 {
     index / EVENTS_IN_ROUND
 }
 
-/// The newest auction at event `index`, counted from 0; at event 0, where there is none yet, the
-/// first to come.
+/// Returns the newest auction at event `index`, counted from 0; at event 0, where there is none
+/// yet, the first to come.
 pub(super) fn newest_auction(index: u64) -> u64 {
     let in_this_round = (index % EVENTS_IN_ROUND).min(AUCTIONS_IN_ROUND);
     (index / EVENTS_IN_ROUND * AUCTIONS_IN_ROUND + in_this_round).saturating_sub(1)
 }
 
-/// The one of `newest`'s hundred that draws the crowd.
+/// Returns the hot id among the hundred ids that contain `newest`.
 pub(super) fn hot(newest: u64) -> u64 {
     newest - newest % HOT_FOR
 }
 
-/// Any of the `among` newest, or of the few that come next.
+/// Returns any of the `among` newest ids, or of the few that come next.
 pub(super) fn recent(newest: u64, among: u64, random: &mut EventRandom) -> u64 {
     let oldest = (newest + 1).saturating_sub(among);
     oldest + random.below(newest + 1 - oldest + LEAD)

@@ -1,4 +1,4 @@
-//! Persons: names, addresses and where they live.
+//! Persons: names and addresses.
 
 use super::Generator;
 use super::ids::{FIRST_ID, newest_person};
@@ -7,7 +7,7 @@ use crate::catalogue::{CITIES, FIRST_NAMES, LAST_NAMES};
 use crate::random::EventRandom;
 
 impl Generator {
-    /// The person that event `index` is.
+    /// Returns event `index`, which is a person.
     pub(super) fn person(&self, index: u64, random: &mut EventRandom) -> Person {
         let name = format!(
             "{} {}",
@@ -36,7 +36,7 @@ impl Generator {
             city: city.to_owned(),
             state: state.to_owned(),
             date_time: self.schedule.date_time_ms(index),
-            extra: random.filling(size, self.config.person_bytes),
+            extra: random.padding(size, self.config.person_bytes),
         }
     }
 }

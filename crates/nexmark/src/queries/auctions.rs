@@ -10,7 +10,7 @@ use crate::Event;
 
 /// An auction and its winning bid.
 #[derive(Clone, Serialize, Deserialize, Debug)]
-struct Won {
+struct WonAuction {
     auction: u64,
     seller: u64,
     category: u64,
@@ -18,9 +18,9 @@ struct Won {
     price: u64,
 }
 
-/// What is known of an auction before it is over.
+/// The state of an auction before it has expired.
 #[derive(Default, Serialize, Deserialize)]
-struct Open {
+struct OpenAuction {
     /// Opened, expires, seller, category.
     terms: Option<(i64, i64, u64, u64)>,
     /// Bids that came before the auction did: time and price.
@@ -28,8 +28,9 @@ struct Open {
     best: Option<u64>,
 }
 
-impl Open {
-    /// A bid counts if it is made while the auction is open. Of equal prices the earliest wins, which changes no price.
+impl OpenAuction {
+    /// Adds a bid; it counts if it is made while the auction is open. Of equal prices the earliest
+    /// wins, which changes no price.
     fn bid(&mut self, time: i64, price: u64) {
         match self.terms {
             None => self.early.push((time, price)),
@@ -41,8 +42,8 @@ impl Open {
     }
 }
 
-/// Each auction with at least one valid bid, when event time has passed its expiry.
-fn won(run: &QueryRun, p: &Pipeline) -> Stream<Won, Bounded, Timed> {
+/// Returns each auction with at least one valid bid, when event time has passed its expiry.
+fn won(run: &QueryRun, p: &Pipeline) -> Stream<WonAuction, Bounded, Timed> {
     run.events(p)
         .filter(|event| !matches!(event, Event::Person(_)))
         .key_by(|event| match event {
@@ -52,7 +53,7 @@ fn won(run: &QueryRun, p: &Pipeline) -> Stream<Won, Bounded, Timed> {
         })
         .process(
             "winning bids",
-            Open::default,
+            OpenAuction::default,
             |open, _, event, _, context| match event {
                 Event::Auction(auction) => {
                     open.terms = Some((
@@ -75,7 +76,7 @@ fn won(run: &QueryRun, p: &Pipeline) -> Stream<Won, Bounded, Timed> {
                 if let (Some((_, expires, seller, category)), Some(price)) =
                     (open.terms, open.best.take())
                 {
-                    context.emit(Won {
+                    context.emit(WonAuction {
                         auction: *id,
                         seller,
                         category,
@@ -96,7 +97,7 @@ struct OfCategory {
 pub(super) fn q4(run: &QueryRun, p: &Pipeline) {
     won(run, p)
         .key_by(|won| won.category)
-        .aggregate("average", average(|won: &Won| won.price))
+        .aggregate("average", average(|won: &WonAuction| won.price))
         .filter_map(|(category, price)| price.map(|price| OfCategory { category, price }))
         .write_to(run.sink());
 }
@@ -108,9 +109,9 @@ struct OfSeller {
 }
 
 pub(super) fn q6(run: &QueryRun, p: &Pipeline) {
-    let last_ten = top_n(10, |won: &Won| (won.expires, won.auction));
-    let prices = and_then(last_ten, |last: Vec<Won>| {
-        average(|won: &Won| won.price).of_all(&last)
+    let last_ten = top_n(10, |won: &WonAuction| (won.expires, won.auction));
+    let prices = and_then(last_ten, |last: Vec<WonAuction>| {
+        average(|won: &WonAuction| won.price).of_all(&last)
     });
     won(run, p)
         .key_by(|won| won.seller)

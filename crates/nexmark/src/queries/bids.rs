@@ -1,4 +1,4 @@
-//! The queries that look at one bid at a time.
+//! The queries over single bids.
 
 use ardea_core::Bounded;
 use ardea_pipeline::{Pipeline, Stream, Timed};
@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::QueryRun;
 use crate::{Bid, DOLLAR_TO_EURO, Event};
 
-/// The bids among the events.
 pub(super) fn bids(run: &QueryRun, p: &Pipeline) -> Stream<Bid, Bounded, Timed> {
     run.events(p).filter_map(|event| match event {
         Event::Bid(bid) => Some(bid),
@@ -39,7 +38,7 @@ pub(super) fn q1(run: &QueryRun, p: &Pipeline) {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Chosen {
+struct SelectedBid {
     auction: u64,
     price: u64,
 }
@@ -47,7 +46,7 @@ struct Chosen {
 pub(super) fn q2(run: &QueryRun, p: &Pipeline) {
     bids(run, p)
         .filter(|bid| bid.auction % 123 == 0)
-        .map(|bid| Chosen {
+        .map(|bid| SelectedBid {
             auction: bid.auction,
             price: bid.price,
         })

@@ -1,4 +1,4 @@
-//! The queries that bring events of different kinds together.
+//! The queries that join events of different kinds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct LocalItem {
     auction: u64,
 }
 
-/// What has been seen of a person: himself, and his auctions.
+/// The state of a person: registrations and auctions.
 #[derive(Default, Serialize, Deserialize)]
 struct Seller {
     persons: Vec<(String, String, String)>,
@@ -68,7 +68,7 @@ pub(super) fn q3(run: &QueryRun, p: &Pipeline) {
         .write_to(run.sink());
 }
 
-/// The person that an event is about: himself, the seller, or the bidder.
+/// Returns the person of an event: the person registered, the seller, or the bidder.
 fn person_of(event: &Event) -> u64 {
     match event {
         Event::Person(person) => person.id,
@@ -126,7 +126,8 @@ pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
     let rows = rows
         .into_iter()
         .map(|(key, value)| (key, Arc::<str>::from(value)));
-    // It has been read already, and must not be overwritten all the same.
+    // Declares the table file as read, so that no output overwrites it; its rows are already in
+    // memory.
     let files = vec![FileUse::Reads(path.to_path_buf())];
     let table = collections::items(rows).using_files(move |_| files.clone());
     let table = p.read_from(table);
@@ -148,7 +149,8 @@ pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
     Ok(())
 }
 
-/// The table of query 13: CSV of `key,value`; a first line without a number for a key is the header.
+/// Reads the table of query 13: CSV of `key,value`. A first line whose key is not a number is the
+/// header.
 pub(super) fn read_side(path: &Path) -> Result<Vec<(u64, String)>> {
     let unreadable = |error: csv::Error| {
         Error::new(

@@ -1,4 +1,4 @@
-//! Which query.
+//! The list of queries.
 
 use std::str::FromStr;
 
@@ -9,9 +9,9 @@ use ardea_core::{Error, ErrorCode};
 pub enum Query {
     /// All bids, unchanged.
     Q0,
-    /// Prices in another currency.
+    /// The prices in another currency.
     Q1,
-    /// Bids on certain auctions.
+    /// The bids on certain auctions.
     Q2,
     /// Local sellers and their auctions.
     Q3,
@@ -44,7 +44,7 @@ impl Query {
         Query::Q13,
     ];
 
-    /// Its usual name.
+    /// Returns the usual name of the query.
     pub const fn name(self) -> &'static str {
         match self {
             Query::Q0 => "q0",
@@ -70,11 +70,8 @@ impl FromStr for Query {
             .find(|query| query.name() == name)
             .ok_or_else(|| {
                 let known: Vec<&str> = Query::ALL.iter().map(|query| query.name()).collect();
-                Error::new(
-                    ErrorCode::InvalidConfig,
-                    format!("there is no query {name:?}"),
-                )
-                .hint(format!("one of {}", known.join(", ")))
+                Error::new(ErrorCode::InvalidConfig, format!("unknown query {name:?}"))
+                    .hint(format!("one of {}", known.join(", ")))
             })
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn q5(run: &QueryRun, p: &Pipeline) {
         .key_by(|bid| bid.auction)
         .window(Window::sliding(run.window(), slide))
         .aggregate("bids", count())
-        // The results of a window end in one slide: that is where its auctions compete.
+        // The results of a window end in one slide, so a window of that length finds their maximum.
         .key_by(|_| ())
         .window(Window::tumbling(slide))
         .aggregate(

@@ -1,4 +1,4 @@
-//! A stream beside something that all instances know.
+//! A stream combined with a broadcast input.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,36 +6,41 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, StateChunk, StateCodec, StateShape,
+    Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateCodec,
+    StateShape,
 };
 
 use crate::keyed::KeyedStates;
 
-/// The name of the state.
-const TOLD: &str = "told";
+/// The name of the checkpointed state.
+const BROADCAST_STATE: &str = "told";
 
-/// The user's part of a [`BroadcastInputP`]; all instances share it.
+/// The user functions of a [`BroadcastInputP`], shared by all instances.
 #[derive(Clone, Debug)]
 pub struct BroadcastLogic<C, W, F> {
-    /// What an instance knows at the start: `Fn() -> S`.
+    /// Creates the initial state: `Fn() -> S`.
     pub create: C,
-    /// Takes in a record of the broadcast input: `Fn(&mut S, V)`.
+    /// Updates the state with a record of the broadcast input: `Fn(&mut S, V)`.
     pub update: W,
-    /// Maps a record of the stream, knowing what came so far: `Fn(T, &S) -> U`.
+    /// Maps a record of the stream with the current state: `Fn(T, &S) -> U`.
     pub apply: F,
 }
 
-/// Maps a stream (input 0) with something that a broadcast input (input 1) tells, once or again and again.
+/// Maps a stream (input 0) with a state that is built from a broadcast input (input 1).
 ///
-/// Rules, rates, thresholds: each instance keeps a copy of what was told, and updates it as updates come. There is no order
-/// between the inputs: a record sees the updates that came before it here. For a bounded side input that must be complete
-/// first give its edge [`Priority::FIRST`](ardea_core::Priority::FIRST). The watermark waits for both inputs, unless the
-/// broadcast edge is [timeless](ardea_core::Edge::timeless), as it should be where updates come rarely.
+/// For rules, rates and thresholds: each instance holds a copy of the state and applies updates as
+/// they arrive. There is no order between the inputs: a record sees only the updates that its
+/// instance received before the record. If a bounded side input must be complete first, give its
+/// edge [`Priority::FIRST`](ardea_core::Priority::FIRST). The watermark is the minimum of both
+/// inputs, unless the broadcast edge is [timeless](ardea_core::Edge::timeless), as it should be for
+/// rare updates.
 ///
-/// What was told [survives](Self::kept_as): all instances have heard the same by the end of an epoch, so the first writes its copy and
-/// all get that back. It is written in one go whenever it has changed, so it should stay small. If several instances tell at the same time,
-/// their order may differ between those who hear: a state that depends on that is the first one's afterwards.
+/// The state can be [checkpointed](Self::with_codec). At the end of an epoch, all instances have
+/// received the same updates, so the first instance writes its copy and all restore it. It is
+/// written as a whole whenever it has changed, so it should be small. If several instances
+/// broadcast at the same time, the order of their updates may differ between receivers. If the
+/// state depends on that order, all instances restore the state of the first one.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,10 +63,10 @@ pub struct BroadcastLogic<C, W, F> {
 /// ```
 pub struct BroadcastInputP<T, V, S, U, C, W, F> {
     logic: Arc<BroadcastLogic<C, W, F>>,
-    /// What was told, under the one key that there is: there from the first record on.
-    told: KeyedStates<(), S>,
+    /// The broadcast state, under a single key. Exists from the first record on.
+    broadcast_state: KeyedStates<(), S>,
     kept: Option<Arc<dyn StateCodec<S>>>,
-    /// Whether it is this instance that writes what all know.
+    /// True if this instance writes the state, on behalf of all instances.
     writes: bool,
     records: PhantomData<fn(T, V) -> U>,
 }
@@ -74,35 +79,40 @@ where
 {
     /// The input of the stream.
     pub const STREAM: Ordinal = Ordinal::FIRST;
-    /// The input that all instances get.
+    /// The broadcast input, which every instance receives.
     pub const BROADCAST: Ordinal = Ordinal::SECOND;
 
-    /// By `logic`, which all instances share; each has a state of its own.
+    /// Creates an operator with `logic`, which instances share. Each instance has its own state.
     pub fn new(logic: Arc<BroadcastLogic<C, W, F>>) -> Self {
         BroadcastInputP {
             logic,
-            told: KeyedStates::default(),
+            broadcast_state: KeyedStates::default(),
             kept: None,
             writes: true,
             records: PhantomData,
         }
     }
 
-    /// Says how what was told is written, so that it survives the instances.
-    pub fn kept_as(mut self, codec: Arc<dyn StateCodec<S>>) -> Self {
+    /// Sets the serializer of the state, so that it is checkpointed.
+    pub fn with_codec(mut self, codec: Arc<dyn StateCodec<S>>) -> Self {
         self.kept = Some(codec);
         self
     }
 }
 
-/// Appends the entry, if that is for this instance to write.
+/// Appends the entry of the state, if this instance writes the state.
 fn write<S>(
     kept: Option<&Arc<dyn StateCodec<S>>>,
     chunk: &mut StateChunk,
     state: &S,
 ) -> Result<()> {
     match kept {
-        Some(codec) => chunk.write(TOLD, None, |_| Ok(()), |out| codec.put(state, out)),
+        Some(codec) => chunk.write(
+            BROADCAST_STATE,
+            None,
+            |_| Ok(()),
+            |out| codec.put(state, out),
+        ),
         None => Ok(()),
     }
 }
@@ -120,19 +130,24 @@ where
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.writes = context.instance.index == 0;
         if context.guarantee.keeps_state() {
-            self.told.keep_track();
+            self.broadcast_state.keep_track();
         }
         Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        let slot = self.told.slot_or_insert(Cow::Owned(()), &self.logic.create);
+        let slot = self
+            .broadcast_state
+            .slot_or_insert(Cow::Owned(()), &self.logic.create);
         let mut guard = RecordGuard::new();
         if input == Self::BROADCAST {
             let kept = self.kept.as_ref().filter(|_| self.writes);
-            self.told
+            self.broadcast_state
                 .touch(slot, |chunk, (), state| write(kept, chunk, state));
-            let (_, state) = self.told.get_mut(slot).ok_or_else(nothing_there)?;
+            let (_, state) = self
+                .broadcast_state
+                .get_mut(slot)
+                .ok_or_else(missing_state)?;
             for (update, _) in inbox.rows::<V>()?.drain_front(usize::MAX) {
                 (self.logic.update)(state, update);
                 guard.advance();
@@ -140,7 +155,7 @@ where
             return Ok(());
         }
         let apply = &self.logic.apply;
-        let state = self.told.get(slot).ok_or_else(nothing_there)?;
+        let state = self.broadcast_state.get(slot).ok_or_else(missing_state)?;
         let mut lane = outbox.lane::<U>(Ordinal::FIRST)?;
         let room = lane.room();
         lane.rows().extend_map(inbox.rows::<T>()?, room, |record| {
@@ -151,42 +166,42 @@ where
         Ok(())
     }
 
-    fn forgets(&self) -> Option<&'static str> {
+    fn unsaved_state(&self) -> Option<&'static str> {
         match self.kept {
             Some(_) => None,
-            None => Some("what it was told, which nothing here can write"),
+            None => Some("its broadcast state, which has no serializer"),
         }
     }
 
     fn states(&self) -> Vec<StateShape> {
         let kept = self.kept.iter();
-        kept.map(|codec| StateShape::of_values(TOLD, None, codec.schema()))
+        kept.map(|codec| StateShape::of_values(BROADCAST_STATE, None, codec.schema()))
             .collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.told.take_cut(cut)
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.broadcast_state.take_snapshot(snapshot)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let kept = self.kept.as_ref().filter(|_| self.writes);
-        self.told
-            .write_cut(writer, |chunk, (), _, state| write(kept, chunk, state))
+        self.broadcast_state
+            .write_snapshot(writer, |chunk, (), _, state| write(kept, chunk, state))
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.told.commit(epoch)
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.broadcast_state.commit(epoch)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.told.give_up(epoch))
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.broadcast_state.abort(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
             match &self.kept {
-                Some(codec) if entry.state == TOLD => {
-                    self.told.restore((), codec.get(entry.value)?)?;
+                Some(codec) if entry.state == BROADCAST_STATE => {
+                    self.broadcast_state.restore((), codec.get(entry.value)?)?;
                 }
                 _ => return Err(RestoredState::unknown(&entry)),
             }
@@ -195,8 +210,8 @@ where
     }
 }
 
-fn nothing_there() -> Error {
-    Error::new(ErrorCode::Internal, "there is nothing that was told")
+fn missing_state() -> Error {
+    Error::new(ErrorCode::Internal, "the broadcast state is missing")
 }
 
 impl<T, V, S, U, C, W, F> fmt::Debug for BroadcastInputP<T, V, S, U, C, W, F> {
@@ -208,7 +223,7 @@ impl<T, V, S, U, C, W, F> fmt::Debug for BroadcastInputP<T, V, S, U, C, W, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at, untimed};
+    use crate::test_driver::{Drive, at, untimed};
 
     #[test]
     fn a_record_sees_the_updates_that_came_before_it() {

@@ -1,4 +1,4 @@
-//! The table side of a hash join.
+//! The build side of a hash join.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::mem;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Instance, Key, PartitionId, Progress, RestoredEntry, Result, StateChunk,
-    StateCodec, StateShape,
+    Epoch, Instance, Key, PartitionId, Progress, RestoredEntry, Result, SnapshotRequest,
+    SnapshotWriter, StateChunk, StateCodec, StateShape,
 };
 
-use crate::keyed::{KeyedStates, Rest, put_part};
+use crate::keyed::{KeyedStates, ValueReader, put_part};
 
-/// The name of the state.
+/// The name of the checkpointed state.
 pub(super) const TABLE: &str = "table";
 
-/// All values of each key, in the order in which they were inserted.
+/// A multimap from each key to its values in the order of insertion.
 ///
-/// A key with one value, the usual case, needs no memory beyond its place in the table. Insertion and look-up are constant
-/// time.
+/// A key with one value, the usual case, needs no memory beyond its slot in the table. Insertion
+/// and lookup take constant time.
 ///
 /// ```
 /// use ardea_operators::BuildTable;
@@ -61,7 +61,7 @@ impl<V> Values<V> {
 }
 
 impl<V> Default for Values<V> {
-    /// None yet.
+    /// Returns an empty list.
     fn default() -> Self {
         Values::Many(Vec::new())
     }
@@ -76,14 +76,14 @@ impl<K, V> Default for BuildTable<K, V> {
 }
 
 impl<K: Key, V> BuildTable<K, V> {
-    /// Adds a value to those of `key`.
+    /// Appends a value to the values of `key`.
     pub fn insert(&mut self, key: K, value: V) {
         self.insert_kept(key, value, None);
     }
 
-    /// As [`insert`](Self::insert), where the table may be in the middle of being written.
+    /// Works like [`insert`](Self::insert) while a snapshot of the table may be in progress.
     #[inline]
-    pub(super) fn insert_kept(&mut self, key: K, value: V, kept: Option<&KeptTable<V>>) {
+    pub(super) fn insert_kept(&mut self, key: K, value: V, kept: Option<&TableCodec<V>>) {
         let slot = self.keys.slot_or_insert(Cow::Owned(key), Values::default);
         self.keys
             .touch(slot, |chunk, key, values| write(kept, chunk, key, values));
@@ -92,7 +92,7 @@ impl<K: Key, V> BuildTable<K, V> {
         }
     }
 
-    /// The values of `key`; empty if there are none.
+    /// Returns the values of `key`, or an empty slice.
     #[inline]
     pub fn get(&self, key: &K) -> &[V] {
         let slot = self.keys.find(key);
@@ -100,50 +100,51 @@ impl<K: Key, V> BuildTable<K, V> {
         values.map_or(&[], Values::as_slice)
     }
 
-    /// The number of different keys.
+    /// The number of distinct keys.
     pub fn keys(&self) -> usize {
         self.keys.len()
     }
 
-    /// From now on cuts will be taken.
+    /// Starts to track changes for snapshots.
     pub(super) fn keep_track(&mut self) {
         self.keys.keep_track();
     }
 
-    /// What is there now belongs to this cut.
-    pub(super) fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.keys.take_cut(cut)
+    /// Captures the current contents for a snapshot.
+    pub(super) fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.keys.take_snapshot(snapshot)
     }
 
-    /// Writes on at the cut. A table that has not changed since the last commit has nothing to write.
-    pub(super) fn write_cut(
+    /// Writes the next part of the snapshot. A table without changes since the last commit writes
+    /// nothing.
+    pub(super) fn write_snapshot(
         &mut self,
-        writer: &mut CutWriter<'_>,
-        kept: Option<&KeptTable<V>>,
+        writer: &mut SnapshotWriter<'_>,
+        kept: Option<&TableCodec<V>>,
     ) -> Result<Progress> {
-        self.keys.write_cut(writer, |chunk, key, _, values| {
+        self.keys.write_snapshot(writer, |chunk, key, _, values| {
             write(kept, chunk, key, values)
         })
     }
 
-    /// An epoch is committed.
+    /// Handles the commit of `epoch`: its changes are not written again.
     pub(super) fn commit(&mut self, epoch: Epoch) -> Result<Progress> {
         self.keys.commit(epoch)
     }
 
-    /// An epoch is given up.
-    pub(super) fn give_up(&mut self, epoch: Epoch) -> Progress {
-        self.keys.give_up(epoch)
+    /// Handles the abort of `epoch`, whose snapshot is void.
+    pub(super) fn abort(&mut self, epoch: Epoch) -> Progress {
+        self.keys.abort(epoch)
     }
 
-    /// The values of a key come back; `key_of` says whose they are.
+    /// Restores the values of a key, which `key_of` computes from a value.
     pub(super) fn restore(
         &mut self,
         entry: &RestoredEntry<'_>,
-        kept: &KeptTable<V>,
+        kept: &TableCodec<V>,
         key_of: impl Fn(&V) -> K,
     ) -> Result<()> {
-        let mut rest = Rest::of(entry.value);
+        let mut rest = ValueReader::of(entry.value);
         let first = kept.values.get(rest.part()?)?;
         let key = key_of(&first);
         let mut values = Values::One([first]);
@@ -154,9 +155,9 @@ impl<K: Key, V> BuildTable<K, V> {
     }
 }
 
-/// Appends the entry of a key, if that is for this instance to write.
+/// Appends the entry of a key, if this instance writes that key.
 fn write<K: Key, V>(
-    kept: Option<&KeptTable<V>>,
+    kept: Option<&TableCodec<V>>,
     chunk: &mut StateChunk,
     key: &K,
     values: &Values<V>,
@@ -167,32 +168,33 @@ fn write<K: Key, V>(
     }
 }
 
-/// How a table is written that has to survive its instance, and whose instances have what of it.
+/// The serializer of a checkpointed table, and the distribution of the table over instances.
 ///
-/// The values of a key are one entry under its canonical bytes, each behind its length in four bytes. Of a table that all instances have
-/// alike each writes the keys whose partitions it owns, and the entries belong to no partition, so that all get all of it back.
-pub(super) struct KeptTable<V> {
+/// The values of a key are one entry under its canonical bytes, each preceded by its length in four
+/// bytes. If all instances hold the whole table, each writes the keys of the partitions that it
+/// owns. Those entries belong to no partition, so that every instance restores all of them.
+pub(super) struct TableCodec<V> {
     values: Arc<dyn StateCodec<V>>,
     instance: Instance,
     is_keyed: bool,
 }
 
-impl<V> KeptTable<V> {
+impl<V> TableCodec<V> {
     pub(super) fn new(values: Arc<dyn StateCodec<V>>) -> Self {
-        KeptTable {
+        TableCodec {
             values,
             instance: Instance::ONLY,
             is_keyed: false,
         }
     }
 
-    /// Which instance has it, and whether that has only the keys that it owns.
+    /// Sets the instance, and whether it holds only the keys that it owns.
     pub(super) fn set(&mut self, instance: Instance, is_keyed: bool) {
         self.instance = instance;
         self.is_keyed = is_keyed;
     }
 
-    /// What the state looks like.
+    /// Returns the shape of the state.
     pub(super) fn shape(&self) -> StateShape {
         StateShape::of_values(TABLE, None, self.values.schema())
     }

@@ -1,4 +1,4 @@
-//! A stream against a table.
+//! A hash join of a stream with a bounded table.
 
 use std::any::Any;
 use std::fmt;
@@ -6,38 +6,39 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result, StateCodec, StateShape, Timestamp,
-    Watermark,
+    Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateCodec, StateShape,
+    Timestamp, Watermark,
 };
 
+use crate::forward::{break_if, take_until};
 use crate::join::BuildTable;
-use crate::join::build_table::{KeptTable, TABLE};
-use crate::passing::{break_if, take_until};
+use crate::join::build_table::{TABLE, TableCodec};
 use crate::{Backlog, Output};
 
-/// The user's part of a [`HashJoinP`]; all instances share it.
+/// The user functions of a [`HashJoinP`], shared by all instances.
 #[derive(Clone, Debug)]
 pub struct HashJoinLogic<PK, BK, J> {
-    /// The key of a record of the stream: `Fn(&T) -> K`.
+    /// Returns the key of a record of the stream: `Fn(&T) -> K`.
     pub probe_key: PK,
-    /// The key of a record of the table: `Fn(&V) -> K`.
+    /// Returns the key of a record of the table: `Fn(&V) -> K`.
     pub build_key: BK,
-    /// Emits what comes of a record and its matches: `Fn(T, Timestamp, &[V], &mut Output<U>)`.
+    /// Emits the results of a record and its matches: `Fn(T, Timestamp, &[V], &mut Output<U>)`.
     pub join: J,
 }
 
 /// Joins a stream (input 0, the probe side) with a table (input 1, the build side, bounded).
 ///
-/// The table is read to its end first; so the build edge needs [`Priority::FIRST`](ardea_core::Priority::FIRST), and a job
-/// without it fails at the first record. The table comes by broadcast, so that each instance has all of it and the stream
-/// stays where it is; or both sides come keyed, and each instance has its share, which is [said](HashJoinP::keyed). Memory: the table.
-/// Cost: a look-up a record.
+/// The table is read to its end first. The build edge therefore needs
+/// [`Priority::FIRST`](ardea_core::Priority::FIRST); a job without it fails at the first record.
+/// The table is broadcast, so that each instance has the whole table and the stream is not
+/// repartitioned. Or both sides are [keyed](HashJoinP::keyed), and each instance has a share of the
+/// table. Memory: the table. Cost: one lookup per record.
 ///
-/// A table [survives](HashJoinP::kept_as), once for all instances, and costs nothing more when that is committed: what comes in it has
-/// ended, so it never changes again.
+/// The table can be [checkpointed](HashJoinP::with_codec), once for all instances. Later
+/// checkpoints cost nothing, as a complete table never changes.
 ///
-/// Logic is usually made by [`inner_hash_join`], [`outer_hash_join`] or [`enrich`].
+/// Logic is usually created by [`inner_hash_join`], [`outer_hash_join`] or [`enrich`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -66,11 +67,12 @@ pub struct HashJoinLogic<PK, BK, J> {
 pub struct HashJoinP<T, K, V, U, PK, BK, J> {
     logic: Arc<HashJoinLogic<PK, BK, J>>,
     table: BuildTable<K, V>,
-    /// Whether the table is complete. Not kept: the end of its input is told again.
+    /// True if the table is complete. Not checkpointed: the end of the build input is delivered
+    /// again.
     built: bool,
     is_keyed: bool,
-    /// How the table is written where it has to survive it.
-    kept: Option<KeptTable<V>>,
+    /// The serializer of the table. `None` if the table is not checkpointed.
+    kept: Option<TableCodec<V>>,
     backlog: Backlog<U>,
     records: PhantomData<fn(T)>,
 }
@@ -87,7 +89,7 @@ where
     /// The input of the table.
     pub const BUILD: Ordinal = Ordinal::SECOND;
 
-    /// By `logic`, which all instances share.
+    /// Creates a join with `logic`, which instances share.
     pub fn new(logic: Arc<HashJoinLogic<PK, BK, J>>) -> Self {
         HashJoinP {
             logic,
@@ -102,17 +104,19 @@ where
 }
 
 impl<T, K, V, U, PK, BK, J> HashJoinP<T, K, V, U, PK, BK, J> {
-    /// Says that both sides come by key, so that each instance has its share of the table. Otherwise each has all of it.
+    /// Declares that both sides are partitioned by key, so that each instance has a share of the
+    /// table. Otherwise each instance has the whole table.
     pub fn keyed(mut self) -> Self {
         self.is_keyed = true;
         self
     }
 
-    /// Says how the values of the table are written, so that they survive it. Their keys are taken from them again.
+    /// Sets the serializer of the table's values, so that the table is checkpointed. Keys are not
+    /// written: a restore computes them from the values.
     ///
     /// All values of a key are written at once.
-    pub fn kept_as(mut self, values: Arc<dyn StateCodec<V>>) -> Self {
-        self.kept = Some(KeptTable::new(values));
+    pub fn with_codec(mut self, values: Arc<dyn StateCodec<V>>) -> Self {
+        self.kept = Some(TableCodec::new(values));
         self
     }
 }
@@ -219,31 +223,31 @@ where
         self.backlog.settle(outbox, Ordinal::FIRST).map(drop)
     }
 
-    fn forgets(&self) -> Option<&'static str> {
+    fn unsaved_state(&self) -> Option<&'static str> {
         match self.kept {
             Some(_) => None,
-            None => Some("its table, which nothing here can write"),
+            None => Some("its table, which has no serializer"),
         }
     }
 
     fn states(&self) -> Vec<StateShape> {
-        self.kept.iter().map(KeptTable::shape).collect()
+        self.kept.iter().map(TableCodec::shape).collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.table.take_cut(cut)
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.table.take_snapshot(snapshot)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.table.write_cut(writer, self.kept.as_ref())
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.table.write_snapshot(writer, self.kept.as_ref())
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.table.commit(epoch)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.table.give_up(epoch))
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.table.abort(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -258,11 +262,11 @@ where
         Ok(())
     }
 
-    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
         Some(self)
     }
 
-    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
         };
@@ -280,7 +284,7 @@ impl<T, K: Key, V, U, PK, BK, J> fmt::Debug for HashJoinP<T, K, V, U, PK, BK, J>
     }
 }
 
-/// Emits `combine(record, value)` for each match; records without a match are left out.
+/// Emits `combine(record, value)` for each match. Records without a match are dropped.
 #[expect(
     clippy::type_complexity,
     reason = "an opaque type can't be given a name"
@@ -305,7 +309,8 @@ where
     }
 }
 
-/// Emits `combine(record, Some(value))` for each match; `combine(record, None)` for a record without one.
+/// Emits `combine(record, Some(value))` for each match, and `combine(record, None)` for a record
+/// without one.
 #[expect(
     clippy::type_complexity,
     reason = "an opaque type can't be given a name"
@@ -333,7 +338,7 @@ where
     }
 }
 
-/// Emits `combine(record, matches)`, once for each record.
+/// Emits `combine(record, matches)` once per record.
 #[expect(
     clippy::type_complexity,
     reason = "an opaque type can't be given a name"
@@ -359,7 +364,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, Seen, at, untimed};
+    use crate::test_driver::{Drive, LaneOutput, at, untimed};
     use proptest::prelude::*;
 
     type Pair = (u8, u32);
@@ -399,8 +404,10 @@ mod tests {
             let table: Vec<_> = (0..40).map(|n| (1, n)).collect();
             let drive = drive_table(drive, &table, &[(1, 100)]).watermark(at(100));
             let seen = drive.run::<u32>(&mut HashJoinP::new(Arc::new(logic)));
-            let mut expected: Vec<_> = (0..40).map(|n| Seen::Record(100 + n, at(100))).collect();
-            expected.push(Seen::Watermark(at(100)));
+            let mut expected: Vec<_> = (0..40)
+                .map(|n| LaneOutput::Record(100 + n, at(100)))
+                .collect();
+            expected.push(LaneOutput::Watermark(at(100)));
             assert_eq!(seen.events(), expected);
         });
     }

@@ -1,10 +1,10 @@
-//! How far apart in time two records may be to belong together.
+//! The time bounds of an interval join.
 
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
 
-/// How far apart in event time the records of a pair may be: `left + lower ≤ right ≤ left + upper`.
+/// The bounds on the event times of a pair: `left + lower ≤ right ≤ left + upper`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,7 +23,8 @@ pub struct JoinInterval {
 }
 
 impl JoinInterval {
-    /// The right record is at most `before` before the left one and at most `after` after it.
+    /// Creates an interval: the right record is at most `before` before the left one and at most
+    /// `after` after it.
     pub fn between(before: Duration, after: Duration) -> Self {
         let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         JoinInterval {
@@ -32,11 +33,12 @@ impl JoinInterval {
         }
     }
 
-    /// The right record is at least `lower_micros` and at most `upper_micros` microseconds after the left one; negative numbers
-    /// are before it.
+    /// Creates an interval: the right record is at least `lower_micros` and at most `upper_micros`
+    /// microseconds after the left one. Negative numbers are before it.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if the lower bound is above the upper one: no pair could ever be.
+    /// [`ErrorCode::InvalidJob`] if the lower bound is above the upper one, so that no pair could
+    /// match.
     pub fn from_micros(lower_micros: i64, upper_micros: i64) -> Result<Self> {
         if lower_micros > upper_micros {
             return Err(Error::new(
@@ -53,27 +55,27 @@ impl JoinInterval {
         })
     }
 
-    /// Whether records of these times may be a pair.
+    /// Returns true if records with these times may be a pair.
     pub fn holds(&self, left: Timestamp, right: Timestamp) -> bool {
         (self.first_right(left)..=self.last_right(left)).contains(&right)
     }
 
-    /// The earliest right record that a left one at `left` may meet.
+    /// Returns the earliest right time that may match a left record at `left`.
     pub(crate) fn first_right(&self, left: Timestamp) -> Timestamp {
         shift(left, self.lower_micros)
     }
 
-    /// The latest right record that a left one at `left` may meet.
+    /// Returns the latest right time that may match a left record at `left`.
     pub(crate) fn last_right(&self, left: Timestamp) -> Timestamp {
         shift(left, self.upper_micros)
     }
 
-    /// The earliest left record that a right one at `right` may meet.
+    /// Returns the earliest left time that may match a right record at `right`.
     pub(crate) fn first_left(&self, right: Timestamp) -> Timestamp {
         shift_back(right, self.upper_micros)
     }
 
-    /// The latest left record that a right one at `right` may meet.
+    /// Returns the latest left time that may match a right record at `right`.
     pub(crate) fn last_left(&self, right: Timestamp) -> Timestamp {
         shift_back(right, self.lower_micros)
     }
@@ -83,7 +85,7 @@ fn shift(time: Timestamp, micros: i64) -> Timestamp {
     Timestamp::from_micros(time.as_micros().saturating_add(micros))
 }
 
-/// Not a shift by the negated number: the least of all has none.
+/// Subtracts microseconds from a time. A shift by the negated number would overflow for `i64::MIN`.
 fn shift_back(time: Timestamp, micros: i64) -> Timestamp {
     Timestamp::from_micros(time.as_micros().saturating_sub(micros))
 }
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Event times, many of them near the ends.
+    /// Event times, many of them near the minimum or maximum.
     fn times() -> impl Strategy<Value = i64> {
         let (first, last) = (i64::MIN + 1, Timestamp::LAST_EVENT.as_micros());
         prop_oneof![first..first + 8, -8i64..8, last - 8..=last, first..=last]

@@ -1,4 +1,4 @@
-//! Two streams, joined by key and nearness in time.
+//! A join of two streams by key and time interval.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -6,44 +6,50 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Result, StateCodec, StateShape, Timestamp, Watermark,
+    Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateCodec, StateShape, Timestamp,
+    Watermark,
 };
 
+use crate::forward::{break_if, take_until};
 use crate::join::JoinInterval;
-use crate::join::journal::{Book, Journal};
-use crate::join::kept_sides::{KeptSides, Restored, Side, check_key};
-use crate::join::sides::{Sides, Terms, reschedule};
+use crate::join::join_buffers::{JoinBounds, JoinBuffers, reschedule};
+use crate::join::join_changelog::{JoinChangelog, SideChangelog};
+use crate::join::join_state_codec::{JoinStateCodec, Restored, Side, check_key};
 use crate::keyed::{KeyedStates, TimerSet};
-use crate::passing::{break_if, take_until};
 use crate::time::require_times;
 use crate::{Backlog, Output};
 
-/// How many keys a call looks through for records to forget.
+/// The maximum number of keys checked for expired records per call.
 const KEYS_PER_CALL: usize = 512;
 
-/// The user's part of an [`IntervalJoinP`]; all instances share it.
+/// The user functions of an [`IntervalJoinP`], shared by all instances.
 #[derive(Clone, Debug)]
 pub struct IntervalJoinLogic<LK, RK, J> {
-    /// The key of a record of the first input: `Fn(&L) -> K`.
+    /// Returns the key of a record of the first input: `Fn(&L) -> K`.
     pub left_key: LK,
-    /// The key of a record of the second input: `Fn(&R) -> K`.
+    /// Returns the key of a record of the second input: `Fn(&R) -> K`.
     pub right_key: RK,
-    /// What comes of a pair, `Fn(&L, Option<&R>) -> Option<U>`: a pair that yields nothing is no match. Called with `None` for
-    /// a left record that has had no match when none can come any more.
+    /// Returns the result of a pair: `Fn(&L, Option<&R>) -> Option<U>`. A pair for which `join`
+    /// returns `None` is no match. Called with `None` for an unmatched left record when no match
+    /// can arrive any more.
     pub join: J,
 }
 
-/// Joins two streams (left is input 0, right is input 1) where keys are equal and times are within a [`JoinInterval`].
+/// Joins two streams (left is input 0, right is input 1) where keys are equal and times are within
+/// a [`JoinInterval`].
 ///
-/// Each pair is emitted when its second record comes, with the later of their event times; a left record without a match,
-/// if the logic wants it, when the watermark says that none can come, with the last event time at which one could.
+/// A pair is emitted when its second record arrives, with the later of their event times. An
+/// unmatched left record is emitted, if the logic returns a result for it, when the watermark rules
+/// out a match. Its event time is then the last time of a possible match.
 ///
-/// A record is kept until the watermark says that it can meet no other. A record behind the watermark is late: it is counted
-/// and dropped; one without an event time is an error. Both inputs must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. Cost: logarithmic in
-/// the records kept for the key, and the pairs.
+/// A record is buffered until the watermark rules out further matches. A record behind the
+/// watermark is late: it is counted and dropped. A record without an event time is an error. Both
+/// inputs must have [`Keyed`](ardea_core::Routing::Keyed) routing by the same key. Cost:
+/// logarithmic in the records buffered for the key, plus the pairs.
 ///
-/// What waits [survives](IntervalJoinP::kept_as) record by record: an increment holds what came, went, or met another first.
+/// The buffers can be [checkpointed](IntervalJoinP::with_codecs), record by record. An increment
+/// contains the records that were added, removed, or matched for the first time.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -72,17 +78,17 @@ pub struct IntervalJoinLogic<LK, RK, J> {
 pub struct IntervalJoinP<L, R, K, U, LK, RK, J> {
     logic: Arc<IntervalJoinLogic<LK, RK, J>>,
     interval: JoinInterval,
-    keys: KeyedStates<K, Sides<L, R>>,
-    /// For each key the time from which on its first record can be forgotten.
+    keys: KeyedStates<K, JoinBuffers<L, R>>,
+    /// Per key, the time at which its first record expires.
     ends: TimerSet<Timestamp>,
     backlog: Backlog<U>,
     watermark: Watermark,
     metrics: Arc<InstanceMetrics>,
-    /// How records are written where they have to survive it.
-    kept: Option<KeptSides<L, R>>,
-    /// Present where cuts are taken.
-    journal: Option<Box<Journal<L, R>>>,
-    /// The latest generation of those that came back.
+    /// The serializers of both sides. `None` if the state is not checkpointed.
+    kept: Option<JoinStateCodec<L, R>>,
+    /// The changelog for snapshots. `None` if no snapshots are taken.
+    changelog: Option<Box<JoinChangelog<L, R>>>,
+    /// The latest snapshot generation among the restored records.
     restored: u32,
 }
 
@@ -98,7 +104,7 @@ where
     /// The input of the right stream.
     pub const RIGHT: Ordinal = Ordinal::SECOND;
 
-    /// By `logic`, which all instances share.
+    /// Creates a join with `logic`, which instances share.
     pub fn new(logic: Arc<IntervalJoinLogic<LK, RK, J>>, interval: JoinInterval) -> Self {
         IntervalJoinP {
             logic,
@@ -109,16 +115,21 @@ where
             watermark: Watermark::NONE,
             metrics: Arc::default(),
             kept: None,
-            journal: None,
+            changelog: None,
             restored: 0,
         }
     }
 }
 
 impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J> {
-    /// Says how the records of both sides are written, so that they survive it. Their keys are taken from them again.
-    pub fn kept_as(mut self, left: Arc<dyn StateCodec<L>>, right: Arc<dyn StateCodec<R>>) -> Self {
-        self.kept = Some(KeptSides { left, right });
+    /// Sets the serializers of the records of both sides, so that they are checkpointed. Keys are
+    /// not written: a restore computes them from the records.
+    pub fn with_codecs(
+        mut self,
+        left: Arc<dyn StateCodec<L>>,
+        right: Arc<dyn StateCodec<R>>,
+    ) -> Self {
+        self.kept = Some(JoinStateCodec { left, right });
         self
     }
 }
@@ -129,7 +140,8 @@ where
     U: Send + 'static,
     J: Fn(&L, Option<&R>) -> Option<U>,
 {
-    /// Reads one side: `key` says whose a record is, `meet` pairs it.
+    /// Reads records of one side. `key` returns a record's key, `meet` pairs the record with the
+    /// other side.
     fn read<T: Send + 'static>(
         &mut self,
         input: Ordinal,
@@ -137,11 +149,11 @@ where
         outbox: &mut Outbox,
         key: impl Fn(&T) -> K,
         meet: impl Fn(
-            &mut Sides<L, R>,
+            &mut JoinBuffers<L, R>,
             (T, Timestamp),
-            Terms<'_>,
+            JoinBounds<'_>,
             &J,
-            &mut Book<'_, K, L, R>,
+            &mut SideChangelog<'_, K, L, R>,
             &mut Output<'_, U>,
         ),
     ) -> Result<()> {
@@ -153,10 +165,10 @@ where
             backlog,
             watermark,
             metrics,
-            journal,
+            changelog: journal,
             ..
         } = self;
-        let terms = Terms {
+        let terms = JoinBounds {
             interval,
             watermark: *watermark,
         };
@@ -173,9 +185,9 @@ where
                 late += 1;
                 return break_if(false);
             }
-            let slot = keys.slot_or_insert(Cow::Owned(key(&record)), Sides::default);
+            let slot = keys.slot_or_insert(Cow::Owned(key(&record)), JoinBuffers::default);
             if let Some((key, sides)) = keys.get_mut(slot) {
-                let mut book = Book::open(journal.as_deref_mut(), (key, slot));
+                let mut book = SideChangelog::open(journal.as_deref_mut(), (key, slot));
                 meet(
                     sides,
                     (record, time),
@@ -198,8 +210,8 @@ where
         Ok(())
     }
 
-    /// A record comes back: puts it among those of its key.
-    fn put_back(&mut self, canonical: &[u8], waiting: Restored<L, R>) -> Result<()>
+    /// Restores a record into the buffers of its key.
+    fn restore_record(&mut self, canonical: &[u8], waiting: Restored<L, R>) -> Result<()>
     where
         LK: Fn(&L) -> K,
         RK: Fn(&R) -> K,
@@ -210,7 +222,9 @@ where
         };
         check_key(&key, canonical)?;
         self.restored = self.restored.max(stamp.generation);
-        let slot = self.keys.slot_or_insert(Cow::Owned(key), Sides::default);
+        let slot = self
+            .keys
+            .slot_or_insert(Cow::Owned(key), JoinBuffers::default);
         if let Some((_, sides)) = self.keys.get_mut(slot) {
             sides.put_back(waiting);
             reschedule(slot, sides, &self.interval, &mut self.ends);
@@ -218,7 +232,8 @@ where
         Ok(())
     }
 
-    /// Forgets what the watermark has made useless: done when all of it is and left records without a match are out.
+    /// Removes records that can match no further record at the watermark. Done when all of them are
+    /// removed and unmatched left records are emitted.
     fn forget(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let made = outbox.has_room(Ordinal::FIRST);
         let IntervalJoinP {
@@ -228,10 +243,10 @@ where
             ends,
             backlog,
             watermark,
-            journal,
+            changelog: journal,
             ..
         } = self;
-        let terms = Terms {
+        let terms = JoinBounds {
             interval,
             watermark: *watermark,
         };
@@ -244,7 +259,7 @@ where
                 ends.forget(slot);
                 continue;
             };
-            let mut book = Book::open(journal.as_deref_mut(), (key, slot));
+            let mut book = SideChangelog::open(journal.as_deref_mut(), (key, slot));
             if !sides.forget(terms, &logic.join, &mut book, &mut output) {
                 break;
             }
@@ -277,9 +292,9 @@ where
         if let Some(kept) = self
             .kept
             .as_ref()
-            .filter(|_| context.guarantee.keeps_state() && self.journal.is_none())
+            .filter(|_| context.guarantee.keeps_state() && self.changelog.is_none())
         {
-            self.journal = Some(Box::new(Journal::new(kept.clone())));
+            self.changelog = Some(Box::new(JoinChangelog::new(kept.clone())));
         }
         Ok(())
     }
@@ -335,41 +350,41 @@ where
         self.backlog.settle(outbox, Ordinal::FIRST).map(drop)
     }
 
-    fn forgets(&self) -> Option<&'static str> {
+    fn unsaved_state(&self) -> Option<&'static str> {
         match self.kept {
             Some(_) => None,
-            None => Some("the records that may still be joined, which nothing here can write"),
+            None => Some("the records that may still be joined, which have no serializer"),
         }
     }
 
     fn states(&self) -> Vec<StateShape> {
-        self.kept.iter().flat_map(KeptSides::shapes).collect()
+        self.kept.iter().flat_map(JoinStateCodec::shapes).collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        match &mut self.journal {
-            Some(journal) => journal.take_cut(cut, &self.keys),
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        match &mut self.changelog {
+            Some(journal) => journal.take_snapshot(snapshot, &self.keys),
             None => Ok(()),
         }
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        match &mut self.journal {
-            Some(journal) => journal.write_cut(&mut self.keys, writer),
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        match &mut self.changelog {
+            Some(journal) => journal.write_snapshot(&mut self.keys, writer),
             None => Ok(Progress::DONE),
         }
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(journal) = &mut self.journal {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(journal) = &mut self.changelog {
             journal.commit(epoch);
         }
         Ok(Progress::DONE)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(journal) = &mut self.journal {
-            journal.give_up(epoch);
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(journal) = &mut self.changelog {
+            journal.abort(epoch);
         }
         Ok(Progress::DONE)
     }
@@ -380,30 +395,30 @@ where
                 return Err(RestoredState::unknown(&entry));
             };
             let (canonical, waiting) = kept.read(&entry)?;
-            self.put_back(canonical, waiting)?;
+            self.restore_record(canonical, waiting)?;
         }
         Ok(())
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &mut self.changelog {
             journal.resume_after(self.restored);
         }
         Ok(Progress::DONE)
     }
 
-    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
         Some(self)
     }
 
-    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
         };
         let before = *before;
         self.keys = before.keys;
         self.ends = before.ends;
-        self.journal = before.journal;
+        self.changelog = before.changelog;
         true
     }
 }
@@ -434,7 +449,8 @@ where
     }
 }
 
-/// Emits `combine(left, Some(right))` for each pair, and `combine(left, None)` for each left record without one.
+/// Emits `combine(left, Some(right))` for each pair, and `combine(left, None)` for each unmatched
+/// left record.
 pub fn outer_interval_join<L, R, U, LK, RK, F>(
     left_key: LK,
     right_key: RK,
@@ -456,5 +472,5 @@ where
 mod tests;
 
 #[cfg(test)]
-#[path = "interval_join_cut_tests.rs"]
-mod cut_tests;
+#[path = "interval_join_snapshot_tests.rs"]
+mod snapshot_tests;

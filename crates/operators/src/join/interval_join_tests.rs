@@ -1,10 +1,10 @@
-//! Tests of the interval join: pairs, expiry, lateness, left records without a match.
+//! Tests of the interval join: pairs, expiry, lateness, unmatched left records.
 
 use super::*;
-use crate::drive::{Drive, Seen, at};
+use crate::test_driver::{Drive, LaneOutput, at};
 use proptest::prelude::*;
 
-/// A key and the second at which the record is.
+/// A key and the event time in seconds.
 type Record = (u8, i64);
 type Pair = (Record, Option<Record>);
 
@@ -37,11 +37,11 @@ fn a_left_record_without_a_match_comes_when_none_can_come() {
             .watermark(at(16))
             .run::<Pair>(&mut join);
         let expected = [
-            Seen::Record(((2, 10), Some((2, 15))), at(15)),
-            Seen::Watermark(at(15)),
-            Seen::Record(((1, 10), None), at(15)),
-            Seen::Watermark(at(16)),
-            Seen::Record(((3, 12), None), at(17)),
+            LaneOutput::Record(((2, 10), Some((2, 15))), at(15)),
+            LaneOutput::Watermark(at(15)),
+            LaneOutput::Record(((1, 10), None), at(15)),
+            LaneOutput::Watermark(at(16)),
+            LaneOutput::Record(((3, 12), None), at(17)),
         ];
         assert_eq!(seen.events(), expected);
         seen.assert_in_time();
@@ -50,7 +50,7 @@ fn a_left_record_without_a_match_comes_when_none_can_come() {
 }
 
 #[test]
-fn late_records_are_counted_and_meet_nobody() {
+fn late_records_are_counted_and_not_joined() {
     let drive = Drive::default();
     let metrics = Arc::clone(&drive.context.metrics);
     let logic = inner_interval_join(key, key, |left: &Record, right: &Record| {
@@ -76,7 +76,7 @@ fn a_record_without_event_time_is_refused_by_its_position() {
     assert_eq!(error.record(), Some((0, 1)));
 }
 
-/// The bounds of an interval and the times of records, in microseconds, many of them near the ends of time.
+/// Interval bounds and event times in microseconds, many of them near the minimum or maximum.
 fn extreme() -> impl Strategy<Value = i64> {
     let (first, last) = (i64::MIN + 1, i64::MAX - 1);
     prop_oneof![first..first + 6, -6i64..6, last - 6..=last]
@@ -126,7 +126,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_kept_that_can_meet_nobody() {
+fn records_without_possible_matches_are_not_buffered() {
     let logic = inner_interval_join(key, key, |left: &Record, right: &Record| {
         (*left, Some(*right))
     });
@@ -166,7 +166,7 @@ proptest! {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         let (mut latest, mut mark) = (0, 0);
         for (index, (is_left, key, time)) in records.into_iter().enumerate() {
-            // Out of order by up to the lag of ten seconds, never late.
+            // Out of order by at most the lag of ten seconds, never late.
             let time = (latest + time - 15).max(mark);
             latest = latest.max(time);
             let record = (key, time);

@@ -1,4 +1,4 @@
-//! A bounded stream in order.
+//! A sort of a bounded stream.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -7,30 +7,33 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    PartitionId, Processor, Progress, RestoredState, Result, StateChunk, StateShape, Timestamp,
-    Watermark,
+    Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
+    Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk,
+    StateShape, Timestamp, Watermark,
 };
 
-use crate::keyed::{KeptAs, KeyedStates, STATE, unless_kept};
+use crate::keyed::{KeyedStates, STATE, StateCodecs, forgotten_without};
 
-/// How many records are sorted at a time.
+/// The number of records sorted at a time.
 const RUN_RECORDS: usize = 1024;
-/// How many runs a call readies for merging at most.
+/// The maximum number of runs prepared for merging per call.
 const HEADS_PER_CALL: usize = 1024;
 
 /// Records with their event times.
 type Records<T> = Vec<(T, Timestamp)>;
 
-/// Emits all records at the end of the input, sorted by `key(record)`; equal keys stay in the order of their coming.
+/// Emits all records at the end of the input, sorted by `key(record)`. Records with equal keys keep
+/// the order of arrival.
 ///
-/// For bounded streams. For one order over the whole stream give the vertex one instance. Watermarks are swallowed: what
-/// comes at the end would be late behind any of them.
+/// For bounded streams. For a total order over the whole stream, set the parallelism to one.
+/// Watermarks are not forwarded, as the results at the end would be late.
 ///
-/// Records are sorted in short runs as they come and the runs are merged at the end ("The Art of Computer Programming",
-/// volume 3, section 5.4.1), so that no call takes long. Memory: all records. Cost: O(n log n).
+/// Records are sorted in short runs as they arrive, and the runs are merged at the end ("The Art of
+/// Computer Programming", volume 3, section 5.4.1), so that each call is short. Memory: all
+/// records. Cost: O(n log n).
 ///
-/// They [survive](SortP::kept_as) run by run: an increment holds the runs that came since. Nothing is emitted while a cut is being written.
+/// Runs can be [checkpointed](SortP::with_codecs); an increment contains the new runs. Nothing is
+/// emitted while a snapshot is being written.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,25 +52,25 @@ type Records<T> = Vec<(T, Timestamp)>;
 /// ```
 pub struct SortP<T, K, F> {
     key: Arc<F>,
-    /// What came, in runs by their numbers, which rise: sorted, but for the last if that is still open.
+    /// The runs by ascending number, each sorted, except the last if it is still open.
     runs: KeyedStates<u64, Records<T>>,
-    /// The slot of the run that is open: it has fewer records than a whole one.
+    /// The slot of the open run, which is not full.
     open: Option<u32>,
-    /// The number of the next run, or less.
+    /// A lower bound for the number of the next run.
     next: u64,
     instance: Instance,
-    /// How runs are written where they have to survive it.
-    kept: Option<KeptAs<u64, Records<T>>>,
-    /// Once the input has ended.
+    /// The serializers of runs. `None` if the state is not checkpointed.
+    kept: Option<StateCodecs<u64, Records<T>>>,
+    /// The merge, after the end of the input.
     merge: Option<Merge<T, K>>,
 }
 
-/// Runs on their way out.
+/// The merge of the runs.
 struct Merge<T, K> {
-    /// How many slots have been looked at.
+    /// The number of slots whose runs were moved to the merge.
     readied: usize,
     runs: Vec<std::vec::IntoIter<(T, Timestamp)>>,
-    /// Of each run that is not read out the first key, the run's number and its place; of equal keys the older run is first.
+    /// Per unfinished run, its first key, number and index. Of equal keys, the older run is first.
     heads: BinaryHeap<Reverse<(K, u64, usize)>>,
 }
 
@@ -76,7 +79,7 @@ where
     K: Ord,
     F: Fn(&T) -> K,
 {
-    /// By `key`, which all instances share.
+    /// Creates a sort by `key`, which instances share.
     pub fn new(key: Arc<F>) -> Self {
         SortP {
             key,
@@ -89,13 +92,14 @@ where
         }
     }
 
-    /// Says how runs and their numbers are written, so that they survive it.
-    pub fn kept_as(mut self, kept: KeptAs<u64, Records<T>>) -> Self {
+    /// Sets the serializers of runs and their numbers, so that the state is checkpointed.
+    pub fn with_codecs(mut self, kept: StateCodecs<u64, Records<T>>) -> Self {
         self.kept = Some(kept);
         self
     }
 
-    /// Begins a run; its slot. Its number belongs to this instance as a key would: so no other has it, and whoever gets the run back knows
+    /// Starts a run and returns its slot. The run's number belongs to a partition of this instance,
+    /// as a key would. The number is therefore unique, and the instance that restores the run knows
     /// which numbers are taken.
     fn begin_run(&mut self) -> u32 {
         let Instance { index, parallelism } = self.instance;
@@ -107,14 +111,14 @@ where
         slot
     }
 
-    /// A run is about to change.
+    /// Prepares a run for a change while a snapshot may be in progress.
     fn touch(&mut self, slot: u32) {
         let kept = &self.kept;
         self.runs
             .touch(slot, |chunk, number, run| write(kept, chunk, number, run));
     }
 
-    /// No more comes into the open run.
+    /// Closes the open run.
     fn end_run(&mut self) {
         let Some(slot) = self.open.take() else {
             return;
@@ -125,7 +129,7 @@ where
         }
     }
 
-    /// Takes runs out of those that are kept; whether all have been.
+    /// Moves runs from the state to the merge. Returns true if all have been moved.
     fn ready_some(&mut self) -> bool {
         let mut merge = self.merge.take().unwrap_or_else(|| {
             self.end_run();
@@ -161,7 +165,7 @@ impl<T, K: Ord> Merge<T, K> {
 
 /// Appends the entry of a run.
 fn write<T>(
-    kept: &Option<KeptAs<u64, Records<T>>>,
+    kept: &Option<StateCodecs<u64, Records<T>>>,
     chunk: &mut StateChunk,
     number: &u64,
     run: &Records<T>,
@@ -209,7 +213,8 @@ where
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         if self.merge.is_none() && self.runs.is_writing() {
-            // The runs belong to the cut: to put them all aside would take as much memory again.
+            // The runs belong to the snapshot in progress. Setting all of them aside would double
+            // the memory.
             return Ok(Progress::NONE);
         }
         let all_readied = self.ready_some();
@@ -233,31 +238,31 @@ where
         })
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        unless_kept(self.kept.as_ref())
+    fn unsaved_state(&self) -> Option<&'static str> {
+        forgotten_without(self.kept.as_ref())
     }
 
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.runs.take_cut(cut)
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.runs.take_snapshot(snapshot)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let kept = &self.kept;
-        self.runs.write_cut(writer, |chunk, number, _, run| {
+        self.runs.write_snapshot(writer, |chunk, number, _, run| {
             write(kept, chunk, number, run)
         })
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.runs.commit(epoch)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.runs.give_up(epoch))
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.runs.abort(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -266,7 +271,7 @@ where
                 return Err(RestoredState::unknown(&entry));
             };
             let (number, mut run, _) = kept.read(&entry)?;
-            // The last one was open. It gets no more: its successor begins behind it.
+            // The last run may have been open. It is closed: new records go to the next one.
             run.sort_by_cached_key(|(record, _)| (self.key)(record));
             self.next = self.next.max(number.saturating_add(1));
             self.runs.restore(number, run)?;
@@ -284,7 +289,7 @@ impl<T, K, F> fmt::Debug for SortP<T, K, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, Seen, at};
+    use crate::test_driver::{Drive, LaneOutput, at};
     use proptest::prelude::*;
 
     #[test]
@@ -297,7 +302,9 @@ mod tests {
                 .run::<i64>(&mut SortP::new(Arc::new(|n: &i64| *n)));
             assert_eq!(
                 seen.events(),
-                (0..20).map(|n| Seen::Record(n, at(n))).collect::<Vec<_>>()
+                (0..20)
+                    .map(|n| LaneOutput::Record(n, at(n)))
+                    .collect::<Vec<_>>()
             );
         });
     }

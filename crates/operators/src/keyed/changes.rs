@@ -1,70 +1,74 @@
-//! What has changed since the last commit, and the cut that is being written.
+//! Changed slots since the last commit, and the snapshot in progress.
 
 use std::collections::VecDeque;
 use std::mem;
 
-use ardea_core::{Cut, CutWriter, Epoch, Result, StateChunk};
+use ardea_core::{Epoch, Result, SnapshotRequest, SnapshotWriter, StateChunk};
 
-use crate::keyed::cut_at_hand::CutAtHand;
+use crate::keyed::active_snapshot::ActiveSnapshot;
 
-/// The slots that have changed since the last commit, by the cuts that were taken since; and the cut that is being written.
+/// The slots changed since the last commit, grouped by snapshot, and the snapshot in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Those that changed since the last cut, each once.
+    /// The slots changed since the last snapshot, each once.
     now: Vec<u32>,
-    /// Those of cuts of which no commit is known, the oldest first. A slot may be in several.
-    undecided: VecDeque<Frozen>,
-    /// What changed up to this generation has been committed.
+    /// The changes of snapshots that are not known to be committed, the oldest first. A slot may
+    /// occur in several.
+    undecided: VecDeque<SnapshotChanges>,
+    /// The generation up to which changes are committed.
     pub(crate) base: u32,
-    at_hand: CutAtHand<Writing>,
+    at_hand: ActiveSnapshot<SnapshotCursor>,
 }
 
-/// What changed before a cut and after the one before.
+/// The changes between two snapshots.
 #[derive(Debug)]
-struct Frozen {
+struct SnapshotChanges {
     epoch: Epoch,
     generation: u32,
     slots: Vec<u32>,
-    /// Any slot may have changed: they are not listed, as that would be as long.
+    /// True if any slot may have changed. The slots are then not listed.
     is_all: bool,
-    /// Its epoch has been given up: what changed still counts for the next increment, but nobody ever goes back to this cut.
+    /// True if the epoch was aborted. The changes belong to the next increment; the snapshot is
+    /// never restored.
     is_void: bool,
 }
 
-/// A cut that is being written.
+/// The position of a snapshot in progress.
 #[derive(Debug)]
-pub(crate) struct Writing {
-    /// The one that ended with it.
+pub(crate) struct SnapshotCursor {
+    /// The generation that ended with the snapshot.
     pub(crate) generation: u32,
-    /// How many slots there were.
+    /// The number of slots at the time of the snapshot.
     count: u32,
     is_full: bool,
-    /// Of an increment, after which generation its changes begin, and how many lists hold them.
+    /// For an increment: the base generation, exclusive, and the number of lists.
     pub(crate) base: u32,
     lists: usize,
-    /// The list that is being written, and the place in it.
+    /// The list being written, and the position in it.
     list: usize,
     next: usize,
 }
 
-impl Writing {
+impl SnapshotCursor {
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Whether what was changed last in this generation is written where it stands: what changed after the cut was put aside by then.
+    /// Returns true if a slot last changed in generation `changed` is written in place. Slots
+    /// changed after the snapshot have been set aside before.
     pub(super) fn takes(&self, changed: u32) -> bool {
         self.is_full() || (self.base < changed && changed <= self.generation)
     }
 
-    /// The next of all slots that there were.
+    /// Returns the next slot of a scan of all slots.
     fn next_of_all(&mut self) -> Option<u32> {
         let slot = Some(self.next as u32).filter(|slot| *slot < self.count)?;
         self.next += 1;
         Some(slot)
     }
 
-    /// Whether a slot belongs to the cut that was changed last in this generation, before the cut was taken.
+    /// Returns true if the snapshot contains `slot`, last changed in generation `changed` before
+    /// the snapshot.
     pub(super) fn holds(&self, slot: u32, changed: u32) -> bool {
         match self.is_full {
             true => slot < self.count,
@@ -74,22 +78,24 @@ impl Writing {
 }
 
 impl Changes {
-    /// A slot has changed for the first time since the last cut.
+    /// Adds a slot that has changed for the first time since the last snapshot.
     pub(crate) fn note(&mut self, slot: u32) {
         self.now.push(slot);
     }
 
-    /// Whether a cut that counts, or may yet, holds a key that came in the generation `born`, and none that counts says that it was removed
-    /// in the generation `gone`.
+    /// Returns true if a removed key needs a tombstone: a valid or pending snapshot contains the
+    /// key, created in generation `born`, and no committed one contains the removal in generation
+    /// `gone`.
     pub(super) fn is_known(&self, born: u32, gone: u32) -> bool {
-        let holds = |frozen: &Frozen| !frozen.is_void && (born..gone).contains(&frozen.generation);
+        let holds =
+            |frozen: &SnapshotChanges| !frozen.is_void && (born..gone).contains(&frozen.generation);
         self.base < gone && (born <= self.base || self.undecided.iter().any(holds))
     }
 
-    /// A cut is taken.
+    /// Closes the list of changes since the last snapshot, for the snapshot of `epoch`.
     pub(crate) fn freeze(&mut self, epoch: Epoch, generation: u32) {
         self.end();
-        self.undecided.push_back(Frozen {
+        self.undecided.push_back(SnapshotChanges {
             epoch,
             generation,
             slots: mem::take(&mut self.now),
@@ -98,13 +104,13 @@ impl Changes {
         });
     }
 
-    /// How many places the lists have.
+    /// Returns the total length of the lists.
     #[cfg(test)]
     pub(super) fn listed(&self) -> usize {
         self.undecided.iter().map(|f| f.slots.len()).sum()
     }
 
-    /// Whether the lists of cuts that nobody heard of take more room than it would to look at all slots.
+    /// Returns true if the lists of undecided snapshots are longer than a scan of all slots.
     fn have_grown_beyond(&self, slots: usize) -> bool {
         let listed = self.undecided.iter().map(|frozen| match frozen.is_all {
             true => slots + 1,
@@ -113,8 +119,8 @@ impl Changes {
         self.undecided.len() > 1 && listed.sum::<usize>() > slots
     }
 
-    /// All that has changed since the last commit is looked for among all slots. Of the cuts before the last only that they may be committed
-    /// yet is kept.
+    /// Replaces the lists by a scan of all slots. Of the earlier snapshots, only their epochs are
+    /// retained, as they may still be committed.
     fn merge(&mut self) {
         if let Some(mut last) = self.undecided.pop_back() {
             (last.slots, last.is_all) = (Vec::new(), true);
@@ -126,29 +132,29 @@ impl Changes {
         }
     }
 
-    /// From now on the cut is written; there are so many slots.
-    pub(crate) fn begin(&mut self, cut: Cut, generation: u32, slots: usize) {
+    /// Starts to write a snapshot of `slots` slots.
+    pub(crate) fn begin(&mut self, snapshot: SnapshotRequest, generation: u32, slots: usize) {
         if self.have_grown_beyond(slots) {
             self.merge();
         }
-        let writing = Writing {
+        let writing = SnapshotCursor {
             generation,
             count: slots as u32,
-            is_full: cut.is_full(),
+            is_full: snapshot.is_full(),
             base: self.base,
             lists: self.undecided.len(),
             list: 0,
             next: 0,
         };
-        self.at_hand.begin(cut, writing);
+        self.at_hand.begin(snapshot, writing);
     }
 
-    /// The cut that is being written.
-    pub(crate) fn writing(&self) -> Option<&Writing> {
+    /// Returns the snapshot in progress.
+    pub(crate) fn writing(&self) -> Option<&SnapshotCursor> {
         self.at_hand.get()
     }
 
-    /// The next slot that may belong to the cut.
+    /// Returns the next slot that may belong to the snapshot.
     pub(crate) fn next(&mut self) -> Option<u32> {
         let writing = self.at_hand.get_mut()?;
         if writing.is_full {
@@ -172,29 +178,30 @@ impl Changes {
         None
     }
 
-    /// Puts an entry of the cut aside, which is about to change.
+    /// Sets aside a copy of an entry of the snapshot, as the entry is about to change.
     pub(crate) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
         self.at_hand.put_aside(write);
     }
 
-    /// Writes what was put aside, as far as there is room.
+    /// Writes the entries set aside while there is room.
     ///
     /// # Errors
-    /// Why an entry could not be put aside: the cut can't be written then.
-    pub(crate) fn write_aside(&mut self, writer: &mut CutWriter<'_>) -> Result<()> {
+    /// An entry could not be set aside, so the snapshot cannot be written.
+    pub(crate) fn write_aside(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<()> {
         self.at_hand.write_aside(writer)
     }
 
-    /// The cut is written, or void.
+    /// Ends the snapshot, which is complete or void.
     pub(crate) fn end(&mut self) {
         if let Some(epoch) = self.at_hand.end() {
             self.commit(epoch);
         }
     }
 
-    /// An epoch is committed. While a cut is being written, that goes by the lists that there were when it was taken.
+    /// Handles the commit of an epoch. The commit is deferred while a snapshot is being written, as
+    /// the snapshot uses the lists at the time it was taken.
     pub(crate) fn commit(&mut self, epoch: Epoch) {
-        if self.at_hand.puts_off(epoch) {
+        if self.at_hand.defer_commit(epoch) {
             return;
         }
         while let Some(frozen) = self.undecided.pop_front_if(|frozen| frozen.epoch <= epoch) {
@@ -202,13 +209,13 @@ impl Changes {
         }
     }
 
-    /// An epoch is given up.
-    pub(crate) fn give_up(&mut self, epoch: Epoch) {
+    /// Handles the abort of `epoch`, whose snapshot is void.
+    pub(crate) fn abort(&mut self, epoch: Epoch) {
         if self.at_hand.is_void_without(epoch) {
             self.end();
         }
         let goes_on = self.at_hand.epoch() == Some(epoch);
-        let given_up = self.undecided.iter_mut().filter(|of| of.epoch == epoch);
-        given_up.for_each(|frozen| frozen.is_void |= !goes_on);
+        let aborted = self.undecided.iter_mut().filter(|of| of.epoch == epoch);
+        aborted.for_each(|frozen| frozen.is_void |= !goes_on);
     }
 }

@@ -1,4 +1,4 @@
-//! What user code with state may do besides changing it.
+//! The operations of user code with keyed state: output, timers, removal.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use ardea_core::{Clock, Timestamp, Watermark};
 use crate::Output;
 use crate::keyed::TimerSet;
 
-/// Which clock a timer was set on.
+/// The clock of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimerKind {
-    /// Event time: the watermark has passed.
+    /// Event time: fires when the watermark passes the time of the timer.
     Event,
-    /// Processing time: the instance's clock has passed.
+    /// Processing time: fires when the instance's clock passes the time of the timer.
     Processing,
 }
 
@@ -21,7 +21,7 @@ pub enum TimerKind {
 pub(crate) struct Timers {
     pub(crate) event: TimerSet<Timestamp>,
     pub(crate) processing: TimerSet<Duration>,
-    /// When a state that is not touched any more is dropped.
+    /// The times at which unused keys expire (time-to-live).
     pub(crate) expiry: TimerSet<Timestamp>,
 }
 
@@ -33,9 +33,9 @@ impl Timers {
     }
 }
 
-/// What user code with state may do besides changing it: emit, set timers, drop the state.
+/// The operations of user code with keyed state: emit records, set timers, clear the state.
 ///
-/// Given to the functions of [`StatefulMapP`](crate::StatefulMapP), for the key at hand.
+/// Passed to the functions of [`StatefulMapP`](crate::StatefulMapP) for the current key.
 #[derive(Debug)]
 pub struct KeyedContext<'a, 'o, U> {
     pub(crate) output: &'a mut Output<'o, U>,
@@ -49,57 +49,62 @@ pub struct KeyedContext<'a, 'o, U> {
 }
 
 impl<U> KeyedContext<'_, '_, U> {
-    /// Emits a record with the event time of the record, or of the event timer, at hand; that of a processing timer is the
-    /// [`watermark`](Self::watermark).
+    /// Emits a record with the event time of the current record or event timer. For a processing
+    /// timer, the event time is the [`watermark`](Self::watermark).
     #[inline]
     pub fn emit(&mut self, value: U) {
         self.emit_at(value, self.time);
     }
 
-    /// Emits a record with an event time of its own. One before the [`watermark`](Self::watermark) is late downstream.
-    /// [`Timestamp::MAX`], which a sum of a time and a duration may saturate to, is no event time: it becomes the last one.
+    /// Emits a record with the event time `time`. With a time before the
+    /// [`watermark`](Self::watermark), the record is late downstream. [`Timestamp::MAX`] (a
+    /// saturated sum) is replaced by the last event time.
     #[inline]
     pub fn emit_at(&mut self, value: U, time: Timestamp) {
         self.output.emit(value, time.min(Timestamp::LAST_EVENT));
     }
 
-    /// The watermark so far: a record with a time before it is late.
+    /// Returns the current watermark. A record with an earlier time is late.
     pub fn watermark(&self) -> Watermark {
         self.watermark
     }
 
-    /// Which kind of timer fired; `None` for a record.
+    /// Returns the kind of timer that fired; `None` for a record.
     pub fn fired(&self) -> Option<TimerKind> {
         self.fired
     }
 
-    /// Has the key's timer function called when no record before `time` can follow any more, or at the end of the input.
+    /// Sets an event timer of the key. It fires when no record before `time` can arrive any more,
+    /// or at the end of the input.
     ///
-    /// Setting the same time twice is like setting it once. A time that has passed already fires with the next watermark. One
-    /// that is set while the input's end is dealt with never fires: a timer that renews itself ends there.
+    /// Setting the same time twice has no further effect. A timer in the past fires with the next
+    /// watermark. A timer set during the end of the input never fires, so that a self-renewing
+    /// timer ends.
     pub fn set_event_timer(&mut self, time: Timestamp) {
         if self.watermark != Watermark::END {
             self.timers.event.set(self.slot, time);
         }
     }
 
-    /// Takes back the key's event timer for `time`, if there is one.
+    /// Clears the key's event timer for `time`, if it is set.
     pub fn clear_event_timer(&mut self, time: Timestamp) {
         self.timers.event.clear(self.slot, time);
     }
 
-    /// Has the key's timer function called after this `delay` on the machine's clock. Never fires once the input has ended.
+    /// Sets a timer that fires after `delay` on the processing-time clock. The timer never fires
+    /// after the end of the input.
     pub fn set_processing_timer(&mut self, delay: Duration) {
         let deadline = self.clock.now().saturating_add(delay);
         self.timers.processing.set(self.slot, deadline);
     }
 
-    /// Takes back all processing timers of the key.
+    /// Clears all processing timers of the key.
     pub fn clear_processing_timers(&mut self) {
         self.timers.processing.forget(self.slot);
     }
 
-    /// Forgets the key when the function returns: its state and all its timers. The next record starts it anew.
+    /// Removes the key with its state and timers when the user function returns. The next record
+    /// creates a new state.
     pub fn clear_state(&mut self) {
         self.cleared = true;
     }

@@ -1,4 +1,4 @@
-//! Each key once.
+//! Deduplication by key.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -8,27 +8,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    PartitionId, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result,
+    Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, PartitionId, Processor,
+    Progress, RecordGuard, RestoredEntry, RestoredState, Result, SnapshotRequest, SnapshotWriter,
     StateChunk, StateShape, Timestamp, Watermark,
 };
 
-use crate::keyed::{Due, Dues, KeptAs, KeyedStates, STATE, TimerSet, put_time, unless_kept};
-use crate::passing::{pass_front, passable, remove_at};
+use crate::forward::{pass_front, passable, remove_at};
+use crate::keyed::{
+    DueKind, DueTimes, KeyedStates, STATE, StateCodecs, TimerSet, forgotten_without, put_time,
+};
 
-/// How many keys a call forgets at most.
+/// The maximum number of keys that expire per call.
 const FORGOTTEN_PER_CALL: usize = 4096;
-/// How many a call brings back from disk for that.
+/// The maximum number of expired keys loaded from disk per call.
 const FROM_DISK_PER_CALL: usize = 64;
 
-/// Passes on the first record of each key and swallows the others.
+/// Forwards the first record of each key and drops the others.
 ///
-/// All keys are remembered, unless [`within`](DistinctP::within) sets a span of event time: then a record passes if it is at least
-/// that much later than the last of its key that passed, and a key is forgotten when the watermark has come that far. On an
-/// endless stream with ever new keys only that bounds the memory.
+/// All keys are retained, unless [`within`](DistinctP::within) sets a time span. A record is then
+/// forwarded if its event time is at least that span after the last forwarded record of its key. A
+/// key expires when the watermark is that far ahead. On an unbounded stream with ever new keys,
+/// only a time span bounds the memory.
 ///
-/// Records must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. For whole records let the key
-/// function clone the record.
+/// Records must have [`Keyed`](ardea_core::Routing::Keyed) routing by the same key. To deduplicate
+/// whole records, let the key function clone the record.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,13 +50,13 @@ const FROM_DISK_PER_CALL: usize = 64;
 pub struct DistinctP<T, K, F> {
     key: Arc<F>,
     span: Option<Duration>,
-    /// When the record that passed last for a key was, in event time.
+    /// Per key, the event time of the last forwarded record.
     passed: KeyedStates<K, Timestamp>,
     ends: TimerSet<Timestamp>,
     watermark: Watermark,
-    /// How its keys are written where they have to survive it.
-    kept: Option<KeptAs<K, ()>>,
-    /// Indexes in the batch of the records that don't pass; empty between calls.
+    /// The serializer of keys. `None` if the state is not checkpointed.
+    kept: Option<StateCodecs<K, ()>>,
+    /// Batch indexes of the duplicates. Empty between calls.
     repeated: Vec<usize>,
     metrics: Arc<InstanceMetrics>,
     records: PhantomData<fn(T)>,
@@ -64,7 +67,7 @@ where
     K: Key,
     F: Fn(&T) -> K,
 {
-    /// By `key`, which all instances share.
+    /// Creates an operator that deduplicates by `key`, which instances share.
     pub fn new(key: Arc<F>) -> Self {
         DistinctP {
             key,
@@ -79,27 +82,28 @@ where
         }
     }
 
-    /// Lets a key pass again when at least `span` of event time has gone by since it passed.
+    /// Forwards a record of a key again if at least `span` of event time has passed since the last
+    /// forwarded one.
     pub fn within(mut self, span: Duration) -> Self {
         self.span = Some(span);
         self
     }
 
-    /// Says how its keys are written, so that they survive it.
-    pub fn kept_as(mut self, kept: KeptAs<K, ()>) -> Self {
+    /// Sets the serializer of keys, so that the state is checkpointed.
+    pub fn with_codecs(mut self, kept: StateCodecs<K, ()>) -> Self {
         self.kept = Some(kept);
         self
     }
 
-    /// How many keys are remembered.
+    /// Returns the number of retained keys.
     pub fn keys(&self) -> usize {
         self.passed.len()
     }
 
-    /// Whether a record of `key` passes; if so, remembers it.
+    /// Returns true if a record of `key` at `time` is not a duplicate, and stores `time`.
     #[inline]
     fn passes(&mut self, key: K, time: Timestamp) -> Result<bool> {
-        // A record without event time, or a late one, counts as of now.
+        // A late record, or one without event time, counts as of the current watermark.
         let time = time.max(self.watermark.0);
         let mut is_new = false;
         let create = || {
@@ -107,7 +111,7 @@ where
             time
         };
         let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
-        let thaw = |slot: u32, entry: &RestoredEntry<'_>| thaw(kept, ends, span, slot, entry);
+        let thaw = |slot: u32, entry: &RestoredEntry<'_>| decode(kept, ends, span, slot, entry);
         let slot = self.passed.slot_or_load(Cow::Owned(key), create, thaw)?;
         let Some(span) = self.span else {
             return Ok(is_new);
@@ -127,42 +131,42 @@ where
         Ok(true)
     }
 
-    /// What is remembered of a key is about to change.
+    /// Prepares the state of a key for a change: a snapshot in progress retains the old contents.
     fn touch(&mut self, slot: u32) {
         let kept = &self.kept;
         self.passed
             .touch(slot, |chunk, key, passed| write(kept, chunk, key, *passed));
     }
 
-    /// Moves keys to disk if memory is short.
-    fn relieve(&mut self) -> Result<()> {
+    /// Spills keys to disk if memory is short.
+    fn spill(&mut self) -> Result<()> {
         let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
-        self.passed.relieve(|chunk, key, slot, passed| {
+        self.passed.spill(|chunk, key, slot, passed| {
             write(kept, chunk, key, *passed)?;
             ends.forget(slot);
             let end = span.map(|span| (*passed + span).as_micros());
-            Ok(Dues::of(None, None, end))
+            Ok(DueTimes::of(None, None, end))
         })
     }
 
-    /// Brings back keys on disk that the watermark lets forget, some at a time; whether there are no more.
-    fn bring_back(&mut self, watermark: Watermark) -> Result<bool> {
+    /// Loads some of the expired keys from disk. Returns true if no expired keys are left there.
+    fn load_expired(&mut self, watermark: Watermark) -> Result<bool> {
         let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
         let over = self.passed.load_due(
-            (Due::Expiry, watermark.0.as_micros(), FROM_DISK_PER_CALL),
+            (DueKind::Expiry, watermark.0.as_micros(), FROM_DISK_PER_CALL),
             |entry| {
                 let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
                 kept.read_as(STATE, entry).map(|(key, _)| key)
             },
-            |slot, entry| thaw(kept, ends, span, slot, entry),
+            |slot, entry| decode(kept, ends, span, slot, entry),
         )?;
         Ok(over.len() < FROM_DISK_PER_CALL)
     }
 }
 
-/// What an entry says of the key that comes to a slot.
-fn thaw<K: Key>(
-    kept: &Option<KeptAs<K, ()>>,
+/// Decodes the entry of a key that is assigned to a slot.
+fn decode<K: Key>(
+    kept: &Option<StateCodecs<K, ()>>,
     ends: &mut TimerSet<Timestamp>,
     span: Option<Duration>,
     slot: u32,
@@ -177,9 +181,9 @@ fn thaw<K: Key>(
     Ok(passed)
 }
 
-/// Appends the entry of a key: when a record of it passed last.
+/// Appends the entry of a key: the time of its last forwarded record.
 fn write<K: Key>(
-    kept: &Option<KeptAs<K, ()>>,
+    kept: &Option<StateCodecs<K, ()>>,
     chunk: &mut StateChunk,
     key: &K,
     passed: Timestamp,
@@ -202,10 +206,10 @@ where
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        self.relieve()?;
+        self.spill()?;
         let mut count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
         let key = Arc::clone(&self.key);
-        if self.passed.is_away() {
+        if self.passed.is_restoring() {
             let records = inbox.rows::<T>()?.values();
             let ready = self
                 .passed
@@ -232,15 +236,15 @@ where
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
         self.watermark = watermark;
-        self.relieve()?;
-        // At the end of the input what is on disk goes with the disk.
-        let has_all = watermark == Watermark::END || self.bring_back(watermark)?;
+        self.spill()?;
+        // At the end of the input, the disk state is deleted as a whole.
+        let has_all = watermark == Watermark::END || self.load_expired(watermark)?;
         for _ in 0..FORGOTTEN_PER_CALL {
             let Some((_, slot)) = self.ends.pop_due(watermark.0) else {
                 if !has_all {
                     break;
                 }
-                if !self.passed.is_away() {
+                if !self.passed.is_restoring() {
                     outbox.watermark(watermark);
                 }
                 return Ok(Progress::DONE);
@@ -251,31 +255,31 @@ where
         Ok(Progress::MADE)
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        unless_kept(self.kept.as_ref())
+    fn unsaved_state(&self) -> Option<&'static str> {
+        forgotten_without(self.kept.as_ref())
     }
 
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.passed.take_cut(cut)
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.passed.take_snapshot(snapshot)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let kept = &self.kept;
-        self.passed.write_cut(writer, |chunk, key, _, passed| {
+        self.passed.write_snapshot(writer, |chunk, key, _, passed| {
             write(kept, chunk, key, *passed)
         })
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.passed.commit(epoch)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.passed.give_up(epoch))
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.passed.abort(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -290,34 +294,34 @@ where
             if let Some(span) = self.span {
                 self.ends.set(slot, passed + span);
             }
-            self.relieve()?;
+            self.spill()?;
         }
         Ok(())
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.passed.are_back();
+        self.passed.all_restored();
         Ok(Progress::DONE)
     }
 
-    fn begins_early(&mut self, entries: u64) -> bool {
+    fn enable_lazy_restore(&mut self, entries: u64) -> bool {
         self.passed.begin_early(entries, self.kept.is_some())
     }
 
     fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
-        self.passed.come_back(partition);
+        self.passed.partition_restored(partition);
         Ok(())
     }
 
-    fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
         self.passed.take_wanted(wanted);
     }
 
-    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
         Some(self)
     }
 
-    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
         };
@@ -340,7 +344,7 @@ impl<T, K: Key, F> fmt::Debug for DistinctP<T, K, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at};
+    use crate::test_driver::{Drive, at};
     use proptest::prelude::*;
     use std::collections::HashMap;
 

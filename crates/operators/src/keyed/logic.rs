@@ -1,24 +1,24 @@
-//! The user's functions of a stateful map.
+//! The user functions of a stateful map.
 
 use ardea_core::Timestamp;
 
 use crate::keyed::KeyedContext;
 
-/// The user's part of a [`StatefulMapP`](crate::StatefulMapP); all instances share it.
+/// The user functions of a [`StatefulMapP`](crate::StatefulMapP), shared by all instances.
 #[derive(Clone, Debug)]
 pub struct KeyedLogic<KF, C, R, X> {
-    /// The key of a record: `Fn(&T) -> K`.
+    /// Returns the key of a record: `Fn(&T) -> K`.
     pub key: KF,
-    /// The state of a new key: `Fn() -> S`.
+    /// Creates the state of a new key: `Fn() -> S`.
     pub create: C,
-    /// Deals with a record: `Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<U>)`.
+    /// Handles a record: `Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<U>)`.
     pub on_record: R,
-    /// Deals with a timer: `Fn(&mut S, &K, Timestamp, &mut KeyedContext<U>)`. The time is the one that the timer was set for,
-    /// of day if it was set on the machine's clock.
+    /// Handles a timer: `Fn(&mut S, &K, Timestamp, &mut KeyedContext<U>)`. The `Timestamp` is the
+    /// time that the timer was set for; a wall-clock time for processing timers.
     pub on_timer: X,
 }
 
-/// The logic of a map with state: one output, `f(state, key, record)`, for each record.
+/// Returns the logic of a stateful map: one output `f(state, key, record)` per record.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -74,9 +74,9 @@ where
     }
 }
 
-/// The logic of a flat map with state: each item of `f(state, key, record)` for each record.
+/// Returns the logic of a stateful flat map: each item of `f(state, key, record)` per record.
 ///
-/// The items are drawn at once; what has no room waits. See [`map_stateful`] for an example.
+/// Items are drawn at once and buffered if there is no room. See [`map_stateful`] for an example.
 #[expect(
     clippy::type_complexity,
     reason = "an opaque type can't be given a name"

@@ -1,4 +1,4 @@
-//! The keyed steps with most of their keys on disk, against themselves in memory.
+//! Tests that compare keyed operators with most keys on disk to the same operators in memory.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::test_disk::Disk;
-use super::{DistinctP, KeptAs, KeyedContext, KeyedLogic, StatefulMapP};
-use crate::drive::{Drive, at};
+use super::{DistinctP, KeyedContext, KeyedLogic, StateCodecs, StatefulMapP};
+use crate::test_driver::{Drive, at};
 use crate::{FoldOne, RollingP};
 
-/// As text.
+/// A JSON codec.
 struct Json;
 
 impl<T: Serialize + DeserializeOwned> StateCodec<T> for Json {
@@ -30,14 +30,14 @@ impl<T: Serialize + DeserializeOwned> StateCodec<T> for Json {
     }
 }
 
-fn kept<S: Serialize + DeserializeOwned>() -> KeptAs<u8, S> {
-    KeptAs::new(Arc::new(Json), Arc::new(Json))
+fn kept<S: Serialize + DeserializeOwned>() -> StateCodecs<u8, S> {
+    StateCodecs::new(Arc::new(Json), Arc::new(Json))
 }
 
 type Out<'a, 'o> = KeyedContext<'a, 'o, (u8, i64)>;
 type Record = (u8, i64);
 
-/// Sets and clears timers, and forgets, as the records say.
+/// Creates a stateful map that sets and clears timers and clears state, as each record demands.
 pub(super) fn stateful(ttl: Option<Duration>) -> impl Processor {
     let logic = KeyedLogic {
         key: |record: &Record| record.0,
@@ -60,7 +60,7 @@ pub(super) fn stateful(ttl: Option<Duration>) -> impl Processor {
             out.emit((*key, 1_000 + *sum));
         },
     };
-    let step = StatefulMapP::new(Arc::new(logic)).kept_as(kept());
+    let step = StatefulMapP::new(Arc::new(logic)).with_codecs(kept());
     match ttl {
         Some(ttl) => step.ttl(ttl),
         None => step,
@@ -68,7 +68,7 @@ pub(super) fn stateful(ttl: Option<Duration>) -> impl Processor {
 }
 
 fn distinct(span: Option<Duration>) -> impl Processor {
-    let step = DistinctP::new(Arc::new(|record: &Record| record.0)).kept_as(kept());
+    let step = DistinctP::new(Arc::new(|record: &Record| record.0)).with_codecs(kept());
     match span {
         Some(span) => step.within(span),
         None => step,
@@ -77,7 +77,7 @@ fn distinct(span: Option<Duration>) -> impl Processor {
 
 fn rolling(ttl: Option<Duration>) -> impl Processor {
     let fold = FoldOne::new(|record: &Record| record.0, count());
-    let step = RollingP::new(Arc::new(fold)).kept_as(kept());
+    let step = RollingP::new(Arc::new(fold)).with_codecs(kept());
     match ttl {
         Some(ttl) => step.ttl(ttl),
         None => step,
@@ -87,9 +87,9 @@ fn rolling(ttl: Option<Duration>) -> impl Processor {
 #[derive(Clone, Debug)]
 enum Step {
     Records(Vec<Record>),
-    /// Time goes on by so much, in seconds, and the watermark comes there.
+    /// Advances event time by this number of seconds and sends a watermark.
     Watermark(i64),
-    /// The clock goes on.
+    /// Advances the clock.
     Advance(u64),
 }
 
@@ -120,7 +120,7 @@ fn script(steps: &[Step], chunk_room: usize) -> Drive {
     drive
 }
 
-/// What comes out, in no order: of keys that fall due at the same time any may be first.
+/// Returns the outputs in sorted order, as the order of equal due times is undefined.
 fn outcome<U: Ord + Clone + Send + 'static>(
     drive: Drive,
     step: &mut dyn Processor,
@@ -173,7 +173,7 @@ fn only_what_has_all_its_keys_in_memory_begins_before_they_are_back() {
         ];
         for mut step in steps {
             step.init(&drive.context).unwrap();
-            assert_eq!(step.begins_early(10), begins);
+            assert_eq!(step.enable_lazy_restore(10), begins);
         }
     }
 }
@@ -194,7 +194,7 @@ fn a_full_disk_fails_the_step_with_its_reason() {
 }
 
 #[test]
-fn how_much_there_is_is_told_by_place() {
+fn state_size_is_reported_by_place() {
     let mut step = rolling(None);
     let mut drive = on_disk(Drive::default());
     for batch in 0..4u8 {
@@ -214,7 +214,8 @@ fn how_much_there_is_is_told_by_place() {
     );
 }
 
-/// Ninety records of thirty keys in order of time, with watermarks and ends of epochs between them.
+/// Returns ninety records of thirty keys in order of time, with watermarks and ends of epochs
+/// between them.
 fn records() -> impl Iterator<Item = (Record, Timestamp)> {
     (0..90i64).map(|n| (((n * 7 % 30) as u8, n % 12), at(n)))
 }
@@ -229,7 +230,7 @@ where
         let some: Vec<_> = records().skip(15 * part).take(15).collect();
         let mark = at(15 * part as i64 + 8);
         drive = drive.records(some.clone()).watermark(mark);
-        input = input.records(some).epoch_end().watermark(mark).epoch_end();
+        input = input.records(some).barrier().watermark(mark).barrier();
     }
     let expected = outcome::<U>(drive, &mut make());
     ProcessorTest::new(make)
@@ -241,7 +242,7 @@ where
 }
 
 #[test]
-fn what_lies_on_disk_survives_any_death_and_is_handed_over() {
+fn spilled_state_survives_failures_and_hand_over() {
     survives::<Record, _>(|| stateful(None));
     survives::<Record, _>(|| stateful(Some(Duration::from_secs(9))));
     survives::<Record, _>(|| distinct(None));

@@ -1,4 +1,4 @@
-//! User code with a state and timers for each key.
+//! User code with state and timers per key.
 
 use std::any::Any;
 use std::fmt;
@@ -7,36 +7,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    PartitionId, Processor, Progress, RestoredState, Result, StateShape, Timestamp, Waker,
-    Watermark,
+    Clock, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, PartitionId,
+    Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
+    Timestamp, Waker, Watermark,
 };
 
 use crate::Backlog;
-use crate::keyed::aside::Aside;
+use crate::forward::{break_if, take_until};
+use crate::keyed::buffered_records::BufferedRecords;
 use crate::keyed::context::Timers;
-use crate::keyed::desk::{Desk, Fallen};
-use crate::keyed::kept_timers::{Thaw, freeze, write};
+use crate::keyed::key_processor::{DueEvent, KeyProcessor};
+use crate::keyed::timer_codec::{TimerDecoder, freeze, write};
 use crate::keyed::{
-    Due, KeptAs, KeyedContext, KeyedLogic, KeyedStates, STATE, TimerKind, unless_kept,
+    DueKind, KeyedContext, KeyedLogic, KeyedStates, STATE, StateCodecs, TimerKind,
+    forgotten_without,
 };
-use crate::passing::{break_if, take_until};
 
-/// How many timers a call fires at most, so that it stays short whatever falls due at once.
+/// The maximum number of timers fired per call, which keeps the call short.
 const TIMERS_PER_CALL: usize = 512;
 
-/// Runs user code with a state for each key, which may emit any number of records and set timers.
+/// Runs user code with a state per key, which may emit any number of records and set timers.
 ///
-/// * **Event timers** fire in order of time when the watermark reaches them, before it is passed on; those that remain
-///   fire at the end of the input.
-/// * **Processing timers** fire when the machine's clock has reached them, as long as input is expected.
-/// * **Time to live.** With [`ttl`](StatefulMapP::ttl) a key that no record and no timer has touched for so long, in event
-///   time, is forgotten when the watermark says so: its state and its timers.
+/// * **Event timers** fire in order of time when the watermark reaches them, before the watermark
+///   is forwarded. The remaining event timers fire at the end of the input.
+/// * **Processing timers** fire when the clock has reached them, until the input ends.
+/// * **Time-to-live.** With [`ttl`](StatefulMapP::ttl), a key that no record and no timer has used
+///   for that span of event time is removed with its state and timers, as the watermark advances.
 ///
-/// Records must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. Cost: a table look-up a record; a
-/// timer is logarithmic in the number of timers.
+/// Records must have [`Keyed`](ardea_core::Routing::Keyed) routing by the same key. Cost: one table
+/// lookup per record; a timer is logarithmic in the number of timers.
 ///
-/// This one counts the records of each key and says the count a minute after the first:
+/// This example counts the records of each key and emits the count a minute after the first:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -76,21 +77,21 @@ const TIMERS_PER_CALL: usize = 512;
 pub struct StatefulMapP<T, K, S, U, KF, C, R, X> {
     logic: Arc<KeyedLogic<KF, C, R, X>>,
     ttl: Option<Duration>,
-    states: KeyedStates<K, Kept<S>>,
+    states: KeyedStates<K, TimedState<S>>,
     timers: Timers,
-    /// How states are written where they have to survive it.
-    kept: Option<KeptAs<K, S>>,
+    /// The serializers of keys and states. `None` if the state is not checkpointed.
+    kept: Option<StateCodecs<K, S>>,
     backlog: Backlog<U>,
     watermark: Watermark,
     clock: Clock,
     waker: Waker,
     metrics: Arc<InstanceMetrics>,
-    /// Records that wait for their partition.
-    aside: Aside<T>,
+    /// Buffered records whose partition is not restored yet.
+    buffered: BufferedRecords<T>,
 }
 
-/// The state of a key, and when it was touched last, in event time.
-pub(super) struct Kept<S> {
+/// The state of a key, and the event time of its last use.
+pub(super) struct TimedState<S> {
     pub(super) state: S,
     pub(super) touched: Timestamp,
 }
@@ -103,7 +104,7 @@ where
     R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>),
     X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>),
 {
-    /// By `logic`, which all instances share.
+    /// Creates an operator with `logic`, which instances share.
     pub fn new(logic: Arc<KeyedLogic<KF, C, R, X>>) -> Self {
         StatefulMapP {
             logic,
@@ -116,25 +117,26 @@ where
             clock: Clock::system(),
             waker: Waker::none(),
             metrics: Arc::default(),
-            aside: Aside::default(),
+            buffered: BufferedRecords::default(),
         }
     }
 }
 
 impl<T, K: Key, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X> {
-    /// Forgets a key that has not been touched for `ttl` of event time.
+    /// Sets the time-to-live: a key that no record and no timer has used for `ttl` of event time is
+    /// removed.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Says how keys and states are written, so that they survive it, and the timers with them.
-    pub fn kept_as(mut self, kept: KeptAs<K, S>) -> Self {
+    /// Sets the serializers of keys and states, so that states and timers are checkpointed.
+    pub fn with_codecs(mut self, kept: StateCodecs<K, S>) -> Self {
         self.kept = Some(kept);
         self
     }
 
-    /// How many keys have a state.
+    /// Returns the number of keys with a state.
     pub fn keys(&self) -> usize {
         self.states.len()
     }
@@ -146,13 +148,19 @@ where
     U: Send + 'static,
     X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>),
 {
-    /// The processor in parts that can be borrowed apart.
+    /// Splits the processor into parts that can be borrowed separately.
     #[expect(
         clippy::type_complexity,
         reason = "the parts have the parameters of the whole"
     )]
-    fn desk(&mut self) -> (Desk<'_, K, S, KF, C, R, X>, &mut Backlog<U>, &mut Aside<T>) {
-        let desk = Desk {
+    fn key_processor(
+        &mut self,
+    ) -> (
+        KeyProcessor<'_, K, S, KF, C, R, X>,
+        &mut Backlog<U>,
+        &mut BufferedRecords<T>,
+    ) {
+        let desk = KeyProcessor {
             logic: &self.logic,
             states: &mut self.states,
             timers: &mut self.timers,
@@ -161,22 +169,23 @@ where
             ttl: self.ttl,
             watermark: self.watermark,
         };
-        (desk, &mut self.backlog, &mut self.aside)
+        (desk, &mut self.backlog, &mut self.buffered)
     }
 
-    /// Fires what the watermark has brought: done when all has fired and found room.
+    /// Fires the timers that the watermark has reached. Done when all have fired and their outputs
+    /// have found room.
     fn fire_event_timers(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.relieve()?;
+        self.spill()?;
         let made = outbox.has_room(Ordinal::FIRST);
-        let (mut desk, backlog, _) = self.desk();
+        let (mut desk, backlog, _) = self.key_processor();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let mut left = TIMERS_PER_CALL;
         let mut due = desk.next_event_due()?;
         while left > 0 && !output.is_full() {
             match due {
                 None => break,
-                Some(Fallen::Expiry(end, slot)) => desk.expire(end, slot),
-                Some(Fallen::Timer(time, slot, kind)) => {
+                Some(DueEvent::Expiry(end, slot)) => desk.expire(end, slot),
+                Some(DueEvent::Timer(time, slot, kind)) => {
                     desk.touch(slot);
                     desk.timers.event.clear(slot, time);
                     desk.timer(time, slot, kind, &mut output);
@@ -193,14 +202,14 @@ where
         })
     }
 
-    /// Fires the processing timers that are due, as far as there is room.
+    /// Fires the due processing timers while there is room.
     fn fire_processing_timers(&mut self, outbox: &mut Outbox) -> Result<()> {
-        self.relieve()?;
-        let (mut desk, backlog, _) = self.desk();
+        self.spill()?;
+        let (mut desk, backlog, _) = self.key_processor();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let now = desk.clock.now();
-        if desk.states.first_due(Due::Processing).is_some() {
-            desk.load_due(Due::Processing, nanos(now))?;
+        if desk.states.first_due(DueKind::Processing).is_some() {
+            desk.load_due(DueKind::Processing, nanos(now))?;
         }
         let wall = desk.clock.wall();
         for _ in 0..TIMERS_PER_CALL {
@@ -228,30 +237,31 @@ where
         if let Some((deadline, _)) = self.timers.processing.first() {
             outbox.wake_at(deadline);
         }
-        if let Some(deadline) = self.states.first_due(Due::Processing) {
+        if let Some(deadline) = self.states.first_due(DueKind::Processing) {
             outbox.wake_at(Duration::from_nanos(deadline.unsigned_abs()));
         }
     }
 
-    /// Has itself called if there are processing timers: where keys come back there is no outbox to ask to be woken at their time.
+    /// Requests a wake-up if there are processing timers. There is no outbox during a restore to
+    /// schedule the wake-up.
     fn wake_for_timers(&self) {
-        let on_disk = self.states.first_due(Due::Processing);
+        let on_disk = self.states.first_due(DueKind::Processing);
         if self.timers.processing.first().is_some() || on_disk.is_some() {
             self.waker.wake();
         }
     }
 
-    /// Moves keys to disk if memory is short.
-    fn relieve(&mut self) -> Result<()> {
+    /// Spills keys to disk if memory is short.
+    fn spill(&mut self) -> Result<()> {
         let (kept, timers) = (&self.kept, &mut self.timers);
         let (clock, ttl) = (&self.clock, self.ttl);
-        self.states.relieve(|chunk, key, slot, state| {
+        self.states.spill(|chunk, key, slot, state| {
             freeze(kept, (&mut *timers, clock, ttl), chunk, (key, slot), state)
         })
     }
 }
 
-/// A time of the machine's clock as it lies on disk.
+/// Converts a time of the monotonic clock for storage on disk.
 pub(super) fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -275,24 +285,25 @@ where
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        self.relieve()?;
-        let (is_away, most) = (self.states.is_away(), self.states.most_aside());
-        // What time has brought for keys that have come back since comes before their records.
-        if is_away && (!self.fire_event_timers(outbox)?.done || self.aside.is_full(most)) {
-            if outbox.has_room(Ordinal::FIRST) && !self.aside.is_full(most) {
-                // Keys may be forgotten without a word: nobody else would call for the others.
+        self.spill()?;
+        let (is_away, most) = (self.states.is_restoring(), self.states.max_buffered());
+        // Due timers of newly restored keys fire before the records of these keys are processed.
+        if is_away && (!self.fire_event_timers(outbox)?.done || self.buffered.is_full(most)) {
+            if outbox.has_room(Ordinal::FIRST) && !self.buffered.is_full(most) {
+                // Keys may be removed without output. No other event would continue with the
+                // remaining ones.
                 outbox.wake_at(self.clock.now());
             }
             return Ok(());
         }
-        let (mut desk, backlog, aside) = self.desk();
+        let (mut desk, backlog, aside) = self.key_processor();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let mut failed = Ok(());
         if !output.is_full() {
             take_until(inbox.rows::<T>()?, |record, time| {
                 if is_away {
                     let partition = PartitionId::of(&(desk.logic.key)(&record));
-                    if desk.states.puts_aside(partition) {
+                    if desk.states.must_buffer(partition) {
                         aside.put(partition, record, time);
                         return break_if(aside.is_full(most));
                     }
@@ -314,12 +325,12 @@ where
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if self.aside.holds(watermark) {
+        if self.buffered.holds(watermark) {
             return Ok(Progress::DONE);
         }
         self.watermark = watermark;
         let progress = self.fire_event_timers(outbox)?;
-        if progress.done && !self.states.is_away() {
+        if progress.done && !self.states.is_restoring() {
             outbox.watermark(watermark);
         }
         Ok(progress)
@@ -344,80 +355,86 @@ where
         self.fire_processing_timers(outbox)
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        unless_kept(self.kept.as_ref())
+    fn unsaved_state(&self) -> Option<&'static str> {
+        forgotten_without(self.kept.as_ref())
     }
 
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.states.take_cut(cut)
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.states.take_snapshot(snapshot)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let (kept, with) = (&self.kept, (&self.timers, &self.clock));
-        self.states.write_cut(writer, |chunk, key, slot, state| {
-            write(kept, with, chunk, (key, slot), state)
-        })
+        self.states
+            .write_snapshot(writer, |chunk, key, slot, state| {
+                write(kept, with, chunk, (key, slot), state)
+            })
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.states.commit(epoch)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.states.give_up(epoch))
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.states.abort(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
-            let mut come_back = Thaw::new(&self.kept, &mut self.timers, &self.clock, self.ttl);
+            let mut come_back =
+                TimerDecoder::new(&self.kept, &mut self.timers, &self.clock, self.ttl);
             let (key, state, times) = come_back.read(&entry)?;
             self.states.weigh(&entry);
             let slot = self.states.restore(key, state)?;
             come_back.set(slot, times);
-            self.relieve()?;
+            self.spill()?;
         }
         Ok(())
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.states.are_back();
+        self.states.all_restored();
         self.wake_for_timers();
         Ok(Progress::DONE)
     }
 
-    fn begins_early(&mut self, entries: u64) -> bool {
+    fn enable_lazy_restore(&mut self, entries: u64) -> bool {
         self.states.begin_early(entries, self.kept.is_some())
     }
 
     fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
-        self.states.come_back(partition);
+        self.states.partition_restored(partition);
         self.wake_for_timers();
         Ok(())
     }
 
     fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // As before other records of keys that have come back.
+        // As before other records of restored keys.
         let fired = self.fire_event_timers(outbox)?;
         if !fired.done {
             return Ok(fired);
         }
-        let (mut desk, backlog, aside) = self.desk();
+        let (mut desk, backlog, aside) = self.key_processor();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let mut made = fired.made;
-        while let Some(partition) = desk.states.behind().filter(|_| !output.is_full()) {
+        while let Some(partition) = desk
+            .states
+            .next_buffered_partition()
+            .filter(|_| !output.is_full())
+        {
             made = true;
             match aside.take(partition) {
                 Some((record, time)) => desk.record(record, time, &mut output)?,
-                None => desk.states.catch_up(),
+                None => desk.states.finish_buffered_partition(),
             }
         }
-        let is_done = desk.states.behind().is_none();
+        let is_done = desk.states.next_buffered_partition().is_none();
         self.ask_to_be_woken(outbox);
-        let Some(watermark) = self.aside.take_watermark() else {
+        let Some(watermark) = self.buffered.take_watermark() else {
             return Ok(Progress {
                 made,
                 done: is_done && self.backlog.is_empty(),
@@ -427,15 +444,15 @@ where
         self.fire_event_timers(outbox)
     }
 
-    fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
         self.states.take_wanted(wanted);
     }
 
-    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
         Some(self)
     }
 
-    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
         };

@@ -1,9 +1,9 @@
-//! Tests of the stateful map: state, timers, time to live, little room.
+//! Tests of the stateful map: state, timers, time-to-live, little room.
 
 use super::*;
-use crate::drive::{Drive, Seen, at};
-use crate::keyed::away::LEAST_ASIDE;
+use crate::keyed::restoring_partitions::MIN_BUFFERED;
 use crate::keyed::{flat_map_stateful, map_stateful, on_disk_tests};
+use crate::test_driver::{Drive, LaneOutput, at};
 use ardea_core::{Chunk, PARTITION_COUNT, Rows};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -57,7 +57,7 @@ fn a_record_may_have_many_outputs() {
                 .flat_map(|n| vec![(1, n); n as usize])
                 .collect::<Vec<_>>()
         );
-        assert_eq!(seen.events().last(), Some(&Seen::Watermark(at(9))));
+        assert_eq!(seen.events().last(), Some(&LaneOutput::Watermark(at(9))));
     });
 }
 
@@ -72,7 +72,7 @@ fn event_timers_fire_in_order_before_the_watermark_and_the_rest_at_the_end() {
             },
             on_timer: |_: &mut (), key: &u8, time: Timestamp, out: &mut Out| {
                 out.emit((*key, time.as_millis() / 1000));
-                out.set_event_timer(time + secs(100)); // renews itself, and so would never end
+                out.set_event_timer(time + secs(100)); // renews itself and would never end
             },
         };
         let records =
@@ -83,24 +83,24 @@ fn event_timers_fire_in_order_before_the_watermark_and_the_rest_at_the_end() {
             .watermark(at(40))
             .watermark(Timestamp::MAX)
             .run::<(u8, i64)>(&mut StatefulMapP::new(Arc::new(logic)));
-        let fired = |key, n| Seen::Record((key, n), at(n));
+        let fired = |key, n| LaneOutput::Record((key, n), at(n));
         let expected = [
             fired(2, 10),
             fired(1, 20),
-            Seen::Watermark(at(20)),
+            LaneOutput::Watermark(at(20)),
             fired(1, 30),
-            Seen::Watermark(at(40)),
+            LaneOutput::Watermark(at(40)),
             fired(3, 55),
             fired(2, 110),
             fired(1, 120),
             fired(1, 130),
-            Seen::Watermark(Timestamp::MAX),
+            LaneOutput::Watermark(Timestamp::MAX),
         ];
         assert_eq!(seen.events(), expected);
     });
 }
 
-/// A window behind this step would refuse a record at the end of all time, and the job with it.
+/// A window after this step would reject a record at the end of time, and the job would fail.
 #[test]
 fn a_timer_beyond_the_last_event_time_emits_at_the_last_event_time() {
     Drive::every_schedule(|drive| {
@@ -119,10 +119,10 @@ fn a_timer_beyond_the_last_event_time_emits_at_the_last_event_time() {
             .records([((1u8, 0i64), Timestamp::LAST_EVENT)])
             .watermark(Timestamp::MAX)
             .run::<(u8, i64)>(&mut StatefulMapP::new(Arc::new(logic)));
-        let last = |n| Seen::Record((1, n), Timestamp::LAST_EVENT);
+        let last = |n| LaneOutput::Record((1, n), Timestamp::LAST_EVENT);
         assert_eq!(
             seen.events(),
-            [last(0), last(1), Seen::Watermark(Timestamp::MAX)]
+            [last(0), last(1), LaneOutput::Watermark(Timestamp::MAX)]
         );
     });
 }
@@ -218,7 +218,7 @@ fn timers_before_the_end_of_a_time_to_live_fire_before_the_key_is_forgotten() {
                 out.emit((*key, time.as_millis() / 1000));
             },
         };
-        // At first the key was to be forgotten at 4, then at 9: before the timer at 12, but behind the one at 8.
+        // The key first expires at 4, then at 9: before the timer at 12, but after the one at 8.
         let mut map = StatefulMapP::new(Arc::new(logic)).ttl(secs(4));
         let seen = drive
             .records([((1u8, 0i64), at(0)), ((1, 8), at(5)), ((2, 12), at(5))])
@@ -265,9 +265,9 @@ proptest! {
 fn records_wait_where_they_are_when_too_many_are_aside() {
     let mut step = on_disk_tests::stateful(None);
     step.init(&Drive::default().context).unwrap();
-    assert!(step.begins_early(0));
+    assert!(step.enable_lazy_restore(0));
     let (mut inbox, mut outbox) = (Inbox::default(), Outbox::new(1, 1));
-    let many = (1..=LEAST_ASIDE as i64 + 3).map(|n| ((1u8, n), at(0)));
+    let many = (1..=MIN_BUFFERED as i64 + 3).map(|n| ((1u8, n), at(0)));
     inbox.fill(Chunk::new(Rows::from_iter(many)));
     for _ in 0..2 {
         let left = step.process(Ordinal::FIRST, &mut inbox, &mut outbox);
@@ -289,12 +289,12 @@ fn records_wait_where_they_are_when_too_many_are_aside() {
 fn while_keys_come_back_all_that_is_due_comes_before_a_record_and_is_called_for() {
     let mut step = on_disk_tests::stateful(None);
     step.init(&Drive::default().context).unwrap();
-    assert!(step.begins_early(0));
+    assert!(step.enable_lazy_restore(0));
     let all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
     all.for_each(|partition| step.on_partition_restored(partition).unwrap());
     let timers = 2 * TIMERS_PER_CALL as i64 + 1;
     let (mut inbox, mut outbox) = (Inbox::default(), Outbox::new(1, 4 * TIMERS_PER_CALL));
-    // Each sixth sets a timer for so many seconds later.
+    // Each sixth record sets a timer this many seconds later.
     let records = (1..=timers).map(|n| ((1u8, 6 * n), at(0)));
     inbox.fill(Chunk::new(Rows::from_iter(records)));
     step.process(Ordinal::FIRST, &mut inbox, &mut outbox)

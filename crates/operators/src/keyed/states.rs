@@ -1,58 +1,63 @@
-//! Something for each key, at a place that timers can name.
+//! Keyed states at slots that timers can refer to.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use ardea_core::{Cut, CutWriter, Epoch, Error, ErrorCode, Key, Progress, Result, StateChunk};
+use ardea_core::{
+    Epoch, Error, ErrorCode, Key, Progress, Result, SnapshotRequest, SnapshotWriter, StateChunk,
+};
 
-use crate::keyed::away::Away;
-use crate::keyed::cold::Cold;
-use crate::keyed::lives::Lives;
-use crate::keyed::relief::WrittenSize;
-use crate::keyed::{twice, write_removed};
+use crate::keyed::restoring_partitions::RestoringPartitions;
+use crate::keyed::slot_versions::SlotVersions;
+use crate::keyed::spill::WrittenSize;
+use crate::keyed::spilled_keys::SpilledKeys;
+use crate::keyed::{duplicate_entry, write_removed};
 use crate::keyed_table::KeyIndex;
 
-/// The name of the one state that keyed operators have.
+/// The name of the single state of keyed operators.
 pub(crate) const STATE: &str = "keys";
 
-/// How many places a call looks at, at the most, for what belongs to a cut.
+/// The maximum number of slots scanned per call for a snapshot.
 pub(crate) const PLACES_PER_CALL: usize = 1_024;
 
-/// In the place of the generation whose cut a slot was written to last: the slot is free.
+/// A value of [`Slot::written`]: the slot is free.
 pub(super) const FREE: u32 = u32::MAX;
 
-/// One state a key, at the key's slot, which stays until the key is removed; then both state and slot are free.
+/// One state per key at the key's slot, which is stable until the key is removed.
 ///
 /// Nothing depends on the order of a hash table, so that equal inputs give equal outputs.
 ///
-/// Where cuts are taken, whoever changes a state [touches](Self::touch) it before, which costs a comparison, and for the first change of
-/// a key in each epoch an entry in a list. If the state belongs to a cut that is being written, and has not been written, it is
-/// written then. A key that is removed keeps its slot until no cut that counts knows of it: at once if none ever did.
+/// If snapshots are taken, a state must be [touched](Self::touch) before each change. That costs a
+/// comparison, and a list entry for the first change of a key in each epoch. If the snapshot in
+/// progress still has to write the state, it is written at that point. A removed key keeps its slot
+/// until no valid snapshot contains it; a key that was in no snapshot is freed at once.
 ///
-/// Where state may lie on [disk](super::relief), a key is here or there, never in both places; only those here have slots.
+/// If state may be [spilled](super::spill), a key is in memory or on disk, never both. Only keys
+/// in memory have slots.
 pub(crate) struct KeyedStates<K, S> {
     pub(super) index: KeyIndex<K>,
     pub(super) slots: Vec<Slot<S>>,
-    /// How many keys have a state here.
+    /// The number of keys in memory that have a state.
     pub(super) live: usize,
-    /// Between two cuts one number; zero where neither cuts are taken nor state lies on disk.
+    /// The current generation, incremented at each snapshot. Zero if there are neither snapshots
+    /// nor spilling.
     pub(super) generation: u32,
-    pub(super) tracking: Option<Box<Lives>>,
-    /// The keys that are on disk.
-    pub(super) cold: Option<Box<Cold>>,
-    /// The keys that have not come back yet.
-    pub(super) away: Option<Box<Away>>,
-    /// About how many bytes a key and its state take when they are written.
+    pub(super) tracking: Option<Box<SlotVersions>>,
+    /// The keys on disk.
+    pub(super) cold: Option<Box<SpilledKeys>>,
+    /// The keys that are not restored yet.
+    pub(super) away: Option<Box<RestoringPartitions>>,
+    /// The estimated serialized size of a key and its state.
     pub(super) written_size: WrittenSize,
 }
 
-/// The place of a key.
+/// The slot of a key.
 pub(super) struct Slot<S> {
-    /// None where the slot is free, or the key has been removed.
+    /// The state. `None` if the slot is free or the key was removed.
     pub(super) state: Option<S>,
-    /// The generation in which it was changed last.
+    /// The generation of the last change.
     pub(super) changed: u32,
-    /// The generation whose cut it was written to last, or that it is free.
+    /// The generation of the last snapshot that the state was written to, or [`FREE`].
     pub(super) written: u32,
 }
 
@@ -72,7 +77,8 @@ impl<K, S> Default for KeyedStates<K, S> {
 }
 
 impl<K: Key, S> KeyedStates<K, S> {
-    /// Keeps track of changes from now on, as cuts will be taken. Nothing may be in it yet, unless it does so already.
+    /// Starts to track changes for snapshots. The states must be empty, unless changes are tracked
+    /// already.
     pub(crate) fn keep_track(&mut self) {
         if self.tracking.is_none() {
             self.generation = 1;
@@ -80,17 +86,17 @@ impl<K: Key, S> KeyedStates<K, S> {
         }
     }
 
-    /// Makes room for about so many keys more, if there is memory.
+    /// Reserves room for about `keys` more keys, if memory allows.
     pub(super) fn reserve(&mut self, keys: usize) {
         self.index.reserve(keys);
-        // Without it, it grows as ever.
+        // On failure the table grows on demand.
         let _ = self.slots.try_reserve(keys);
         if let Some(lives) = &mut self.tracking {
             lives.reserve(keys);
         }
     }
 
-    /// The slot of `key`, with the state that `create` makes if the key is new.
+    /// Returns the slot of `key`. A new key has the state `create()`.
     #[inline]
     pub(crate) fn slot_or_insert(&mut self, key: Cow<'_, K>, create: impl FnOnce() -> S) -> u32 {
         match self.index.find(&key) {
@@ -109,7 +115,7 @@ impl<K: Key, S> KeyedStates<K, S> {
         self.settle(key, Some(state), (self.generation, self.generation))
     }
 
-    /// Gives a slot to a key that was changed last, and came, in these generations.
+    /// Assigns a slot to a key that was last changed in generation `changed` and created in `born`.
     pub(super) fn settle(&mut self, key: K, state: Option<S>, (changed, born): (u32, u32)) -> u32 {
         let slot = self.index.insert(key);
         self.live += usize::from(state.is_some());
@@ -123,7 +129,7 @@ impl<K: Key, S> KeyedStates<K, S> {
             if changed > lives.changes.base {
                 lives.note(slot, self.generation);
             }
-            // It is no part of a cut that was taken before, or written there from disk.
+            // The key belongs to no earlier snapshot, or is written to that snapshot from disk.
             new.written = lives.changes.writing().map_or(0, |w| w.generation);
         }
         match self.slots.get_mut(slot as usize) {
@@ -133,7 +139,7 @@ impl<K: Key, S> KeyedStates<K, S> {
         slot
     }
 
-    /// A key comes again whose removal has to be told of.
+    /// Adds a key again that still has a tombstone.
     #[cold]
     pub(super) fn revive(&mut self, slot: u32, state: S) {
         self.touch(slot, |_, _, _| Ok(()));
@@ -141,33 +147,34 @@ impl<K: Key, S> KeyedStates<K, S> {
         self.live += 1;
     }
 
-    /// The slot of `key`, if it has a state.
+    /// Returns the slot of `key`, if it has a state.
     #[inline]
     pub(crate) fn find(&self, key: &K) -> Option<u32> {
         let slot = self.index.find(key)?;
         self.get(slot).map(|_| slot)
     }
 
-    /// Whether a cut is being written.
+    /// Returns true if a snapshot is being written.
     pub(crate) fn is_writing(&self) -> bool {
         let lives = self.tracking.as_ref();
         lives.is_some_and(|lives| lives.changes.writing().is_some())
     }
 
-    /// The key and state of a slot, if it is in use. Who changes the state has [touched](Self::touch) it.
+    /// Returns the key and state of a slot, if the slot is in use. The caller must
+    /// [touch](Self::touch) the slot before a change.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<(&K, &mut S)> {
         let state = self.slots.get_mut(slot as usize)?.state.as_mut()?;
         Some((self.index.key(slot), state))
     }
 
-    /// The state of a slot, if it is in use.
+    /// Returns the state of a slot, if the slot is in use.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&S> {
         self.slots.get(slot as usize)?.state.as_ref()
     }
 
-    /// The state of a slot is about to change. `write` appends the entry of a key as it is now.
+    /// Prepares the state of a slot for a change. `write` appends the present entry of a key.
     #[inline]
     pub(crate) fn touch(
         &mut self,
@@ -209,12 +216,13 @@ impl<K: Key, S> KeyedStates<K, S> {
         });
     }
 
-    /// Forgets the key of a slot, which has been [touched](Self::touch), and returns its state.
+    /// Removes the key of a slot, which must have been [touched](Self::touch), and returns its
+    /// state.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<S> {
         let state = self.slots.get_mut(slot as usize)?.state.take()?;
         self.live -= 1;
         let lives = self.tracking.as_mut();
-        if !lives.is_some_and(|lives| lives.bury(slot, self.generation)) {
+        if !lives.is_some_and(|lives| lives.remove(slot, self.generation)) {
             self.free(slot);
         }
         Some(state)
@@ -226,47 +234,48 @@ impl<K: Key, S> KeyedStates<K, S> {
         self.slots[slot as usize].written = FREE;
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
         self.live + self.cold.as_ref().map_or(0, |cold| cold.keys())
     }
 
-    /// One more than the highest slot in use so far.
+    /// Returns the highest slot used so far plus one.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// What is there now belongs to this cut.
+    /// Captures the current contents for a snapshot.
     ///
     /// # Errors
-    /// Where state lies on disk, what writing there returns.
-    pub(crate) fn take_cut(&mut self, cut: Cut) -> Result<()> {
+    /// Those of writing to disk, if state is spilled.
+    pub(crate) fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         if self.away.is_some() {
-            let what = "a cut is to be taken of keys that have not come back yet";
+            let what = "a snapshot was requested before all keys are restored";
             return Err(Error::new(ErrorCode::Internal, what));
         }
         let Some(lives) = &mut self.tracking else {
             return Ok(());
         };
         let changes = &mut lives.changes;
-        changes.freeze(cut.epoch, self.generation);
+        changes.freeze(snapshot.epoch, self.generation);
         self.generation += 1;
         let base = changes.base;
-        changes.begin(cut, self.generation - 1, self.slots.len());
+        changes.begin(snapshot, self.generation - 1, self.slots.len());
         let Some(cold) = &mut self.cold else {
             return Ok(());
         };
-        let taken = cold.take_cut(cut.is_full(), base, self.generation - 1);
+        let taken = cold.take_snapshot(snapshot.is_full(), base, self.generation - 1);
         if taken.is_err() {
             changes.end();
         }
         taken
     }
 
-    /// Writes on at the cut that was taken last; `write` appends the entry of the key at a slot.
-    pub(crate) fn write_cut(
+    /// Writes the next part of the current snapshot. `write` appends the entry of the key at a
+    /// slot.
+    pub(crate) fn write_snapshot(
         &mut self,
-        writer: &mut CutWriter<'_>,
+        writer: &mut SnapshotWriter<'_>,
         mut write: impl FnMut(&mut StateChunk, &K, u32, &S) -> Result<()>,
     ) -> Result<Progress> {
         let Some(lives) = &mut self.tracking else {
@@ -308,10 +317,11 @@ impl<K: Key, S> KeyedStates<K, S> {
         Ok(Progress::MADE)
     }
 
-    /// An epoch is committed: what changed up to its cut needs not be written any more, and what was removed by then is free.
+    /// Handles the commit of an epoch: the changes of its snapshot are no longer listed, and keys
+    /// removed before it are freed.
     ///
     /// # Errors
-    /// Where state lies on disk, what writing there returns.
+    /// Those of writing to disk, if state is spilled.
     pub(crate) fn commit(&mut self, epoch: Epoch) -> Result<Progress> {
         let Some(lives) = &mut self.tracking else {
             return Ok(Progress::DONE);
@@ -319,20 +329,20 @@ impl<K: Key, S> KeyedStates<K, S> {
         lives.changes.commit(epoch);
         let base = lives.changes.base;
         let is_writing = lives.changes.writing().is_some();
-        let progress = self.free_graves();
+        let progress = self.free_tombstones();
         match &mut self.cold {
             Some(cold) if progress.done && !is_writing => cold.forget_changes(base),
             _ => Ok(progress),
         }
     }
 
-    /// After a decision on an epoch: the slots of keys are free that nobody has to be told of any more.
-    fn free_graves(&mut self) -> Progress {
+    /// Frees the slots of keys that need no tombstone any more, after a commit or abort.
+    fn free_tombstones(&mut self) -> Progress {
         let Some(lives) = &mut self.tracking else {
             return Progress::DONE;
         };
         let slots = &self.slots;
-        let (free, progress) = lives.free_graves(|slot| {
+        let (free, progress) = lives.free_tombstones(|slot| {
             let place = slots.get(slot as usize)?;
             (place.state.is_none() && place.written != FREE).then_some(place.changed)
         });
@@ -340,26 +350,26 @@ impl<K: Key, S> KeyedStates<K, S> {
         progress
     }
 
-    /// An epoch is given up: its cut is void.
-    pub(crate) fn give_up(&mut self, epoch: Epoch) -> Progress {
+    /// Handles the abort of an epoch, whose snapshot is void.
+    pub(crate) fn abort(&mut self, epoch: Epoch) -> Progress {
         if let Some(lives) = &mut self.tracking {
-            lives.changes.give_up(epoch);
+            lives.changes.abort(epoch);
         }
         if !self.is_writing()
             && let Some(cold) = &mut self.cold
         {
-            cold.end_cut();
+            cold.end_snapshot();
         }
-        self.free_graves()
+        self.free_tombstones()
     }
 
-    /// A key comes back with its state; its slot.
+    /// Restores a key with its state, and returns its slot.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if it has come already.
+    /// [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if the key is already present.
     pub(crate) fn restore(&mut self, key: K, state: S) -> Result<u32> {
         if self.index.find(&key).is_some() {
-            return Err(twice());
+            return Err(duplicate_entry());
         }
         Ok(self.settle(key, Some(state), (0, 0)))
     }

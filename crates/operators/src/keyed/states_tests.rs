@@ -1,4 +1,4 @@
-//! Keyed states against plain maps, with cuts.
+//! Tests of keyed states against plain maps, with snapshots.
 
 use super::*;
 use ardea_core::PartitionId;
@@ -26,16 +26,16 @@ proptest! {
     }
 }
 
-/// What happens to states whose cuts are taken.
+/// An operation on states with snapshots.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Set(u8, u32),
     Remove(u8),
-    /// Takes a cut; a full one, or an increment.
+    /// Starts a snapshot: a full one, or an increment.
     Take(bool),
-    /// Writes on, as far as so many bytes.
+    /// Writes up to this number of bytes of the snapshot.
     Write(usize),
-    /// Of the last cut that is whole.
+    /// Commits the last complete snapshot.
     Commit,
     GiveUp,
 }
@@ -75,9 +75,9 @@ fn entries_of(model: &BTreeMap<u8, u32>) -> Entries {
     model.iter().map(bytes).collect()
 }
 
-/// The cut under way, and what was there when it was taken.
+/// The snapshot in progress, and the expected entries.
 struct UnderWay {
-    cut: Cut,
+    snapshot: SnapshotRequest,
     chunk: StateChunk,
     expected: Entries,
 }
@@ -85,7 +85,7 @@ struct UnderWay {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
-    fn a_cut_laid_over_the_last_committed_one_is_what_was_there_when_it_was_taken(steps in steps()) {
+    fn a_snapshot_laid_over_the_last_committed_one_is_what_was_there_when_it_was_taken(steps in steps()) {
         let mut states = KeyedStates::<u8, u32>::default();
         states.keep_track();
         let mut model = BTreeMap::new();
@@ -109,24 +109,24 @@ proptest! {
                 Step::Take(full) => {
                     epoch = epoch.next();
                     let since = committed.as_ref().map(|(epoch, _)| *epoch).filter(|_| !full);
-                    let cut = Cut { since, ..Cut::full(epoch) };
-                    states.take_cut(cut).unwrap();
+                    let snapshot = SnapshotRequest { since, ..SnapshotRequest::full(epoch) };
+                    states.take_snapshot(snapshot).unwrap();
                     let expected = entries_of(&model);
-                    under_way = Some(UnderWay { cut, chunk: StateChunk::default(), expected });
+                    under_way = Some(UnderWay { snapshot, chunk: StateChunk::default(), expected });
                     whole = None;
                 }
                 Step::Write(room) => {
                     let Some(mut at) = under_way.take() else { continue };
                     let limit = at.chunk.byte_len() + room;
-                    let mut writer = CutWriter::new(&mut at.chunk, limit);
+                    let mut writer = SnapshotWriter::new(&mut at.chunk, limit);
                     let progress = states
-                        .write_cut(&mut writer, |chunk, key, _, value| entry(chunk, key, value))
+                        .write_snapshot(&mut writer, |chunk, key, _, value| entry(chunk, key, value))
                         .unwrap();
                     if !progress.done {
                         under_way = Some(at);
                         continue;
                     }
-                    let base = committed.as_ref().filter(|_| !at.cut.is_full());
+                    let base = committed.as_ref().filter(|_| !at.snapshot.is_full());
                     let mut entries = base.map(|(_, entries)| entries.clone()).unwrap_or_default();
                     let mut seen = std::collections::BTreeSet::new();
                     for entry in &at.chunk {
@@ -137,7 +137,7 @@ proptest! {
                         };
                     }
                     prop_assert_eq!(&entries, &at.expected);
-                    whole = Some((at.cut.epoch, entries));
+                    whole = Some((at.snapshot.epoch, entries));
                 }
                 Step::Commit => {
                     let Some(last) = whole.take() else { continue };
@@ -145,7 +145,7 @@ proptest! {
                     committed = Some(last);
                 }
                 Step::GiveUp => {
-                    while !states.give_up(epoch).done {}
+                    while !states.abort(epoch).done {}
                     (under_way, whole) = (None, None);
                 }
             }
@@ -164,7 +164,9 @@ fn what_was_removed_is_free_when_that_is_committed_and_not_before() {
             states.touch(slot, |_, _, _| Ok(()));
             states.remove(slot);
         }
-        states.take_cut(Cut::full(Epoch(round + 1))).unwrap();
+        states
+            .take_snapshot(SnapshotRequest::full(Epoch(round + 1)))
+            .unwrap();
         while !states.commit(Epoch(round + 1)).unwrap().done {}
     }
     assert!(states.slots() <= 30, "{}", states.slots());
@@ -179,14 +181,16 @@ fn changes_of_epochs_that_are_never_committed_take_no_more_room_than_the_keys() 
             let slot = states.slot_or_insert(Cow::Owned(key), || 0);
             states.touch(slot, |_, _, _| Ok(()));
         }
-        states.take_cut(Cut::full(Epoch(round + 1))).unwrap();
-        while !states.give_up(Epoch(round + 1)).done {}
+        states
+            .take_snapshot(SnapshotRequest::full(Epoch(round + 1)))
+            .unwrap();
+        while !states.abort(Epoch(round + 1)).done {}
     }
     let listed = states.tracking.as_ref().unwrap().changes.listed();
     assert!(listed <= 200, "{listed}");
 }
 
-/// Keys come and go, ten at a time, a hundred times over.
+/// Adds and removes ten keys at a time, a hundred times.
 fn churn(
     states: &mut KeyedStates<u64, u32>,
     rounds: std::ops::Range<u64>,
@@ -205,31 +209,35 @@ fn churn(
 }
 
 #[test]
-fn what_comes_and_goes_between_two_cuts_takes_no_room() {
+fn keys_between_two_snapshots_take_no_room() {
     let mut states = KeyedStates::<u64, u32>::default();
     states.keep_track();
     churn(&mut states, 0..1_000, |_, _| {});
     assert!(states.slots() <= 10, "{}", states.slots());
-    // Nobody ever knew of any of it.
-    states.take_cut(Cut::full(Epoch(1))).unwrap();
+    // No snapshot contains any of the keys.
+    states
+        .take_snapshot(SnapshotRequest::full(Epoch(1)))
+        .unwrap();
     let mut chunk = StateChunk::default();
-    let mut writer = CutWriter::new(&mut chunk, usize::MAX);
+    let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
     assert!(
         states
-            .write_cut(&mut writer, |_, _, _, _| unreachable!())
+            .write_snapshot(&mut writer, |_, _, _, _| unreachable!())
             .unwrap()
             .done
     );
 }
 
 #[test]
-fn what_was_only_in_cuts_that_were_given_up_is_free_without_a_commit() {
+fn keys_only_in_aborted_snapshots_are_freed() {
     let mut states = KeyedStates::<u64, u32>::default();
     states.keep_track();
     churn(&mut states, 0..1_000, |states, round| {
-        states.take_cut(Cut::full(Epoch(round + 1))).unwrap();
-        // The one before it: there is always one of which nobody has heard.
-        while !states.give_up(Epoch(round)).done {}
+        states
+            .take_snapshot(SnapshotRequest::full(Epoch(round + 1)))
+            .unwrap();
+        // The previous epoch: there is always one whose outcome is unknown.
+        while !states.abort(Epoch(round)).done {}
     });
     assert!(states.slots() <= 40, "{}", states.slots());
     let listed = states.tracking.as_ref().unwrap().changes.listed();
@@ -237,27 +245,29 @@ fn what_was_only_in_cuts_that_were_given_up_is_free_without_a_commit() {
 }
 
 #[test]
-fn what_a_committed_cut_has_is_told_to_be_gone_however_many_are_given_up_after_it() {
+fn removed_keys_of_a_committed_snapshot_get_tombstones_despite_aborts() {
     let mut states = KeyedStates::<u8, u32>::default();
     states.keep_track();
     let slot = states.slot_or_insert(Cow::Owned(7), || 70);
-    states.take_cut(Cut::full(Epoch(1))).unwrap();
+    states
+        .take_snapshot(SnapshotRequest::full(Epoch(1)))
+        .unwrap();
     while !states.commit(Epoch(1)).unwrap().done {}
     states.touch(slot, entry);
     states.remove(slot);
     for epoch in 2..5 {
         states
-            .take_cut(Cut::changes(Epoch(epoch), Epoch(1)))
+            .take_snapshot(SnapshotRequest::changes(Epoch(epoch), Epoch(1)))
             .unwrap();
         let mut chunk = StateChunk::default();
-        let mut writer = CutWriter::new(&mut chunk, usize::MAX);
+        let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
         while !states
-            .write_cut(&mut writer, |chunk, key, _, value| entry(chunk, key, value))
+            .write_snapshot(&mut writer, |chunk, key, _, value| entry(chunk, key, value))
             .unwrap()
             .done
         {}
         let removed: Vec<_> = chunk.entries().map(|entry| entry.value).collect();
         assert_eq!(removed, [None]);
-        while !states.give_up(Epoch(epoch)).done {}
+        while !states.abort(Epoch(epoch)).done {}
     }
 }

@@ -1,10 +1,10 @@
-//! How tests have numbers kept.
+//! Codecs for numbers in tests.
 
 use ardea_core::{Integer, Result, StateCodec};
 
-use super::cut_short;
+use super::truncated_entry;
 
-/// A number as its eight bytes.
+/// A codec that encodes a number as eight bytes.
 pub(crate) struct EightBytes;
 
 impl StateCodec<u64> for EightBytes {
@@ -14,12 +14,12 @@ impl StateCodec<u64> for EightBytes {
     }
 
     fn get(&self, bytes: &[u8]) -> Result<u64> {
-        let bytes = bytes.try_into().map_err(|_| cut_short())?;
+        let bytes = bytes.try_into().map_err(|_| truncated_entry())?;
         Ok(u64::from_le_bytes(bytes))
     }
 }
 
-/// An even number as an integer where that can be said, every other as its eight bytes.
+/// A codec that encodes even numbers as integers where possible, and odd ones as eight bytes.
 pub(crate) struct EvenIntegers;
 
 impl StateCodec<u64> for EvenIntegers {

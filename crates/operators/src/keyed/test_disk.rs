@@ -1,29 +1,29 @@
-//! A disk for tests.
+//! An in-memory store for tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ardea_core::{
-    Error, ErrorCode, LocalChange, LocalEntries, LocalPlace, LocalStore, LocalView, Result,
+    Error, ErrorCode, KeyValueStore, LocalChange, LocalEntries, Result, StateBackend, StoreSnapshot,
 };
 
-/// A disk in memory, with room for a few keys beside it; or one that is full.
+/// A store in memory with a limit of a few keys in memory, or a full one.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Disk {
     pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) is_full: bool,
-    /// Where the ranges began that anybody looked at.
+    /// The starts of the ranges that were read.
     pub(crate) looked_from: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-impl LocalStore for Disk {
-    fn open(&self) -> Result<Box<dyn LocalPlace>> {
+impl StateBackend for Disk {
+    fn open(&self) -> Result<Box<dyn KeyValueStore>> {
         Ok(Box::new(self.clone()))
     }
 }
 
-impl LocalPlace for Disk {
-    fn memory(&self) -> u64 {
+impl KeyValueStore for Disk {
+    fn memory_budget(&self) -> u64 {
         1
     }
 
@@ -44,12 +44,12 @@ impl LocalPlace for Disk {
         Ok(())
     }
 
-    fn view(&self) -> Box<dyn LocalView> {
+    fn view(&self) -> Box<dyn StoreSnapshot> {
         Box::new(self.clone())
     }
 }
 
-impl LocalView for Disk {
+impl StoreSnapshot for Disk {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.entries.get(key).cloned())
     }

@@ -1,13 +1,13 @@
-//! Deadlines of slots, in order of time.
+//! Deadlines of slots in order of time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ardea_core::Timestamp;
 
-/// A point in event time, or in processing time.
+/// A point in event time or in processing time.
 pub(crate) trait Deadline: Copy + Ord {
-    /// Before all others.
+    /// The minimum.
     const FIRST: Self;
 }
 
@@ -19,9 +19,10 @@ impl Deadline for Duration {
     const FIRST: Self = Duration::ZERO;
 }
 
-/// Deadlines of slots: each at most once, due in order of time, then of slots.
+/// Deadlines of slots, each at most once, in order of time, then of slots.
 ///
-/// Kept in two orders, so that all deadlines of a slot can be forgotten at once. All operations are logarithmic.
+/// The deadlines are stored in two orders, so that all deadlines of a slot can be removed at once.
+/// All operations are logarithmic.
 #[derive(Clone, Debug)]
 pub(crate) struct TimerSet<D> {
     by_time: BTreeSet<(D, u32)>,
@@ -38,26 +39,26 @@ impl<D> Default for TimerSet<D> {
 }
 
 impl<D: Deadline> TimerSet<D> {
-    /// Sets a deadline; setting it twice is like setting it once.
+    /// Sets a deadline. Setting it twice has no further effect.
     pub(crate) fn set(&mut self, slot: u32, deadline: D) {
         self.by_time.insert((deadline, slot));
         self.by_slot.insert((slot, deadline));
     }
 
-    /// Forgets one deadline of a slot.
+    /// Removes one deadline of a slot.
     pub(crate) fn clear(&mut self, slot: u32, deadline: D) {
         self.by_time.remove(&(deadline, slot));
         self.by_slot.remove(&(slot, deadline));
     }
 
-    /// All deadlines of a slot.
+    /// Returns all deadlines of a slot.
     pub(crate) fn of(&self, slot: u32) -> impl Iterator<Item = D> {
         let all = self.by_slot.range((slot, D::FIRST)..);
         all.take_while(move |(owner, _)| *owner == slot)
             .map(|(_, deadline)| *deadline)
     }
 
-    /// Forgets all deadlines of a slot.
+    /// Removes all deadlines of a slot.
     pub(crate) fn forget(&mut self, slot: u32) {
         while let Some(&(owner, deadline)) = self.by_slot.range((slot, D::FIRST)..).next() {
             if owner != slot {
@@ -67,19 +68,19 @@ impl<D: Deadline> TimerSet<D> {
         }
     }
 
-    /// The first deadline and its slot.
+    /// Returns the first deadline and its slot.
     #[inline]
     pub(crate) fn first(&self) -> Option<(D, u32)> {
         self.by_time.first().copied()
     }
 
-    /// The first deadline and its slot, if that is not after `until`.
+    /// Returns the first deadline and its slot, if it is not after `until`.
     #[inline]
     pub(crate) fn first_due(&self, until: D) -> Option<(D, u32)> {
         self.first().filter(|(deadline, _)| *deadline <= until)
     }
 
-    /// Removes and returns the first deadline, if that is not after `until`.
+    /// Removes and returns the first deadline, if it is not after `until`.
     #[inline]
     pub(crate) fn pop_due(&mut self, until: D) -> Option<(D, u32)> {
         let (deadline, slot) = self.first_due(until)?;

@@ -1,15 +1,15 @@
-//! Only the records that the user wants.
+//! A filter by a predicate.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
 
-use crate::passing::pass_if;
+use crate::forward::pass_if;
 
-/// Passes on the records for which `keep` is true; asks once for each.
+/// Forwards the records for which `keep` returns true. `keep` is called once per record.
 ///
-/// Works in place and hands the chunk over whole where the output is empty.
+/// Works in place, and forwards whole chunks to an empty lane.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::passing::pass_if;
 #[derive(Debug)]
 pub struct FilterP<T, F> {
     keep: Arc<F>,
-    /// How many of the waiting records are known to be wanted.
+    /// The number of waiting records already accepted by `keep`.
     asked: usize,
     records: PhantomData<fn(T)>,
 }
@@ -36,7 +36,7 @@ impl<T, F> FilterP<T, F>
 where
     F: Fn(&T) -> bool,
 {
-    /// A filter by `keep`, which all instances share.
+    /// Creates a filter by `keep`, which instances share.
     pub fn new(keep: Arc<F>) -> Self {
         FilterP {
             keep,
@@ -59,7 +59,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at};
+    use crate::test_driver::{Drive, at};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]

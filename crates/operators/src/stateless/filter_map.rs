@@ -1,11 +1,11 @@
-//! Map and filter in one.
+//! A combined map and filter.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result};
 
-/// Emits what `f(record)` has, if anything; event times stay.
+/// Emits the value of `f(record)` if it is `Some`, with the record's event time.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -31,7 +31,7 @@ impl<T, U, F> FilterMapP<T, U, F>
 where
     F: Fn(T) -> Option<U>,
 {
-    /// By `f`, which all instances share.
+    /// Creates an operator that applies `f`, which instances share.
     pub fn new(f: Arc<F>) -> Self {
         FilterMapP {
             f,
@@ -64,7 +64,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at};
+    use crate::test_driver::{Drive, at};
 
     #[test]
     fn what_is_something_comes_out_with_its_time() {

@@ -1,4 +1,4 @@
-//! Any number of records out for each record in.
+//! A map from each record to any number of records.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,12 +9,13 @@ use ardea_core::{
     Epoch, Inbox, Lane, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark,
 };
 
-use crate::passing::{break_if, take_until};
+use crate::forward::{break_if, take_until};
 
 /// Emits each item of `f(record)`, with the record's event time.
 ///
-/// The items are drawn one by one and only while there is room: an iterator may be long, even endless, and needs no memory
-/// for what it has not yielded. It is kept, unfinished, while the output is full; no watermark overtakes its items.
+/// Items are drawn one by one and only while there is room. An iterator may therefore be long or
+/// even infinite. An unfinished iterator is retained while the output is full, and no watermark
+/// overtakes its items.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,7 +37,7 @@ use crate::passing::{break_if, take_until};
 /// ```
 pub struct FlatMapP<T, I: IntoIterator, F> {
     f: Arc<F>,
-    /// The items of a record that have not found room yet.
+    /// The iterator of a record whose items have not all been emitted.
     unfinished: Option<(I::IntoIter, Timestamp)>,
     records: PhantomData<fn(T)>,
 }
@@ -46,7 +47,7 @@ where
     I: IntoIterator,
     F: Fn(T) -> I,
 {
-    /// By `f`, which all instances share.
+    /// Creates an operator that applies `f`, which instances share.
     pub fn new(f: Arc<F>) -> Self {
         FlatMapP {
             f,
@@ -60,7 +61,7 @@ impl<T, I, F> FlatMapP<T, I, F>
 where
     I: IntoIterator<Item: Send + 'static>,
 {
-    /// Goes on with the unfinished iterator: done when there is none any more.
+    /// Continues with the unfinished iterator. Returns `DONE` when no unfinished iterator is left.
     fn resume(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let Some((items, time)) = &mut self.unfinished else {
             return Ok(Progress::DONE);
@@ -76,7 +77,7 @@ where
     }
 }
 
-/// Draws items while there is room; says whether that was all of them.
+/// Draws items while there is room. Returns true if the iterator is exhausted.
 #[inline]
 fn draw<I: Iterator>(items: &mut I, time: Timestamp, lane: &mut Lane<'_, I::Item>) -> bool {
     while !lane.is_full() {
@@ -152,7 +153,7 @@ impl<T, I: IntoIterator, F> fmt::Debug for FlatMapP<T, I, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, Seen, at};
+    use crate::test_driver::{Drive, LaneOutput, at};
 
     #[test]
     fn the_items_of_all_records_come_in_order() {
@@ -176,8 +177,8 @@ mod tests {
                 .records([(1i64, at(1))])
                 .watermark(at(2))
                 .run::<i64>(&mut repeat);
-            assert_eq!(seen.events()[..50], vec![Seen::Record(1, at(1)); 50]);
-            assert_eq!(seen.events()[50], Seen::Watermark(at(2)));
+            assert_eq!(seen.events()[..50], vec![LaneOutput::Record(1, at(1)); 50]);
+            assert_eq!(seen.events()[50], LaneOutput::Watermark(at(2)));
         });
     }
 

@@ -1,13 +1,13 @@
-//! Looking at records as they pass.
+//! A callback for passing records.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result, Timestamp};
 
-use crate::passing::{pass_front, passable};
+use crate::forward::{pass_front, passable};
 
-/// Calls `look` with each record and its event time, and passes the records on.
+/// Calls `look` with each record and its event time, and forwards the record.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,7 +36,7 @@ impl<T, F> InspectP<T, F>
 where
     F: Fn(&T, Timestamp),
 {
-    /// By `look`, which all instances share.
+    /// Creates an operator that calls `look`, which instances share.
     pub fn new(look: Arc<F>) -> Self {
         InspectP {
             look,
@@ -51,7 +51,8 @@ where
     F: Fn(&T, Timestamp) + Send + Sync + 'static,
 {
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        // Only what can be passed on now is looked at, so that each record is looked at once.
+        // Only records that can be forwarded now are passed to the callback, so that each record is
+        // passed once.
         let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
         let mut guard = RecordGuard::new();
         for (record, time) in inbox.rows::<T>()?.iter().take(count) {
@@ -65,7 +66,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at};
+    use crate::test_driver::{Drive, at};
     use std::sync::Mutex;
 
     #[test]

@@ -1,19 +1,20 @@
-//! The first records of a stream.
+//! A limit on the number of records.
 
 use std::marker::PhantomData;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, StateShape,
+    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
+    SnapshotRequest, SnapshotWriter, StateShape,
 };
 
-use crate::of_instance::OfInstance;
-use crate::passing::{pass_front, passable};
+use crate::forward::{pass_front, passable};
+use crate::instance_state::InstanceCounters;
 
-/// Passes on the first `limit` records that come to this instance and swallows the rest.
+/// Forwards the first `limit` records of this instance and drops the rest.
 ///
-/// A processor can't end its input: the stream flows on, unread. For a limit over the whole stream give the vertex one
-/// instance. What is left survives it; where there are more instances than before, new ones begin with the whole limit.
+/// A processor cannot end its input: the remaining records are read and dropped. For a limit over
+/// the whole stream, set the parallelism to one. The remaining limit is checkpointed; after a
+/// rescale, additional instances start with the whole limit.
 ///
 /// ```
 /// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Processor, Rows, Timestamp};
@@ -31,17 +32,17 @@ use crate::passing::{pass_front, passable};
 #[derive(Debug)]
 pub struct LimitP<T> {
     left: u64,
-    /// What is left, where that has to survive it.
-    kept: OfInstance<1>,
+    /// The checkpointed remaining limit.
+    kept: InstanceCounters<1>,
     records: PhantomData<fn(T)>,
 }
 
 impl<T> LimitP<T> {
-    /// Lets `limit` records pass.
+    /// Creates an operator that forwards `limit` records.
     pub fn new(limit: u64) -> Self {
         LimitP {
             left: limit,
-            kept: OfInstance::default(),
+            kept: InstanceCounters::default(),
             records: PhantomData,
         }
     }
@@ -72,15 +73,15 @@ impl<T: Send + 'static> Processor for LimitP<T> {
     }
 
     fn states(&self) -> Vec<StateShape> {
-        OfInstance::<1>::states()
+        InstanceCounters::<1>::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.kept.take_cut([self.left.cast_signed()])
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.kept.take_snapshot([self.left.cast_signed()])
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.kept.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -98,7 +99,7 @@ impl<T: Send + 'static> Processor for LimitP<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, untimed};
+    use crate::test_driver::{Drive, untimed};
 
     #[test]
     fn the_first_records_pass_and_the_rest_is_swallowed() {

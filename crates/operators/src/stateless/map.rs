@@ -1,13 +1,13 @@
-//! One record out for each record in.
+//! A map from each record to one record.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result};
 
-/// Emits `f(record)` for each record; event times stay.
+/// Emits `f(record)` for each record, with its event time.
 ///
-/// One pass over the column of records; the column of times is copied as it is.
+/// One pass over the column of records; the column of times is copied.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -21,7 +21,7 @@ use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result};
 /// let mut map = MapP::new(Arc::new(|n: u32| format!("#{n}")));
 /// map.process(Ordinal::FIRST, &mut inbox, &mut outbox)?;
 /// assert_eq!(outbox.lane::<String>(Ordinal::FIRST)?.rows().values(), ["#3", "#4"]);
-/// assert!(inbox.is_empty(), "what was dealt with is gone");
+/// assert!(inbox.is_empty(), "processed records are removed");
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl<T, U, F> MapP<T, U, F>
 where
     F: Fn(T) -> U,
 {
-    /// A map by `f`, which all instances share.
+    /// Creates a map by `f`, which instances share.
     pub fn new(f: Arc<F>) -> Self {
         MapP {
             f,
@@ -66,7 +66,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, untimed};
+    use crate::test_driver::{Drive, untimed};
     use ardea_core::take_failed_index;
 
     #[test]

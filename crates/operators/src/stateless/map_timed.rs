@@ -1,4 +1,4 @@
-//! One record out for each record in, by a function that also sees its event time.
+//! A map from each record and its event time to one record.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl<T, U, F> MapTimedP<T, U, F>
 where
     F: Fn(T, Timestamp) -> U,
 {
-    /// A map by `f`, which all instances share.
+    /// Creates a map by `f`, which instances share.
     pub fn new(f: Arc<F>) -> Self {
         MapTimedP {
             f,
@@ -62,7 +62,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at};
+    use crate::test_driver::{Drive, at};
     use ardea_core::take_failed_index;
 
     #[test]

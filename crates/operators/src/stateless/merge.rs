@@ -1,15 +1,16 @@
-//! Passing records on as they are: several streams as one, or one stream spread anew.
+//! A forwarding operator: merges streams, or redistributes one.
 
 use std::marker::PhantomData;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
 
-use crate::passing::{pass_front, passable};
+use crate::forward::{pass_front, passable};
 
-/// Passes on the records of all its inputs, in the order in which they come.
+/// Forwards the records of all inputs in the order of arrival.
 ///
-/// Records of one input keep their order; between inputs there is none. The runtime merges the inputs' watermarks. Chunks
-/// change hands whole where the output is empty, so that a merge costs next to nothing a record.
+/// Records of one input keep their order. The order between inputs is undefined. The runtime merges
+/// the inputs' watermarks. Whole chunks are forwarded to an empty lane, so the cost per record is
+/// near zero.
 ///
 /// ```
 /// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Processor, Rows, Timestamp};
@@ -31,7 +32,7 @@ pub struct MergeP<T> {
 }
 
 impl<T> MergeP<T> {
-    /// A merge of any number of inputs.
+    /// Creates a merge of any number of inputs.
     pub fn new() -> Self {
         MergeP {
             records: PhantomData,
@@ -55,7 +56,7 @@ impl<T: Send + 'static> Processor for MergeP<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at};
+    use crate::test_driver::{Drive, at};
 
     #[test]
     fn all_inputs_come_out_and_each_keeps_its_order() {

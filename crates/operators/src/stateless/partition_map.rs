@@ -1,4 +1,4 @@
-//! Each record to one of two outputs of different types.
+//! A map from each record to one of two outputs of different types.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -6,19 +6,20 @@ use std::sync::Arc;
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result, Rows};
 use serde::{Deserialize, Serialize};
 
-/// One of two, for [`PartitionMapP`].
+/// The result of the function of a [`PartitionMapP`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Either<A, B> {
-    /// For the first output.
+    /// A record for the first output.
     Left(A),
-    /// For the second output.
+    /// A record for the second output.
     Right(B),
 }
 
-/// Maps each record to the first output ([`Either::Left`]) or to the second ([`Either::Right`]); event times stay.
+/// Maps each record to the first output ([`Either::Left`]) or the second ([`Either::Right`]), with
+/// its event time.
 ///
-/// The main output and a side output of another type: valid and invalid, parsed and unparsed. Reads no more records than
-/// either output has room for.
+/// For a side output of another type: valid and invalid, parsed and unparsed. Reads no more records
+/// than both outputs have room for.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,7 +48,7 @@ impl<T, A, B, F> PartitionMapP<T, A, B, F>
 where
     F: Fn(T) -> Either<A, B>,
 {
-    /// By `f`, which all instances share.
+    /// Creates an operator that applies `f`, which instances share.
     pub fn new(f: Arc<F>) -> Self {
         PartitionMapP {
             f,

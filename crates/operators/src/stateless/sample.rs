@@ -1,18 +1,18 @@
-//! One record in so many.
+//! A sample of every n-th record.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, StateShape,
+    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
+    SnapshotRequest, SnapshotWriter, StateShape,
 };
 
-use crate::of_instance::OfInstance;
-use crate::passing::pass_if;
+use crate::forward::pass_if;
+use crate::instance_state::InstanceCounters;
 
-/// Passes on the first record that comes to this instance and then every `n`th. It goes on counting in another life; where there are more
-/// instances than before, new ones begin anew.
+/// Forwards the first record of every `every` records of this instance. The position is
+/// checkpointed. After a rescale, additional instances forward their first record.
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -31,23 +31,23 @@ use crate::passing::pass_if;
 #[derive(Debug)]
 pub struct SampleP<T> {
     every: u64,
-    /// How many records are skipped before the next one passes.
+    /// The number of records to skip before the next one is forwarded.
     skip: u64,
-    /// How many of the waiting records are known to pass.
+    /// The number of waiting records already selected for forwarding.
     asked: usize,
-    /// How many are skipped, where that has to survive it.
-    kept: OfInstance<1>,
+    /// The checkpointed number of records to skip.
+    kept: InstanceCounters<1>,
     records: PhantomData<fn(T)>,
 }
 
 impl<T> SampleP<T> {
-    /// Lets one record in `every` pass.
+    /// Creates an operator that forwards one in `every` records.
     pub fn new(every: NonZeroU64) -> Self {
         SampleP {
             every: every.get(),
             skip: 0,
             asked: 0,
-            kept: OfInstance::default(),
+            kept: InstanceCounters::default(),
             records: PhantomData,
         }
     }
@@ -71,15 +71,15 @@ impl<T: Send + 'static> Processor for SampleP<T> {
     }
 
     fn states(&self) -> Vec<StateShape> {
-        OfInstance::<1>::states()
+        InstanceCounters::<1>::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.kept.take_cut([self.skip.cast_signed()])
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.kept.take_snapshot([self.skip.cast_signed()])
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.kept.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -97,7 +97,7 @@ impl<T: Send + 'static> Processor for SampleP<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, untimed};
+    use crate::test_driver::{Drive, untimed};
 
     #[test]
     fn every_nth_record_passes() {

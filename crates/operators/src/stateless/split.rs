@@ -1,14 +1,15 @@
-//! Each record to one of several outputs.
+//! Routing of each record to one of several outputs.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Inbox, Ordinal, Outbox, Processor, RecordGuard, Result, Rows};
 
-/// Sends each record to the output that `route(record)` names, from zero.
+/// Sends each record to the output with the index `route(record)`, from zero.
 ///
-/// There are as many outputs as the vertex has edges. A record whose output is full holds back those behind it, so that each
-/// output gets its records in order. Cost: a second move of each record, in bulk.
+/// There are as many outputs as the vertex has edges. A record whose output is full blocks those
+/// behind it, so that each output receives its records in order. Cost: a second move per record, in
+/// bulk.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -28,11 +29,11 @@ use ardea_core::{Error, ErrorCode, Inbox, Ordinal, Outbox, Processor, RecordGuar
 #[derive(Debug)]
 pub struct SplitP<T, F> {
     route: Arc<F>,
-    /// Per output: its room left, and its records of this call.
+    /// Per output: its remaining room, and its records of this call.
     outputs: Vec<(usize, Rows<T>)>,
-    /// The output of each record that can be placed in this call.
+    /// The outputs of the records that fit in this call.
     routes: Vec<usize>,
-    /// The output of the first waiting record, if it has been asked for already.
+    /// The output of the first waiting record, if `route` was already called for it.
     next: Option<usize>,
     records: PhantomData<fn(T)>,
 }
@@ -41,7 +42,7 @@ impl<T, F> SplitP<T, F>
 where
     F: Fn(&T) -> usize,
 {
-    /// By `route`, which all instances share.
+    /// Creates an operator that routes by `route`, which instances share.
     pub fn new(route: Arc<F>) -> Self {
         SplitP {
             route,
@@ -58,7 +59,8 @@ where
     T: Send + 'static,
     F: Fn(&T) -> usize,
 {
-    /// Asks for the outputs of the waiting records, up to the first that finds no room; that one is remembered.
+    /// Calls `route` for the waiting records up to the first one whose output has no room. That
+    /// output is stored in `next`.
     fn plan(&mut self, records: &[T]) -> Result<()> {
         self.routes.clear();
         let mut guard = RecordGuard::new();
@@ -85,7 +87,7 @@ fn no_such_output(output: usize, lanes: usize) -> Error {
         ErrorCode::NoSuchOutput,
         format!("a record was routed to output {output} of {lanes}"),
     )
-    .hint("let the routing function name an output from zero up, and connect every output")
+    .hint("let the routing function return the index of an output, and connect every output")
 }
 
 impl<T, F> Processor for SplitP<T, F>
@@ -121,7 +123,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at, untimed};
+    use crate::test_driver::{Drive, at, untimed};
 
     #[test]
     fn each_output_gets_its_records_in_order() {

@@ -1,14 +1,15 @@
-//! Each record to every output.
+//! A copy of each record to every output.
 
 use std::marker::PhantomData;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result, Timestamp};
 
-use crate::passing::pass_front;
+use crate::forward::pass_front;
 
-/// Copies each record to every output of the vertex.
+/// Sends each record to every output of the vertex.
 ///
-/// The first output gets the records themselves, the others clones. The slowest output holds back the others.
+/// The first output receives the records themselves, the others clones. The slowest output holds
+/// back the others.
 ///
 /// ```
 /// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Processor, Rows, Timestamp};
@@ -29,7 +30,7 @@ pub struct TeeP<T> {
 }
 
 impl<T> TeeP<T> {
-    /// To all outputs.
+    /// Creates an operator for any number of outputs.
     pub fn new() -> Self {
         TeeP {
             records: PhantomData,
@@ -65,7 +66,7 @@ impl<T: Clone + Send + 'static> Processor for TeeP<T> {
     }
 }
 
-/// The ordinals of all lanes.
+/// Returns the ordinals of all lanes.
 fn lanes(outbox: &Outbox) -> impl Iterator<Item = Ordinal> + use<> {
     (0..outbox.lanes()).map(|lane| Ordinal(lane as u16))
 }
@@ -73,7 +74,7 @@ fn lanes(outbox: &Outbox) -> impl Iterator<Item = Ordinal> + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, at};
+    use crate::test_driver::{Drive, at};
 
     #[test]
     fn every_output_gets_every_record_in_order() {

@@ -1,15 +1,16 @@
-//! Each record to one output, and what a function makes of it to another.
+//! Forwarding with a mapped side output.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result, Timestamp};
 
-use crate::passing::pass_front;
+use crate::forward::pass_front;
 
-/// Passes each record on to the first output, and sends `f(&record)` to the second. Event times stay.
+/// Forwards each record to the first output and sends `f(&record)` to the second, both with its
+/// event time.
 ///
-/// Nothing is cloned. The slower output holds back the other.
+/// Records are not cloned. The slower output holds back the other.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,7 +37,7 @@ impl<T, U, F> TeeMapP<T, U, F>
 where
     F: Fn(&T) -> U,
 {
-    /// By `f`, which all instances share.
+    /// Creates an operator that applies `f`, which instances share.
     pub fn new(f: Arc<F>) -> Self {
         TeeMapP {
             f,

@@ -10,11 +10,12 @@ use ardea_core::{
 
 use crate::record_errors::RecordErrors;
 
-/// Emits `f(&record)` where that is `Ok`; a record with an `Err` goes where the policy says.
+/// Emits the value of `f(&record)` if it is `Ok`. If it is `Err`, the record is handled by the
+/// [`OnError`] policy.
 ///
-/// By [`OnError`]: to the dead letters with its position, its bytes and the reason; or dropped and counted; or the job
-/// fails, naming the record. `f` borrows the record, so that it is still there to be set aside. A panic in `f` counts as an error
-/// of the record at hand.
+/// The policy sends the record to the dead letters with its position, bytes and reason, or drops
+/// and counts it, or fails the job with an error that names it. `f` borrows the record, so that it
+/// can still be set aside. A panic in `f` counts as an error of the current record.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -47,8 +48,8 @@ impl<T, U, E, F> TryMapP<T, U, E, F>
 where
     F: Fn(&T) -> std::result::Result<U, E>,
 {
-    /// By `f`, which all instances share. `raw` makes the bytes that a dead letter keeps of a record;
-    /// [`raw_of`](crate::raw_of) will do where there are none.
+    /// Creates a map by `f`, which instances share. `raw` returns the bytes of a record for a dead
+    /// letter; use [`raw_of`](crate::raw_of) for records without a byte form.
     pub fn new(f: Arc<F>, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
         TryMapP {
             f,
@@ -107,8 +108,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, Outcome, untimed};
     use crate::record_errors::raw_of;
+    use crate::test_driver::{Drive, Outcome, untimed};
     use ardea_core::{DeadLetters, ErrorCode};
 
     fn small(n: &u32) -> std::result::Result<u32, String> {
@@ -146,7 +147,8 @@ mod tests {
         });
     }
 
-    /// Overflow, a division by zero, an index out of range: what user code panics on is one record's fault.
+    /// A panic of user code (overflow, division by zero, index out of range) is an error of one
+    /// record.
     #[test]
     fn a_record_on_which_the_function_panics_is_set_aside_and_the_others_pass() {
         let panics = |n: &u32| -> std::result::Result<u32, String> {

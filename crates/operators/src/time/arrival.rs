@@ -1,21 +1,22 @@
-//! The time of day as event time: processing time and ingestion time.
+//! The wall clock as event time: processing time and ingestion time.
 
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, StateShape, Timestamp, Watermark,
+    Clock, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState,
+    Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
 };
 
-use crate::of_instance::OfInstance;
-use crate::passing::{pass_front, passable};
+use crate::forward::{pass_front, passable};
+use crate::instance_state::InstanceCounters;
 
-/// Gives each record the time of day at which it came here, and watermarks that follow the clock.
+/// Assigns each record the wall-clock time of its arrival as event time, and emits watermarks that
+/// follow the clock.
 ///
-/// Behind a source that is ingestion time; before a window that is processing time. Records of one chunk came together and
-/// have one time. Time goes on without records: a watermark is sent every tick, so that windows close in a silent stream;
-/// nothing is ever late, and the stream is never idle.
+/// After a source this is ingestion time; before a window it is processing time. Records of one
+/// chunk have the same time. A watermark is sent every tick even without records, so that windows
+/// close. No record is late, and the stream is never idle.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,13 +43,13 @@ use crate::passing::{pass_front, passable};
 pub struct ArrivalTimeP<T> {
     tick: Duration,
     clock: Clock,
-    /// When, on the monotonic clock, the next watermark is due.
+    /// The time of the next watermark, on the monotonic clock.
     due: Duration,
     sent: Watermark,
-    /// The watermark comes from another life, and is to be said once more: those behind it wait for it.
-    says_again: bool,
-    /// Where it has to survive it.
-    kept: OfInstance<1>,
+    /// True if a restored watermark must be sent again. Downstream instances wait for it.
+    resend: bool,
+    /// The checkpointed watermark.
+    kept: InstanceCounters<1>,
     records: PhantomData<fn(T)>,
 }
 
@@ -56,29 +57,31 @@ impl<T> ArrivalTimeP<T> {
     /// The shortest tick.
     pub const MIN_TICK: Duration = Duration::from_millis(1);
 
-    /// Sends a watermark every `tick`, at least [`MIN_TICK`](Self::MIN_TICK): results come up to so much later.
+    /// Creates an operator that sends a watermark every `tick`, which is raised to
+    /// [`MIN_TICK`](Self::MIN_TICK) if shorter. The tick is the maximum additional latency of
+    /// results.
     pub fn new(tick: Duration) -> Self {
         ArrivalTimeP {
             tick: tick.max(Self::MIN_TICK),
             clock: Clock::system(),
             due: Duration::ZERO,
             sent: Watermark::NONE,
-            says_again: false,
-            kept: OfInstance::default(),
+            resend: false,
+            kept: InstanceCounters::default(),
             records: PhantomData,
         }
     }
 
-    /// Sends a watermark if it is time, and asks to be woken for the next.
+    /// Sends a watermark if it is due, and requests the next wake-up.
     fn tick(&mut self, outbox: &mut Outbox) {
         let now = self.clock.now();
         if now >= self.due {
             let watermark = Watermark(self.clock.wall()).max(self.sent);
             self.due = now.saturating_add(self.tick);
-            let is_news = watermark > self.sent || self.says_again;
+            let is_news = watermark > self.sent || self.resend;
             if is_news && outbox.has_room(Ordinal::FIRST) {
                 self.sent = watermark;
-                self.says_again = false;
+                self.resend = false;
                 outbox.watermark(watermark);
             }
         }
@@ -90,14 +93,15 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
         self.kept.attach(context);
-        // The first wake asks for the next, so that time goes on even before the first record.
+        // The first wake-up schedules the next, so that time advances before the first record.
         context.waker.wake();
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
-        // Another life may have been on a machine whose clock is ahead: what comes now is not before what that has promised.
+        // The previous attempt may have run on a host whose clock was ahead. New event times must
+        // not be before the watermark of that attempt.
         let now: Timestamp = self.clock.wall().max(self.sent.0);
         inbox.rows::<T>()?.times_mut()[..count].fill(now);
         pass_front::<T>(inbox, outbox, Ordinal::FIRST, count)?;
@@ -125,15 +129,15 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     }
 
     fn states(&self) -> Vec<StateShape> {
-        OfInstance::<1>::states()
+        InstanceCounters::<1>::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.kept.take_cut([self.sent.0.as_micros()])
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.kept.take_snapshot([self.sent.0.as_micros()])
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.kept.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -143,7 +147,7 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
         if let Some([sent]) = self.kept.own_or_least()? {
             self.sent = Watermark(Timestamp::from_micros(sent));
-            self.says_again = self.sent > Watermark::NONE;
+            self.resend = self.sent > Watermark::NONE;
         }
         Ok(Progress::DONE)
     }
@@ -152,7 +156,7 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, Seen, at, untimed};
+    use crate::test_driver::{Drive, LaneOutput, at, untimed};
 
     #[test]
     fn records_have_the_time_of_their_coming_and_time_goes_on_without_them() {
@@ -164,11 +168,11 @@ mod tests {
             .records(untimed(["b"]))
             .run::<&str>(&mut ArrivalTimeP::<&str>::new(tick));
         let expected = [
-            Seen::Record("a", at(0)),
-            Seen::Watermark(at(0)),
-            Seen::Watermark(at(1)),
-            Seen::Watermark(at(2)),
-            Seen::Record("b", at(2)),
+            LaneOutput::Record("a", at(0)),
+            LaneOutput::Watermark(at(0)),
+            LaneOutput::Watermark(at(1)),
+            LaneOutput::Watermark(at(2)),
+            LaneOutput::Record("b", at(2)),
         ];
         assert_eq!(seen.events(), expected);
     }

@@ -1,31 +1,31 @@
-//! Watermarks and idle markers into an outbox: the part with a clock.
+//! The part of watermark generation with a clock: sends watermarks and idle markers to an outbox.
 
 use std::sync::Arc;
 
 use ardea_core::{
-    AheadBound, Clock, CutWriter, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Progress,
-    RestoredState, Result, StateShape, Timestamp, Waker, Watermark,
+    AheadBound, Clock, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Progress,
+    RestoredState, Result, SnapshotWriter, StateShape, Timestamp, Waker, Watermark,
 };
 
-use crate::of_instance::OfInstance;
+use crate::instance_state::InstanceCounters;
 use crate::time::WatermarkPolicy;
 use crate::time::generator::WatermarkGenerator;
 
-/// Sends the watermarks of a [`WatermarkGenerator`], and its idle marker when the clock says so.
+/// Sends the watermarks of a [`WatermarkGenerator`], and its idle marker after the timeout.
 #[derive(Debug)]
 pub(crate) struct WatermarkEmitter {
     policy: WatermarkPolicy,
     generator: WatermarkGenerator,
     clock: Clock,
-    /// Records wait in the inbox for room: the input is not silent, whatever the clock says.
+    /// True if records wait in the inbox for room. The input is then not idle.
     held_up: bool,
-    /// What was promised in another life, as long as that has to be said once more.
-    again: Option<Watermark>,
+    /// The restored watermark, until it has been sent again.
+    restored_watermark: Option<Watermark>,
     waker: Waker,
-    /// Whether sources are read.
+    /// The job's signals, which pause sources.
     signals: Arc<JobSignals>,
-    /// What the generator remembers, where that has to survive it.
-    kept: OfInstance<2>,
+    /// The checkpointed state of the generator.
+    kept: InstanceCounters<2>,
 }
 
 impl WatermarkEmitter {
@@ -37,14 +37,14 @@ impl WatermarkEmitter {
             generator,
             clock,
             held_up: false,
-            again: None,
+            restored_watermark: None,
             waker: Waker::none(),
             signals: Arc::default(),
-            kept: OfInstance::default(),
+            kept: InstanceCounters::default(),
         }
     }
 
-    /// Starts to measure silence, on the instance's clock.
+    /// Attaches the instance's clock and starts to measure silence.
     pub(crate) fn attach(&mut self, context: &InstanceContext) {
         self.clock = context.clock.clone();
         self.waker = context.waker.clone();
@@ -52,12 +52,12 @@ impl WatermarkEmitter {
         self.kept.attach(context);
         self.generator = WatermarkGenerator::new(self.policy, self.clock.now());
         if self.policy.wanted_idle_timeout().is_some() {
-            // A source may be silent from the start: the first wake asks for the next.
+            // A source may be silent from the start. The first wake-up schedules the next.
             context.waker.wake();
         }
     }
 
-    /// The bound on the event times of the records that come next.
+    /// Returns the upper bound of the event times of the next records.
     pub(crate) fn bound(&self) -> AheadBound {
         AheadBound::new(
             self.policy.wanted_max_ahead(),
@@ -66,10 +66,11 @@ impl WatermarkEmitter {
         )
     }
 
-    /// Sends what is due after a chunk of which `passed` records were passed on.
+    /// Sends the watermark that is due after a chunk of which `passed` records were forwarded.
     ///
-    /// `highest` is the latest event time so far; `held_up` says that some records had no room. An
-    /// input whose records are all set aside is silent: it must not hold back the time of others.
+    /// `highest` is the latest event time so far. `held_up` is true if some records had no room. An
+    /// input whose records are all rejected counts as silent, so that it does not hold back other
+    /// inputs.
     pub(crate) fn after_chunk(
         &mut self,
         passed: usize,
@@ -78,89 +79,93 @@ impl WatermarkEmitter {
         outbox: &mut Outbox,
     ) {
         self.held_up = held_up;
-        self.promise_again(outbox);
+        self.resend_restored(outbox);
         if passed > 0
             && let Some(watermark) = self.generator.records(highest, self.clock.now())
         {
             outbox.watermark(watermark);
         }
-        self.watch_silence(outbox);
+        self.check_idle(outbox);
     }
 
-    /// A watermark came from before: those made here take its place, only the end of all time is passed on.
+    /// Handles an upstream watermark. The generator's watermarks replace it; only the end of time
+    /// is forwarded.
     pub(crate) fn replace(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Progress {
         if watermark == Watermark::END {
-            self.again = None;
+            self.restored_watermark = None;
             outbox.watermark(watermark);
         } else {
-            self.watch_silence(outbox);
+            self.check_idle(outbox);
         }
         Progress::DONE
     }
 
-    /// Says once more what was promised in another life: those behind it wait for all that it came from.
-    fn promise_again(&mut self, outbox: &mut Outbox) {
-        if let Some(watermark) = self.again.take() {
+    /// Sends the restored watermark again. Downstream instances wait for watermarks of all their
+    /// inputs.
+    fn resend_restored(&mut self, outbox: &mut Outbox) {
+        if let Some(watermark) = self.restored_watermark.take() {
             outbox.watermark(watermark);
         }
     }
 
-    /// What it remembers.
+    /// Returns the shape of the state.
     pub(crate) fn states() -> Vec<StateShape> {
-        OfInstance::<2>::states()
+        InstanceCounters::<2>::states()
     }
 
-    /// Notes what belongs to a cut.
-    pub(crate) fn take_cut(&mut self) -> Result<()> {
-        let remembered = self.generator.remembered();
+    /// Captures the state for the current snapshot.
+    pub(crate) fn take_snapshot(&mut self) -> Result<()> {
+        let remembered = self.generator.state();
         self.kept
-            .take_cut(remembered.map(|watermark| watermark.0.as_micros()))
+            .take_snapshot(remembered.map(|watermark| watermark.0.as_micros()))
     }
 
-    /// Writes the cut that was taken last.
-    pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)
+    /// Writes the captured snapshot.
+    pub(crate) fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.kept.write_snapshot(writer)
     }
 
-    /// Takes back what instances remembered.
+    /// Reads the restored state of the previous instances.
     pub(crate) fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         self.kept.restore(state)
     }
 
-    /// Goes on from what this instance remembered; if there were more or fewer of them, from the least that any did.
+    /// Continues from this instance's restored state. After a rescale, it continues from the
+    /// minimum over all previous instances.
     ///
-    /// What is read here then may have been read by any of those before. The least of their promises holds for all of it: the others may
-    /// have been ahead of this very part of the input, and a promise that is broken makes records late that were not. Nobody
-    /// behind is further than that least, as time there is that of the slowest, unless that had fallen silent.
+    /// After a rescale, this instance may read input of any previous instance. Only the lowest
+    /// watermark of these instances holds for all of that input; a higher one would make records
+    /// late. Downstream event time is at most that minimum, unless the slowest input was idle.
     pub(crate) fn restored(&mut self) -> Result<()> {
         if let Some(numbers) = self.kept.own_or_least()? {
             let remembered = numbers.map(|micros| Watermark(Timestamp::from_micros(micros)));
-            self.again = self.generator.remember(remembered);
-            // There is no outbox here.
+            self.restored_watermark = self.generator.restore(remembered);
+            // There is no outbox in this callback.
             self.waker.wake();
         }
         Ok(())
     }
 
-    /// Sends an idle marker if the input has been silent for too long; else asks to be woken when it will have been.
-    pub(crate) fn watch_silence(&mut self, outbox: &mut Outbox) {
-        self.promise_again(outbox);
+    /// Sends an idle marker if the input has been silent for longer than the timeout. Otherwise
+    /// requests a wake-up for the end of the timeout.
+    pub(crate) fn check_idle(&mut self, outbox: &mut Outbox) {
+        self.resend_restored(outbox);
         if self.policy.wanted_idle_timeout().is_none() {
             return;
         }
         let now = self.clock.now();
-        // Nor is one that is not read.
+        // A paused input is not idle either.
         if self.held_up || self.signals.is_paused() || !outbox.has_room(Ordinal::FIRST) {
             self.generator.records(Timestamp::MIN, now);
         }
-        let silence = self.generator.silence(now);
+        let silence = self.generator.check_idle(now);
         if let Some(watermark) = silence.watermark {
             outbox.watermark(watermark);
         }
-        if silence.says_idle {
+        if silence.send_idle {
             outbox.marker(Marker::Idle);
         }
-        if let Some(deadline) = silence.ask_again {
+        if let Some(deadline) = silence.next_check {
             outbox.wake_at(deadline);
         }
     }

@@ -1,11 +1,12 @@
-//! What a user's function may return for a record's event time, and the check that a record has one.
+//! Return types of event-time functions, and the check for a valid event time.
 
 use std::convert::Infallible;
 use std::fmt::Display;
 
 use ardea_core::{Error, ErrorCode, Ordinal, Result, Timestamp};
 
-/// What a user's function returns for a record's event time: a [`Timestamp`], or one that may be missing.
+/// The return type of a user's event-time function: a [`Timestamp`], or an `Option` or `Result` of
+/// one.
 ///
 /// ```
 /// use ardea_core::Timestamp;
@@ -16,13 +17,13 @@ use ardea_core::{Error, ErrorCode, Ordinal, Result, Timestamp};
 /// assert!(None.event_time().is_err());
 /// ```
 pub trait EventTime {
-    /// Why there is no time.
+    /// The reason for a missing event time.
     type Reason: Display;
 
-    /// The event time.
+    /// Returns the event time.
     ///
     /// # Errors
-    /// The reason why the record has none.
+    /// The reason why the record has no event time.
     fn event_time(self) -> Result<Timestamp, Self::Reason>;
 }
 
@@ -53,7 +54,7 @@ impl<E: Display> EventTime for Result<Timestamp, E> {
     }
 }
 
-/// Refuses records whose time is no event time: those without one, and those at the end of all time.
+/// Returns an error if a record has no event time, or if its event time is the end of time.
 pub(crate) fn require_times(times: &[Timestamp], input: Ordinal, position: u64) -> Result<()> {
     let Some(index) = times.iter().position(|time| !time.is_event_time()) else {
         return Ok(());
@@ -61,7 +62,7 @@ pub(crate) fn require_times(times: &[Timestamp], input: Ordinal, position: u64) 
     let (what, hint) = match times[index] {
         Timestamp::MIN => (
             "a record without event time came to a step that needs one",
-            "say before it when each record happened: with_timestamps(|record| …)",
+            "assign event times before this step: with_timestamps(|record| …)",
         ),
         _ => (
             "a record at the end of all time came to a step that needs its event time",

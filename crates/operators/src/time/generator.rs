@@ -1,4 +1,4 @@
-//! Watermarks from event times: the pure part, without clock or outbox.
+//! Watermark generation from event times, without clock or outbox.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use ardea_core::{Timestamp, Watermark};
 
 use crate::time::WatermarkPolicy;
 
-/// Makes the watermarks of an input from what is read of it. Those that it returns only ever rise.
+/// Computes the watermarks of an input from its event times. Returned watermarks strictly increase.
 ///
-/// Pure: the caller says what time it is, on a monotonic clock.
+/// Pure: the caller passes the current time of a monotonic clock.
 #[derive(Clone, Debug)]
 pub(crate) struct WatermarkGenerator {
     policy: WatermarkPolicy,
@@ -16,105 +16,109 @@ pub(crate) struct WatermarkGenerator {
     known: Watermark,
     sent: Watermark,
     last_record: Duration,
-    quiet: Quiet,
+    quiet: IdleState,
 }
 
-/// How silent the input is.
+/// The idleness of the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Quiet {
-    /// Not for too long, as far as is known.
-    No,
-    /// For too long, as it was found then; whoever did not run meanwhile would find so, too, though there is something to read.
-    Perhaps(Duration),
-    /// For too long; it was said then.
+enum IdleState {
+    /// Active, as far as is known.
+    Active,
+    /// Silent for longer than the timeout when checked at this time. The process may only have been
+    /// suspended, so a second check follows.
+    MaybeIdle(Duration),
+    /// Idle; reported at this time.
     Idle(Duration),
 }
 
-/// How late somebody may come who asked to be woken, on a machine that has other things to do.
+/// The maximum delay of a requested wake-up on a busy host.
 const WAKES_LATE: Duration = Duration::from_secs(1);
 
-/// What [`WatermarkGenerator::silence`] found.
+/// The result of [`WatermarkGenerator::check_idle`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Silence {
-    /// A watermark to send: what the stride has held back.
+pub(crate) struct IdleCheck {
+    /// A watermark to send, which the stride of the policy has held back.
     pub(crate) watermark: Option<Watermark>,
-    /// The input has now become idle, or still is after another timeout: send an idle marker, after the watermark.
-    pub(crate) says_idle: bool,
-    /// When to ask again; `None` if nothing will change without a record.
-    pub(crate) ask_again: Option<Duration>,
+    /// True if an idle marker must be sent after the watermark: the input has become idle, or has
+    /// been idle for another timeout.
+    pub(crate) send_idle: bool,
+    /// The time of the next check. `None` if nothing changes without a record.
+    pub(crate) next_check: Option<Duration>,
 }
 
 impl WatermarkGenerator {
-    /// For an input whose silence is measured from `now`.
+    /// Creates a generator whose silence is measured from `now`.
     pub(crate) fn new(policy: WatermarkPolicy, now: Duration) -> Self {
         WatermarkGenerator {
             policy,
             known: Watermark::NONE,
             sent: Watermark::NONE,
             last_record: now,
-            quiet: Quiet::No,
+            quiet: IdleState::Active,
         }
     }
 
-    /// What it has promised and what it knows.
-    pub(crate) fn remembered(&self) -> [Watermark; 2] {
+    /// Returns the state to checkpoint: the watermark sent, and the highest that the event times
+    /// allow.
+    pub(crate) fn state(&self) -> [Watermark; 2] {
         [self.sent, self.known]
     }
 
-    /// The latest event time that the input had, as far as is known.
+    /// Returns the latest known event time of the input.
     pub(crate) fn highest(&self) -> Timestamp {
         self.policy.latest_of(self.known)
     }
 
-    /// Goes on from what another [remembered](Self::remembered). What that has promised is to be said once more.
-    pub(crate) fn remember(&mut self, [sent, known]: [Watermark; 2]) -> Option<Watermark> {
+    /// Restores [checkpointed](Self::state) state. Returns the watermark that must be sent again.
+    pub(crate) fn restore(&mut self, [sent, known]: [Watermark; 2]) -> Option<Watermark> {
         (self.sent, self.known) = (sent, known);
         Some(sent).filter(|sent| *sent > Watermark::NONE)
     }
 
-    /// Records came, `highest` being their latest event time ([`Timestamp::MIN`] if they had none). Returns a watermark to send
-    /// behind them, if one is due. An input that was idle speaks again.
+    /// Handles records whose latest event time is `highest` ([`Timestamp::MIN`] if they have none).
+    /// Returns the watermark to send after them, if one is due. The input becomes active.
     pub(crate) fn records(&mut self, highest: Timestamp, now: Duration) -> Option<Watermark> {
         self.last_record = now;
-        self.quiet = Quiet::No;
+        self.quiet = IdleState::Active;
         self.known = self.known.max(self.policy.behind(highest));
         let is_due = self.policy.is_due(self.sent, self.known);
         self.send_if(is_due)
     }
 
-    /// Asks whether the input has been silent for longer than the policy's timeout. It counts as idle when it is still silent a tenth of that later: a
-    /// process that was stopped, or a machine that slept, finds at once that much time has passed.
-    pub(crate) fn silence(&mut self, now: Duration) -> Silence {
-        let mut silence = Silence::default();
+    /// Checks whether the input has been silent for longer than the policy's timeout. The input
+    /// counts as idle only if it is still silent a tenth of the timeout later. This protects
+    /// against suspended processes and hosts, for which much time passes at once.
+    pub(crate) fn check_idle(&mut self, now: Duration) -> IdleCheck {
+        let mut silence = IdleCheck::default();
         let Some(timeout) = self.policy.wanted_idle_timeout() else {
             return silence;
         };
         let grace = timeout / 10;
         let due = match self.quiet {
-            Quiet::No => self.last_record.saturating_add(timeout),
-            Quiet::Perhaps(since) => since.saturating_add(grace),
-            Quiet::Idle(said) => said.saturating_add(timeout),
+            IdleState::Active => self.last_record.saturating_add(timeout),
+            IdleState::MaybeIdle(since) => since.saturating_add(grace),
+            IdleState::Idle(said) => said.saturating_add(timeout),
         };
         if now < due {
-            silence.ask_again = Some(due);
+            silence.next_check = Some(due);
             return silence;
         }
         let has_slept = now > due.saturating_add(grace + WAKES_LATE);
         match self.quiet {
-            Quiet::Perhaps(_) if !has_slept => {
-                // Who falls silent says all that it knows: the stride does not hold back a last watermark.
+            IdleState::MaybeIdle(_) if !has_slept => {
+                // The stride must not hold back the last watermark of an idle input.
                 silence.watermark = self.send_if(self.known > self.sent);
-                silence.says_idle = true;
+                silence.send_idle = true;
             }
-            Quiet::Idle(_) => silence.says_idle = true,
-            Quiet::No | Quiet::Perhaps(_) => {
-                self.quiet = Quiet::Perhaps(now);
-                silence.ask_again = Some(now.saturating_add(grace));
+            IdleState::Idle(_) => silence.send_idle = true,
+            IdleState::Active | IdleState::MaybeIdle(_) => {
+                self.quiet = IdleState::MaybeIdle(now);
+                silence.next_check = Some(now.saturating_add(grace));
                 return silence;
             }
         }
-        self.quiet = Quiet::Idle(now);
-        silence.ask_again = Some(now.saturating_add(timeout));
+        self.quiet = IdleState::Idle(now);
+        silence.next_check = Some(now.saturating_add(timeout));
         silence
     }
 
@@ -129,7 +133,7 @@ impl WatermarkGenerator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::at;
+    use crate::test_driver::at;
     use proptest::prelude::*;
 
     const NOW: Duration = Duration::ZERO;
@@ -146,14 +150,14 @@ mod tests {
         assert_eq!(generator.records(at(10), NOW), Some(Watermark(at(10))));
     }
 
-    /// Asks when it wants to be asked, until it says that it is idle; when that is.
-    fn idle_at(generator: &mut WatermarkGenerator, mut now: Duration) -> (Duration, Silence) {
+    /// Calls `check_idle` at the requested times until it reports idle. Returns that time.
+    fn idle_at(generator: &mut WatermarkGenerator, mut now: Duration) -> (Duration, IdleCheck) {
         loop {
-            let silence = generator.silence(now);
-            if silence.says_idle {
+            let silence = generator.check_idle(now);
+            if silence.send_idle {
                 return (now, silence);
             }
-            now = silence.ask_again.expect("it will be");
+            now = silence.next_check.expect("it will be");
         }
     }
 
@@ -162,7 +166,7 @@ mod tests {
         let mut generator = WatermarkGenerator::new(WatermarkPolicy::in_order(), NOW);
         assert_eq!(idle_at(&mut generator, NOW).0, secs(11));
         assert_eq!(generator.records(Timestamp::MIN, secs(12)), None);
-        assert_eq!(generator.silence(secs(13)).ask_again, Some(secs(22)));
+        assert_eq!(generator.check_idle(secs(13)).next_check, Some(secs(22)));
     }
 
     #[test]
@@ -173,28 +177,28 @@ mod tests {
         assert_eq!(generator.records(at(50), NOW), None);
         let (idle, silence) = idle_at(&mut generator, NOW);
         assert_eq!(silence.watermark, Some(Watermark(at(50))));
-        assert_eq!(silence.ask_again, Some(idle + secs(10)));
-        assert!(!generator.silence(idle + secs(9)).says_idle);
-        let again = generator.silence(idle + secs(10));
-        assert!(again.says_idle && again.watermark.is_none());
+        assert_eq!(silence.next_check, Some(idle + secs(10)));
+        assert!(!generator.check_idle(idle + secs(9)).send_idle);
+        let again = generator.check_idle(idle + secs(10));
+        assert!(again.send_idle && again.watermark.is_none());
     }
 
     #[test]
-    fn who_was_stopped_for_long_has_not_been_silent() {
+    fn a_suspended_process_is_not_idle() {
         let mut generator = WatermarkGenerator::new(WatermarkPolicy::in_order(), NOW);
         for pause in [30, 60, 90] {
-            let found = generator.silence(secs(pause));
-            assert!(!found.says_idle, "it has not read since it goes on");
+            let found = generator.check_idle(secs(pause));
+            assert!(!found.send_idle, "it has not read since it goes on");
         }
         generator.records(at(1), secs(91));
         assert_eq!(idle_at(&mut generator, secs(91)).0, secs(102));
     }
 
     #[test]
-    fn without_a_timeout_nobody_is_idle() {
+    fn without_a_timeout_no_input_is_idle() {
         let policy = WatermarkPolicy::in_order().idle_timeout(None);
-        let silence = WatermarkGenerator::new(policy, NOW).silence(Duration::MAX);
-        assert_eq!(silence, Silence::default());
+        let silence = WatermarkGenerator::new(policy, NOW).check_idle(Duration::MAX);
+        assert_eq!(silence, IdleCheck::default());
     }
 
     proptest! {
@@ -209,7 +213,7 @@ mod tests {
             let (mut front, mut last) = (0i64, Watermark::NONE);
             for (back, ahead) in steps {
                 front += ahead;
-                // Each record is at most the lag behind the latest.
+                // No record is further than the lag behind the latest one.
                 let time = at(front - (back.min(lag) as i64));
                 prop_assert!(last == Watermark::NONE || time >= last.0, "{time:?} is late behind {last:?}");
                 if let Some(next) = generator.records(time, NOW) {
@@ -228,7 +232,7 @@ mod tests {
             for (action, time, passed) in steps {
                 now += secs(passed);
                 let next = match action {
-                    0 => generator.silence(now).watermark,
+                    0 => generator.check_idle(now).watermark,
                     _ => generator.records(at(time), now),
                 };
                 if let Some(next) = next {

@@ -1,24 +1,25 @@
-//! Watermarks for a source that has set the event times itself.
+//! Watermarks for sources that set event times.
 
 use std::marker::PhantomData;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, StateShape, Timestamp, Watermark,
+    Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RestoredState,
+    Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
 };
 
-use crate::passing::{pass_front, passable, remove_at};
+use crate::forward::{pass_front, passable, remove_at};
 use crate::record_errors::RecordErrors;
 use crate::time::WatermarkPolicy;
 use crate::time::emitter::WatermarkEmitter;
 
-/// Makes watermarks from the event times that the source has given its records.
+/// Generates watermarks from the event times set by the source.
 ///
-/// Reads the column of times only. Watermarks follow the [`WatermarkPolicy`], after each chunk; those that came from before
-/// are replaced, and a silent input is declared idle.
+/// Reads only the column of times. Watermarks follow the [`WatermarkPolicy`] after each chunk. They
+/// replace upstream watermarks, and a silent input is declared idle.
 ///
-/// A record without an event time, or with one further ahead than the policy's [`max_ahead`](WatermarkPolicy::max_ahead), goes
-/// where the [`OnError`] policy says: to the dead letters unless set otherwise.
+/// A record without an event time, or further ahead than the policy's
+/// [`max_ahead`](WatermarkPolicy::max_ahead), is handled by the [`OnError`] policy. The default is
+/// dead letters.
 ///
 /// ```
 /// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, Processor, Rows, Timestamp, Watermark};
@@ -37,13 +38,14 @@ use crate::time::emitter::WatermarkEmitter;
 pub struct NativeTimeP<T> {
     bad: RecordErrors<T>,
     emitter: WatermarkEmitter,
-    /// Indexes in the batch of the records without a valid time; empty between calls.
+    /// Batch indexes of the records without a valid time. Empty between calls.
     rejected: Vec<usize>,
     records: PhantomData<fn(T)>,
 }
 
 impl<T> NativeTimeP<T> {
-    /// Watermarks by `policy`; bad records become dead letters without bytes.
+    /// Creates an operator with watermarks by `policy`. Bad records become dead letters without
+    /// bytes.
     pub fn new(policy: WatermarkPolicy) -> Self {
         NativeTimeP {
             bad: RecordErrors::new(OnError::DeadLetter, |_| Vec::new()),
@@ -53,7 +55,8 @@ impl<T> NativeTimeP<T> {
         }
     }
 
-    /// Sets the fate of a record without a valid time. `raw` makes the bytes that a dead letter keeps of it.
+    /// Sets the error policy for records without a valid time. `raw` returns the bytes of a record
+    /// for a dead letter.
     pub fn on_error(mut self, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
         self.bad = RecordErrors::new(policy, raw);
         self
@@ -61,13 +64,14 @@ impl<T> NativeTimeP<T> {
 }
 
 impl<T: Send + 'static> NativeTimeP<T> {
-    /// Notes those of the first `count` records that have no valid time, and returns the latest time of the others.
+    /// Collects the records among the first `count` that have no valid time. Returns the latest
+    /// time of the others.
     fn check(&mut self, input: Ordinal, inbox: &mut Inbox, count: usize) -> Result<Timestamp> {
         let position = inbox.position();
         let rows = inbox.rows::<T>()?;
         let times = &rows.times()[..count];
         let mut bound = self.emitter.bound();
-        // Two folds that nearly always decide for all records at once.
+        // Fast path: two folds that nearly always accept all records at once.
         let earliest = times.iter().fold(Timestamp::MAX, |a, b| a.min(*b));
         let latest = times.iter().fold(Timestamp::MIN, |a, b| a.max(*b));
         if earliest > Timestamp::MIN && latest <= bound.limit() {
@@ -107,12 +111,12 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
     }
 
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        self.emitter.watch_silence(outbox);
+        self.emitter.check_idle(outbox);
         Ok(Progress::DONE)
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        self.emitter.watch_silence(outbox);
+        self.emitter.check_idle(outbox);
         Ok(())
     }
 
@@ -120,12 +124,12 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
         WatermarkEmitter::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.emitter.take_cut()
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.emitter.take_snapshot()
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.emitter.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.emitter.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -141,8 +145,8 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, Seen, at};
     use crate::record_errors::raw_of;
+    use crate::test_driver::{Drive, LaneOutput, at};
     use ardea_core::Marker;
     use std::sync::Arc;
     use std::time::Duration;
@@ -190,7 +194,7 @@ mod tests {
             .advance(WatermarkPolicy::IDLE_TIMEOUT)
             .advance(WatermarkPolicy::IDLE_TIMEOUT / 10);
         let seen = woken.run::<u8>(&mut NativeTimeP::<u8>::new(WatermarkPolicy::in_order()));
-        assert_eq!(seen.events(), [Seen::Other(Marker::Idle)]);
+        assert_eq!(seen.events(), [LaneOutput::Other(Marker::Idle)]);
     }
 
     #[test]

@@ -1,21 +1,23 @@
-//! How watermarks follow the event times that were seen.
+//! The policy for watermarks.
 
 use std::time::Duration;
 
 use ardea_core::{Timestamp, Watermark};
 
-/// How watermarks follow the event times that were seen.
+/// The relation of watermarks to the event times of records.
 ///
-/// * **Lag.** How far out of order records may be: the watermark stays this far behind the latest event time. A record that
-///   is older still is late. More lag means fewer late records and later results.
-/// * **Stride.** A watermark costs a pass through the whole graph. With a stride one is sent only when time has crossed a
-///   multiple of it; windows lose nothing by the stride of their slide, since nothing becomes final in between. Zero (the
-///   default) sends one after every chunk that advances time.
-/// * **Idle timeout.** A source that has been silent for so long (10 s unless told otherwise) stops holding back the
-///   watermark of others, until it speaks again.
-/// * **Max ahead.** A record may be this far (a day unless set otherwise) ahead of both the latest event time before it and the
-///   wall clock. A record further ahead is set aside and does not move the watermark: a single wrong time would make all
-///   records after it late. Recordings of the past are never affected, whatever gaps they have.
+/// * **Lag.** The maximum out-of-orderness: the watermark stays this far behind the latest event
+///   time. An older record is late. More lag means fewer late records and later results.
+/// * **Stride.** A watermark costs a pass through the whole graph. With a stride, a watermark is
+///   sent only when event time has crossed a multiple of the stride. A stride equal to the slide of
+///   a window delays no result. With zero (the default), a watermark follows every chunk that
+///   advances event time.
+/// * **Idle timeout.** A source that has been silent for this time (default 10 s) no longer holds
+///   back the watermark of other sources, until it sends again.
+/// * **Max ahead.** The maximum distance of a record (default one day) ahead of both the latest
+///   event time and the wall clock. A record further ahead is rejected and does not advance the
+///   watermark: one wrong time would make all later records late. Recorded data of the past is
+///   never affected, even with gaps.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,18 +35,18 @@ pub struct WatermarkPolicy {
 }
 
 impl WatermarkPolicy {
-    /// How long a source may be silent before it is idle, unless told otherwise.
+    /// The default idle timeout.
     pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// How far ahead a record may be, unless set otherwise: a day.
+    /// The default of [`max_ahead`](Self::max_ahead): one day.
     pub const MAX_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// For records in the order of their event times.
+    /// Creates a policy for records in event-time order.
     pub const fn in_order() -> Self {
         WatermarkPolicy::out_of_order(Duration::ZERO)
     }
 
-    /// For records that come up to `lag` after later ones.
+    /// Creates a policy for records that arrive at most `lag` out of order.
     pub const fn out_of_order(lag: Duration) -> Self {
         WatermarkPolicy {
             lag,
@@ -54,38 +56,40 @@ impl WatermarkPolicy {
         }
     }
 
-    /// Sets the multiple of event time at which a watermark is worth sending.
+    /// Sets the stride: a watermark is sent only when event time has crossed a multiple of
+    /// `stride`.
     pub const fn stride(mut self, stride: Duration) -> Self {
         self.stride = stride;
         self
     }
 
-    /// Sets how long a source may be silent; `None` never takes it for idle.
+    /// Sets the idle timeout. `None` disables it.
     pub const fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.idle_timeout = timeout;
         self
     }
 
-    /// How long a source may be silent, if there is a limit.
+    /// Returns the idle timeout, if any.
     pub const fn wanted_idle_timeout(&self) -> Option<Duration> {
         self.idle_timeout
     }
 
-    /// Sets how far ahead of both the latest event time before it and the wall clock a record may be; `None` sets no bound.
+    /// Sets the maximum distance of a record ahead of both the latest event time and the wall
+    /// clock. `None` disables the bound.
     ///
-    /// `None` is for event times that lie in the future on purpose, such as those of a simulation or of a schedule, and for
-    /// machines whose clock is wrong.
+    /// `None` is for event times in the future, such as those of a simulation or schedule, and for
+    /// hosts whose clock is wrong.
     pub const fn max_ahead(mut self, ahead: Option<Duration>) -> Self {
         self.max_ahead = ahead;
         self
     }
 
-    /// How far ahead a record may be, if there is a bound.
+    /// Returns the maximum distance of a record ahead, if bounded.
     pub const fn wanted_max_ahead(&self) -> Option<Duration> {
         self.max_ahead
     }
 
-    /// The latest event time seen so far if `known` is the watermark that it allows.
+    /// Returns the latest event time that corresponds to the watermark `known`.
     pub(crate) fn latest_of(&self, known: Watermark) -> Timestamp {
         match known {
             Watermark::NONE => Timestamp::MIN,
@@ -93,14 +97,14 @@ impl WatermarkPolicy {
         }
     }
 
-    /// The watermark when `highest` is the latest event time seen.
+    /// Returns the watermark for the latest event time `highest`.
     ///
-    /// Never [`Watermark::END`]: no event time, however far off, ends the stream.
+    /// Never [`Watermark::END`]: no event time ends the stream.
     pub fn behind(&self, highest: Timestamp) -> Watermark {
         Watermark((highest - self.lag).min(Timestamp::LAST_EVENT))
     }
 
-    /// Whether `next` is worth sending when `sent` was the last.
+    /// Returns true if `next` should be sent after `sent`.
     pub fn is_due(&self, sent: Watermark, next: Watermark) -> bool {
         let stride = i64::try_from(self.stride.as_micros())
             .unwrap_or(i64::MAX)
@@ -110,7 +114,8 @@ impl WatermarkPolicy {
     }
 }
 
-/// In order, after every chunk, idle after ten seconds, records at most a day ahead.
+/// Records in order, a watermark after every chunk, idle after ten seconds, records at most one day
+/// ahead.
 impl Default for WatermarkPolicy {
     fn default() -> Self {
         WatermarkPolicy::in_order()
@@ -120,7 +125,7 @@ impl Default for WatermarkPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::at;
+    use crate::test_driver::at;
 
     #[test]
     fn a_watermark_is_due_when_it_crosses_a_multiple_of_the_stride() {

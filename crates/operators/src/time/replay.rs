@@ -1,22 +1,25 @@
-//! Letting recorded events happen again, as slowly or fast as one likes.
+//! Replay of recorded events at a chosen speed.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, StateShape, Timestamp,
+    Clock, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
 };
 
-use crate::of_instance::OfInstance;
+use crate::instance_state::InstanceCounters;
 
-/// Holds back recorded events until their turn comes: `speed` seconds of recorded time pass in one second.
+/// Delays recorded events so that `speed` seconds of recorded time pass per second.
 ///
-/// The first record comes at once; each later one when the recorded time since then, divided by the speed, has passed. Recorded
-/// time that runs backwards, or is none at all, delays nothing: such a record comes with the one before it. The records, their order and their event
-/// times stay as they are. In another life it goes on at the same pace from where it was, as if no time had passed in between; an instance
-/// that there was not before begins anew. A job that is drained is not held back any more. The recorded time is asked once for each record.
+/// The first record is emitted at once. Each later record is emitted when the recorded time since
+/// the first, divided by `speed`, has passed. A record without recorded time, or with an earlier
+/// one, is emitted with the record before it. Records keep their order and event times.
+///
+/// After a restore, the replay continues at the same pace from its position; an instance without
+/// restored state starts from the beginning. A draining job is not delayed. The recorded time is
+/// read once per record.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,14 +46,14 @@ use crate::of_instance::OfInstance;
 pub struct ReplayP<T, F> {
     time: Arc<F>,
     speed: f64,
-    /// Recorded time and the clock when the first record came.
+    /// The recorded time and the clock at the first record.
     origin: Option<(Timestamp, Duration)>,
-    /// When the turn of the first waiting record comes, if it has been asked already.
+    /// The due time of the first waiting record, if already computed.
     next: Option<Duration>,
     clock: Clock,
     signals: Arc<JobSignals>,
-    /// How far recorded time has come, where that has to survive it.
-    kept: OfInstance<1>,
+    /// The checkpointed position in recorded time.
+    kept: InstanceCounters<1>,
     records: PhantomData<fn(T)>,
 }
 
@@ -58,7 +61,8 @@ impl<T, F> ReplayP<T, F>
 where
     F: Fn(&T) -> Timestamp,
 {
-    /// By the recorded time `time(record)`, `speed` times as fast; a speed that isn't positive and finite holds nothing back.
+    /// Creates a replay by the recorded time `time(record)`, `speed` times as fast. A speed that is
+    /// not positive and finite delays nothing.
     pub fn new(time: Arc<F>, speed: f64) -> Self {
         ReplayP {
             time,
@@ -67,12 +71,12 @@ where
             next: None,
             clock: Clock::system(),
             signals: Arc::default(),
-            kept: OfInstance::default(),
+            kept: InstanceCounters::default(),
             records: PhantomData,
         }
     }
 
-    /// The recorded time whose turn it is now; [`Timestamp::MIN`] if no record has come.
+    /// Returns the recorded time reached now; [`Timestamp::MIN`] before the first record.
     fn reached(&self) -> Timestamp {
         let Some((first, started)) = self.origin else {
             return Timestamp::MIN;
@@ -82,7 +86,7 @@ where
         first + since.unwrap_or(Duration::ZERO)
     }
 
-    /// When a record's turn comes, on the clock; that of the first is `now`.
+    /// Returns the due time of a record on the clock. The first record is due at `now`.
     fn due(&mut self, recorded: Timestamp, now: Duration) -> Duration {
         if !recorded.is_event_time() {
             return now;
@@ -131,15 +135,15 @@ where
     }
 
     fn states(&self) -> Vec<StateShape> {
-        OfInstance::<1>::states()
+        InstanceCounters::<1>::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.kept.take_cut([self.reached().as_micros()])
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.kept.take_snapshot([self.reached().as_micros()])
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.kept.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -184,7 +188,7 @@ mod tests {
         assert_eq!(outbox.take_wake_at(), Some(Duration::from_secs(1)));
     }
 
-    /// A first record without a time would put all others off for ever.
+    /// A first record without recorded time must not delay all others forever.
     #[test]
     fn a_record_without_a_recorded_time_holds_nothing_back() {
         let hand = ManualClock::new();

@@ -1,27 +1,29 @@
-//! Event time from the records themselves.
+//! Event time extracted from records.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, StateShape, Timestamp, Watermark,
+    Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
 };
 
-use crate::passing::{pass_front, passable, remove_at};
+use crate::forward::{pass_front, passable, remove_at};
 use crate::record_errors::RecordErrors;
 use crate::time::emitter::WatermarkEmitter;
 use crate::time::{EventTime, WatermarkPolicy};
 
-/// Gives each record the event time `time(record)` and makes watermarks from these times.
+/// Assigns each record the event time `time(record)` and generates watermarks from these times.
 ///
-/// `time` returns a [`Timestamp`], an `Option` or a `Result` of one. A record without a valid time goes where the [`OnError`]
-/// policy says: to the dead letters unless told otherwise. No valid time is an error, `None`, a panic in `time`, one of the ends of
-/// time, or a time further ahead than the policy's [`max_ahead`](WatermarkPolicy::max_ahead).
+/// `time` returns a [`Timestamp`], or an `Option` or `Result` of one. A record without a valid time
+/// is handled by the [`OnError`] policy; the default is dead letters. These are not valid: an
+/// error, `None`, a panic in `time`, the minimum and maximum time, and a time further ahead than
+/// the policy's [`max_ahead`](WatermarkPolicy::max_ahead).
 ///
-/// Watermarks follow the [`WatermarkPolicy`], after each chunk; those that came from before are replaced. A silent input is
-/// declared idle. Works in place: the column of times is rewritten and the chunk handed on.
+/// Watermarks follow the [`WatermarkPolicy`] after each chunk and replace upstream watermarks. A
+/// silent input is declared idle. Works in place: the column of times is rewritten and the chunk
+/// forwarded.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,7 +48,7 @@ pub struct StampP<T, R, F> {
     time: Arc<F>,
     bad: RecordErrors<T>,
     emitter: WatermarkEmitter,
-    /// Indexes in the batch of the records without a valid time; empty between calls.
+    /// Batch indexes of the records without a valid time. Empty between calls.
     rejected: Vec<usize>,
     records: PhantomData<fn(T) -> R>,
 }
@@ -56,7 +58,8 @@ where
     R: EventTime,
     F: Fn(&T) -> R,
 {
-    /// Times by `time`, which all instances share; bad records become dead letters without bytes.
+    /// Creates an operator with times by `time`, which instances share. Bad records become dead
+    /// letters without bytes.
     pub fn new(time: Arc<F>, policy: WatermarkPolicy) -> Self {
         StampP {
             time,
@@ -67,8 +70,8 @@ where
         }
     }
 
-    /// Sets what becomes of a record without a valid time. `raw` makes the bytes that a dead letter keeps of it;
-    /// [`raw_of`](crate::raw_of) will do where there are none.
+    /// Sets the error policy for records without a valid time. `raw` returns the bytes of a record
+    /// for a dead letter; use [`raw_of`](crate::raw_of) for records without a byte form.
     pub fn on_error(mut self, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
         self.bad = RecordErrors::new(policy, raw);
         self
@@ -81,7 +84,8 @@ where
     R: EventTime,
     F: Fn(&T) -> R,
 {
-    /// Stamps the first `count` records, notes those that can't be, and returns the latest time.
+    /// Stamps the first `count` records, collects those without a valid time, and returns the
+    /// latest time.
     fn stamp(&mut self, input: Ordinal, inbox: &mut Inbox, count: usize) -> Result<Timestamp> {
         let position = inbox.position();
         let (records, times) = inbox.rows::<T>()?.values_and_times_mut();
@@ -117,17 +121,17 @@ where
     }
 }
 
-/// The end of [`stamp_run`].
+/// The result of [`stamp_run`].
 enum Run<E> {
-    /// All records are stamped; the latest of their times.
+    /// All records are stamped, with this latest time.
     Through(Timestamp),
-    /// The record of this index has no time within the limit.
+    /// The record at this index has no time within the limit.
     Stopped(usize, Result<Timestamp, E>),
 }
 
-/// Stamps records up to the first that has no time within `limit`.
+/// Stamps records up to the first without a time within `limit`.
 ///
-/// This loop runs for each record of a job: it keeps all that changes in registers.
+/// This loop runs for each record of a job and keeps its variables in registers.
 fn stamp_run<T, R: EventTime>(
     time: impl Fn(&T) -> R,
     records: &[T],
@@ -177,12 +181,12 @@ where
     }
 
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        self.emitter.watch_silence(outbox);
+        self.emitter.check_idle(outbox);
         Ok(Progress::DONE)
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        self.emitter.watch_silence(outbox);
+        self.emitter.check_idle(outbox);
         Ok(())
     }
 
@@ -190,12 +194,12 @@ where
         WatermarkEmitter::states()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.emitter.take_cut()
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.emitter.take_snapshot()
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.emitter.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.emitter.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -219,8 +223,8 @@ impl<T, R, F> fmt::Debug for StampP<T, R, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Drive, Seen, at, untimed};
     use crate::record_errors::raw_of;
+    use crate::test_driver::{Drive, LaneOutput, at, untimed};
     use ardea_core::Marker;
     use std::time::Duration;
 
@@ -243,8 +247,8 @@ mod tests {
                 .events()
                 .iter()
                 .rev()
-                .find(|event| matches!(event, Seen::Watermark(_)));
-            assert_eq!(last, Some(&Seen::Watermark(at(-1))));
+                .find(|event| matches!(event, LaneOutput::Watermark(_)));
+            assert_eq!(last, Some(&LaneOutput::Watermark(at(-1))));
         });
     }
 
@@ -312,9 +316,9 @@ mod tests {
             let marks: Vec<_> = seen
                 .events()
                 .iter()
-                .filter(|event| matches!(event, Seen::Watermark(_)))
+                .filter(|event| matches!(event, LaneOutput::Watermark(_)))
                 .collect();
-            assert_eq!(marks, [&Seen::Watermark(at(-10))]);
+            assert_eq!(marks, [&LaneOutput::Watermark(at(-10))]);
         });
     }
 
@@ -342,9 +346,9 @@ mod tests {
             .advance(Duration::from_secs(10))
             .advance(Duration::from_secs(1))
             .run::<i64>(&mut stamp);
-        let record = |n| Seen::Record(n, at(n));
-        let mark = |n| Seen::Watermark(at(n));
-        let idle = Seen::Other(Marker::Idle);
+        let record = |n| LaneOutput::Record(n, at(n));
+        let mark = |n| LaneOutput::Watermark(at(n));
+        let idle = LaneOutput::Other(Marker::Idle);
         assert_eq!(
             seen.events(),
             [
@@ -372,10 +376,14 @@ mod tests {
                 .records(untimed([far]));
         }
         let seen = drive.run::<i64>(&mut stamp);
-        let idle = Seen::Other(Marker::Idle);
+        let idle = LaneOutput::Other(Marker::Idle);
         assert_eq!(
             seen.events(),
-            [Seen::Record(1, at(1)), Seen::Watermark(at(1)), idle]
+            [
+                LaneOutput::Record(1, at(1)),
+                LaneOutput::Watermark(at(1)),
+                idle
+            ]
         );
     }
 
@@ -389,7 +397,10 @@ mod tests {
             .run::<i64>(&mut stamp);
         assert_eq!(
             seen.events()[1..],
-            [Seen::Watermark(at(1)), Seen::Watermark(Timestamp::MAX)]
+            [
+                LaneOutput::Watermark(at(1)),
+                LaneOutput::Watermark(Timestamp::MAX)
+            ]
         );
     }
 }

@@ -1,8 +1,9 @@
-//! Days, weeks and months of a time zone, as slices of time.
+//! Days, weeks and months of a time zone as slices.
 //!
-//! A slice is a calendar unit and its number counts units since 1970 by the local calendar: so it means the same in every
-//! version of the time zone database, though the instants at which it begins and ends may not. Local time is
-//! continuous, and all arithmetic of dates is on that; a [`Zone`] says at which instant a local time comes.
+//! A slice is a calendar unit. Slices are numbered from 1970 by the local calendar. The number of a
+//! slice is therefore the same in every version of the time zone database, although its start and
+//! end may differ. Local time is continuous, and all date arithmetic uses it. A [`Zone`] maps local
+//! times to instants.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use super::time_zone::Zone;
 
 const DAY: i64 = 86_400 * 1_000_000;
 
-/// More days than there are between 1970 and the first or the last timestamp.
+/// An upper bound of the number of days between 1970 and the first or last timestamp.
 const ALL_DAYS: i64 = 200_000_000;
 
 /// A day of the week.
@@ -32,11 +33,11 @@ pub enum Weekday {
 /// A unit of the local calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CalendarUnit {
-    /// From midnight to midnight.
+    /// A day from midnight to midnight.
     Day,
-    /// Seven days that begin with this one.
+    /// Seven days that begin with this weekday.
     Week(Weekday),
-    /// From the first day of a month to that of the next one.
+    /// A month, from its first day to that of the next month.
     Month,
 }
 
@@ -45,12 +46,12 @@ pub enum CalendarUnit {
 pub(crate) struct Calendar {
     zone: &'static Zone,
     unit: CalendarUnit,
-    /// Microseconds of local time by which units begin later.
+    /// The offset of the starts of units, in microseconds of local time.
     offset: i64,
 }
 
 impl CalendarUnit {
-    /// The number of the unit that holds a day, which is given by its number since 1970.
+    /// Returns the number of the unit that contains the day with number `day` since 1970.
     fn of_day(self, day: i64) -> i64 {
         match self {
             CalendarUnit::Day => day,
@@ -59,7 +60,7 @@ impl CalendarUnit {
         }
     }
 
-    /// The number of the first day of a unit.
+    /// Returns the number of the first day of a unit.
     fn first_day(self, number: i64) -> i64 {
         match self {
             CalendarUnit::Day => number,
@@ -70,7 +71,7 @@ impl CalendarUnit {
         }
     }
 
-    /// The microseconds that every unit of the kind has.
+    /// Returns the length of the shortest unit of this kind, in microseconds.
     fn least(self) -> i64 {
         match self {
             CalendarUnit::Day => DAY,
@@ -81,10 +82,10 @@ impl CalendarUnit {
 }
 
 impl Calendar {
-    /// The calendar of the zone with this name.
+    /// Creates the calendar of the zone with this name.
     ///
     /// # Errors
-    /// If there is no such zone.
+    /// There is no such zone.
     pub(crate) fn new(unit: CalendarUnit, zone: &str) -> Result<Self> {
         Ok(Calendar {
             zone: Zone::named(zone)?,
@@ -93,13 +94,13 @@ impl Calendar {
         })
     }
 
-    /// The calendar with all units later by these microseconds of local time, less than the shortest unit has.
+    /// Moves all units by `micros` of local time, modulo the shortest unit.
     pub(crate) fn later_by(self, micros: u128) -> Self {
         let offset = (micros % self.unit.least() as u128) as i64;
         Calendar { offset, ..self }
     }
 
-    /// The slice that an instant falls into.
+    /// Returns the slice of an instant.
     pub(crate) fn slice_of(&self, instant: i64) -> Slice {
         let local = self.zone.local(instant).saturating_sub(self.offset);
         let mut slice = self.unit.of_day(local.div_euclid(DAY));
@@ -107,14 +108,14 @@ impl Calendar {
         while instant < i64::MAX && self.start_of(slice + 1) <= instant {
             slice += 1;
         }
-        // At the start of all time, local times are cut off.
+        // At the start of time, local times saturate.
         while self.start_of(slice) > instant {
             slice -= 1;
         }
         slice
     }
 
-    /// The instant at which a slice starts, capped to what a timestamp can be.
+    /// Returns the instant at which a slice starts, clamped to the range of timestamps.
     pub(crate) fn start_of(&self, slice: Slice) -> i64 {
         let day = self.unit.first_day(slice.clamp(-ALL_DAYS, ALL_DAYS));
         let local = i128::from(day) * i128::from(DAY) + i128::from(self.offset);
@@ -126,7 +127,7 @@ impl Calendar {
     }
 }
 
-/// Part of the name of a state.
+/// A part of the name of a state.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.unit {
@@ -142,15 +143,15 @@ impl fmt::Display for Calendar {
     }
 }
 
-/// The number of the first of these weekdays since 1970, which began with a Thursday.
+/// Returns the number of the first such weekday since 1 January 1970, a Thursday.
 fn first_in_week(day: Weekday) -> i64 {
     (day as i64 - Weekday::Thursday as i64).rem_euclid(7)
 }
 
-/// Years from March to February: they begin with this day, which is in the year 0 of the Gregorian calendar.
+/// The day on which years from March to February begin, in the year 0 of the Gregorian calendar.
 const MARCH_OF_YEAR_0: i64 = -719_468;
 
-/// The number of the month since 1970 that holds a day.
+/// Returns the number since 1970 of the month that contains a day.
 ///
 /// After Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
 fn month_of(day: i64) -> i64 {
@@ -162,7 +163,7 @@ fn month_of(day: i64) -> i64 {
     (year + era * 400) * 12 + month + 2 - 1970 * 12
 }
 
-/// The number of the first day of a month, which is given by its number since 1970.
+/// Returns the number of the first day of `month`. Days and months are numbered since 1970.
 fn first_of_month(month: i64) -> i64 {
     let from_march = month.saturating_add(1970 * 12 - 2);
     let (year, month) = (from_march.div_euclid(12), from_march.rem_euclid(12));
@@ -185,12 +186,12 @@ mod tests {
         Calendar::new(unit, zone).unwrap()
     }
 
-    /// An instant as text such as `2024-03-31T01:30+01:00`.
+    /// Parses an instant such as `2024-03-31T01:30+01:00`.
     fn instant(text: &str) -> i64 {
         text.parse::<jiff::Timestamp>().unwrap().as_microsecond()
     }
 
-    /// The start and the length in hours of the slice that holds an instant.
+    /// Returns the start, and the length in hours, of the slice that contains an instant.
     fn slice(calendar: &Calendar, text: &str) -> (i64, f64) {
         let slice = calendar.slice_of(instant(text));
         let (start, end) = (calendar.start_of(slice), calendar.start_of(slice + 1));
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(slice(&half, "2024-10-06T12:00+11:00").1, 23.5);
     }
 
-    /// An offset that is not whole hours, and a clock that is never set.
+    /// A zone with an offset that is not a whole number of hours, and without daylight saving time.
     #[test]
     fn days_of_a_zone_with_a_half_hour_offset_begin_at_its_midnight() {
         let kolkata = calendar(CalendarUnit::Day, "Asia/Kolkata");
@@ -262,7 +263,7 @@ mod tests {
         let havana = calendar(CalendarUnit::Day, "America/Havana");
         let start = instant("2024-11-03T00:00-04:00");
         assert_eq!(slice(&havana, "2024-11-03T00:30-05:00"), (start, 25.0));
-        // Set back from 00:01 to 23:01: what follows until midnight is of the new day.
+        // Set back from 00:01 to 23:01: the time until midnight belongs to the new day.
         let st_johns = calendar(CalendarUnit::Day, "America/St_Johns");
         let start = instant("2009-11-01T00:00-02:30");
         assert_eq!(slice(&st_johns, "2009-10-31T23:30-03:30"), (start, 25.0));
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(name(week, "UTC", 0), "weeks from Sunday in UTC");
     }
 
-    /// The first day of the unit that holds a date, as the library for dates has it.
+    /// Returns the first day of the unit that contains a date, computed by the date library.
     fn first_date(unit: CalendarUnit, date: Date) -> Date {
         match unit {
             CalendarUnit::Day => date,

@@ -1,4 +1,4 @@
-//! Results as changes to a table of windows.
+//! Window results as changes to a table.
 
 use std::fmt::Debug;
 
@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::WindowResult;
 
-/// A change to a table that has a row for each key and window.
+/// A change to a table with a row per key and window.
 ///
-/// Applied in order, the changes of a key leave exactly the final windows in the table, each with its final value. A row may be
-/// found by its key and start alone: two windows of a key never have the same start at the same time.
+/// The changes of a key, applied in order, leave exactly the final windows in the table, each with
+/// its final value. A row can be identified by its key and start alone: two windows of a key never
+/// have the same start at the same time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum WindowChange<K, R> {
-    /// The result of a window: inserts its row, or replaces it.
+    /// The result of a window: inserts or replaces its row.
     Upsert(WindowResult<K, R>),
-    /// Deletes the row of a window that was emitted and no longer exists, as its session became part of another one. The
-    /// result of that session follows.
+    /// Deletes the row of an emitted window that no longer exists, as its session was merged into
+    /// another. The result of the merged session follows.
     Delete {
         /// The start of the deleted window.
         start: Timestamp,
@@ -28,7 +29,7 @@ pub enum WindowChange<K, R> {
 }
 
 impl<K, R> WindowChange<K, R> {
-    /// The key of the window.
+    /// Returns the key of the window.
     pub fn key(&self) -> &K {
         match self {
             WindowChange::Upsert(result) => &result.key,
@@ -36,7 +37,7 @@ impl<K, R> WindowChange<K, R> {
         }
     }
 
-    /// The first time in the window.
+    /// Returns the start of the window.
     pub fn start(&self) -> Timestamp {
         match self {
             WindowChange::Upsert(result) => result.start,
@@ -44,7 +45,7 @@ impl<K, R> WindowChange<K, R> {
         }
     }
 
-    /// The result, unless the window is deleted.
+    /// Returns the result, or `None` for a deletion.
     pub fn into_result(self) -> Option<WindowResult<K, R>> {
         match self {
             WindowChange::Upsert(result) => Some(result),
@@ -58,18 +59,20 @@ pub trait SessionOutput<K, R>: Debug + Send + Sync + 'static {
     /// The emitted records.
     type Record: Send + 'static;
 
-    /// The record for a result.
+    /// Returns the record for a result.
     fn result(result: WindowResult<K, R>) -> Self::Record;
 
-    /// The record for the deletion of the window of `key` from `start` to `end`, if this output has one.
+    /// Returns the record for the deletion of the window of `key` from `start` to `end`, if this
+    /// output has one.
     fn deletion(window: (Timestamp, Timestamp), key: &K) -> Option<Self::Record>;
 }
 
-/// Emits each result as a [`WindowResult`]. An update of a session takes the place of all results of its key within it.
+/// Emits each result as a [`WindowResult`]. An update of a session replaces all earlier results of
+/// its key within the session.
 #[derive(Debug)]
 pub enum EmitResults {}
 
-/// Emits [`WindowChange`]s, which name the results that a session takes the place of.
+/// Emits [`WindowChange`]s, which name the results that a session replaces.
 #[derive(Debug)]
 pub enum EmitChanges {}
 

@@ -1,4 +1,4 @@
-//! The windows, groups and rolling aggregates under the test kit's schedules.
+//! Windows, groups and rolling aggregates under the schedules of the test kit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ where
     Arc::new(FoldOne::new(|word: &String| word.clone(), aggregate))
 }
 
-/// Words with their times; `late` is late for windows of up to four seconds.
+/// Words with their times. The word `late` is late for windows of up to four seconds.
 fn words() -> TestInput<String> {
     let record = |word: &str, secs| (word.to_string(), at(secs));
     TestInput::new()

@@ -1,29 +1,29 @@
-//! Early results: the triggers' states, and the clock that wakes them.
+//! Early results: the state of triggers, and the clock that wakes them.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Cut, CutWriter, Epoch, Inbox, Key, Ordinal, Outbox, Progress, RestoredEntry,
-    RestoredState, Result, StateChunk,
+    Clock, Epoch, Inbox, Key, Ordinal, Outbox, Progress, RestoredEntry, RestoredState, Result,
+    SnapshotRequest, SnapshotWriter, StateChunk,
 };
 
 use super::Decision;
-use super::intake::Intake;
-use super::kept_slices::Kept;
-use super::slider::{OpenOf, ResultOf, Slider};
-use crate::keyed::{KeptAs, KeyedStates};
+use super::slice_assigner::SliceAssigner;
+use super::sliding_aggregator::{OpenOf, ResultOf, SlidingAggregator};
+use super::window_state::WindowStateRef;
+use crate::keyed::{KeyedStates, StateCodecs};
 use crate::{Feed, FeedVisitor, KeyedFold};
 
-/// How many keys a call asks for early results before it lets others have their turn.
+/// The maximum number of keys whose triggers are woken per call.
 const KEYS_PER_CALL: usize = 1024;
 
-/// What the trigger remembers of each key that has a record in a window not closed yet.
+/// The trigger state of each key with a record in an open window.
 pub(crate) struct Triggers<K, S> {
     states: KeyedStates<K, S>,
-    /// How that is written where it has to survive.
-    kept: Option<KeptAs<K, S>>,
+    /// The serializer of the states. `None` if the states are not checkpointed.
+    kept: Option<StateCodecs<K, S>>,
 }
 
 impl<K, S> Default for Triggers<K, S> {
@@ -36,13 +36,13 @@ impl<K, S> Default for Triggers<K, S> {
 }
 
 impl<K: Key, S: Default> Triggers<K, S> {
-    /// From now on states have to survive, as `kept` writes them.
-    pub(crate) fn survive(&mut self, kept: KeptAs<K, S>) {
+    /// Enables checkpoints of the states with this serializer.
+    pub(crate) fn enable_checkpoints(&mut self, kept: StateCodecs<K, S>) {
         self.kept = Some(kept);
         self.states.keep_track();
     }
 
-    /// The key has no record in an open window any more.
+    /// Removes the state of a key without records in open windows.
     pub(crate) fn forget(&mut self, key: &K) {
         if let Some(slot) = self.states.find(key) {
             self.touch(slot);
@@ -50,26 +50,26 @@ impl<K: Key, S: Default> Triggers<K, S> {
         }
     }
 
-    /// The state of a slot is about to change.
+    /// Prepares the state of a slot for a change: a snapshot in progress retains the old contents.
     fn touch(&mut self, slot: u32) {
         let kept = &self.kept;
         self.states
             .touch(slot, |chunk, key, state| write(kept, chunk, key, state));
     }
 
-    /// The key and state of a slot, if it has one; it is about to change.
+    /// Returns the key and state of a slot, prepared for a change; `None` if the slot has no state.
     fn at(&mut self, slot: u32) -> Option<(&K, &mut S)> {
         self.touch(slot);
         self.states.get_mut(slot)
     }
 
-    pub(crate) fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.states.take_cut(cut)
+    pub(crate) fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.states.take_snapshot(snapshot)
     }
 
-    pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    pub(crate) fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let kept = &self.kept;
-        self.states.write_cut(writer, |chunk, key, _, state| {
+        self.states.write_snapshot(writer, |chunk, key, _, state| {
             write(kept, chunk, key, state)
         })
     }
@@ -79,13 +79,13 @@ impl<K: Key, S: Default> Triggers<K, S> {
     }
 
     pub(crate) fn give_up(&mut self, epoch: Epoch) -> Progress {
-        self.states.give_up(epoch)
+        self.states.abort(epoch)
     }
 
-    /// Takes an entry of its state.
+    /// Restores the trigger state of a key from its entry.
     ///
     /// # Errors
-    /// If it can't be read, or there is no trigger.
+    /// The entry cannot be read, or there is no trigger.
     pub(crate) fn restore(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
         let Some(kept) = &self.kept else {
             return Err(RestoredState::unknown(entry));
@@ -96,7 +96,7 @@ impl<K: Key, S: Default> Triggers<K, S> {
 }
 
 fn write<K: Key, S>(
-    kept: &Option<KeptAs<K, S>>,
+    kept: &Option<StateCodecs<K, S>>,
     chunk: &mut StateChunk,
     key: &K,
     state: &S,
@@ -107,13 +107,14 @@ fn write<K: Key, S>(
     }
 }
 
-/// Takes a chunk record by record, asks the trigger about each, and adds early results to `pending`.
+/// A visitor that processes a chunk record by record, calls the trigger for each, and adds early
+/// results to `pending`.
 pub(crate) struct TakeEarly<'a, F: KeyedFold> {
     pub(crate) fold: &'a F,
-    pub(crate) intake: &'a mut Intake<F>,
-    pub(crate) slider: &'a mut Slider<F>,
+    pub(crate) intake: &'a mut SliceAssigner<F>,
+    pub(crate) slider: &'a mut SlidingAggregator<F>,
     pub(crate) pending: &'a mut VecDeque<ResultOf<F>>,
-    pub(crate) kept: Kept<'a, F>,
+    pub(crate) kept: WindowStateRef<'a, F>,
     pub(crate) input: Ordinal,
     pub(crate) inbox: &'a mut Inbox,
     pub(crate) outbox: &'a mut Outbox,
@@ -139,8 +140,8 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeEarly<'_, F> {
         let position = inbox.position();
         let rows = inbox.rows::<I::Record>()?;
         intake.open.require(rows.times(), input, position)?;
-        let Intake { open, late } = intake;
-        late.sort_out(rows, input, outbox, |record, time, is_old| {
+        let SliceAssigner { open, late } = intake;
+        late.separate_late(rows, input, outbox, |record, time, is_old| {
             let key = feed.key(record);
             if is_old && late.is_late(&*key, time) {
                 return false;
@@ -163,17 +164,18 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeEarly<'_, F> {
     }
 }
 
-/// The clock that wakes a trigger once a period.
+/// The clock that wakes a trigger once per period.
 pub(crate) struct EarlyClock {
     clock: Clock,
-    /// How often, and when next, on the instance's clock.
+    /// The period, and the next round on the instance's clock.
     round: Option<(Duration, Duration)>,
-    /// The next key to ask, while a round is under way.
+    /// The next key, while a round is in progress.
     asking: Option<usize>,
 }
 
 impl EarlyClock {
-    /// The rounds are at multiples of the period on the clock of the wall: whoever goes on elsewhere has the same ones.
+    /// Creates a clock. Rounds (one wake-up of every trigger) are at multiples of the period on the
+    /// wall clock, so that they are the same after a restore elsewhere.
     pub(crate) fn new(clock: Clock, period: Option<Duration>) -> Self {
         let round =
             period.map(|period| (period, clock.now().saturating_add(to_next(period, &clock))));
@@ -184,17 +186,18 @@ impl EarlyClock {
         }
     }
 
-    /// Whether a round is under way.
-    pub(crate) fn is_asking(&self) -> bool {
+    /// Returns true if a round is in progress.
+    pub(crate) fn is_in_round(&self) -> bool {
         self.asking.is_some()
     }
 
-    /// Asks some of the keys, if it is time; adds their results to `pending`, which is empty.
-    pub(crate) fn ask<F: KeyedFold>(
+    /// Wakes the triggers of some keys if a round is due, and adds their results to `pending`,
+    /// which must be empty.
+    pub(crate) fn wake_triggers<F: KeyedFold>(
         &mut self,
         fold: &F,
         open: &OpenOf<F>,
-        slider: &mut Slider<F>,
+        slider: &mut SlidingAggregator<F>,
         pending: &mut VecDeque<ResultOf<F>>,
     ) {
         let now = self.clock.now();
@@ -220,7 +223,8 @@ impl EarlyClock {
         self.asking = (slot < slots).then_some(slot);
     }
 
-    /// When to be called again: at once if a round is under way or results are `pending`.
+    /// Returns the time at which `wake_triggers` must be called next: now if a round is in progress
+    /// or results are `pending`.
     pub(crate) fn deadline(&self, pending: bool) -> Option<Duration> {
         match pending || self.asking.is_some() {
             true => Some(self.clock.now()),
@@ -229,7 +233,7 @@ impl EarlyClock {
     }
 }
 
-/// How long it is until the next multiple of `period`.
+/// Returns the time until the next multiple of `period`.
 fn to_next(period: Duration, clock: &Clock) -> Duration {
     let micros = i64::try_from(period.as_micros()).unwrap_or(i64::MAX).max(1);
     let since = clock.wall().as_micros().rem_euclid(micros);

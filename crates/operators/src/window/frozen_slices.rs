@@ -1,30 +1,30 @@
-//! Closed slices that the window has not left behind, or that may still be asked for.
+//! Closed slices that are in the window, or may still be needed for corrections.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::open_slices::SliceId;
 use super::spec::Slice;
-use crate::keyed::Stamps;
+use crate::keyed::ChangeStamps;
 
-/// Emptied columns kept for slices to come.
+/// The maximum number of empty columns retained for reuse.
 const SPARE_COLUMNS: usize = 4;
-/// New columns get one more place for so many asked for.
+/// New columns have one spare place per this number of entries.
 const ROOM_TO_SPARE: usize = 64;
 
-/// What came of one slice at one time: accumulators by slot, in two columns of about their size.
+/// The entries of a slice: accumulators by slot, in two columns.
 ///
-/// A slice has one part, and another for each time that records came for it after it was closed.
+/// A slice has one part when it is closed. Each later addition of late records adds another part.
 pub(crate) struct Part<A> {
     pub(crate) slice: Slice,
-    /// The number of the table that it was.
+    /// The number of the table from which the part was frozen.
     pub(crate) number: u32,
     pub(crate) slots: Vec<u32>,
-    /// As long as `slots`, or empty if the accumulators aren't needed any more.
+    /// As long as `slots`, or empty if the accumulators are not needed any more.
     pub(crate) accs: Vec<A>,
-    /// Those of the table that it was, where cuts are taken.
-    pub(crate) stamps: Stamps,
-    /// Whether the columns are in order of the slots, so that a slot can be found.
+    /// The change stamps of the table, if snapshots are taken.
+    pub(crate) stamps: ChangeStamps,
+    /// True if the columns are sorted by slot, so that a slot can be found.
     sorted: bool,
 }
 
@@ -42,7 +42,8 @@ impl<A> FrozenSlices<A> {
         }
     }
 
-    /// Columns for a part of `entries` keys, without much room to spare: they may stay for long.
+    /// Returns columns for a part of `entries` keys with little spare room, as the columns may be
+    /// retained for long.
     pub(crate) fn columns(
         &mut self,
         (slice, number): SliceId,
@@ -56,7 +57,7 @@ impl<A> FrozenSlices<A> {
         let (slots, accs) = match fitting {
             Some(position) => self.spare.swap_remove(position),
             None => {
-                // A little more than asked for, so that the next slice, of about as many keys, finds room in it.
+                // Slightly larger than needed, so that the next slice with about as many keys fits.
                 let room = entries + entries / ROOM_TO_SPARE;
                 (
                     Vec::with_capacity(room),
@@ -69,48 +70,48 @@ impl<A> FrozenSlices<A> {
             number,
             slots,
             accs,
-            stamps: Stamps::default(),
+            stamps: ChangeStamps::default(),
             sorted: false,
         }
     }
 
-    /// Adds a part, behind those of its slice that came before.
+    /// Adds a part after the earlier ones of its slice.
     pub(crate) fn push(&mut self, part: Part<A>) {
         let position = self.parts.partition_point(|other| other.id() <= part.id());
         self.parts.insert(position, part);
     }
 
-    /// Where the parts of `slices` are.
+    /// Returns the positions of the parts of `slices`.
     pub(crate) fn range(&self, slices: Range<Slice>) -> Range<usize> {
         let first = self.parts.partition_point(|part| part.slice < slices.start);
         let after = self.parts.partition_point(|part| part.slice < slices.end);
         first..after.max(first)
     }
 
-    /// How many entries the parts have.
+    /// Returns the number of entries in all parts.
     pub(crate) fn entries(&self) -> usize {
         self.parts.iter().map(|part| part.slots.len()).sum()
     }
 
-    /// The part at `position`.
+    /// Returns the part at `position`.
     pub(crate) fn part(&self, position: usize) -> &Part<A> {
         &self.parts[position]
     }
 
-    /// The parts from this one on.
+    /// Returns the parts from `from` on.
     pub(crate) fn parts_from(&mut self, from: SliceId) -> impl Iterator<Item = &mut Part<A>> {
         let first = self.parts.partition_point(|part| part.id() < from);
         self.parts.range_mut(first..)
     }
 
-    /// Takes out the first part if its slice is before `limit`.
+    /// Removes the first part if its slice is before `limit`.
     pub(crate) fn pop_before(&mut self, limit: Slice) -> Option<Part<A>> {
         (self.parts.front()?.slice < limit)
             .then(|| self.parts.pop_front())
             .flatten()
     }
 
-    /// Takes the columns of a part back that [`pop_before`](Self::pop_before) gave out, to use their memory again.
+    /// Retains the memory of a part returned by [`pop_before`](Self::pop_before) for reuse.
     pub(crate) fn recycle(&mut self, mut part: Part<A>) {
         if self.spare.len() == SPARE_COLUMNS {
             self.spare.remove(0);
@@ -120,8 +121,8 @@ impl<A> FrozenSlices<A> {
         self.spare.push((part.slots, part.accs));
     }
 
-    /// The accumulators of the key at `slot` in `slices`, with their slices, in order of time. Costs a bisection a slice;
-    /// the first time, sorting it.
+    /// Returns the accumulators of the key at `slot` in `slices`, with their slices, in order of
+    /// time. Costs one binary search per slice; the first call also sorts the slice.
     pub(crate) fn of_key(
         &mut self,
         slot: u32,

@@ -1,34 +1,36 @@
-//! The slices that records are still counted into.
+//! Open slices, which receive records.
 //!
-//! Each has a table of its own, from key to accumulator, so that a record costs one lookup and one update. The slice that
-//! the last record fell into is kept at hand: a chunk that lies in it, as nearly all do, needs nothing else.
+//! Each slice has its own table from key to accumulator, so that a record costs one lookup and one
+//! update. The slice of the last record is the *current* one. A chunk that lies within the current
+//! slice, as nearly all do, needs no further lookup.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use ardea_core::{Error, ErrorCode, Key, Ordinal, Result, Timestamp};
 
-use super::kept_slices::Kept;
 use super::spec::{Slice, WindowSpec};
-use crate::keyed::Stamps;
-use crate::keyed_table::Watch;
+use super::window_state::WindowStateRef;
+use crate::keyed::ChangeStamps;
+use crate::keyed_table::ChangeListener;
 use crate::time::require_times;
 use crate::{KeyTable, KeyedFold};
 
-/// Emptied tables kept for slices to come.
+/// The maximum number of empty tables retained for reuse.
 const SPARE_TABLES: usize = 4;
 
-/// One slice's keys and accumulators.
+/// The keys and accumulators of a slice.
 pub(crate) struct SliceTable<K, A> {
     pub(crate) slice: Slice,
-    /// Zero, unless the slice had been closed when the table was begun: then one that no other table of the slice has.
+    /// Zero if the table was created before the slice was closed; otherwise a number that is unique
+    /// within the slice.
     pub(crate) number: u32,
     pub(crate) keys: KeyTable<K, A>,
-    /// Beside the keys, where cuts are taken.
-    pub(crate) stamps: Stamps,
+    /// The change stamps of the entries, if snapshots are taken.
+    pub(crate) stamps: ChangeStamps,
 }
 
-/// Which table of which slice.
+/// A slice and the number of one of its tables.
 pub(crate) type SliceId = (Slice, u32);
 
 impl<K: Key, A> SliceTable<K, A> {
@@ -37,7 +39,7 @@ impl<K: Key, A> SliceTable<K, A> {
             slice,
             number,
             keys: KeyTable::default(),
-            stamps: Stamps::default(),
+            stamps: ChangeStamps::default(),
         }
     }
 
@@ -45,8 +47,13 @@ impl<K: Key, A> SliceTable<K, A> {
         (self.slice, self.number)
     }
 
-    /// The accumulator of a key, which gets one if it has none, and is about to change.
-    pub(crate) fn acc<F>(&mut self, fold: &F, key: Cow<'_, K>, kept: Kept<'_, F>) -> &mut A
+    /// Returns the accumulator of a key for an update. A missing key is inserted.
+    pub(crate) fn acc<F>(
+        &mut self,
+        fold: &F,
+        key: Cow<'_, K>,
+        kept: WindowStateRef<'_, F>,
+    ) -> &mut A
     where
         F: KeyedFold<Key = K, Acc = A>,
     {
@@ -63,29 +70,31 @@ impl<K: Key, A> SliceTable<K, A> {
     }
 }
 
-/// A slice, with its first and last time.
+/// A slice with its first and last time.
 struct OpenSlice<K, A> {
     first: Timestamp,
     last: Timestamp,
     table: SliceTable<K, A>,
-    /// Whether it takes no more records. Then it was pending in another life, and what has been closed since in other instances than its
-    /// own, and came together with it, may have its number: a key that is there must not be here as well.
+    /// True if the table receives no more records. It was restored as pending, and a table frozen
+    /// by another instance may have the same number after a rescale: a key of that table must not
+    /// be added here.
     is_sealed: bool,
 }
 
-/// The slices that records are still counted into, in order of time.
+/// The open slices in order of time.
 pub(crate) struct OpenSlices<K, A> {
     spec: WindowSpec,
     open: VecDeque<OpenSlice<K, A>>,
-    /// Where the slice at hand is in `open`.
+    /// The index of the current slice in `open`.
     current: usize,
-    /// The first and the last time of the slice at hand; the first is after the last if there is none.
+    /// The first and last time of the current slice. `first` is after `last` if there is no current
+    /// slice.
     first: Timestamp,
     last: Timestamp,
     spare: Vec<SliceTable<K, A>>,
-    /// Slices before this are closed, and opened again for a late record only.
+    /// Slices before this one are closed, and are reopened only for late records.
     closed_before: Slice,
-    /// How many have been opened again.
+    /// The number of reopened slices.
     reopened: u32,
 }
 
@@ -103,12 +112,13 @@ impl<K: Key, A> OpenSlices<K, A> {
         }
     }
 
-    /// Slices before `limit` are closed.
+    /// Closes slices before `limit`.
     pub(crate) fn close_before(&mut self, limit: Slice) {
         self.closed_before = limit;
     }
 
-    /// Refuses records whose time is in no slice, or in one that has not all its windows.
+    /// Returns an error if a record has no event time, or one for which a window would end after
+    /// the end of time.
     pub(crate) fn require(&self, times: &[Timestamp], input: Ordinal, position: u64) -> Result<()> {
         require_times(times, input, position)?;
         let latest = self.spec.latest();
@@ -123,25 +133,26 @@ impl<K: Key, A> OpenSlices<K, A> {
             .hint("give it an earlier time, or the windows a slide of two microseconds or more"))
     }
 
-    /// Whether all of `times` are in the slice at hand. One vectorised pass.
+    /// Returns true if all of `times` are in the current slice. One vectorized pass.
     #[inline]
     pub(crate) fn hold_in_current(&self, times: &[Timestamp]) -> bool {
         all_within(times, self.first, self.last)
     }
 
-    /// Whether `time` is in the slice at hand.
+    /// Returns true if `time` is in the current slice.
     #[inline]
     pub(crate) fn current_holds(&self, time: Timestamp) -> bool {
         self.first <= time && time <= self.last
     }
 
-    /// The table of the slice at hand; only after [`select`](Self::select) or a successful check.
+    /// Returns the table of the current slice. Requires a preceding [`select`](Self::select) or a
+    /// successful check.
     #[inline]
     pub(crate) fn current(&mut self) -> &mut SliceTable<K, A> {
         &mut self.open[self.current].table
     }
 
-    /// Takes the slice of `time` at hand, and opens it if need be.
+    /// Makes the slice of `time` the current one, and opens it if necessary.
     #[inline]
     pub(crate) fn select(&mut self, time: Timestamp) {
         if !self.current_holds(time) {
@@ -150,7 +161,8 @@ impl<K: Key, A> OpenSlices<K, A> {
     }
 
     fn select_other(&mut self, time: Timestamp) {
-        // A bisection by the slices' own times: the arithmetic of slices is needed only to open one.
+        // A binary search by the times of slices. The slice number is computed only to open a
+        // slice.
         let after = self.open.partition_point(|open| open.first <= time);
         self.current = match after.checked_sub(1) {
             Some(found) if self.takes(found, time) => found,
@@ -188,7 +200,8 @@ impl<K: Key, A> OpenSlices<K, A> {
         self.open.insert(at, open);
     }
 
-    /// Puts a table back that comes from another life; one that is pending takes no more records. None is at hand afterwards.
+    /// Adds a restored table. A pending table receives no more records. There is no current slice
+    /// afterwards.
     pub(crate) fn restore(&mut self, table: SliceTable<K, A>, is_pending: bool) {
         self.reopened = self.reopened.max(table.number);
         let id = table.id();
@@ -197,29 +210,29 @@ impl<K: Key, A> OpenSlices<K, A> {
         (self.first, self.last) = (Timestamp::MAX, Timestamp::MIN);
     }
 
-    /// This number of a table is in use.
+    /// Marks a table number as used.
     pub(crate) fn reserve(&mut self, number: u32) {
         self.reopened = self.reopened.max(number);
     }
 
-    /// The first open slice.
+    /// Returns the first open slice.
     pub(crate) fn first_slice(&self) -> Option<Slice> {
         self.open.front().map(|open| open.table.slice)
     }
 
-    /// The open slices and their tables, in order of time.
+    /// Returns the open slices and their tables in order of time.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Slice, &KeyTable<K, A>)> {
         self.open
             .iter()
             .map(|open| (open.table.slice, &open.table.keys))
     }
 
-    /// The number of keys over all open slices.
+    /// Returns the number of keys over all open slices.
     pub(crate) fn keys(&self) -> usize {
         self.open.iter().map(|open| open.table.keys.len()).sum()
     }
 
-    /// The tables from this one on.
+    /// Returns the tables from `from` on.
     pub(crate) fn tables_from(
         &mut self,
         from: SliceId,
@@ -228,7 +241,7 @@ impl<K: Key, A> OpenSlices<K, A> {
         self.open.range_mut(first..).map(|open| &mut open.table)
     }
 
-    /// Takes out the first slice if it is before `limit`.
+    /// Removes the first slice if it is before `limit`.
     pub(crate) fn pop_before(&mut self, limit: Slice) -> Option<SliceTable<K, A>> {
         if self.first_slice()? >= limit {
             return None;
@@ -241,7 +254,7 @@ impl<K: Key, A> OpenSlices<K, A> {
         self.open.pop_front().map(|open| open.table)
     }
 
-    /// Takes a table back that [`pop_before`](Self::pop_before) gave out, to use its memory again.
+    /// Retains the memory of a table returned by [`pop_before`](Self::pop_before) for reuse.
     pub(crate) fn recycle(&mut self, mut table: SliceTable<K, A>) {
         if self.spare.len() < SPARE_TABLES {
             table.keys.clear();
@@ -251,11 +264,12 @@ impl<K: Key, A> OpenSlices<K, A> {
     }
 }
 
-/// Whether all `times` are from `first` to `last`; never if `first` is after `last`.
+/// Returns true if all `times` are from `first` to `last`; always false if `first` is after `last`.
 ///
-/// A time is in the range if neither its distance from the first nor to the last is negative. The two distances add up to
-/// the length of the range, so that they can't both be wrong by an overflow. Subtractions and ors only, in one pass without
-/// branches, run at several times a nanosecond on any processor; comparing 64-bit numbers is slower on older ones.
+/// A time is in the range if its distances from the first and to the last are both non-negative.
+/// The distances add up to the length of the range, so they cannot both be wrong by overflow.
+/// Subtractions and ors in one branch-free pass run at several times per nanosecond on any
+/// processor; 64-bit comparisons are slower on older ones.
 #[inline]
 fn all_within(times: &[Timestamp], first: Timestamp, last: Timestamp) -> bool {
     let (first, last) = (first.as_micros(), last.as_micros());

@@ -1,27 +1,29 @@
-//! Slices on their way back: packs come in any order, and hold what has been dropped since as well.
+//! Slices that are being restored. Packs arrive in any order, and also contain entries of slices
+//! dropped since then.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, RestoredEntry, Result, Watermark};
 
+use super::delta_format::{place_of, unpack};
+use super::delta_index::{DeltaIndex, RowKeys};
 use super::open_slices::{SliceId, SliceTable};
-use super::pack_form::{place_of, unpack};
-use super::pack_ledger::{PackLedger, RowKeys};
+use super::partition_watermarks::PartitionWatermarks;
 use super::spec::{ALL_SLICES, Slice, WindowSpec};
-use super::told::Told;
 use crate::KeyTable;
-use crate::keyed::{KeptAs, Stamps, cut_short, twice};
+use crate::keyed::{ChangeStamps, StateCodecs, duplicate_entry, truncated_entry};
 
-/// What has come back, until it is laid out.
+/// Restored tables, until they are laid out.
 pub(crate) struct RestoredSlices<K, A> {
     tables: BTreeMap<SliceId, Table<K, A>>,
-    /// The rows of packs, in the order in which they came.
+    /// The rows (the packs of one snapshot each) in the order of arrival.
     rows: Vec<Row>,
     by_sequence: BTreeMap<u64, u32>,
-    /// What is left when all has come. A table may have the number of a pending one of another instance.
+    /// The tables that remain after the restore. A table may have the same number as a pending one
+    /// of another instance.
     laid_out: BTreeMap<(SliceId, bool), Table<K, A>>,
-    /// By the order in which rows came, their generations.
+    /// The generations of rows in the order of arrival.
     generations: Vec<u32>,
 }
 
@@ -33,7 +35,7 @@ struct Row {
 
 struct Table<K, A> {
     keys: KeyTable<K, A>,
-    /// Beside the keys, where each comes from.
+    /// The origins of the keys, by position.
     from: Vec<Origin>,
 }
 
@@ -66,13 +68,13 @@ impl<K, A> Default for RestoredSlices<K, A> {
 }
 
 impl<K: Key, A> RestoredSlices<K, A> {
-    /// Takes an entry of the state of this name.
+    /// Reads an entry of the state with this name.
     ///
     /// # Errors
-    /// If it can't be read, or something of it has come already.
+    /// The entry cannot be read, or a part of it is a duplicate.
     pub(crate) fn take(
         &mut self,
-        (name, kept): (&str, &KeptAs<K, A>),
+        (name, kept): (&str, &StateCodecs<K, A>),
         entry: &RestoredEntry<'_>,
     ) -> Result<()> {
         let Some((sequence, number)) = place_of(entry)? else {
@@ -81,7 +83,7 @@ impl<K: Key, A> RestoredSlices<K, A> {
         let row = self.row(sequence, || RowKeys::Packs(Vec::new()));
         let Row { keys, entries, .. } = &mut self.rows[row as usize];
         let (RowKeys::Packs(counts), Some(partition)) = (keys, entry.partition) else {
-            return Err(cut_short());
+            return Err(truncated_entry());
         };
         let partition = partition.index() as u16;
         match counts.iter_mut().rfind(|(of, _)| *of == partition) {
@@ -100,21 +102,21 @@ impl<K: Key, A> RestoredSlices<K, A> {
         })
     }
 
-    /// Takes an entry of one key: the canonical bytes, the slice and the number of the table; the key, the accumulator, and whether it is
-    /// pending.
+    /// Reads an entry of a single key in the oldest format. Its key is the canonical bytes, the
+    /// slice and the table number; its value is the key, the accumulator and the pending flag.
     fn take_old(
         &mut self,
-        (name, kept): (&str, &KeptAs<K, A>),
+        (name, kept): (&str, &StateCodecs<K, A>),
         entry: &RestoredEntry<'_>,
     ) -> Result<()> {
         let (key, mut rest) = kept.read_as(name, entry)?;
         let acc = kept.take_state(&mut rest)?;
         let is_pending = rest.array()? != [0];
-        let id = id_of(*entry.key.last_chunk().ok_or_else(cut_short)?);
+        let id = id_of(*entry.key.last_chunk().ok_or_else(truncated_entry)?);
         let row = self.row(0, || RowKeys::Entries(Vec::new()));
         let of = &mut self.rows[row as usize];
         let RowKeys::Entries(keys) = &mut of.keys else {
-            return Err(cut_short());
+            return Err(truncated_entry());
         };
         keys.push((entry.partition, entry.key.into()));
         of.entries += 1;
@@ -140,8 +142,9 @@ impl<K: Key, A> RestoredSlices<K, A> {
         row
     }
 
-    /// Everything has come back: what no window needs any more is left out. What cuts go on with.
-    pub(crate) fn lay_out(&mut self, spec: &WindowSpec, told: &Told) -> PackLedger {
+    /// Completes the restore: drops entries that no window needs. Returns the index for further
+    /// snapshots.
+    pub(crate) fn lay_out(&mut self, spec: &WindowSpec, told: &PartitionWatermarks) -> DeltaIndex {
         let needed = Needed::new(spec, told);
         for (id, table) in std::mem::take(&mut self.tables) {
             self.lay_out_table(id, table, &needed);
@@ -153,7 +156,7 @@ impl<K: Key, A> RestoredSlices<K, A> {
         let mut rows = std::mem::take(&mut self.rows);
         rows.sort_unstable_by_key(|row| row.sequence);
         self.by_sequence.clear();
-        PackLedger::restored(
+        DeltaIndex::restored(
             rows.into_iter()
                 .map(|row| (row.sequence, row.keys, row.entries)),
         )
@@ -180,24 +183,24 @@ impl<K: Key, A> RestoredSlices<K, A> {
         }
     }
 
-    /// The slices and numbers of the tables that are laid out, and whether they are pending.
+    /// Returns the slices and numbers of the restored tables, and whether they are pending.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (SliceId, bool)> {
         self.laid_out.keys().copied()
     }
 
-    /// The earliest table that is laid out and was not taken yet, and whether it is pending.
+    /// Removes and returns the earliest restored table, and whether it is pending.
     pub(crate) fn take_next(&mut self) -> Option<(SliceTable<K, A>, bool)> {
         let ((id, is_pending), Table { keys, from }) = self.laid_out.pop_first()?;
         let generations = from.iter().map(|from| self.generations[from.row as usize]);
         let mut table = SliceTable::new(id);
-        table.stamps = Stamps::changed_in(generations);
+        table.stamps = ChangeStamps::changed_in(generations);
         table.keys = keys;
         Some((table, is_pending))
     }
 }
 
 impl<K: Key, A> Table<K, A> {
-    /// What a key has, unless that has come already from a later row.
+    /// Adds the accumulator of a key, unless a later row contained it.
     fn put(&mut self, (key, acc): (K, A), from: Origin) -> Result<()> {
         let Some(slot) = self.keys.index().find(&key) else {
             self.keys.get_or_insert(Cow::Owned(key), || acc);
@@ -206,7 +209,7 @@ impl<K: Key, A> Table<K, A> {
         };
         let before = &mut self.from[slot as usize];
         if before.row == from.row {
-            return Err(twice());
+            return Err(duplicate_entry());
         }
         if before.sequence < from.sequence {
             self.keys.values_mut()[slot as usize] = acc;
@@ -216,16 +219,16 @@ impl<K: Key, A> Table<K, A> {
     }
 }
 
-/// The first slices that windows still need, by partition.
+/// The first slice that windows still need, by partition.
 struct Needed {
     least: Slice,
     most: Slice,
-    /// If they are not all the same.
+    /// Empty if all are equal.
     by_partition: Vec<Slice>,
 }
 
 impl Needed {
-    fn new(spec: &WindowSpec, told: &Told) -> Self {
+    fn new(spec: &WindowSpec, told: &PartitionWatermarks) -> Self {
         let of = |told: Watermark| match spec.first_kept(told) {
             _ if told == Watermark::NONE => Slice::MIN,
             ALL_SLICES => ALL_SLICES,

@@ -1,17 +1,17 @@
-//! What windows emit.
+//! Window results.
 
 use ardea_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Why a window's result came when it came.
+/// The event that caused a window result to be emitted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Firing {
-    /// Before the window was closed, because a trigger said so: what it holds so far.
+    /// A preliminary result before the window was closed, caused by a trigger.
     Early,
-    /// When the watermark reached the window's end.
+    /// The result when the watermark reached the window's end.
     OnTime,
-    /// After the window was closed, because a record came within the allowed lateness: takes the place of what this
-    /// window gave before for this key, or is the first if it gave nothing.
+    /// A corrected result after the window was closed, caused by a record within the allowed
+    /// lateness. It replaces the previous result of this window and key, if there was one.
     Update,
 }
 
@@ -22,15 +22,15 @@ pub struct WindowResult<K, R> {
     pub start: Timestamp,
     /// The first time after the window.
     pub end: Timestamp,
-    /// Whose records they were; `()` if the stream is not grouped.
+    /// The key of the records; `()` if the stream is not keyed.
     pub key: K,
     /// The result of all records of the window and key.
     pub value: R,
-    /// Why it came now.
+    /// The event that caused the result to be emitted.
     pub firing: Firing,
 }
 
-/// The event time of a result whose window ends at `end`.
+/// Returns the event time of the result of a window that ends at `end`.
 #[inline]
 pub(crate) fn result_time(end: Timestamp) -> Timestamp {
     Timestamp::from_micros(end.as_micros().saturating_sub(1))

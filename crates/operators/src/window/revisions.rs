@@ -1,4 +1,4 @@
-//! Results of single keys, asked for out of turn: corrections by late records, and early results.
+//! Results of single keys: corrections by late records, and early results.
 
 use std::ops::RangeInclusive;
 
@@ -6,14 +6,14 @@ use super::spec::{Slice, WindowSpec};
 use super::two_stacks::TwoStacks;
 use crate::KeyedFold;
 
-/// What late records have changed in windows that were emitted before.
+/// Changes by late records to windows already emitted.
 #[derive(Default)]
 pub(crate) struct Revisions {
     changed: Vec<(u32, Slice)>,
 }
 
 impl Revisions {
-    /// Records came for `slice` of the keys at `slots`.
+    /// Adds records of `slice` for the keys at `slots`.
     pub(crate) fn changed(&mut self, slice: Slice, slots: &[u32]) {
         self.changed.extend(slots.iter().map(|slot| (*slot, slice)));
     }
@@ -22,8 +22,8 @@ impl Revisions {
         self.changed.is_empty()
     }
 
-    /// The windows to compute anew, of a slot among those from the first to before the second that `emitted` says: disjoint ranges by
-    /// slot.
+    /// Returns the windows to recompute, as disjoint ranges by slot. `emitted` returns the range of
+    /// emitted windows of a slot, from the first to before the second.
     pub(crate) fn take(
         &mut self,
         spec: &WindowSpec,
@@ -49,9 +49,11 @@ impl Revisions {
     }
 }
 
-/// Yields the result of each of `windows` that holds one of `slices`: those of one key, in any order.
+/// Yields, in any order, the result of each window in `windows` that contains a slice in `slices`.
+/// The slices belong to one key.
 ///
-/// Costs a few combines a slice and one a window, whatever a window's length; windows without slices cost nothing.
+/// Costs a few combines per slice and one per window, independent of a window's length. Windows
+/// without slices cost nothing.
 pub(crate) fn sweep<F: KeyedFold>(
     fold: &F,
     spec: &WindowSpec,

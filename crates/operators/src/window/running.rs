@@ -1,13 +1,14 @@
-//! The running aggregate of the window under way, for all keys.
+//! The running aggregate of the current window, for all keys.
 
 use super::spec::Slice;
 use super::two_stacks::TwoStacks;
 use crate::KeyedFold;
 
-/// Each key's aggregate over the slices of the window under way, in columns by slot.
+/// Each key's aggregate over the slices of the current window, in columns by slot.
 ///
-/// Slices enter when they are closed and leave when the window has passed them. Where the aggregate deducts, a key costs one
-/// combine and one deduct a slice; otherwise its slices are kept on [`TwoStacks`].
+/// Slices enter when they are closed, and leave when the window has passed them. If the aggregate
+/// deducts, a key costs one combine and one deduct per slice; otherwise its slices are stored in
+/// [`TwoStacks`].
 pub(crate) struct Running<A> {
     columns: Columns<A>,
     slices_per_window: i64,
@@ -15,7 +16,7 @@ pub(crate) struct Running<A> {
 }
 
 enum Columns<A> {
-    /// A total, and the number of parts of slices in it. A slot without parts has an empty total.
+    /// A total, and the number of slice parts in it. A slot without parts has an empty total.
     Totals {
         totals: Vec<A>,
         parts: Vec<u32>,
@@ -24,7 +25,7 @@ enum Columns<A> {
 }
 
 impl<A: Clone> Running<A> {
-    /// For windows of so many slices.
+    /// Creates the aggregate for windows of `slices_per_window` slices.
     pub(crate) fn new<F: KeyedFold<Acc = A>>(slices_per_window: i64) -> Self {
         let columns = if F::DEDUCTS {
             Columns::Totals {
@@ -41,12 +42,12 @@ impl<A: Clone> Running<A> {
         }
     }
 
-    /// The number of keys in the window.
+    /// Returns the number of keys in the window.
     pub(crate) fn live_keys(&self) -> usize {
         self.live_keys
     }
 
-    /// Whether the key at `slot` is in the window.
+    /// Returns true if the key at `slot` is in the window.
     pub(crate) fn holds(&self, slot: u32) -> bool {
         match &self.columns {
             Columns::Totals { parts, .. } => parts[slot as usize] > 0,
@@ -54,7 +55,7 @@ impl<A: Clone> Running<A> {
         }
     }
 
-    /// The length of the columns.
+    /// Returns the length of the columns.
     pub(crate) fn slots(&self) -> usize {
         match &self.columns {
             Columns::Totals { parts, .. } => parts.len(),
@@ -62,7 +63,7 @@ impl<A: Clone> Running<A> {
         }
     }
 
-    /// Makes the columns `slots` long.
+    /// Extends the columns to `slots`.
     pub(crate) fn grow<F: KeyedFold<Acc = A>>(&mut self, fold: &F, slots: usize) {
         match &mut self.columns {
             Columns::Totals { totals, parts } => {
@@ -79,7 +80,8 @@ impl<A: Clone> Running<A> {
         }
     }
 
-    /// A part of `slice` enters the window: `accs[i]` for the key at `slots[i]`. The columns are long enough.
+    /// Adds a part of `slice` to the window: `accs[i]` for the key at `slots[i]`. The columns must
+    /// be long enough.
     pub(crate) fn enter<F>(&mut self, fold: &F, slice: Slice, slots: &[u32], accs: &[A])
     where
         F: KeyedFold<Acc = A>,
@@ -108,8 +110,8 @@ impl<A: Clone> Running<A> {
         self.live_keys += new;
     }
 
-    /// A part of `slice` that entered leaves the window, and tells `emptied` the slots that nothing is left of. All
-    /// slices before it have left.
+    /// Removes a part of `slice` from the window, and calls `emptied` for the slots without
+    /// remaining parts. All earlier slices have left.
     pub(crate) fn leave<F>(
         &mut self,
         fold: &F,
@@ -129,7 +131,7 @@ impl<A: Clone> Running<A> {
                     if parts[at] > 0 {
                         fold.deduct(&mut totals[at], acc);
                     } else {
-                        // Not deducted but made anew: whatever deducting may leave behind is gone.
+                        // Created again instead of deducted, which discards rounding errors.
                         totals[at] = fold.create();
                         gone += 1;
                         emptied(*slot);
@@ -140,7 +142,7 @@ impl<A: Clone> Running<A> {
                 for slot in slots {
                     let stack = &mut stacks[*slot as usize];
                     if stack.is_empty() {
-                        continue; // Another part of the same slice took it along.
+                        continue; // Removed together with another part of the same slice.
                     }
                     stack.leave_before(fold, slice.saturating_add(1));
                     if stack.is_empty() {
@@ -153,7 +155,8 @@ impl<A: Clone> Running<A> {
         self.live_keys -= gone;
     }
 
-    /// Yields `(slot, result)` of live slots from `first` on, at most `limit`; returns the slot to go on from.
+    /// Yields `(slot, result)` of live slots from `first` on, at most `limit`. Returns the slot to
+    /// continue from.
     pub(crate) fn results<F: KeyedFold<Acc = A>>(
         &self,
         fold: &F,

@@ -7,71 +7,75 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, StateChunk, StateShape, Timestamp, Watermark,
+    Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp,
+    Watermark,
 };
 
 use super::change::{EmitChanges, EmitResults, SessionOutput};
-use super::intake::LateRule;
-use super::sessions::{SessionSpec, SessionTask, Sessions, Settled};
-use super::slider::ResultOf;
-use super::told::TOLD;
+use super::partition_watermarks::WATERMARK_STATE;
+use super::sessions::{ClosedSession, SessionSpec, SessionTask, Sessions};
+use super::slice_assigner::LateRule;
+use super::sliding_aggregator::ResultOf;
 use super::{Firing, WindowResult, result_time};
-use crate::keyed::{KeptAs, KeyedStates, STATE, unless_kept};
+use crate::keyed::{KeyedStates, STATE, StateCodecs, forgotten_without};
 use crate::time::require_times;
 use crate::{Feed, FeedVisitor, KeyedFold};
 
-/// How many keys one call looks at before it lets others have their turn.
+/// The maximum number of keys processed per call.
 const KEYS_PER_CALL: usize = 4096;
 
-/// Aggregates each key over sessions: stretches of event time without a silence longer than the gap.
+/// Aggregates each key over sessions: periods of event time without a silence longer than the gap.
 ///
-/// Emits a [`WindowResult`] when the watermark reaches a session's end; its `start` is the time of the first record, its
-/// `end` that of the last plus the gap. Sessions come in order of their ends. A watermark costs time only for the keys that
-/// have a session to close, and now and then for one that was prolonged.
+/// Emits a [`WindowResult`] when the watermark reaches a session's end. Its `start` is the time of
+/// the first record, its `end` that of the last record plus the gap. Sessions are emitted in order
+/// of their ends. A watermark costs time only for keys with a session to close, and occasionally
+/// for a key whose session was extended.
 ///
-/// Late records (see [`SessionSpec`]) of input *i* go to output *i* + 1, if the vertex has one, and are counted in any
-/// case. With an allowed lateness, a closed session that a late record joins is emitted again when the watermark has reached
-/// its end ([`Firing::Update`]); it takes the place of all results of its key that lie within it. With
-/// [`changes`](Self::changes) those results are named. Final results of a key never overlap. Triggers for early results are
-/// not asked.
+/// Late records (see [`SessionSpec`]) of input *i* are sent to output *i* + 1, if the vertex has
+/// one, and are always counted. With an allowed lateness, a closed session that a late record joins
+/// is emitted again when the watermark has reached its new end ([`Firing::Update`]). This result
+/// replaces all results of the key that lie within the session; with [`changes`](Self::changes) the
+/// replaced results are named. Final results of a key never overlap. Early triggers are ignored.
 pub struct SessionWindowP<F: KeyedFold, O = EmitResults> {
     spec: SessionSpec,
     fold: Arc<F>,
     keys: KeyedStates<F::Key, Sessions<F::Acc>>,
-    /// How they are written where they have to survive it.
-    kept: Option<KeptAs<F::Key, F::Acc>>,
-    /// When to look at which key, the earliest first. Prolonging a session leaves its entry as it is: the key is then
-    /// looked at too early and gets another entry.
-    agenda: BinaryHeap<Reverse<(Timestamp, u32)>>,
+    /// The serializers of the state. `None` if the state is not checkpointed.
+    kept: Option<StateCodecs<F::Key, F::Acc>>,
+    /// The times at which keys are due, the earliest first. An extended session keeps its entry:
+    /// the key is then processed too early and gets another entry.
+    schedule: BinaryHeap<Reverse<(Timestamp, u32)>>,
     late: LateRule,
     output: PhantomData<O>,
 }
 
 impl<F: KeyedFold> SessionWindowP<F> {
-    /// Aggregates by `fold` over sessions.
+    /// Creates session windows aggregated by `fold`.
     pub fn new(spec: SessionSpec, fold: Arc<F>) -> Self {
         SessionWindowP {
             spec,
             fold,
             keys: KeyedStates::default(),
             kept: None,
-            agenda: BinaryHeap::new(),
-            // A final session ends at the watermark or before, so only records before the watermark can lie within one.
+            schedule: BinaryHeap::new(),
+            // A final session ends at or before the watermark, so only records before the watermark
+            // can lie within a final session.
             late: LateRule::new(move |watermark| spec.late_before(watermark))
                 .suspect_before(|watermark| watermark.0),
             output: PhantomData,
         }
     }
 
-    /// Emits [`WindowChange`](crate::WindowChange)s in place of results. Call it before the processor runs.
+    /// Emits [`WindowChange`](crate::WindowChange)s instead of results. Must be called before the
+    /// processor runs.
     pub fn changes(self) -> SessionWindowP<F, EmitChanges> {
         SessionWindowP {
             spec: self.spec,
             fold: self.fold,
             keys: self.keys,
             kept: self.kept,
-            agenda: self.agenda,
+            schedule: self.schedule,
             late: self.late,
             output: PhantomData,
         }
@@ -79,20 +83,21 @@ impl<F: KeyedFold> SessionWindowP<F> {
 }
 
 impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
-    /// Says how keys and accumulators are written, so that its sessions survive it.
-    pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
+    /// Sets the serializers of keys and accumulators, so that sessions are checkpointed.
+    pub fn with_codecs(mut self, kept: StateCodecs<F::Key, F::Acc>) -> Self {
         self.kept = Some(kept);
         self
     }
 
-    /// Emits the sessions that `watermark` closes and drops those whose lateness is over.
+    /// Emits the sessions that `watermark` closes, and drops sessions whose allowed lateness has
+    /// passed.
     fn close(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
         if outbox.lanes() > 0 && !outbox.has_room(Ordinal::FIRST) {
             return Ok(Progress::NONE);
         }
         let mut lane = outbox.lane::<O::Record>(Ordinal::FIRST)?;
         for _ in 0..KEYS_PER_CALL {
-            let Some(&Reverse((time, slot))) = self.agenda.peek() else {
+            let Some(&Reverse((time, slot))) = self.schedule.peek() else {
                 return Ok(Progress::DONE);
             };
             if time > watermark.0 {
@@ -104,15 +109,15 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
             match self.keys.get(slot) {
                 Some(sessions) if sessions.scheduled == Some(time) => {}
                 _ => {
-                    // The key is gone, or an earlier look has dealt with it.
-                    self.agenda.pop();
+                    // The key was removed or already processed.
+                    self.schedule.pop();
                     continue;
                 }
             }
-            match self.look_at(slot, time) {
+            match self.process_due(slot, time) {
                 Outcome::Deletes(deletion, time) => lane.push(deletion, time),
                 Outcome::Ends(result) => {
-                    self.agenda.pop();
+                    self.schedule.pop();
                     if let Some(result) = result {
                         let time = result_time(result.end);
                         lane.push(O::result(result), time);
@@ -126,11 +131,11 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
 
     #[cfg(test)]
     pub(crate) fn agenda_len(&self) -> usize {
-        self.agenda.len()
+        self.schedule.len()
     }
 
-    /// Does the next step for a key that is scheduled for `time`.
-    fn look_at(&mut self, slot: u32, time: Timestamp) -> Outcome<F, O> {
+    /// Performs the next step for a key that is due at `time`.
+    fn process_due(&mut self, slot: u32, time: Timestamp) -> Outcome<F, O> {
         self.touch(slot);
         let Some((key, sessions)) = self.keys.get_mut(slot) else {
             return Outcome::Ends(None);
@@ -152,10 +157,10 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
             }
         }
         sessions.scheduled = None;
-        let settled = sessions.settle(&*self.fold, &self.spec, position);
-        let told = self.late.told.of(key).0;
+        let settled = sessions.close(&*self.fold, &self.spec, position);
+        let told = self.late.watermarks.of(key).0;
         Outcome::Ends(settled.map(|settled| {
-            let Settled {
+            let ClosedSession {
                 start,
                 end,
                 value,
@@ -174,16 +179,17 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
         }))
     }
 
-    /// Puts a key on the agenda again, unless it is forgotten.
+    /// Schedules a key again, unless it was removed.
     fn reschedule(&mut self, slot: u32) {
         if let Some((_, sessions)) = self.keys.get_mut(slot)
             && let Some(due) = sessions.due_before_scheduled(&self.spec)
         {
-            self.agenda.push(Reverse((due, slot)));
+            self.schedule.push(Reverse((due, slot)));
         }
     }
 
-    /// The sessions of a key are about to change.
+    /// Prepares the sessions of a key for a change: a snapshot in progress retains the old
+    /// contents.
     fn touch(&mut self, slot: u32) {
         let kept = &self.kept;
         self.keys.touch(slot, |chunk, key, sessions| {
@@ -192,17 +198,17 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
     }
 }
 
-/// What a look at a key has come to.
+/// The outcome of a step for a key.
 enum Outcome<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> {
-    /// A deletion to emit at this time. There is more to do for the key.
+    /// A deletion to emit at this time. More steps follow for the key.
     Deletes(O::Record, Timestamp),
-    /// The look is over, with the result of a session if one was closed.
+    /// The step is complete, with the result of a session if one was closed.
     Ends(Option<ResultOf<F>>),
 }
 
 /// Appends the entry of a key: its sessions.
 fn write<K: Key, A>(
-    kept: &Option<KeptAs<K, A>>,
+    kept: &Option<StateCodecs<K, A>>,
     chunk: &mut StateChunk,
     key: &K,
     sessions: &Sessions<A>,
@@ -213,7 +219,7 @@ fn write<K: Key, A>(
     }
 }
 
-/// Takes a chunk of the feed that it visits into sessions.
+/// A visitor that adds a chunk of records to sessions.
 struct TakeSessions<'a, F: KeyedFold, O> {
     window: &'a mut SessionWindowP<F, O>,
     input: Ordinal,
@@ -232,7 +238,7 @@ impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
             spec,
             keys,
             kept,
-            agenda,
+            schedule: agenda,
             late,
             fold,
             output: _,
@@ -261,7 +267,7 @@ impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
                 return false;
             };
             if is_new {
-                sessions.begin(spec, late.told.of(key));
+                sessions.begin(spec, late.watermarks.of(key));
             }
             let Some((acc, is_due_anew)) = sessions.admit(&**fold, spec, time, too_old) else {
                 return false;
@@ -273,7 +279,7 @@ impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
             true
         };
         if late.has_any(rows.times()) {
-            return late.sort_out(rows, self.input, self.outbox, admit);
+            return late.separate_late(rows, self.input, self.outbox, admit);
         }
         let mut guard = RecordGuard::new();
         for (record, time) in rows.iter() {
@@ -308,7 +314,7 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if self.late.told.has_heard(watermark) {
+        if self.late.watermarks.is_already_processed(watermark) {
             outbox.watermark(watermark);
             return Ok(Progress::DONE);
         }
@@ -320,45 +326,45 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
         Ok(progress)
     }
 
-    /// The end of the input closes all sessions, as its watermark has done before if it came.
+    /// Closes all sessions, in case no watermark at the end of time has closed them.
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.close(Watermark::END, outbox)
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        unless_kept(self.kept.as_ref())
+    fn unsaved_state(&self) -> Option<&'static str> {
+        forgotten_without(self.kept.as_ref())
     }
 
     fn states(&self) -> Vec<StateShape> {
         let sessions = self.kept.iter().map(|kept| kept.shape(STATE));
-        sessions.chain([StateShape::own(TOLD)]).collect()
+        sessions.chain([StateShape::own(WATERMARK_STATE)]).collect()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.late.told.take_cut(cut.epoch);
-        self.keys.take_cut(cut)
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.late.watermarks.take_snapshot(snapshot.epoch);
+        self.keys.take_snapshot(snapshot)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.late.told.write_cut(writer)?;
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.late.watermarks.write_snapshot(writer)?;
         let kept = &self.kept;
-        self.keys.write_cut(writer, |chunk, key, _, sessions| {
+        self.keys.write_snapshot(writer, |chunk, key, _, sessions| {
             write(kept, chunk, key, sessions)
         })
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.keys.commit(epoch)
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.keys.give_up(epoch))
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.keys.abort(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
-            if entry.state == TOLD {
-                self.late.told.restore(&entry)?;
+            if entry.state == WATERMARK_STATE {
+                self.late.watermarks.restore(&entry)?;
                 continue;
             }
             let Some(kept) = &self.kept else {
@@ -368,7 +374,7 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
             let mut sessions = Sessions::read(kept, &self.spec, &mut rest)?;
             let due = sessions.due_before_scheduled(&self.spec);
             let slot = self.keys.restore(key, sessions)?;
-            self.agenda.extend(due.map(|due| Reverse((due, slot))));
+            self.schedule.extend(due.map(|due| Reverse((due, slot))));
         }
         Ok(())
     }
@@ -378,19 +384,19 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
         Ok(Progress::DONE)
     }
 
-    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
         Some(self)
     }
 
-    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
         };
         let before = *before;
         self.keys = before.keys;
-        self.agenda = before.agenda;
+        self.schedule = before.schedule;
         self.late = before.late;
-        self.late.told.taken_over();
+        self.late.watermarks.taken_over();
         true
     }
 }

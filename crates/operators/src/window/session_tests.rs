@@ -1,4 +1,4 @@
-//! Session windows against a plain computation.
+//! Tests of session windows against a plain computation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use ardea_aggregate::{collect_list, sum};
 use ardea_core::Timestamp;
 use proptest::prelude::*;
 
-use super::drive::{Step, drive, late, untimed};
+use super::test_driver::{Step, drive, late, untimed};
 use super::*;
 use crate::FoldOne;
 
@@ -26,7 +26,8 @@ fn sessions(lateness: i64) -> SessionWindowP<impl crate::KeyedFold<Key = u64, Ou
     SessionWindowP::new(spec(lateness), Arc::new(fold))
 }
 
-/// The results and late records of a script, computed in the plainest way: one list of sessions, searched each time.
+/// Computes the results and late records of a script with one list of sessions that is searched
+/// each time.
 fn plain(steps: &[Result<Vec<(u64, i64)>, i64>], lateness: i64) -> (Vec<Session>, Vec<(u64, i64)>) {
     struct Plain {
         key: u64,
@@ -37,7 +38,7 @@ fn plain(steps: &[Result<Vec<(u64, i64)>, i64>], lateness: i64) -> (Vec<Session>
         changed: bool,
     }
     let (mut kept, mut now): (Vec<Plain>, i128) = (Vec::new(), i128::MIN);
-    // Of keys that are not forgotten.
+    // Per key that has not been removed.
     let mut final_until = [None; 3];
     let (mut results, mut late) = (Vec::new(), Vec::new());
     for step in steps.iter().chain(&[Err(i64::MAX)]) {
@@ -122,10 +123,10 @@ fn plain(steps: &[Result<Vec<(u64, i64)>, i64>], lateness: i64) -> (Vec<Session>
     (results, late)
 }
 
-/// What happens to a window: records with their times, or a watermark.
+/// The input of a window: records with their times, or a watermark.
 type Script = Vec<Result<Vec<(u64, i64)>, i64>>;
 
-/// Records around the watermark, which rises by up to 30 at a time.
+/// Records around the watermark, which advances by up to 30 at a time.
 fn scripts() -> impl Strategy<Value = Script> {
     let steps = prop::collection::vec(
         prop_oneof![
@@ -150,7 +151,7 @@ fn scripts() -> impl Strategy<Value = Script> {
     })
 }
 
-/// The steps of a script, with records in chunks of this size, up to the end of time.
+/// Returns the steps of a script, with records in chunks of this size, up to the end of time.
 fn steps_of(script: &Script, chunk: usize) -> Vec<Step> {
     let steps = script.iter().flat_map(|step| match step {
         Ok(rows) => rows.chunks(chunk).map(Step::rows).collect(),
@@ -159,7 +160,8 @@ fn steps_of(script: &Script, chunk: usize) -> Vec<Step> {
     steps.chain([Step::End]).collect()
 }
 
-/// The sessions of all `records`, as by a batch job: end and sum by key and start.
+/// Returns the sessions of all `records` as a batch job computes them: end and sum by key and
+/// start.
 fn batch(mut records: Vec<(u64, i64)>) -> BTreeMap<(u64, i64), (i64, i128)> {
     records.sort_by_key(|(value, time)| (value % 3, *time));
     let mut sessions: Vec<(u64, i64, i64, i128)> = Vec::new();
@@ -291,9 +293,9 @@ fn a_session_that_joins_emitted_ones_deletes_them_before_its_own_result() {
 fn a_key_without_sessions_is_forgotten_once_all_older_records_are_late() {
     let mut window = sessions(5);
     let steps = [Step::rows(&[(3, 0)]), Step::Watermark(24)];
-    super::drive::run(&mut window, &steps, 9);
+    super::test_driver::run(&mut window, &steps, 9);
     assert_eq!(window.agenda_len(), 1);
-    super::drive::run(&mut window, &[Step::Watermark(25)], 9);
+    super::test_driver::run(&mut window, &[Step::Watermark(25)], 9);
     assert_eq!(window.agenda_len(), 0);
 }
 
@@ -322,7 +324,7 @@ fn a_record_between_two_sessions_joins_them() {
 fn a_watermark_looks_only_at_keys_with_something_to_close() {
     let mut window = sessions(0);
     let rows: Vec<_> = (0..1000).map(|n| (n % 3, n as i64)).collect();
-    let out = super::drive::run(&mut window, &[Step::rows(&rows), Step::Watermark(900)], 100);
+    let out = super::test_driver::run(&mut window, &[Step::rows(&rows), Step::Watermark(900)], 100);
     assert!(out.timed::<Session>(0).is_empty());
     assert_eq!(
         window.agenda_len(),

@@ -5,24 +5,27 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Key, Result, Timestamp, Watermark};
 
 use crate::KeyedFold;
-use crate::keyed::{KeptAs, Rest, cut_short, put_time, put_times};
+use crate::keyed::{StateCodecs, ValueReader, put_time, put_times, truncated_entry};
 
-/// How long a key must be silent for its session to end, and for how long late records are still taken.
+/// The gap of sessions, and their allowed lateness.
 ///
-/// A record at *t* reaches to, not including, *t + gap*. Records that reach each other are one session: it starts with its
-/// first record and ends where its last one reaches to. The session is closed when the watermark reaches its end.
+/// A record at *t* reaches up to, but not including, *t + gap*. Records that reach each other form
+/// a session. It starts with its first record and ends where its last record reaches to. The
+/// session is closed when the watermark reaches its end.
 ///
-/// A session is **final** when it was emitted and its allowed lateness is over: when its end plus the allowed lateness is at
-/// most the watermark. A final session never changes, and no other session of its key overlaps it.
+/// A session is **final** when it was emitted and its allowed lateness has passed: when its end
+/// plus the allowed lateness is at most the watermark. A final session never changes, and no other
+/// session of its key overlaps it.
 ///
 /// A record is **late** in two cases:
 ///
-/// * It reaches no session that is still kept, and a session of its own would be final at once.
-/// * It lies within a final session, or before one. A session with this record would overlap the final one.
+/// * It reaches no retained session, and a session of this record alone would be final at once.
+/// * It lies within or before a final session. A session with this record would overlap the final
+///   one.
 ///
-/// So an old record that joins a session to which newer records have come is not lost. A key is forgotten when its last session
-/// has been final for as long as the gap. Then its next record begins anew: sessions that could have been forgotten by then count
-/// as final.
+/// An old record that joins a session with newer records is therefore not lost. A key is removed
+/// when its last session has been final for as long as the gap. Its next record then starts a new
+/// session; sessions that could have been removed by that time count as final.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionSpec {
     gap: Duration,
@@ -30,7 +33,7 @@ pub struct SessionSpec {
 }
 
 impl SessionSpec {
-    /// Sessions that end after a silence of `gap`.
+    /// Creates sessions that end after a silence of `gap`.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if the gap is less than a microsecond.
@@ -46,19 +49,20 @@ impl SessionSpec {
         })
     }
 
-    /// Keeps closed sessions for `lateness` after their end, and corrects their results.
+    /// Retains closed sessions for `lateness` after their end, and corrects their results.
     pub fn allowed_lateness(mut self, lateness: Duration) -> Self {
         self.lateness = lateness;
         self
     }
 
-    /// Where a record at `time` reaches to.
+    /// Returns the time up to which a record at `time` reaches.
     #[inline]
     fn reach(&self, time: Timestamp) -> Timestamp {
         time + self.gap
     }
 
-    /// Records before this are late at `watermark`, unless they reach a session. Later ones are late only within a final session.
+    /// Returns the time before which records are late at `watermark`, unless they reach a session.
+    /// Later records are late only within a final session.
     pub(crate) fn late_before(&self, watermark: Watermark) -> Timestamp {
         match watermark {
             Watermark::NONE => Timestamp::MIN,
@@ -76,61 +80,70 @@ struct Session<A> {
     start: Timestamp,
     last: Timestamp,
     acc: A,
-    /// Whether a result of it, or of a session that became part of it, was emitted.
+    /// True if a result of the session, or of one merged into it, was emitted.
     is_shown: bool,
-    /// The emitted windows of it and of sessions that became part of it, as far as no later result has replaced them.
+    /// The emitted windows of the session and of those merged into it that no later result has
+    /// replaced.
     shown: Vec<Bounds>,
-    /// Whether it holds nothing that was not emitted.
+    /// True if the emitted results contain all records of the session.
     is_settled: bool,
 }
 
-/// The next thing to do for the sessions of a key.
+/// The next task for the sessions of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum SessionTask {
-    /// To emit the session at this position, or to drop it if it was emitted.
+    /// Emit the session at this position, or drop it if it was emitted.
     Session(usize),
-    /// To forget the key: no record that is not late can lie within its final sessions any more.
+    /// Remove the key: only late records can lie within its final sessions.
     Forget,
 }
 
-/// What a session gives when it is closed.
-pub(crate) struct Settled<R> {
+/// The result of a closed session.
+pub(crate) struct ClosedSession<R> {
     /// The time of its first record.
     pub(crate) start: Timestamp,
-    /// The first time that is not in it.
+    /// The first time after the session.
     pub(crate) end: Timestamp,
     pub(crate) value: R,
-    /// Whether a result of it, or of a session that became part of it, was emitted before.
+    /// True if a result of the session, or of one merged into it, was emitted before.
     pub(crate) is_shown: bool,
 }
 
-/// What an entry of state says of the windows that were emitted for a session.
+/// The emitted windows of a session, as written in state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shown {
-    /// None was.
+enum EmittedWindows {
+    /// None was emitted.
     Never = 0,
-    /// The session itself was. Older versions wrote this, of sessions that had changed since then as well.
+    /// The session itself was emitted. Older versions also wrote this for sessions that had changed
+    /// since then.
     AsIs = 1,
-    /// Their bounds follow.
+    /// The bounds of the emitted windows follow.
     Listed = 2,
-    /// The entry is no session, but says until when sessions are final.
+    /// The entry is not a session, but contains the time until which sessions are final.
     Final = 3,
 }
 
-impl Shown {
-    fn of(byte: u8) -> Result<Shown> {
-        let all = [Shown::Never, Shown::AsIs, Shown::Listed, Shown::Final];
-        all.get(usize::from(byte)).copied().ok_or_else(cut_short)
+impl EmittedWindows {
+    fn of(byte: u8) -> Result<EmittedWindows> {
+        let all = [
+            EmittedWindows::Never,
+            EmittedWindows::AsIs,
+            EmittedWindows::Listed,
+            EmittedWindows::Final,
+        ];
+        all.get(usize::from(byte))
+            .copied()
+            .ok_or_else(truncated_entry)
     }
 }
 
 impl<A> Session<A> {
-    /// The first time that is not in it.
+    /// Returns the first time after the session.
     fn end(&self, spec: &SessionSpec) -> Timestamp {
         spec.reach(self.last)
     }
 
-    /// When there is something to do: to emit it, or to drop it if it was emitted.
+    /// Returns the time of the next task: emit the session, or drop it if it was emitted.
     fn due(&self, spec: &SessionSpec) -> Timestamp {
         if self.is_settled {
             self.end(spec) + spec.lateness
@@ -140,13 +153,13 @@ impl<A> Session<A> {
     }
 }
 
-/// The sessions of a key, in order of time, and none reaching another.
+/// The sessions of a key in order of time. None reaches another.
 pub(crate) struct Sessions<A> {
     sessions: Vec<Session<A>>,
-    /// The end of the last final session, or later where that is forgotten; the start of all time if there is none. All kept
-    /// sessions start at it or later.
+    /// The end of the last final session, or a later time if that session was removed; the minimum
+    /// without one. All retained sessions start at or after this time.
     final_until: Timestamp,
-    /// The earliest time at which this key will be looked at; not later than the earliest that is due.
+    /// The time for which the key is scheduled, at or before the time of its next task.
     pub(crate) scheduled: Option<Timestamp>,
 }
 
@@ -161,26 +174,27 @@ impl<A> Default for Sessions<A> {
 }
 
 impl<A> Sessions<A> {
-    /// Appends the end of the last final session, if there is one, and all kept sessions. Each has its times, a [`Shown`] byte,
-    /// whether it is settled, the emitted windows if they are written, and its accumulator.
+    /// Appends the end of the last final session, if there is one, and all retained sessions. Each
+    /// has its times, a [`EmittedWindows`] byte, the settled flag, the emitted windows if they are
+    /// written, and its accumulator.
     ///
     /// # Errors
-    /// If an accumulator can't be written.
-    pub(crate) fn write<K: Key>(&self, kept: &KeptAs<K, A>, out: &mut Vec<u8>) -> Result<()> {
+    /// An accumulator cannot be written.
+    pub(crate) fn write<K: Key>(&self, kept: &StateCodecs<K, A>, out: &mut Vec<u8>) -> Result<()> {
         if self.final_until > Timestamp::MIN {
             put_time(out, self.final_until);
             put_time(out, self.final_until);
-            out.extend_from_slice(&[Shown::Final as u8, 0]);
+            out.extend_from_slice(&[EmittedWindows::Final as u8, 0]);
         }
         for session in &self.sessions {
             put_time(out, session.start);
             put_time(out, session.last);
             let shown = match session.is_shown {
-                true => Shown::Listed,
-                false => Shown::Never,
+                true => EmittedWindows::Listed,
+                false => EmittedWindows::Never,
             };
             out.extend_from_slice(&[shown as u8, session.is_settled.into()]);
-            if shown == Shown::Listed {
+            if shown == EmittedWindows::Listed {
                 put_times(
                     out,
                     session.shown.iter().flat_map(|(from, to)| [*from, *to]),
@@ -191,32 +205,32 @@ impl<A> Sessions<A> {
         Ok(())
     }
 
-    /// Reads what [`write`](Self::write) has appended. Nothing is scheduled.
+    /// Reads sessions written by [`write`](Self::write). Nothing is scheduled.
     ///
     /// # Errors
-    /// If it can't be read.
+    /// The sessions cannot be read.
     pub(crate) fn read<K: Key>(
-        kept: &KeptAs<K, A>,
+        kept: &StateCodecs<K, A>,
         spec: &SessionSpec,
-        rest: &mut Rest<'_>,
+        rest: &mut ValueReader<'_>,
     ) -> Result<Self> {
         let mut all = Sessions::default();
         while !rest.is_empty() {
             let (start, last) = (rest.time()?, rest.time()?);
             let [shown, is_settled] = rest.array()?;
-            let state = Shown::of(shown)?;
+            let state = EmittedWindows::of(shown)?;
             let shown = match state {
-                Shown::Never => Vec::new(),
-                Shown::AsIs => vec![(start, spec.reach(last))],
-                Shown::Listed => {
+                EmittedWindows::Never => Vec::new(),
+                EmittedWindows::AsIs => vec![(start, spec.reach(last))],
+                EmittedWindows::Listed => {
                     let times = rest.times()?.collect::<Result<Vec<_>>>()?;
                     let (bounds, odd) = times.as_chunks::<2>();
                     if !odd.is_empty() {
-                        return Err(cut_short());
+                        return Err(truncated_entry());
                     }
                     bounds.iter().map(|[from, to]| (*from, *to)).collect()
                 }
-                Shown::Final => {
+                EmittedWindows::Final => {
                     all.final_until = last;
                     continue;
                 }
@@ -225,7 +239,7 @@ impl<A> Sessions<A> {
                 start,
                 last,
                 acc: kept.take_state(rest)?,
-                is_shown: state != Shown::Never,
+                is_shown: state != EmittedWindows::Never,
                 shown,
                 is_settled: is_settled != 0,
             });
@@ -233,13 +247,15 @@ impl<A> Sessions<A> {
         Ok(all)
     }
 
-    /// Begins with the first record of a key at `watermark`. Final sessions of the key may have been forgotten.
+    /// Initializes a new key at `watermark`. Final sessions of the key may have been removed
+    /// before.
     pub(crate) fn begin(&mut self, spec: &SessionSpec, watermark: Watermark) {
         self.final_until = watermark.0 - spec.gap - spec.lateness;
     }
 
-    /// The accumulator for a record at `time`, and whether something may have become due earlier than it was. None if the record
-    /// is late. A record that is `too_old` gets no session of its own.
+    /// Returns the accumulator for a record at `time`, and whether a task may be due earlier than
+    /// before. `None` if the record is late. A record for which `too_old` is true gets no new
+    /// session.
     #[inline]
     pub(crate) fn admit<F: KeyedFold<Acc = A>>(
         &mut self,
@@ -248,7 +264,7 @@ impl<A> Sessions<A> {
         time: Timestamp,
         too_old: bool,
     ) -> Option<(&mut A, bool)> {
-        // Nearly all records go on with the newest session.
+        // Nearly all records extend the newest session.
         let newest = self
             .sessions
             .last()
@@ -263,7 +279,8 @@ impl<A> Sessions<A> {
         Some((&mut session.acc, !newest || was_settled))
     }
 
-    /// Joins all sessions that a record at `time` reaches, or that reach it; or makes one. None if the record is late.
+    /// Merges all sessions that a record at `time` reaches or that reach it, or creates one. `None`
+    /// if the record is late.
     fn join<F: KeyedFold<Acc = A>>(
         &mut self,
         fold: &F,
@@ -312,12 +329,12 @@ impl<A> Sessions<A> {
         Some(first)
     }
 
-    /// The next thing to do, and the event time at which it is due.
+    /// Returns the next task, and the event time at which it is due.
     pub(crate) fn next_due(&self, spec: &SessionSpec) -> Option<(Timestamp, SessionTask)> {
         let sessions = self.sessions.iter().enumerate();
         let due = sessions.map(|(at, session)| (session.due(spec), SessionTask::Session(at)));
         due.min().or_else(|| {
-            // From then on all records before that end are too old.
+            // From then on, all records before that end are too old.
             let is_needed = self.final_until > Timestamp::MIN;
             is_needed.then(|| {
                 (
@@ -328,7 +345,8 @@ impl<A> Sessions<A> {
         })
     }
 
-    /// When the key has to be looked at, if that is earlier than it is scheduled for; it then is scheduled for it.
+    /// Returns the time of the next task if it is before the scheduled time, and schedules the key
+    /// for it.
     pub(crate) fn due_before_scheduled(&mut self, spec: &SessionSpec) -> Option<Timestamp> {
         let (due, _) = self.next_due(spec)?;
         if self.scheduled.is_some_and(|scheduled| scheduled <= due) {
@@ -338,7 +356,8 @@ impl<A> Sessions<A> {
         Some(due)
     }
 
-    /// Takes one of the emitted windows that the session at `position` takes the place of, and that has not its bounds.
+    /// Removes and returns an emitted window with other bounds that the session at `position`
+    /// replaces.
     pub(crate) fn take_replaced(&mut self, spec: &SessionSpec, position: usize) -> Option<Bounds> {
         let session = &mut self.sessions[position];
         if session.is_settled {
@@ -349,17 +368,17 @@ impl<A> Sessions<A> {
         Some(session.shown.remove(replaced))
     }
 
-    /// The result of the session at `position`, which is due; none if it was emitted and is only to be dropped. It is
-    /// kept for the allowed lateness.
-    pub(crate) fn settle<F: KeyedFold<Acc = A>>(
+    /// Returns the result of the session at `position`, which is due; `None` if it was emitted and
+    /// is only dropped. The session is retained for the allowed lateness.
+    pub(crate) fn close<F: KeyedFold<Acc = A>>(
         &mut self,
         fold: &F,
         spec: &SessionSpec,
         position: usize,
-    ) -> Option<Settled<F::Out>> {
+    ) -> Option<ClosedSession<F::Out>> {
         let session = &mut self.sessions[position];
         let (start, end, is_shown) = (session.start, session.end(spec), session.is_shown);
-        let settled = (!session.is_settled).then(|| Settled {
+        let settled = (!session.is_settled).then(|| ClosedSession {
             start,
             end,
             value: fold.finish(&session.acc),

@@ -1,4 +1,4 @@
-//! The first of two stages of a windowed aggregate.
+//! The first stage of a two-stage windowed aggregation.
 
 use std::sync::Arc;
 
@@ -6,29 +6,31 @@ use ardea_core::{
     Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark,
 };
 
-use super::intake::Intake;
 use super::open_slices::SliceTable;
+use super::slice_assigner::SliceAssigner;
 use super::spec::{ALL_SLICES, Slice, WindowSpec};
 use crate::keyed_fold::FIRST_STAGE_KEYS;
 use crate::{KeyedFold, Partial};
 
-/// Aggregates each key over slices on the producing side, before the records are exchanged by key.
+/// Aggregates each key over slices on the producing side, before the exchange by key.
 ///
-/// Emits a [`Partial`] for each key of a slice when the watermark closes the slice, or sooner when it holds very many keys, or an epoch
-/// ends: so it remembers nothing that would have to survive it.
-/// A [`SlidingWindowP`](crate::SlidingWindowP) of [`FoldPartials`](crate::FoldPartials), with the same [`WindowSpec`],
-/// combines them; together they give what one stage gives. The two agree on which records are late: they are counted and
-/// go to their output here, where they are still records.
+/// Emits a [`Partial`] per key of a slice when the watermark closes the slice, at the end of an
+/// epoch, or when it holds more than [`keys_max`](Self::keys_max) keys. It therefore has no state
+/// to checkpoint. A [`SlidingWindowP`](crate::SlidingWindowP) of
+/// [`FoldPartials`](crate::FoldPartials) with the same [`WindowSpec`] combines the partial results;
+/// the final results are the same as with one stage. Both stages apply the same rule for late
+/// records. Late records are counted and sent to their output here, where they are still individual
+/// records.
 ///
-/// Triggers for early results need all records of a key in one place; they are not asked here.
+/// Early triggers need all records of a key in one place and are ignored here.
 pub struct SliceCombineP<F: KeyedFold> {
     spec: WindowSpec,
     fold: Arc<F>,
-    intake: Intake<F>,
-    /// How many keys it holds, over all open slices, before it hands them on early.
+    assigner: SliceAssigner<F>,
+    /// The maximum number of keys over all open slices. With more, all slices are emitted early.
     keys_max: usize,
     emitting: Option<Emitting<F::Key, F::Acc>>,
-    /// Whether all slices are being handed on, closed or not.
+    /// True while all slices are emitted, closed or not.
     relieving: bool,
 }
 
@@ -39,29 +41,30 @@ struct Emitting<K, A> {
 }
 
 impl<F: KeyedFold> SliceCombineP<F> {
-    /// Aggregates by `fold` over the slices of the windows of `spec`.
+    /// Creates a first stage that aggregates by `fold` over the slices of `spec`.
     pub fn new(spec: WindowSpec, fold: Arc<F>) -> Self {
         SliceCombineP {
             spec,
             fold,
-            intake: Intake::new(spec),
+            assigner: SliceAssigner::new(spec),
             keys_max: FIRST_STAGE_KEYS,
             emitting: None,
             relieving: false,
         }
     }
 
-    /// Hands keys on early when there are more than `keys`.
+    /// Sets the maximum number of keys over all open slices. With more, all slices are emitted
+    /// early.
     pub fn keys_max(mut self, keys: usize) -> Self {
         self.keys_max = keys;
         self
     }
 
-    /// Emits all slices before `limit`, as far as there is room; whether it came to the end.
+    /// Emits slices before `limit` while there is room. Returns true if all are emitted.
     fn emit_before(&mut self, limit: Slice, outbox: &mut Outbox) -> Result<bool> {
         loop {
             let Some(Emitting { table, next }) = &mut self.emitting else {
-                let Some(table) = self.intake.open.pop_before(limit) else {
+                let Some(table) = self.assigner.open.pop_before(limit) else {
                     return Ok(true);
                 };
                 self.emitting = Some(Emitting { table, next: 0 });
@@ -81,7 +84,7 @@ impl<F: KeyedFold> SliceCombineP<F> {
                 return Ok(false);
             }
             if let Some(Emitting { table, .. }) = self.emitting.take() {
-                self.intake.open.recycle(table);
+                self.assigner.open.recycle(table);
             }
         }
     }
@@ -98,31 +101,31 @@ impl<F: KeyedFold> SliceCombineP<F> {
 
 impl<F: KeyedFold> Processor for SliceCombineP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.late.attach(context);
+        self.assigner.late.attach(context);
         Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        self.relieving |= self.intake.open.keys() > self.keys_max;
+        self.relieving |= self.assigner.open.keys() > self.keys_max;
         if self.relieving {
             if !self.emit_before(ALL_SLICES, outbox)? {
                 return Ok(());
             }
             self.relieving = false;
         }
-        self.intake.take(&self.fold, input, (inbox, outbox), None)
+        self.assigner.take(&self.fold, input, (inbox, outbox), None)
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
         let progress = self.emit_closed(watermark, outbox)?;
         if progress.done {
-            self.intake.late.advance(watermark);
+            self.assigner.late.advance(watermark);
             outbox.watermark(watermark);
         }
         Ok(progress)
     }
 
-    /// All that it holds goes on, so that it has nothing to remember beyond the end of an epoch.
+    /// Emits all slices, so that no state remains at the end of an epoch.
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         let made = outbox.lanes() == 0 || outbox.has_room(Ordinal::FIRST);
         let done = self.emit_before(ALL_SLICES, outbox)?;
@@ -130,7 +133,7 @@ impl<F: KeyedFold> Processor for SliceCombineP<F> {
         Ok(Progress { made, done })
     }
 
-    /// The end of the input closes all slices, as its watermark has done before if it came.
+    /// Closes all slices, in case no watermark at the end of time has closed them.
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.emit_closed(Watermark::END, outbox)
     }

@@ -5,35 +5,40 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, StateShape, Waker, Watermark,
+    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
+    SnapshotRequest, SnapshotWriter, StateShape, Waker, Watermark,
 };
 
 use super::early::{EarlyClock, TakeEarly};
-use super::intake::Intake;
-use super::kept_slices::KeptSlices;
+use super::partition_watermarks::WATERMARK_STATE;
 use super::result_time;
-use super::slider::{Advance, KeptOf, ResultOf, Slider, WINDOWS_PER_CALL};
+use super::slice_assigner::SliceAssigner;
+use super::sliding_aggregator::{
+    Advance, ResultOf, SlidingAggregator, WINDOWS_PER_CALL, WindowStateOf,
+};
 use super::spec::{Slice, WindowSpec};
-use super::told::TOLD;
+use super::window_state::WindowState;
 use crate::KeyedFold;
-use crate::keyed::{KeptAs, STATE, unless_kept};
+use crate::keyed::{STATE, StateCodecs, forgotten_without};
 
-/// Aggregates each key over windows of event time; emits a [`WindowResult`](crate::WindowResult) for each key that has a
-/// record in a window.
+/// Aggregates each key over event-time windows. Emits a [`WindowResult`](crate::WindowResult) for
+/// each key with a record in a window.
 ///
-/// * A record costs one lookup and one update, however long the window and however short its slide. A slide costs time
-///   in proportion to the keys in the slices that come and go and in the window.
-/// * Windows come in order of their ends, once the watermark has reached them; the keys of a window in an order of their
-///   own that does not depend on chance. A key without a record in a window has no result for it.
-/// * Late records (see [`WindowSpec`]) of input *i* go to output *i* + 1, if the vertex has one, as they came. They are
-///   counted in any case.
-/// * With an allowed lateness, corrections ([`Firing::Update`](crate::Firing::Update)) come at the first watermark
-///   after the late records, one for each window and key that they changed, before the results of newer windows.
-/// * With a trigger ([`FoldOne::early`](crate::FoldOne::early)), early results come as it says.
+/// * A record costs one lookup and one update, independent of length and slide. A slide costs time
+///   in proportion to the keys in the slices that enter and leave, and in the window.
+/// * Windows are emitted in order of their ends, once the watermark has reached the end. The order
+///   of keys within a window is deterministic. A key without a record in a window has no result for
+///   that window.
+/// * Late records (see [`WindowSpec`]) of input *i* are sent to output *i* + 1, if the vertex has
+///   one. They are always counted.
+/// * With an allowed lateness, corrections ([`Firing::Update`](crate::Firing::Update)) are emitted
+///   at the first watermark after the late records, one for each changed window and key, before the
+///   results of newer windows.
+/// * With a trigger ([`FoldOne::early`](crate::FoldOne::early)), early results are emitted when the
+///   trigger fires.
 ///
-/// Fed with [`Partial`](crate::Partial)s through a [`FoldPartials`](crate::FoldPartials), it is the second of two
-/// stages, after [`SliceCombineP`](crate::SliceCombineP).
+/// With a [`FoldPartials`](crate::FoldPartials) as the fold, it reads [`Partial`](crate::Partial)s
+/// and is the second of two stages, after [`SliceCombineP`](crate::SliceCombineP).
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -49,58 +54,59 @@ use crate::keyed::{KeptAs, STATE, unless_kept};
 pub struct SlidingWindowP<F: KeyedFold> {
     spec: WindowSpec,
     fold: Arc<F>,
-    intake: Intake<F>,
-    slider: Slider<F>,
+    assigner: SliceAssigner<F>,
+    aggregator: SlidingAggregator<F>,
     /// Corrections and early results that wait for room.
     pending: VecDeque<ResultOf<F>>,
     early: Option<EarlyClock>,
-    /// How slices and the trigger's states are written where they have to survive it.
+    /// The serializers of slices and trigger states. `None` if they are not checkpointed.
     codecs: Option<Codecs<F>>,
-    kept: Option<Box<KeptOf<F>>>,
-    /// Whether it is known where to go on, of what comes back.
+    kept: Option<Box<WindowStateOf<F>>>,
+    /// True once the restored slices have been laid out.
     is_laid_out: bool,
     waker: Waker,
-    /// The frontier when a watermark was last passed on.
-    told: Slice,
+    /// The frontier at the last forwarded watermark.
+    forwarded: Slice,
 }
 
-/// How slices and the trigger's states are written.
+/// The serializers of slices and trigger states.
 type Codecs<F> = (
-    KeptAs<<F as KeyedFold>::Key, <F as KeyedFold>::Acc>,
-    KeptAs<<F as KeyedFold>::Key, <F as KeyedFold>::State>,
+    StateCodecs<<F as KeyedFold>::Key, <F as KeyedFold>::Acc>,
+    StateCodecs<<F as KeyedFold>::Key, <F as KeyedFold>::State>,
 );
 
 impl<F: KeyedFold> SlidingWindowP<F> {
-    /// Aggregates by `fold` over the windows of `spec`.
+    /// Creates windows of `spec`, aggregated by `fold`.
     pub fn new(spec: WindowSpec, fold: Arc<F>) -> Self {
         SlidingWindowP {
             spec,
             fold,
-            intake: Intake::new(spec),
-            slider: Slider::new(spec),
+            assigner: SliceAssigner::new(spec),
+            aggregator: SlidingAggregator::new(spec),
             pending: VecDeque::new(),
             early: None,
             codecs: None,
             kept: None,
             is_laid_out: false,
             waker: Waker::none(),
-            told: Slice::MIN,
+            forwarded: Slice::MIN,
         }
     }
 
-    /// Says how keys, accumulators and the states of the trigger are written, so that its windows survive it.
+    /// Sets the serializers of keys, accumulators and trigger states, so that windows are
+    /// checkpointed.
     ///
-    /// The keys of a window then may come in another order in another life.
-    pub fn kept_as(
+    /// With checkpoints, the order of keys within a window may differ after a restore.
+    pub fn with_codecs(
         mut self,
-        slices: KeptAs<F::Key, F::Acc>,
-        triggers: KeptAs<F::Key, F::State>,
+        slices: StateCodecs<F::Key, F::Acc>,
+        triggers: StateCodecs<F::Key, F::State>,
     ) -> Self {
         self.codecs = Some((slices, triggers));
         self
     }
 
-    /// Emits pending results as far as there is room; whether none is left.
+    /// Emits pending results while there is room. Returns true if none are left.
     fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
         if !self.pending.is_empty() {
             let mut lane = outbox.lane::<ResultOf<F>>(Ordinal::FIRST)?;
@@ -113,7 +119,7 @@ impl<F: KeyedFold> SlidingWindowP<F> {
         Ok(self.pending.is_empty())
     }
 
-    /// Emits all that `watermark` closes, as far as there is room.
+    /// Emits the windows that `watermark` closes while there is room.
     fn emit_closed(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
         if outbox.lanes() > 0 && !outbox.has_room(Ordinal::FIRST) {
             return Ok(Progress::NONE);
@@ -122,9 +128,12 @@ impl<F: KeyedFold> SlidingWindowP<F> {
             if !self.flush(outbox)? {
                 return Ok(Progress::MADE);
             }
-            let (open, pending) = (&mut self.intake.open, &mut self.pending);
+            let (open, pending) = (&mut self.assigner.open, &mut self.pending);
             let at = (watermark, self.kept.as_deref_mut());
-            match self.slider.advance(&self.fold, open, at, outbox, pending)? {
+            match self
+                .aggregator
+                .advance(&self.fold, open, at, outbox, pending)?
+            {
                 Advance::Done => return Ok(Progress::DONE),
                 Advance::Full => return Ok(Progress::MADE),
                 Advance::Paused if self.pending.is_empty() => return Ok(Progress::MADE),
@@ -133,25 +142,26 @@ impl<F: KeyedFold> SlidingWindowP<F> {
         }
     }
 
-    /// While one watermark closes many windows, tells those behind how far they have come, every [`WINDOWS_PER_CALL`] windows: else windows of windows
-    /// would keep all results until the last.
-    fn tell_progress(&mut self, outbox: &mut Outbox) {
-        let frontier = self.slider.frontier();
-        if self.told == Slice::MIN {
-            self.told = frontier;
+    /// Sends an intermediate watermark every [`WINDOWS_PER_CALL`] windows while one watermark
+    /// closes many windows. Without it, downstream windows would buffer all results until the last
+    /// one.
+    fn send_progress(&mut self, outbox: &mut Outbox) {
+        let frontier = self.aggregator.frontier();
+        if self.forwarded == Slice::MIN {
+            self.forwarded = frontier;
         }
-        if frontier.saturating_sub(self.told) >= WINDOWS_PER_CALL {
-            self.told = frontier;
+        if frontier.saturating_sub(self.forwarded) >= WINDOWS_PER_CALL {
+            self.forwarded = frontier;
             let end = Watermark(self.spec.end_of(frontier - 1));
-            // Several windows may end at the end of time, and that has come when all of them have.
+            // Several windows may end at the end of time, which is reached only after all of them.
             if end < Watermark::END {
                 outbox.watermark(end);
             }
         }
     }
 
-    /// Asks to be called when the next early results are due, or have room.
-    fn ask_to_be_woken(&self, outbox: &mut Outbox) {
+    /// Requests a wake-up for the next early results, or for pending ones.
+    fn request_wake(&self, outbox: &mut Outbox) {
         if let Some(early) = &self.early
             && let Some(deadline) = early.deadline(!self.pending.is_empty())
         {
@@ -162,7 +172,7 @@ impl<F: KeyedFold> SlidingWindowP<F> {
 
 impl<F: KeyedFold> Processor for SlidingWindowP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.late.attach(context);
+        self.assigner.late.attach(context);
         self.waker = context.waker.clone();
         if F::EARLY {
             self.early = Some(EarlyClock::new(
@@ -174,10 +184,12 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             && context.guarantee.keeps_state()
             && self.kept.is_none()
         {
-            self.kept = Some(Box::new(KeptSlices::new(&self.spec, slices.clone())));
-            self.slider.survive();
+            self.kept = Some(Box::new(WindowState::new(&self.spec, slices.clone())));
+            self.aggregator.enable_checkpoints();
             if F::EARLY {
-                self.slider.triggers.survive(triggers.clone());
+                self.aggregator
+                    .triggers
+                    .enable_checkpoints(triggers.clone());
             }
         }
         Ok(())
@@ -186,13 +198,13 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         if !F::EARLY {
             let kept = self.kept.as_deref_mut();
-            return self.intake.take(&self.fold, input, (inbox, outbox), kept);
+            return self.assigner.take(&self.fold, input, (inbox, outbox), kept);
         }
         if self.flush(outbox)? {
             let SlidingWindowP {
                 fold,
-                intake,
-                slider,
+                assigner: intake,
+                aggregator: slider,
                 pending,
                 kept,
                 ..
@@ -210,30 +222,35 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             fold.visit(input, take)?;
             self.flush(outbox)?;
         }
-        self.ask_to_be_woken(outbox);
+        self.request_wake(outbox);
         Ok(())
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if self.intake.late.told.has_heard(watermark) {
+        if self
+            .assigner
+            .late
+            .watermarks
+            .is_already_processed(watermark)
+        {
             outbox.watermark(watermark);
-            self.ask_to_be_woken(outbox);
+            self.request_wake(outbox);
             return Ok(Progress::DONE);
         }
         let progress = self.emit_closed(watermark, outbox)?;
         if progress.done {
-            self.intake.late.advance(watermark);
+            self.assigner.late.advance(watermark);
             outbox.watermark(watermark);
-            self.told = self.slider.frontier();
-            self.intake.open.close_before(self.told);
+            self.forwarded = self.aggregator.frontier();
+            self.assigner.open.close_before(self.forwarded);
         } else {
-            self.tell_progress(outbox);
+            self.send_progress(outbox);
         }
-        self.ask_to_be_woken(outbox);
+        self.request_wake(outbox);
         Ok(progress)
     }
 
-    /// The end of the input closes all windows, as its watermark has done before if it came.
+    /// Closes all windows, in case no watermark at the end of time has closed them.
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.emit_closed(Watermark::END, outbox)
     }
@@ -242,23 +259,23 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         if self.flush(outbox)?
             && let Some(early) = &mut self.early
         {
-            early.ask(
+            early.wake_triggers(
                 &*self.fold,
-                &self.intake.open,
-                &mut self.slider,
+                &self.assigner.open,
+                &mut self.aggregator,
                 &mut self.pending,
             );
             self.flush(outbox)?;
         }
-        self.ask_to_be_woken(outbox);
+        self.request_wake(outbox);
         Ok(())
     }
 
-    /// Nothing waits beyond the end of an epoch: no early result, and no round of asking for them.
+    /// Completes pending early results and the round of triggers before the end of an epoch.
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         let made = outbox.lanes() == 0 || outbox.has_room(Ordinal::FIRST);
         let is_settled = |window: &Self| {
-            let is_asking = window.early.as_ref().is_some_and(EarlyClock::is_asking);
+            let is_asking = window.early.as_ref().is_some_and(EarlyClock::is_in_round);
             window.pending.is_empty() && !is_asking
         };
         if !is_settled(self) {
@@ -270,8 +287,8 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         })
     }
 
-    fn forgets(&self) -> Option<&'static str> {
-        unless_kept(self.codecs.as_ref())
+    fn unsaved_state(&self) -> Option<&'static str> {
+        forgotten_without(self.codecs.as_ref())
     }
 
     fn states(&self) -> Vec<StateShape> {
@@ -280,7 +297,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         };
         let mut states = vec![
             slices.shape(self.spec.name_of_slices()),
-            StateShape::own(TOLD),
+            StateShape::own(WATERMARK_STATE),
         ];
         if F::EARLY {
             states.push(triggers.shape(STATE));
@@ -288,51 +305,55 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         states
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         if let Some(kept) = &mut self.kept {
-            self.intake.late.told.take_cut(cut.epoch);
-            kept.take_cut(cut);
-            self.slider.triggers.take_cut(cut)?;
+            self.assigner.late.watermarks.take_snapshot(snapshot.epoch);
+            kept.take_snapshot(snapshot);
+            self.aggregator.triggers.take_snapshot(snapshot)?;
         }
         Ok(())
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let Some(kept) = &mut self.kept else {
             return Ok(Progress::DONE);
         };
-        self.intake.late.told.write_cut(writer)?;
-        let slices = self.slider.write_cut(&mut self.intake.open, kept, writer)?;
+        self.assigner.late.watermarks.write_snapshot(writer)?;
+        let slices = self
+            .aggregator
+            .write_snapshot(&mut self.assigner.open, kept, writer)?;
         match slices.done {
-            true => self.slider.triggers.write_cut(writer),
+            true => self.aggregator.triggers.write_snapshot(writer),
             false => Ok(slices),
         }
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         let Some(kept) = &mut self.kept else {
             return Ok(Progress::DONE);
         };
         kept.commit(epoch);
-        let triggers = self.slider.triggers.commit(epoch)?;
-        Ok(triggers | self.slider.release(&mut self.intake.open, kept))
+        let triggers = self.aggregator.triggers.commit(epoch)?;
+        Ok(triggers | self.aggregator.release(&mut self.assigner.open, kept))
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
         let Some(kept) = &mut self.kept else {
             return Ok(Progress::DONE);
         };
         kept.give_up(epoch);
-        let triggers = self.slider.triggers.give_up(epoch);
-        Ok(triggers | self.slider.release(&mut self.intake.open, kept))
+        let triggers = self.aggregator.triggers.give_up(epoch);
+        Ok(triggers | self.aggregator.release(&mut self.assigner.open, kept))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
             match &mut self.kept {
-                Some(_) if entry.state == TOLD => self.intake.late.told.restore(&entry)?,
+                Some(_) if entry.state == WATERMARK_STATE => {
+                    self.assigner.late.watermarks.restore(&entry)?
+                }
                 Some(kept) if kept.is_named(entry.state) => kept.restore(&entry)?,
-                _ => self.slider.triggers.restore(&entry)?,
+                _ => self.aggregator.triggers.restore(&entry)?,
             }
         }
         Ok(())
@@ -343,36 +364,39 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             return Ok(Progress::DONE);
         };
         if !self.is_laid_out {
-            self.intake.late.restored();
-            self.slider.lay_out(&self.intake.late.told, kept);
+            self.assigner.late.restored();
+            self.aggregator
+                .lay_out(&self.assigner.late.watermarks, kept);
             self.is_laid_out = true;
         }
-        let is_whole = self.slider.restore(&self.fold, &mut self.intake.open, kept);
+        let is_whole = self
+            .aggregator
+            .restore(&self.fold, &mut self.assigner.open, kept);
         if is_whole && F::EARLY {
-            // There is no outbox here to ask to be woken for the next round.
+            // There is no outbox here to schedule the next round.
             self.waker.wake();
         }
-        self.told = self.slider.frontier();
+        self.forwarded = self.aggregator.frontier();
         Ok(Progress::done_if(is_whole))
     }
 
-    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
         Some(self)
     }
 
-    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
         };
         let before = *before;
-        self.intake = before.intake;
-        self.intake.late.told.taken_over();
-        self.slider = before.slider;
+        self.assigner = before.assigner;
+        self.assigner.late.watermarks.taken_over();
+        self.aggregator = before.aggregator;
         self.kept = before.kept;
         if let Some(kept) = &mut self.kept {
             kept.taken_over();
         }
-        self.told = before.told;
+        self.forwarded = before.forwarded;
         true
     }
 }

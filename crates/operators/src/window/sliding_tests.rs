@@ -1,4 +1,4 @@
-//! Sliding and tumbling windows against a plain computation, whole machine.
+//! Tests of sliding and tumbling windows as a whole against a plain computation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use ardea_aggregate::{Aggregate, co_aggregate, collect_list, count, sum};
 use ardea_core::{ErrorCode, Processor, Timestamp};
 use proptest::prelude::*;
 
-use super::drive::{Step, drive, late, run, try_run, untimed};
+use super::test_driver::{Step, drive, late, run, try_run, untimed};
 use super::*;
 use crate::{FoldOne, FoldPartials, FoldThree, FoldTwo, KeyedFold, Partial};
 
 type Row = (u64, i64);
 type Results = Vec<WindowResult<u64, i128>>;
 
-/// An aggregate that is not able to deduct any more.
+/// An aggregate whose ability to deduct is hidden.
 struct Undeducted<A>(A);
 
 impl<T, A: Aggregate<T>> Aggregate<T> for Undeducted<A> {
@@ -36,7 +36,7 @@ impl<T, A: Aggregate<T>> Aggregate<T> for Undeducted<A> {
     }
 }
 
-/// Asks for early results that never come.
+/// A trigger that never fires.
 struct Silent;
 
 impl<T> Trigger<T> for Silent {
@@ -62,7 +62,7 @@ fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Windows as numbers, and what happens to them.
+/// The parameters and input of a test.
 #[derive(Clone, Debug)]
 struct Case {
     slide: i64,
@@ -89,14 +89,14 @@ impl Case {
         steps.chain([Step::End]).collect()
     }
 
-    /// The ends of the windows that hold `time`.
+    /// Returns the ends of the windows that contain `time`.
     fn ends(&self, time: i64) -> impl Iterator<Item = i64> {
         let first = (time - self.offset).div_euclid(self.slide) + 1;
         let (slide, offset) = (self.slide, self.offset);
         (first..first + self.slices).map(move |end| end * slide + offset)
     }
 
-    /// The results and the late records, computed in the plainest way: every record into every window.
+    /// Computes the results and late records by adding every record to every window.
     fn plain(&self) -> (Results, Vec<Row>) {
         let mut sums: BTreeMap<(i64, u64), i128> = BTreeMap::new();
         let mut changed: BTreeSet<(i64, u64)> = BTreeSet::new();
@@ -140,7 +140,7 @@ impl Case {
     }
 }
 
-/// Results of the same window that follow each other, in the order of their keys.
+/// Sorts consecutive results of the same window by key.
 fn in_order_of_keys(mut results: Results) -> Results {
     results
         .chunk_by_mut(|a, b| (a.end, a.firing) == (b.end, b.firing))
@@ -155,7 +155,7 @@ fn cases() -> impl Strategy<Value = Case> {
     let steps = prop::collection::vec(step, 0..25);
     (1i64..6, 1i64..7, 0i64..6, lateness, steps).prop_map(
         |(slide, slices, offset, lateness, steps)| {
-            // Times are given relative to the watermark, which never runs backwards.
+            // Times are relative to the watermark, which never decreases.
             let mut now = -30;
             let steps = steps.into_iter().map(|step| match step {
                 Ok(rows) => Ok(rows
@@ -337,7 +337,7 @@ fn windows_at_the_ends_of_time_do_not_overflow() {
 #[test]
 fn every_window_of_the_last_record_of_all_comes_before_the_end_of_time() {
     for slide in [2, 3] {
-        // More windows than are told of at once.
+        // More windows than fit between two intermediate watermarks.
         let spec = WindowSpec::sliding(us(200 * slide), us(slide)).unwrap();
         let steps = [Step::rows(&[(1u64, i64::MAX - 1)]), Step::End];
         let mut out = drive(SlidingWindowP::new(spec, sums()), &steps, 9);

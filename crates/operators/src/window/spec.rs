@@ -1,11 +1,14 @@
-//! Which windows there are, and the arithmetic of their slices.
+//! Window definitions, and the arithmetic of their slices.
 //!
-//! Time is cut into slices, each as long as the slide; a window is a whole number of consecutive slices and is named by
-//! its last one. Slice *s* holds the times from *s × slide + offset* up to, not including, the start of slice *s* + 1. So a
-//! record belongs to one slice however many windows hold it ("No pane, no gain": Li et al., SIGMOD Record 34(1), 2005).
+//! Time is divided into slices, each as long as the slide. A window is a whole number of
+//! consecutive slices and is named by its last one. Slice *s* contains the times from *s × slide +
+//! offset* up to, but not including, the start of slice *s* + 1. A record therefore belongs to one
+//! slice, independent of the number of windows ("No pane, no gain": Li et al., SIGMOD Record 34(1),
+//! 2005).
 //!
-//! Windows of the calendar are a single slice each, of one [day, week or month](super::calendar): slices of unequal length, which
-//! have numbers all the same. Nothing but the arithmetic here knows of lengths.
+//! A calendar window is a single slice, one [day, week or month](super::calendar). These slices
+//! have unequal lengths but consecutive numbers. Lengths are used only by the arithmetic in this
+//! module.
 
 use std::time::Duration;
 
@@ -13,24 +16,27 @@ use ardea_core::{Error, ErrorCode, Result, Timestamp, Watermark};
 
 use super::calendar::{Calendar, CalendarUnit};
 
-/// The number of a slice of time; also names the window that ends with it.
+/// The number of a slice. Also names the window that ends with it.
 pub(crate) type Slice = i64;
 
-/// Above all slices: what a stream that has ended has closed.
+/// A number above all slices, for a stream that has ended.
 pub(crate) const ALL_SLICES: Slice = Slice::MAX;
 
-/// Which windows records fall into, and for how long late ones are still taken.
+/// The windows of records, and their allowed lateness.
 ///
-/// Windows are half-open, `start ≤ time < end`, and aligned to the Unix epoch plus the offset; before 1970 as after it.
+/// Windows are half-open, `start ≤ time < end`, and aligned to the Unix epoch plus the offset,
+/// before 1970 as well.
 ///
-/// A window is closed, and its results come, when the watermark reaches its end. With an allowed lateness its state stays
-/// for that much longer: a record for a closed window then leads to a corrected result
-/// ([`Firing::Update`](crate::Firing::Update)). A record is **late** when all windows that hold it are closed and their
-/// allowed lateness is over: when the end of the last of them plus the allowed lateness is at most the watermark. A
-/// record that is too late only for some of its windows counts for the others.
+/// A window is closed, and its results are emitted, when the watermark reaches its end. With an
+/// allowed lateness, its state is retained for that much longer: a record for a closed window then
+/// leads to a corrected result ([`Firing::Update`](crate::Firing::Update)). A record is **late**
+/// when the allowed lateness of all windows that contain it has passed: when the end of the last
+/// such window plus the allowed lateness is at most the watermark. A record that is too late only
+/// for some of its windows counts for the others.
 ///
-/// At the end of time: a window that would end after it ends there. With windows that overlap and a slide of a single microsecond there
-/// are more of them than numbers, so a record for which one would end after it is an error, as one at the end of all time is.
+/// A window that would end after the end of time ends at the end of time. Overlapping windows with
+/// a slide of one microsecond would exceed the range of slice numbers there: a record for which a
+/// window would end after the end of time is an error, as is a record at the end of time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,14 +56,14 @@ pub struct WindowSpec {
     lateness: Duration,
 }
 
-/// The slices of time.
+/// The division of time into slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slicing {
-    /// All of one length.
+    /// Slices of equal length.
     Even {
-        /// Microseconds, at least 1.
+        /// The length of a slice in microseconds, at least 1.
         slide: i64,
-        /// Microseconds, less than `slide`.
+        /// The offset of slice starts in microseconds, less than `slide`.
         offset: i64,
     },
     /// The days, weeks or months of a time zone.
@@ -65,10 +71,11 @@ enum Slicing {
 }
 
 impl WindowSpec {
-    /// Windows of `length`, one starting every `slide`.
+    /// Creates windows of `length`, one starting every `slide`.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if either is zero or not in whole microseconds, or `length` is not a multiple of `slide`.
+    /// [`ErrorCode::InvalidJob`] if either is zero or not in whole microseconds, or `length` is not
+    /// a multiple of `slide`.
     pub fn sliding(length: Duration, slide: Duration) -> Result<Self> {
         let length_us = whole_micros("length", length)?;
         let slide_us = whole_micros("slide", slide)?;
@@ -91,10 +98,12 @@ impl WindowSpec {
         })
     }
 
-    /// Days, weeks or months of a time zone of the IANA database, such as `Europe/Berlin`, one after the other.
+    /// Creates consecutive days, weeks or months of a time zone of the IANA database, such as
+    /// `Europe/Berlin`.
     ///
-    /// A window begins at the first instant at which the local clock shows its first day. So a day has 23 or 25 hours when
-    /// the clock is set, and one whose midnight does not exist begins when the clock is set.
+    /// A window begins at the first instant at which the local clock shows its first day. A day
+    /// therefore has 23 or 25 hours when the clock changes, and a day whose midnight does not exist
+    /// begins at the change.
     ///
     /// ```
     /// use ardea_operators::{CalendarUnit, Weekday, WindowSpec};
@@ -114,7 +123,7 @@ impl WindowSpec {
         })
     }
 
-    /// Windows of `length`, one after the other.
+    /// Creates consecutive windows of `length`.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if `length` is zero or not in whole microseconds.
@@ -124,8 +133,9 @@ impl WindowSpec {
 
     /// Moves all windows by `offset`: days that start at 06:00 UTC have an offset of six hours.
     ///
-    /// Only its remainder by the slide matters; parts of a microsecond are dropped. Windows of the calendar begin later by the
-    /// local clock; there the remainder is that by the shortest day, week or month, of 28 days.
+    /// Only the remainder by the slide matters; fractions of a microsecond are dropped. Calendar
+    /// windows are moved by the local clock, and the remainder is by the shortest day, week or
+    /// month (28 days).
     pub fn offset(mut self, offset: Duration) -> Self {
         let micros = offset.as_micros();
         self.slicing = match self.slicing {
@@ -138,18 +148,20 @@ impl WindowSpec {
         self
     }
 
-    /// Takes records for closed windows up to `lateness` after their end, and corrects the results.
+    /// Accepts records for closed windows up to `lateness` after their end, and emits corrected
+    /// results.
     pub fn allowed_lateness(mut self, lateness: Duration) -> Self {
         self.lateness = lateness;
         self
     }
 
-    /// How many slices a window has: its length divided by its slide.
+    /// Returns the number of slices per window: the length divided by the slide.
     pub const fn slices_per_window(&self) -> i64 {
         self.slices
     }
 
-    /// The name of the state that slices are: it tells those of other lengths apart, which would be taken for other times.
+    /// Returns the name of the state of slices. It contains the slide, as slice numbers with
+    /// another slide mean other times.
     pub(crate) fn name_of_slices(&self) -> String {
         match self.slicing {
             Slicing::Even { slide, offset: 0 } => format!("slices of {slide} us"),
@@ -158,37 +170,39 @@ impl WindowSpec {
         }
     }
 
-    /// Whether windows do not overlap.
+    /// Returns true if windows do not overlap.
     pub(crate) const fn is_tumbling(&self) -> bool {
         self.slices == 1
     }
 
-    /// Whether closed windows may still be corrected.
+    /// Returns true if closed windows may still be corrected.
     pub(crate) const fn allows_lateness(&self) -> bool {
         !self.lateness.is_zero()
     }
 
-    /// The latest time that all windows can be had for: those of later ones would have no number.
+    /// Returns the latest time for which all windows that contain it have a number.
     pub(crate) fn latest(&self) -> Timestamp {
         match self.slicing {
             Slicing::Even { slide: 1, .. } => {
                 Timestamp::from_micros(Timestamp::MAX.as_micros() - self.slices)
             }
-            // There are half as many slices as numbers, and the windows of the last are no more than those.
+            // There are half as many slices as numbers, so the windows of the last slice have
+            // numbers.
             _ => Timestamp::LAST_EVENT,
         }
     }
 
-    /// The slice that `time` falls into. The last slice but one takes what is beyond it too, so that there is a slice after
-    /// every slice.
+    /// Returns the slice of `time`. The last slice but one also contains all later times, so that
+    /// every slice has a successor.
     #[inline]
     pub(crate) fn slice_of(&self, time: Timestamp) -> Slice {
         let micros = time.as_micros();
         match self.slicing {
             Slicing::Even { slide, offset } => {
                 let slice = micros.div_euclid(slide);
-                // The offset is less than the slide, so it can only lead to the slice before. Offsets need a slide of at
-                // least 2, whose quotients are far from the least number.
+                // The offset is less than the slide, so it can only lead to the previous slice. A
+                // nonzero offset needs a slide of at least 2, whose quotients are far from the
+                // minimum.
                 let slice = slice - i64::from(micros.rem_euclid(slide) < offset);
                 slice.min(ALL_SLICES - 1)
             }
@@ -196,7 +210,7 @@ impl WindowSpec {
         }
     }
 
-    /// The first time in `slice`, capped to what a timestamp can be.
+    /// Returns the first time in `slice`, clamped to the range of timestamps.
     pub(crate) fn start_of(&self, slice: Slice) -> Timestamp {
         let micros = match self.slicing {
             Slicing::Even { slide, offset } => {
@@ -208,7 +222,7 @@ impl WindowSpec {
         Timestamp::from_micros(micros)
     }
 
-    /// The time at which `slice` ends: the first that is not in it. Capped to what a timestamp can be.
+    /// Returns the end of `slice`: the first time after it, clamped to the range of timestamps.
     pub(crate) fn end_of(&self, slice: Slice) -> Timestamp {
         if slice >= ALL_SLICES - 1 {
             Timestamp::MAX
@@ -217,12 +231,13 @@ impl WindowSpec {
         }
     }
 
-    /// The first event time in `slice`: never the start of all time, which records without a time have.
+    /// Returns the first event time in `slice`, never the start of time, which marks records
+    /// without a time.
     pub(crate) fn first_of(&self, slice: Slice) -> Timestamp {
         self.start_of(slice).max(Timestamp::FIRST_EVENT)
     }
 
-    /// The last event time in `slice`: never the end of all time, at which nothing happens.
+    /// Returns the last event time in `slice`, never the end of time, which is no event time.
     pub(crate) fn last_of(&self, slice: Slice) -> Timestamp {
         if slice >= ALL_SLICES - 1 {
             return Timestamp::LAST_EVENT;
@@ -231,24 +246,24 @@ impl WindowSpec {
             Slicing::Even { slide, offset } => {
                 i128::from(slice) * i128::from(slide) + i128::from(offset) + i128::from(slide) - 1
             }
-            // Capped at the end of all time, which is not in the slice either.
+            // Clamped to the end of time, which is not in the slice either.
             Slicing::Calendar(calendar) => i128::from(calendar.start_of(slice + 1)) - 1,
         };
         let latest = Timestamp::LAST_EVENT.as_micros();
         Timestamp::from_micros(last.clamp(i64::MIN.into(), latest.into()) as i64)
     }
 
-    /// The first slice of `window`.
+    /// Returns the first slice of `window`.
     pub(crate) fn first_slice_of(&self, window: Slice) -> Slice {
         window.saturating_sub(self.slices - 1)
     }
 
-    /// The last window that holds `slice`.
+    /// Returns the last window that contains `slice`.
     pub(crate) fn last_window_of(&self, slice: Slice) -> Slice {
         slice.saturating_add(self.slices - 1).min(ALL_SLICES - 1)
     }
 
-    /// The first window that is not closed at `watermark`.
+    /// Returns the first window that is not closed at `watermark`.
     pub(crate) fn first_open(&self, watermark: Watermark) -> Slice {
         if watermark == Watermark::END {
             ALL_SLICES
@@ -257,7 +272,7 @@ impl WindowSpec {
         }
     }
 
-    /// The first window that may still change at `watermark`, closed or not.
+    /// Returns the first window that may still change at `watermark`, closed or not.
     pub(crate) fn first_kept(&self, watermark: Watermark) -> Slice {
         if watermark == Watermark::END {
             ALL_SLICES
@@ -266,18 +281,19 @@ impl WindowSpec {
         }
     }
 
-    /// Records before this, unless they are late, are missing in some of their windows at `watermark`: those windows do not change any more.
+    /// Returns the time before which a record that is not late is missing in some of its windows at
+    /// `watermark`, as these windows do not change any more.
     pub(crate) fn late_in_part_before(&self, watermark: Watermark) -> Timestamp {
         match watermark {
             Watermark::NONE => Timestamp::MIN,
-            // A record in a single window is late or it is not.
+            // A record in a single window is either late or not.
             _ if self.slices == 1 => Timestamp::MIN,
             Watermark::END => Timestamp::MAX,
             _ => self.start_of(self.first_kept(watermark)),
         }
     }
 
-    /// Records before this are late at `watermark`.
+    /// Returns the time before which records are late at `watermark`.
     pub(crate) fn late_before(&self, watermark: Watermark) -> Timestamp {
         match watermark {
             Watermark::NONE => Timestamp::MIN,

@@ -1,4 +1,4 @@
-//! Time zones: the transitions between their offsets from UTC.
+//! Time zones as transitions between their offsets from UTC.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -7,24 +7,25 @@ use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode, Result};
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 
-/// No zone is further from UTC than this, in microseconds.
+/// An upper bound of the distance of any zone from UTC, in microseconds.
 const MAX_OFFSET: i64 = 26 * 3_600 * 1_000_000;
 
-/// The zones that were asked for, each once for the whole process: so the specification of a window is a plain value.
+/// The zones in use, each once per process. A window specification refers to its zone and is a
+/// plain value.
 static ZONES: Mutex<Vec<&'static Zone>> = Mutex::new(Vec::new());
 
 /// A time zone of the IANA database that is built into the program.
 ///
-/// The machine's own database is not used: all processes of a job have to agree on where a day begins.
+/// The database of the host is not used: all processes of a job must agree on the start of a day.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Zone {
-    /// As the database spells it.
+    /// The name as spelled in the database.
     name: String,
-    /// In order of time, up to the year 9999. The first one is at the start of all time.
+    /// Transitions in order of time up to the year 9999. The first one is at the start of time.
     transitions: Vec<Transition>,
 }
 
-/// The instant from which on an offset from UTC is in force, both in microseconds.
+/// The instant at which an offset from UTC takes effect, both in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Transition {
     at: i64,
@@ -32,10 +33,10 @@ struct Transition {
 }
 
 impl Zone {
-    /// The zone with this name of the IANA database, in any case of letters.
+    /// Returns the zone with this name of the IANA database, ignoring case.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if there is none.
+    /// [`ErrorCode::InvalidJob`] if there is no such zone.
     pub(crate) fn named(name: &str) -> Result<&'static Zone> {
         let database = TimeZoneDatabase::bundled();
         let found = database.get(name).ok();
@@ -59,20 +60,21 @@ impl Zone {
         Ok(zone)
     }
 
-    /// The name of the zone.
+    /// Returns the name of the zone.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The local time at `instant`, in microseconds since 1970 by the local clock.
+    /// Returns the local time at `instant`, in microseconds since 1970 by the local clock.
     pub(crate) fn local(&self, instant: i64) -> i64 {
         let after = self.transitions.partition_point(|it| it.at <= instant);
         instant.saturating_add(self.transitions[after.saturating_sub(1)].offset)
     }
 
-    /// The first instant at which the local clock shows `local` or more.
+    /// Returns the first instant at which the local clock shows `local` or more.
     ///
-    /// Where the clock skips that time, it is the instant of the skip; where the clock shows it twice, the first time.
+    /// If the clock skips `local`, returns the instant of the skip. If the clock shows `local`
+    /// twice, returns the first instant.
     pub(crate) fn first_at(&self, local: i64) -> i64 {
         let transitions = &self.transitions;
         let surely_before = local.saturating_sub(MAX_OFFSET);
@@ -88,7 +90,7 @@ impl Zone {
     }
 }
 
-/// The transitions of a zone, of which there are two a year at the most, for ever.
+/// Returns the transitions of a zone, at most two per year.
 fn transitions(zone: &TimeZone) -> Vec<Transition> {
     let micros = |offset: Offset| i64::from(offset.seconds()) * 1_000_000;
     let first = jiff::Timestamp::MIN;
@@ -98,7 +100,7 @@ fn transitions(zone: &TimeZone) -> Vec<Transition> {
     }];
     for transition in zone.following(first) {
         let offset = micros(transition.offset());
-        // Others only change the zone's abbreviation.
+        // Other transitions only change the zone's abbreviation.
         if all.last().is_some_and(|last| last.offset != offset) {
             let at = transition.timestamp().as_microsecond();
             all.push(Transition { at, offset });
@@ -123,7 +125,7 @@ impl fmt::Debug for Zone {
     }
 }
 
-/// The name of a time zone, kept in place so that what holds it is a plain value.
+/// The name of a time zone, stored inline so that its owner is a plain value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ZoneName {
     bytes: [u8; ZoneName::LONGEST],
@@ -131,10 +133,10 @@ pub struct ZoneName {
 }
 
 impl ZoneName {
-    /// The bytes that are kept of a name. The longest name of the database has 32.
+    /// The maximum length in bytes. The longest name of the database has 32.
     const LONGEST: usize = 47;
 
-    /// A name. What is beyond the length of all names that there are is cut off.
+    /// Creates a name, truncated to the maximum length.
     pub const fn new(name: &str) -> ZoneName {
         let mut length = 0;
         let mut bytes = [0; ZoneName::LONGEST];
@@ -148,12 +150,12 @@ impl ZoneName {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         let bytes = &self.bytes[..usize::from(self.length)];
         match std::str::from_utf8(bytes) {
             Ok(name) => name,
-            // Cut off within a character.
+            // Truncated within a character.
             Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
         }
     }

@@ -1,31 +1,31 @@
-//! When windows give early results.
+//! Triggers for early window results.
 
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
 
-/// What a trigger says.
+/// The decision of a trigger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// Emit now what the key's open windows hold.
+    /// Emit the present results of the key's open windows.
     Fire,
-    /// Not yet.
+    /// Do not emit.
     Wait,
 }
 
-/// Decides when the windows of a key give early results, of records of type `T`.
+/// Decides when the windows of a key emit early results, for records of type `T`.
 ///
-/// A trigger keeps a state for each key, from the key's first record until no open window holds a record of it. When it
-/// fires, every window that is not closed yet and holds a record of the key emits what it holds, marked
-/// [`Firing::Early`](crate::Firing::Early), in order of their ends; the result at the end of the window comes all the same.
-/// A window whose length is n times its slide is one of up to n open ones, so early results suit windows that slide in few
-/// steps.
+/// A trigger has a state per key, from the key's first record until no open window contains a
+/// record of the key. When it fires, every open window with a record of the key emits its present
+/// result, marked [`Firing::Early`](crate::Firing::Early), in order of the windows' ends. The
+/// result at the end of the window is emitted as well. A key has up to n open windows if the length
+/// is n times the slide, so early results suit windows with few slides.
 ///
 /// ```
 /// use ardea_core::Timestamp;
 /// use ardea_operators::{Decision, Trigger};
 ///
-/// /// Tells early about every price above a limit.
+/// /// Fires for every price above a limit.
 /// struct Above(u64);
 ///
 /// impl Trigger<u64> for Above {
@@ -37,28 +37,29 @@ pub enum Decision {
 /// # assert_eq!(Above(3).on_record(&mut (), &4, Timestamp::MIN), Decision::Fire);
 /// ```
 pub trait Trigger<T>: Send + Sync + 'static {
-    /// What is remembered of a key.
+    /// The state of a key.
     type State: Default + Send + 'static;
 
-    /// Whether it ever fires; an inactive trigger costs nothing.
+    /// True if the trigger can fire. An inactive trigger costs nothing.
     const ACTIVE: bool = true;
 
-    /// A record came: called once for each, after it was counted.
+    /// Called once per record, after the record was added.
     fn on_record(&self, state: &mut Self::State, record: &T, time: Timestamp) -> Decision;
 
-    /// How often, in processing time, [`on_wake`](Self::on_wake) is to be called for each key; `None` for never.
+    /// Returns the interval of [`on_wake`](Self::on_wake) calls for each key, in processing time;
+    /// `None` for never.
     fn period(&self) -> Option<Duration> {
         None
     }
 
-    /// A [`period`](Self::period) is over.
+    /// Called for each key once per [`period`](Self::period).
     fn on_wake(&self, state: &mut Self::State) -> Decision {
         let _ = state;
         Decision::Wait
     }
 }
 
-/// No early results.
+/// A trigger that never fires.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEarly;
 
@@ -93,7 +94,8 @@ enum Rule {
 }
 
 impl EarlyFiring {
-    /// Once a `period` of processing time, for the keys that have had a record since the last time.
+    /// Fires once per `period` of processing time, for the keys with a record since the last
+    /// period.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if the period is zero.
@@ -106,7 +108,7 @@ impl EarlyFiring {
         Ok(EarlyFiring(Rule::Every(period)))
     }
 
-    /// After every `records` records of a key.
+    /// Fires after every `records` records of a key.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if `records` is zero.
@@ -120,7 +122,7 @@ impl EarlyFiring {
 }
 
 impl<T> Trigger<T> for EarlyFiring {
-    /// The records of the key since it fired last.
+    /// The number of records of the key since it last fired.
     type State = u64;
 
     #[inline]

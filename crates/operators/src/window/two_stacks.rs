@@ -1,27 +1,29 @@
-//! Sliding aggregation without deducting, for one key.
+//! Sliding aggregation without deduction, for one key.
 
 use std::collections::VecDeque;
 
 use super::spec::Slice;
 use crate::KeyedFold;
 
-/// The aggregate over a window of slices that slides, where what leaves can't be deducted.
+/// The aggregate over a sliding window of slices, for aggregates that cannot deduct.
 ///
-/// Two stacks (Tangwongsan, Hirzel, Schneider, Wu: "General incremental sliding-window aggregation", VLDB 2015), here the
-/// two parts of one queue: the *back* holds new slices, and their total is kept; the *front* holds, for each older slice,
-/// the aggregate from it to the front's newest. The window's aggregate is that of the front's oldest slice combined with
-/// the back's total. When the front is empty the back is turned into it, in place and from its newest slice on, so each
-/// slice is combined three times in all, however long the window.
+/// Two stacks (Tangwongsan, Hirzel, Schneider, Wu: "General incremental sliding-window
+/// aggregation", VLDB 2015), here the two parts of one queue. The *back* holds new slices and their
+/// total. The *front* holds, for each older slice, the aggregate from it to the newest slice of the
+/// front. The window's aggregate is that of the oldest front slice combined with the back's total.
+/// When the front is empty, the back is turned into the front in place, from its newest slice on.
+/// Each slice is combined three times in all, independent of the window's length.
 ///
-/// Turning a long back takes long. To keep all keys from doing so at the same time, each key has its own phase: time is
-/// cut into blocks as long as the window, and a back is turned when a slice of a later block comes.
+/// Turning a long back takes long. To spread this over time, each key has its own phase: time is
+/// divided into blocks as long as the window, and the back is turned when a slice of a later block
+/// arrives.
 #[derive(Clone, Debug)]
 pub(crate) struct TwoStacks<A> {
     /// The front, then the back; the oldest slice first.
     slices: VecDeque<(Slice, A)>,
-    /// How many slices are in front.
+    /// The number of slices in the front.
     front: usize,
-    /// All of the back; `None` if it is empty.
+    /// The total of the back; `None` if it is empty.
     back_total: Option<A>,
 }
 
@@ -36,13 +38,14 @@ impl<A> Default for TwoStacks<A> {
 }
 
 impl<A: Clone> TwoStacks<A> {
-    /// Whether no slice is in the window.
+    /// Returns true if no slice is in the window.
     pub(crate) fn is_empty(&self) -> bool {
         self.slices.is_empty()
     }
 
-    /// Takes in `acc`, the aggregate of `slice` or a part of it. Constant time, amortised, if no newer slice has come;
-    /// else linear in the slices held. `block` is the slice's block of time, see above.
+    /// Adds `acc`, the aggregate of `slice` or a part of it. Takes amortized constant time if
+    /// `slice` is the newest, otherwise time linear in the number of slices. `block` returns the
+    /// block of a slice (see [`TwoStacks`]).
     pub(crate) fn enter<F>(&mut self, fold: &F, slice: Slice, acc: &A, block: impl Fn(Slice) -> i64)
     where
         F: KeyedFold<Acc = A>,
@@ -56,13 +59,14 @@ impl<A: Clone> TwoStacks<A> {
         }
         self.add_to_back_total(fold, acc);
         if self.slices.len() == self.slices.capacity() {
-            // Grown by a quarter, not doubled: there may be very many of these, and they stay as long as they are.
+            // Grown by a quarter instead of doubled, as there may be very many stacks, and a stack
+            // retains its size.
             self.slices.reserve_exact(self.slices.len() / 4 + 2);
         }
         self.slices.push_back((slice, acc.clone()));
     }
 
-    /// Takes in a part of a slice that is not newer than all others.
+    /// Adds a part of a slice that is not the newest.
     fn enter_late<F: KeyedFold<Acc = A>>(&mut self, fold: &F, slice: Slice, acc: &A) {
         let at = self.slices.partition_point(|entry| entry.0 < slice);
         let has_slice = self.slices.get(at).is_some_and(|entry| entry.0 == slice);
@@ -104,7 +108,7 @@ impl<A: Clone> TwoStacks<A> {
         }
     }
 
-    /// The result of all slices in the window.
+    /// Returns the result of all slices in the window.
     pub(crate) fn result<F: KeyedFold<Acc = A>>(&self, fold: &F) -> F::Out {
         let front = self.slices.front().filter(|_| self.front > 0);
         match (front, &self.back_total) {
@@ -118,7 +122,7 @@ impl<A: Clone> TwoStacks<A> {
         }
     }
 
-    /// The back becomes the front.
+    /// Turns the back into the front.
     fn turn<F: KeyedFold<Acc = A>>(&mut self, fold: &F) {
         debug_assert_eq!(self.front, 0, "the front is used up first");
         let slices = self.slices.make_contiguous();

@@ -1,4 +1,4 @@
-//! What vertices remember, as tests keep it.
+//! The state of vertices in tests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use ardea_core::{PartitionId, StateChunk, StateEntry};
 /// All entries of a vertex, by state, partition and key.
 pub type Entries = BTreeMap<(String, Option<PartitionId>, Vec<u8>), Vec<u8>>;
 
-/// All of them, as they come back.
+/// Returns all entries as a chunk to restore.
 pub fn chunk_of(entries: &Entries) -> StateChunk {
     let mut chunk = StateChunk::default();
     for ((state, partition, key), value) in entries {

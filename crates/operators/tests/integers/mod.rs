@@ -1,11 +1,11 @@
-//! State that is integers, as codecs say of the types that are.
+//! A codec of integers.
 
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Integer, Result, StateCodec};
-use ardea_operators::KeptAs;
+use ardea_operators::StateCodecs;
 
-/// Integers as what they are; odd ones also as their bytes.
+/// Encodes integers as integers; odd ones also as bytes.
 struct Integers;
 
 macro_rules! integers {
@@ -35,7 +35,7 @@ macro_rules! integers {
 
 integers! { u16 u64 }
 
-/// Keys and counts as integers, but for some of both.
-pub fn integers() -> KeptAs<u16, u64> {
-    KeptAs::new(Arc::new(Integers), Arc::new(Integers))
+/// Codecs of keys and counts as integers, except some of both.
+pub fn integers() -> StateCodecs<u16, u64> {
+    StateCodecs::new(Arc::new(Integers), Arc::new(Integers))
 }

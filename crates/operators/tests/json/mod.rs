@@ -1,13 +1,13 @@
-//! State as JSON: anything that can be written and read will do in these tests.
+//! A JSON codec for any serializable state.
 
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Key, Result, StateCodec};
-use ardea_operators::KeptAs;
+use ardea_operators::StateCodecs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Values as JSON.
+/// Encodes values as JSON.
 pub struct Json;
 
 impl<T: Serialize + DeserializeOwned> StateCodec<T> for Json {
@@ -24,10 +24,10 @@ fn bad(error: serde_json::Error) -> Error {
     Error::new(ErrorCode::BadRecord, "no JSON").because(error)
 }
 
-/// Keys and states as JSON.
-pub fn json<K: Key, S>() -> KeptAs<K, S>
+/// Codecs of keys and states as JSON.
+pub fn json<K: Key, S>() -> StateCodecs<K, S>
 where
     Json: StateCodec<K> + StateCodec<S>,
 {
-    KeptAs::new(Arc::new(Json), Arc::new(Json))
+    StateCodecs::new(Arc::new(Json), Arc::new(Json))
 }

@@ -1,7 +1,8 @@
-//! Packs of slices taken apart, as `docs/savepoints.md` describes them, by other code than that which writes them.
+//! An independent decoder of packs of slices, as
+//! `docs/design/savepoints-and-upgrades.md` describes them.
 
-/// What a pack holds that was written by a codec which knows no integers: where each entry lies (slice, table and key), and what it is
-/// (whether that is pending, and the accumulator).
+/// Decodes a pack written by a codec without integers: the position of each entry (slice, table and
+/// key), and its contents (pending flag and accumulator).
 pub fn unpacked(pack: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mark, mut rest) = pack.split_at(5);
     assert_eq!(mark, [255, 255, 255, 255, 3]);

@@ -1,4 +1,4 @@
-//! What is remembered of some records travels, and goes on as it was.
+//! Tests that accumulators continue correctly after serialization.
 
 use std::fmt::Debug;
 
@@ -7,12 +7,12 @@ use ardea_aggregate::{
     collect_set, count, distinct_count, distinct_count_approx, filtering, mapping, max, median,
     min_by_key, pick_any, quantiles, quantiles_relative, reduce, sum, top_n,
 };
-use ardea_codec::{Exchange, codec_of};
+use ardea_codec::{ExchangeData, codec_of};
 use ardea_core::{Chunk, Rows, Timestamp};
 use proptest::prelude::*;
 
-/// A copy that has travelled.
-fn travelled<T: Exchange>(value: T) -> T {
+/// Returns a serialized and deserialized copy.
+fn travelled<T: ExchangeData>(value: T) -> T {
     let codec = codec_of::<T>().unwrap();
     let mut from = Chunk::new(Rows::from_iter([(value, Timestamp::MIN)]));
     let (mut payload, mut to) = (Vec::new(), Chunk::default());
@@ -27,10 +27,10 @@ fn travelled<T: Exchange>(value: T) -> T {
     value.unwrap()
 }
 
-/// Two parts, of which one travels before they are combined, and then the whole again.
+/// Combines two parts, one of them serialized before, and serializes the result again.
 fn check<A>(aggregate: &A, left: &[f64], right: &[f64], name: &str) -> Result<(), TestCaseError>
 where
-    A: Aggregate<f64, Acc: Exchange, Out: PartialEq + Debug>,
+    A: Aggregate<f64, Acc: ExchangeData, Out: PartialEq + Debug>,
 {
     let of = |records: &[f64]| {
         let mut acc = aggregate.create();
@@ -63,7 +63,7 @@ where
     Ok(())
 }
 
-/// As a whole number, for aggregates that want one.
+/// Converts to an integer, for aggregates that need one.
 fn whole(number: &f64) -> i64 {
     *number as i64
 }
@@ -87,7 +87,7 @@ proptest! {
         let (l, r) = (&left[..], &right[..]);
         let number = |number: &f64| *number;
         let total = |number: &f64| TotalF64(*number);
-        // Compared as text: some sums of infinities are no number.
+        // Compared as text: some sums of infinities are NaN.
         let shown = |value: f64| format!("{value}");
         check(&count(), l, r, "count")?;
         check(&sum(whole), l, r, "sum of integers")?;

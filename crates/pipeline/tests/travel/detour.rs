@@ -1,11 +1,12 @@
-//! A graph in which all that may leave its process becomes bytes on its way, and records again.
+//! A graph whose exchanged records are serialized and deserialized.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ardea_core::{Chunk, ChunkCodec, Dag, Replicate, Result, Routing, Scatter};
 
-/// The graph with detours, and how many records have taken one, by edge; none for edges without a codec.
+/// Returns the graph with detours, and per edge the number of records that took one; `None` for
+/// edges without a codec.
 pub fn detour(dag: &Dag) -> (Dag, Vec<Option<Arc<AtomicU64>>>) {
     let mut detoured = Dag::new();
     let mut counts = Vec::new();
@@ -46,7 +47,7 @@ struct ByDetour {
 }
 
 impl ByDetour {
-    /// Moves all records from one chunk to the end of another, a few at a time.
+    /// Moves all records from one chunk to the end of another, some at a time.
     fn pass(&self, from: &mut Chunk, to: &mut Chunk) -> Result<()> {
         let mut payload = Vec::new();
         while !from.is_empty() {

@@ -1,4 +1,4 @@
-//! Records that leave their process on their way: each job gives the same results with and without.
+//! Tests that jobs give the same results if records are exchanged between processes.
 
 mod accumulators;
 mod detour;

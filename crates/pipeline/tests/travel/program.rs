@@ -1,4 +1,4 @@
-//! Pipelines as jobs of a cluster.
+//! Tests of pipelines as jobs of a cluster.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ fn numbers(dag: &Dag) -> Vec<(String, u32)> {
         .collect()
 }
 
-/// All that makes two graphs the same but for the numbers of instances.
+/// Returns all properties of a graph except the parallelism.
 fn shape(dag: &Dag) -> Vec<String> {
     let vertices = dag
         .vertices()

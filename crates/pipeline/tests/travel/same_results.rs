@@ -1,4 +1,4 @@
-//! Steps of every kind, with and without a detour.
+//! Tests of all kinds of steps with and without serialization.
 
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::detour::detour;
 use crate::sites;
 
-/// As it could have come from a file.
+/// An event as it could be read from a file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Seen {
@@ -87,11 +87,11 @@ fn nodes() -> impl Strategy<Value = NodeConfig> {
 
 type Events = Stream<Seen, Bounded, Timed>;
 
-/// A job over some events, with a text for each result.
+/// A job over some events, with a text per result.
 struct Case {
     name: &'static str,
     job: fn(&Pipeline, Vec<Seen>, Sink<String>),
-    /// Whether its records stay in their process.
+    /// True if its records stay in their process.
     is_local: bool,
 }
 
@@ -324,7 +324,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// The results of a job, in a sink.
+/// The collected results of a job.
 #[derive(Clone, Default)]
 struct Found(Arc<Mutex<Vec<String>>>);
 
@@ -348,14 +348,14 @@ impl Case {
         (p, found)
     }
 
-    /// The results in one process.
+    /// Returns the results in one process.
     fn plain(&self, events: &[Seen], node: &NodeConfig) -> Vec<String> {
         let (p, found) = self.pipeline(events);
         p.run_with(node.clone()).unwrap();
         found.sorted()
     }
 
-    /// The results, and how many records took a detour on each edge that has one.
+    /// Returns the results, and the number of serialized records on each edge with a codec.
     fn detoured(&self, events: &[Seen], node: &NodeConfig) -> (Vec<String>, Vec<u64>) {
         let (p, found) = self.pipeline(events);
         let node = Node::start(node.clone()).unwrap();
@@ -369,7 +369,8 @@ impl Case {
         )
     }
 
-    /// The results over several sites, of each keyed step so many instances, each where `choose` says.
+    /// Returns the results over several sites. The parallelism of keyed steps and the places of
+    /// instances are given by `choose`.
     fn spread(
         &self,
         events: &[Seen],
@@ -379,7 +380,7 @@ impl Case {
     ) -> Vec<String> {
         let (p, found) = self.pipeline(events);
         let dag = p.program(&Parallelisms::new()).unwrap().dag;
-        // One of each chain says it for all.
+        // One vertex of each chain sets the parallelism of all.
         let mut numbers = Parallelisms::new();
         for edge in dag.edges() {
             if matches!(edge.wanted_routing(), Routing::Keyed(_)) {
@@ -415,7 +416,7 @@ proptest! {
     fn results_are_the_same_over_several_sites(
         events in seen(), node in nodes(), sites in 1u32..4, choices in prop::collection::vec(any::<u32>(), 20),
     ) {
-        // Records that stay have nowhere to go.
+        // Local records cannot be sent to other sites.
         for case in CASES.iter().filter(|case| !case.is_local) {
             let mut choices = choices.iter().cycle().copied();
             let spread = case.spread(&events, &node, sites, || choices.next().unwrap_or(0));
@@ -443,7 +444,7 @@ fn records_take_a_detour_in_every_job_but_the_local_one() {
     for case in CASES {
         let node = NodeConfig::with_threads(2);
         let (_, counts) = case.detoured(&events, &node);
-        // The local one's results are texts all the same.
+        // The results of the local case are texts, too.
         let on_the_way = counts
             .split_last()
             .map_or(0, |(_, others)| others.iter().sum());

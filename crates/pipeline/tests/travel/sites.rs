@@ -1,4 +1,5 @@
-//! Jobs spread over several nodes of one process, joined by bytes in the place of a network.
+//! Jobs distributed over several nodes of one process, connected by queues of bytes instead of a
+//! network.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -9,16 +10,17 @@ use ardea_core::{
     Parallelism, Processor, Progress, Result, Waker, Watermark,
 };
 use ardea_engine::{
-    Begin, Crossings, Deployment, JobConfig, JobStatus, Node, NodeConfig, Placement, Site, together,
+    Deployment, JobConfig, JobStatus, Node, NodeConfig, Placement, RemoteEdges, Site, StartMode,
+    colocation_groups,
 };
 
-/// What travels between two sites.
+/// A message between two sites.
 enum Frame {
     Records(u32, usize, Vec<u8>),
     Marker(Marker),
 }
 
-/// The frames of an edge from one site to another.
+/// The messages of an edge from one site to another.
 #[derive(Default)]
 struct Stream {
     frames: VecDeque<Frame>,
@@ -50,7 +52,7 @@ impl Network {
     }
 }
 
-impl Crossings for Network {
+impl RemoteEdges for Network {
     fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
         Ok(Box::new(Sender(self.end(edge, self.here, to))))
     }
@@ -130,7 +132,7 @@ impl Processor for Sender {
     }
 
     fn on_epoch(&mut self, epoch: Epoch, _: &mut Outbox) -> Result<Progress> {
-        self.0.mark(Marker::EpochEnd(epoch))
+        self.0.mark(Marker::Barrier(epoch))
     }
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
@@ -177,10 +179,11 @@ impl Processor for Receiver {
     }
 }
 
-/// Runs a job to its end over so many sites, each instance where `choose` says; those together that have to be.
+/// Runs a job to its end over several sites. `choose` returns the site of an instance; vertices of
+/// a chain are placed together.
 pub fn run(dag: &Dag, sites: u32, config: &NodeConfig, mut choose: impl FnMut() -> u32) {
     let mut places = vec![Vec::new(); dag.vertices().len()];
-    for group in together(dag).unwrap() {
+    for group in colocation_groups(dag).unwrap() {
         let Parallelism::Exactly(count) = dag.get(group[0]).wanted_parallelism() else {
             panic!("the program says how many there are");
         };
@@ -208,7 +211,7 @@ pub fn run(dag: &Dag, sites: u32, config: &NodeConfig, mut choose: impl FnMut() 
                 JobConfig::named("spread"),
                 placement,
                 Arc::new(network),
-                Begin::Running,
+                StartMode::Running,
             )
             .unwrap()
         })

@@ -1,4 +1,4 @@
-//! Records come together by key wherever their key belongs: a type that serde does not know can't go there.
+//! Must not compile: keyed records whose type cannot be serialized.
 
 use ardea_connectors::collections::items;
 use ardea_pipeline::Pipeline;

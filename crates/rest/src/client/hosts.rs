@@ -1,4 +1,4 @@
-//! Which hosts a client asks: one, and where that fails the next.
+//! Host selection and retries of a client.
 
 use std::fmt;
 use std::future::Future;
@@ -10,27 +10,27 @@ use ardea_core::{Error, ErrorCode, Result};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Client;
-use super::place::Place;
-use super::request::{AGAIN, Answered, Asked, Miss, Missed};
+use super::endpoint::Endpoint;
+use super::request::{ApiRequest, FailureKind, SuccessResponse, TRY_AGAIN, TryFailed};
 
-/// How long a request is asked again while the job changes its leader: longer than a lease takes to run out.
-pub(super) const SETTLES_WITHIN: Duration = Duration::from_secs(20);
+/// Retry timeout while the job changes its leader. It is longer than a leader's lease.
+pub(super) const LEADER_CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long to wait before it is asked again, if no host says how long.
-pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// Retry delay, if the host's response contains none.
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// For how long a host that answers nothing is not asked again.
-const LEFT_FOR: Duration = Duration::from_secs(5);
+/// Time for which a host that does not respond is skipped.
+const SKIP_DURATION: Duration = Duration::from_secs(5);
 
-/// Where the interfaces of a cluster's hosts are, at the moment.
-pub(super) type Found = Pin<Box<dyn Future<Output = Result<Vec<String>>> + Send>>;
+/// A future of the current interface URLs of a cluster's hosts.
+pub(super) type HostEndpoints = Pin<Box<dyn Future<Output = Result<Vec<String>>> + Send>>;
 
-/// The hosts that may be asked. Clones share which one answered last.
+/// The hosts that a client can try. Clones share the host that responded last.
 #[derive(Clone)]
 pub(super) struct Hosts {
-    /// The one that is asked first.
-    at: Arc<Mutex<Place>>,
-    find: Option<Arc<dyn Fn() -> Found + Send + Sync>>,
+    /// The host that is tried first.
+    at: Arc<Mutex<Endpoint>>,
+    find: Option<Arc<dyn Fn() -> HostEndpoints + Send + Sync>>,
 }
 
 impl fmt::Debug for Hosts {
@@ -40,153 +40,160 @@ impl fmt::Debug for Hosts {
 }
 
 impl Hosts {
-    /// One, and no other.
-    pub(super) fn only(place: Place) -> Self {
+    /// Creates the list of a single host.
+    pub(super) fn only(place: Endpoint) -> Self {
         Hosts {
             at: Arc::new(Mutex::new(place)),
             find: None,
         }
     }
 
-    /// The same one first, and then those that are found.
-    pub(super) fn found_by(&self, find: Arc<dyn Fn() -> Found + Send + Sync>) -> Self {
+    /// Returns the list with the current host and a function that finds the others.
+    pub(super) fn with_discovery(
+        &self,
+        find: Arc<dyn Fn() -> HostEndpoints + Send + Sync>,
+    ) -> Self {
         Hosts {
             at: Arc::new(Mutex::new(self.at())),
             find: Some(find),
         }
     }
 
-    /// The one that is asked first.
-    pub(super) fn at(&self) -> Place {
+    /// Returns the host that is tried first.
+    pub(super) fn at(&self) -> Endpoint {
         self.at
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn turn_to(&self, place: Place) {
+    fn set_current(&self, place: Endpoint) {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 }
 
-/// Hosts that answer nothing, and until when they are left alone.
+/// The hosts that do not respond, each with the time until which it is skipped.
 #[derive(Debug, Default)]
-pub(super) struct Left(Vec<(Place, Instant)>);
+pub(super) struct BackoffList(Vec<(Endpoint, Instant)>);
 
-impl Left {
-    /// Whether this one is left alone now.
-    pub(super) fn has(&self, place: &Place) -> bool {
+impl BackoffList {
+    /// Returns true if this host is skipped at present.
+    pub(super) fn has(&self, place: &Endpoint) -> bool {
         let now = Instant::now();
         let mut left = self.0.iter();
         left.any(|(left, until)| left == place && *until > now)
     }
 
-    fn add(&mut self, place: Place) {
+    fn add(&mut self, place: Endpoint) {
         self.0.retain(|(left, _)| *left != place);
-        self.0.push((place, Instant::now() + LEFT_FOR));
+        self.0.push((place, Instant::now() + SKIP_DURATION));
     }
 }
 
-/// What came of a request at one host after the other.
+/// The state of a request across retries.
 #[derive(Debug)]
-struct Tries {
+struct RetryState {
     began: Instant,
-    /// Since when nobody has answered as a host does that is there.
+    /// Start of the current period in which no host responds.
     missing_since: Instant,
-    left: Left,
-    /// Those that could not be asked, since one was that could.
-    failed: Vec<Place>,
-    /// Whether a host may have taken it that did not say so.
-    is_doubtful: bool,
+    left: BackoffList,
+    /// Hosts that could not be reached since a host last responded.
+    failed: Vec<Endpoint>,
+    /// True if a host may have executed the request without responding.
+    outcome_unknown: bool,
 }
 
-/// Why a request came to nothing at last.
+/// The final failure of a request.
 #[derive(Debug)]
-pub(super) struct GaveUp {
+pub(super) struct RequestFailed {
     pub(super) error: Error,
-    /// Whether it changes something, and may have been taken all the same.
-    pub(super) is_doubtful: bool,
+    /// True if the request is a command that may have been executed in spite of the failure.
+    pub(super) outcome_unknown: bool,
 }
 
-impl From<GaveUp> for Error {
-    fn from(gave_up: GaveUp) -> Self {
+impl From<RequestFailed> for Error {
+    fn from(gave_up: RequestFailed) -> Self {
         let error = gave_up.error;
-        if !gave_up.is_doubtful {
+        if !gave_up.outcome_unknown {
             return error;
         }
-        let next = error.what_next().filter(|next| adds_to_doubt(&error, next));
+        let next = error.hint_text().filter(|next| is_combinable(&error, next));
         let next = match next {
-            Some(next) => format!("{DOUBTFUL}; {next}"),
-            None => DOUBTFUL.to_string(),
+            Some(next) => format!("{OUTCOME_UNKNOWN}; {next}"),
+            None => OUTCOME_UNKNOWN.to_string(),
         };
         error.hint(next)
     }
 }
 
-/// What to do about a command that may have been done, though nobody said so. Whoever tells of that tells this, and nothing else, so that
-/// it is known again where it comes from another process.
-pub const DOUBTFUL: &str =
-    "it may have been taken all the same: `ardea describe JOB` shows whether; else try again";
+/// The hint about a command that may have been executed although no response arrived. All
+/// components use exactly this text, so that the hint is recognized when it comes from another
+/// process.
+pub const OUTCOME_UNKNOWN: &str =
+    "it may have been taken nevertheless: check with `ardea describe JOB`, and try again if not";
 
-/// Whether a hint can stand beside the doubt: it does not tell of it as well, and does not tell that the command is to be given again, or
-/// that somebody does that, as if there were none. Those of whoever has lost the lead all do.
-fn adds_to_doubt(error: &Error, next: &str) -> bool {
-    error.code() != ErrorCode::Superseded && next != DOUBTFUL && next != AGAIN
+/// Returns true if the hint `next` can be combined with [`OUTCOME_UNKNOWN`]: it is another hint,
+/// and does not suggest a repetition of the command. Hints of [`ErrorCode::Superseded`] always
+/// suggest one.
+fn is_combinable(error: &Error, next: &str) -> bool {
+    error.code() != ErrorCode::Superseded && next != OUTCOME_UNKNOWN && next != TRY_AGAIN
 }
 
 impl Client {
-    /// Asks a host, and where that fails another one, as long as that is safe and may help.
-    pub(super) async fn ask(&self, asked: Asked) -> Result<Answered, GaveUp> {
-        let mut tries = Tries::begin(Instant::now());
+    /// Sends a request. Retries it at the same or another host as long as a retry is safe and may
+    /// help.
+    pub(super) async fn ask(&self, asked: ApiRequest) -> Result<SuccessResponse, RequestFailed> {
+        let mut tries = RetryState::begin(Instant::now());
         loop {
             let asked_at = self.hosts.at();
-            let answer = asked.of(
+            let answer = asked.send_following_redirects(
                 &asked_at,
                 (self.token.as_ref(), self.tls.as_ref()),
-                self.patience,
+                self.timeout,
                 &tries.left,
             );
             let missed = match answer.await {
                 Ok(answered) => return Ok(answered),
                 Err(missed) => missed,
             };
-            tries.is_doubtful |= missed.may_be_taken() && !asked.is_read();
-            // The change that it is in the way of may be its own.
-            let is_own = tries.is_doubtful && missed.error.code() == ErrorCode::WrongState;
-            let may_repeat = !tries.is_doubtful || asked.may_be_repeated();
+            tries.outcome_unknown |= missed.may_be_executed() && !asked.is_read();
+            // The conflicting change may come from an earlier try of this request.
+            let is_own = tries.outcome_unknown && missed.error.code() == ErrorCode::WrongState;
+            let may_repeat = !tries.outcome_unknown || asked.may_be_repeated();
             let now = Instant::now();
-            let deadline = tries.deadline(now, missed.how, self.asks_again_for);
-            let may_help = (missed.is_passing() || is_own) && now < deadline;
-            let is_alone = self.hosts.find.is_none() && !matches!(missed.how, Miss::NotYet(_));
+            let deadline = tries.deadline(now, missed.how, self.retry_timeout);
+            let may_help = (missed.is_transient() || is_own) && now < deadline;
+            let is_alone =
+                self.hosts.find.is_none() && !matches!(missed.how, FailureKind::RetryLater(_));
             if !may_help || !may_repeat || is_alone {
-                return Err(tries.gave_up(missed.error));
+                return Err(tries.failure(missed.error));
             }
-            if matches!(missed.how, Miss::Hung { .. }) {
+            if matches!(missed.how, FailureKind::Unresponsive { .. }) {
                 tries.left.add(missed.place.clone());
             }
-            self.turn(asked_at, &missed, &mut tries, deadline)
+            self.select_next(asked_at, &missed, &mut tries, deadline)
                 .await
-                .map_err(|error| tries.gave_up(error))?;
+                .map_err(|error| tries.failure(error))?;
         }
     }
 
-    /// Turns to the host that is asked next, when it is to be asked.
-    async fn turn(
+    /// Selects the host of the next try, after the retry delay.
+    async fn select_next(
         &self,
-        asked_at: Place,
-        missed: &Missed,
-        tries: &mut Tries,
+        asked_at: Endpoint,
+        missed: &TryFailed,
+        tries: &mut RetryState,
         deadline: Instant,
     ) -> Result<()> {
-        let is_there = missed.place != asked_at || !missed.is_away();
+        let is_there = missed.place != asked_at || !missed.is_unreachable();
         if is_there {
-            // It is the leader that is missing: it is looked for again.
+            // The host responds, but the job has no leader, so discovery starts over.
             tries.failed.clear();
             let after = match missed.how {
-                Miss::NotYet(after) => after,
-                _ => AGAIN_AFTER,
+                FailureKind::RetryLater(after) => after,
+                _ => RETRY_DELAY,
             };
-            // Once more when time is up, however much later a host wants to be asked.
+            // One last try at the deadline, even if the host asks for a longer delay.
             let left = deadline.saturating_duration_since(Instant::now());
             sleep(after.min(left)).await;
             if missed.place != asked_at {
@@ -202,10 +209,10 @@ impl Client {
             .cloned();
         let is_only = places.iter().all(|place| *place == asked_at);
         match next {
-            Some(next) => self.hosts.turn_to(next),
+            Some(next) => self.hosts.set_current(next),
             None if is_there => {}
-            // It is there, or the next connection is refused.
-            None if is_only && missed.how == Miss::Lost => sleep(AGAIN_AFTER).await,
+            // The host may be up. If it is down, the next connection is refused.
+            None if is_only && missed.how == FailureKind::NoResponse => sleep(RETRY_DELAY).await,
             None if is_only => return Err(missed.error.clone()),
             None => {
                 let error = Error::new(ErrorCode::Network, "no host of the cluster answers")
@@ -218,45 +225,46 @@ impl Client {
         Ok(())
     }
 
-    /// Where hosts are; nowhere if nobody knows.
-    async fn places(&self, deadline: Instant) -> Vec<Place> {
+    /// Returns the discovered hosts; an empty list if discovery fails.
+    async fn places(&self, deadline: Instant) -> Vec<Endpoint> {
         let Some(find) = &self.hosts.find else {
             return Vec::new();
         };
         let found = timeout_at(deadline, find()).await;
         let bases = found.ok().and_then(Result::ok).unwrap_or_default();
-        let places = bases.iter().filter_map(|base| Place::parse(base).ok());
+        let places = bases.iter().filter_map(|base| Endpoint::parse(base).ok());
         places.collect()
     }
 }
 
-impl Tries {
+impl RetryState {
     fn begin(began: Instant) -> Self {
-        Tries {
+        RetryState {
             began,
             missing_since: began,
-            left: Left::default(),
+            left: BackoffList::default(),
             failed: Vec::new(),
-            is_doubtful: false,
+            outcome_unknown: false,
         }
     }
 
-    /// Until when it is asked again: who says "not yet" is waited for as long as patience lasts, all else until the job has a leader.
-    fn deadline(&mut self, now: Instant, how: Miss, patience: Duration) -> Instant {
+    /// Returns the deadline of retries: after the caller's retry timeout if a host asks for a
+    /// retry, otherwise after [`LEADER_CHANGE_TIMEOUT`].
+    fn deadline(&mut self, now: Instant, how: FailureKind, patience: Duration) -> Instant {
         match how {
-            Miss::NotYet(_) => {
-                // Whatever fails after this has only begun to.
+            FailureKind::RetryLater(_) => {
+                // A failure after this response starts a new period.
                 self.missing_since = now;
                 self.began + patience
             }
-            _ => self.missing_since + SETTLES_WITHIN,
+            _ => self.missing_since + LEADER_CHANGE_TIMEOUT,
         }
     }
 
-    fn gave_up(&self, error: Error) -> GaveUp {
-        GaveUp {
+    fn failure(&self, error: Error) -> RequestFailed {
+        RequestFailed {
             error,
-            is_doubtful: self.is_doubtful,
+            outcome_unknown: self.outcome_unknown,
         }
     }
 }
@@ -266,25 +274,28 @@ mod tests {
     use super::*;
 
     fn next_of(error: Error, is_doubtful: bool) -> String {
-        let error = Error::from(GaveUp { error, is_doubtful });
-        error.what_next().unwrap_or_default().to_string()
+        let error = Error::from(RequestFailed {
+            error,
+            outcome_unknown: is_doubtful,
+        });
+        error.hint_text().unwrap_or_default().to_string()
     }
 
     #[test]
-    fn doubt_is_told_once_and_nothing_is_promised_beside_it() {
-        let promise = "what was asked of it is asked again of whoever leads it then";
+    fn an_unknown_outcome_is_reported_once_and_without_other_promises() {
+        let promise = "the request is repeated to the new leader";
         for (code, hint) in [
             (ErrorCode::Superseded, promise),
-            (ErrorCode::Superseded, DOUBTFUL),
-            (ErrorCode::StateUnavailable, DOUBTFUL),
-            (ErrorCode::Network, AGAIN),
+            (ErrorCode::Superseded, OUTCOME_UNKNOWN),
+            (ErrorCode::StateUnavailable, OUTCOME_UNKNOWN),
+            (ErrorCode::Network, TRY_AGAIN),
         ] {
             let error = Error::new(code, "lost").hint(hint);
-            assert_eq!(next_of(error.clone(), true), DOUBTFUL);
+            assert_eq!(next_of(error.clone(), true), OUTCOME_UNKNOWN);
             assert_eq!(next_of(error, false), hint);
         }
         let without = Error::new(ErrorCode::Network, "lost");
-        assert_eq!(next_of(without, true), DOUBTFUL);
+        assert_eq!(next_of(without, true), OUTCOME_UNKNOWN);
     }
 
     #[test]
@@ -292,7 +303,7 @@ mod tests {
         let hung = Error::new(ErrorCode::Network, "it hangs").hint("end it, or let it go on");
         assert_eq!(
             next_of(hung, true),
-            "it may have been taken all the same: `ardea describe JOB` shows whether; else try again; \
+            "it may have been taken nevertheless: check with `ardea describe JOB`, and try again if not; \
              end it, or let it go on"
         );
     }
@@ -300,15 +311,15 @@ mod tests {
     #[test]
     fn what_fails_after_a_long_wait_has_its_own_time() {
         let (begin, minute) = (Instant::now(), Duration::from_secs(60));
-        let mut tries = Tries::begin(begin);
+        let mut tries = RetryState::begin(begin);
         let mut after = |seconds, how| {
             let now = begin + Duration::from_secs(seconds);
             tries.deadline(now, how, minute) - begin
         };
-        assert_eq!(after(1, Miss::NotSent), SETTLES_WITHIN);
-        assert_eq!(after(30, Miss::NotYet(AGAIN_AFTER)), minute);
-        let deadline = Duration::from_secs(30) + SETTLES_WITHIN;
-        assert_eq!(after(31, Miss::NotSent), deadline);
-        assert_eq!(after(32, Miss::Said), deadline);
+        assert_eq!(after(1, FailureKind::NotSent), LEADER_CHANGE_TIMEOUT);
+        assert_eq!(after(30, FailureKind::RetryLater(RETRY_DELAY)), minute);
+        let deadline = Duration::from_secs(30) + LEADER_CHANGE_TIMEOUT;
+        assert_eq!(after(31, FailureKind::NotSent), deadline);
+        assert_eq!(after(32, FailureKind::ErrorResponse), deadline);
     }
 }

@@ -1,46 +1,47 @@
-//! Lines of a log, and changes of a map, as they come.
+//! Streams of log lines and of map changes.
 
 use ardea_core::{Error, ErrorCode, Result};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 
-use super::place::Place;
-use super::request::{Answered, broken};
+use super::endpoint::Endpoint;
+use super::request::{SuccessResponse, broken};
 use crate::{LogEvent, LogLine, MapEvent};
 
-/// A longer line is no cluster's.
+/// Maximum length of a line in bytes; a response with a longer line is invalid.
 const MOST_EVENT_BYTES: usize = 16 << 20;
 
-/// The lines that were asked for, one after the other.
+/// A stream of log lines.
 #[derive(Debug)]
 pub struct LogLines(Lines);
 
-/// What happens to a map, one after the other.
+/// A stream of changes of a map.
 #[derive(Debug)]
 pub struct MapChanges(Lines);
 
-/// Lines of JSON.
+/// A stream of newline-delimited JSON.
 #[derive(Debug)]
 struct Lines {
     body: Incoming,
-    place: Place,
-    /// What has come of lines that were not told yet.
-    come: Vec<u8>,
-    /// How much of that has been told, and looked through.
-    told: usize,
-    seen: usize,
+    place: Endpoint,
+    /// The received bytes, including lines that were returned already.
+    buffer: Vec<u8>,
+    /// End of the returned lines in `buffer`, and end of the part that was searched for a line end.
+    returned: usize,
+    searched: usize,
 }
 
 impl LogLines {
-    pub(super) fn of(answer: Answered) -> Self {
+    pub(super) fn of(answer: SuccessResponse) -> Self {
         LogLines(Lines::of(answer))
     }
 
-    /// The next line; none when there are no more. Waits for it as long as it takes. Dropping the future loses no line.
+    /// Waits for the next line, without a timeout. Returns `None` at the end of the stream. Cancel
+    /// safe.
     ///
     /// # Errors
-    /// What the cluster says; [`ErrorCode::Network`] if the connection breaks.
+    /// The error reported by the cluster; [`ErrorCode::Network`] if the connection breaks.
     pub async fn next(&mut self) -> Result<Option<LogLine>> {
         match self.0.next().await? {
             Some(LogEvent::Line(line)) => Ok(Some(line)),
@@ -51,14 +52,15 @@ impl LogLines {
 }
 
 impl MapChanges {
-    pub(super) fn of(answer: Answered) -> Self {
+    pub(super) fn of(answer: SuccessResponse) -> Self {
         MapChanges(Lines::of(answer))
     }
 
-    /// What has happened next; none when no more is told. Waits for it as long as it takes. Dropping the future loses nothing.
+    /// Waits for the next change, without a timeout. Returns `None` at the end of the stream.
+    /// Cancel safe.
     ///
     /// # Errors
-    /// What the cluster says; [`ErrorCode::Network`] if the connection breaks.
+    /// The error reported by the cluster; [`ErrorCode::Network`] if the connection breaks.
     pub async fn next(&mut self) -> Result<Option<MapEvent>> {
         match self.0.next().await? {
             Some(MapEvent::Fault(fault)) => Err(fault.into()),
@@ -68,14 +70,14 @@ impl MapChanges {
 }
 
 impl Lines {
-    fn of(answer: Answered) -> Self {
+    fn of(answer: SuccessResponse) -> Self {
         let (body, place) = answer.streamed();
         Lines {
             body,
             place,
-            come: Vec::new(),
-            told: 0,
-            seen: 0,
+            buffer: Vec::new(),
+            returned: 0,
+            searched: 0,
         }
     }
 
@@ -85,12 +87,12 @@ impl Lines {
                 let event = serde_json::from_slice(line).map_err(|error| self.strange(error))?;
                 return Ok(Some(event));
             }
-            if self.come.len() > MOST_EVENT_BYTES {
-                return Err(self.strange("a line without end"));
+            if self.buffer.len() > MOST_EVENT_BYTES {
+                return Err(self.strange("a line is too long"));
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => self
-                    .come
+                    .buffer
                     .extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
                 Some(Err(error)) => return Err(broken(&self.place, error)),
                 None => return Ok(None),
@@ -98,22 +100,27 @@ impl Lines {
         }
     }
 
-    /// The next whole line of what has come.
+    /// Returns the next complete line of the received bytes, if there is one.
     fn line(&mut self) -> Option<&[u8]> {
-        let end = self.come[self.seen..].iter().position(|b| *b == b'\n');
+        let end = self.buffer[self.searched..]
+            .iter()
+            .position(|b| *b == b'\n');
         let Some(length) = end else {
-            self.come.drain(..self.told);
-            (self.told, self.seen) = (0, self.come.len());
+            self.buffer.drain(..self.returned);
+            (self.returned, self.searched) = (0, self.buffer.len());
             return None;
         };
-        let (start, end) = (self.told, self.seen + length);
-        (self.told, self.seen) = (end + 1, end + 1);
-        Some(&self.come[start..end])
+        let (start, end) = (self.returned, self.searched + length);
+        (self.returned, self.searched) = (end + 1, end + 1);
+        Some(&self.buffer[start..end])
     }
 
     fn strange(&self, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-        let what = format!("what {} sends are no lines of a log or a map", self.place);
-        Error::new(ErrorCode::BadAnswer, what)
+        let what = format!(
+            "the response of {} is not a stream of log lines or map changes",
+            self.place
+        );
+        Error::new(ErrorCode::BadResponse, what)
             .because(why)
             .hint("check the address, and that both are of the same version")
     }

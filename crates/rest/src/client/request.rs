@@ -1,4 +1,4 @@
-//! One request and its answer, over a connection of its own.
+//! One request and its response, over a new connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_network::tls::Tls;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
-use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -17,34 +17,37 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::hosts::{AGAIN_AFTER, Left};
-use super::place::Place;
-use crate::Fault;
+use super::endpoint::Endpoint;
+use super::hosts::{BackoffList, RETRY_DELAY};
+use crate::ApiError;
 use crate::routes::DOCUMENT_PATH;
 
-/// A larger answer is no cluster's.
-const MOST_ANSWER_BYTES: usize = 256 << 20;
-/// From one host to the job's master's, and on if that has just changed.
-const MOST_REDIRECTIONS: u32 = 4;
+/// Maximum size of a response body.
+const MAX_RESPONSE_BYTES: usize = 256 << 20;
+/// Maximum number of redirects per request: one to the job's leader, and more if the leader changes
+/// during the request.
+const MAX_REDIRECTS: u32 = 4;
 
-/// What is left to do where no answer came; whether that is safe is added by who knows what was asked.
-pub(super) const AGAIN: &str = "try again";
+/// The hint of an error without a response. The caller replaces or completes it if a retry is not
+/// safe.
+pub(super) const TRY_AGAIN: &str = "try again";
 
-/// After how long without an answer it is looked whether the host answers anything.
-const LOOKS_AFTER: Duration = Duration::from_secs(1);
-/// How long a host may take for an answer that costs it nothing: a twentieth of the asker's patience, within bounds.
-const OF_PATIENCE: u32 = 20;
-const AT_LEAST: Duration = Duration::from_millis(2500);
-const AT_MOST: Duration = Duration::from_secs(15);
+/// Time without a response after which the client checks that the host responds at all.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Part of the request timeout that is the timeout of this check: a twentieth, within the following
+/// bounds.
+const PROBE_TIMEOUT_DIVISOR: u32 = 20;
+const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(2500);
+const MAX_PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// By whom it is asked.
+/// The credentials of the client.
 type Credentials<'a> = (Option<&'a Token>, Option<&'a Tls>);
 
-/// The head of an answer, and what comes of its body.
+/// The head of a response, with its body as a stream.
 type Response = axum::http::Response<Incoming>;
 
-/// What is asked.
-pub(super) struct Asked {
+/// A request.
+pub(super) struct ApiRequest {
     method: Method,
     path: String,
     body: Option<Bytes>,
@@ -52,81 +55,86 @@ pub(super) struct Asked {
     is_read: bool,
 }
 
-/// Why there is no answer.
+/// The failure of one try.
 #[derive(Debug)]
-pub(super) struct Missed {
+pub(super) struct TryFailed {
     pub(super) error: Error,
-    /// Where it was asked last.
-    pub(super) place: Place,
-    pub(super) how: Miss,
+    /// The host that was tried last.
+    pub(super) place: Endpoint,
+    pub(super) how: FailureKind,
 }
 
-/// How a request came to nothing.
+/// The kind of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Miss {
-    /// It has not been sent.
+pub(super) enum FailureKind {
+    /// The request was not sent.
     NotSent,
-    /// A host says that nothing was done, and after how long it is to be asked again.
-    NotYet(Duration),
-    /// Somebody says something else.
-    Said,
-    /// It has been sent, and there is no answer.
-    Lost,
-    /// The host answers nothing at all.
-    Hung {
-        /// Whether it got that far that the request was sent.
+    /// The host did not execute the request, and asks for a retry after this delay.
+    RetryLater(Duration),
+    /// The host responded with an error.
+    ErrorResponse,
+    /// The request was sent, but no response arrived.
+    NoResponse,
+    /// The host responds to no request at all.
+    Unresponsive {
+        /// True if the request was sent before this was detected.
         is_sent: bool,
     },
 }
 
-impl Missed {
-    fn new(how: Miss, place: &Place, error: Error) -> Self {
-        Missed {
+impl TryFailed {
+    fn new(how: FailureKind, place: &Endpoint, error: Error) -> Self {
+        TryFailed {
             error,
             place: place.clone(),
             how,
         }
     }
 
-    /// Whether it may have been done all the same.
-    pub(super) fn may_be_taken(&self) -> bool {
+    /// Returns true if the request may have been executed in spite of the failure.
+    pub(super) fn may_be_executed(&self) -> bool {
         match self.how {
-            Miss::NotSent | Miss::NotYet(_) | Miss::Hung { is_sent: false } => false,
-            // Whoever has lost the lead does not know what became of it.
-            Miss::Said => self.error.code() == ErrorCode::Superseded,
-            Miss::Lost | Miss::Hung { is_sent: true } => true,
+            FailureKind::NotSent
+            | FailureKind::RetryLater(_)
+            | FailureKind::Unresponsive { is_sent: false } => false,
+            // A deposed leader does not know the outcome.
+            FailureKind::ErrorResponse => self.error.code() == ErrorCode::Superseded,
+            FailureKind::NoResponse | FailureKind::Unresponsive { is_sent: true } => true,
         }
     }
 
-    /// Whether another host, or the same one later, may answer.
-    pub(super) fn is_passing(&self) -> bool {
+    /// Returns true if a retry at another host, or later at the same host, may succeed.
+    pub(super) fn is_transient(&self) -> bool {
         match self.how {
-            Miss::NotYet(_) | Miss::Lost | Miss::Hung { .. } => true,
-            // That others can't be reached is an answer, that this one can't be is none.
-            Miss::Said => self.error.code() == ErrorCode::Superseded,
-            Miss::NotSent => {
+            FailureKind::RetryLater(_)
+            | FailureKind::NoResponse
+            | FailureKind::Unresponsive { .. } => true,
+            // An error code `Network` in a response concerns other hosts and is final; without a
+            // response it concerns this host and may be retried.
+            FailureKind::ErrorResponse => self.error.code() == ErrorCode::Superseded,
+            FailureKind::NotSent => {
                 let code = self.error.code();
                 matches!(code, ErrorCode::Network | ErrorCode::Superseded)
             }
         }
     }
 
-    /// Whether whoever was asked could not be reached, or gave no answer.
-    pub(super) fn is_away(&self) -> bool {
+    /// Returns true if the host could not be reached, or did not respond.
+    pub(super) fn is_unreachable(&self) -> bool {
         match self.how {
-            Miss::NotYet(_) | Miss::Said => false,
-            Miss::Lost | Miss::Hung { .. } => true,
-            Miss::NotSent => self.error.code() == ErrorCode::Network,
+            FailureKind::RetryLater(_) | FailureKind::ErrorResponse => false,
+            FailureKind::NoResponse | FailureKind::Unresponsive { .. } => true,
+            FailureKind::NotSent => self.error.code() == ErrorCode::Network,
         }
     }
 }
 
-/// The path of something of a job.
+/// Returns the URL path of a resource of a job.
 pub(super) fn path(job: &str, rest: &str) -> String {
     format!("/v1/jobs/{}{rest}", encoded(job))
 }
 
-/// A name as a part of a path.
+/// Percent-encodes a name as a path segment.
 pub(super) fn encoded(name: &str) -> String {
     let mut part = String::new();
     for byte in name.bytes() {
@@ -139,25 +147,25 @@ pub(super) fn encoded(name: &str) -> String {
     part
 }
 
-impl Asked {
+impl ApiRequest {
     pub(super) fn get(path: String) -> Self {
-        Asked::new(Method::GET, path)
+        ApiRequest::new(Method::GET, path)
     }
 
     pub(super) fn post(path: String) -> Self {
-        Asked::new(Method::POST, path)
+        ApiRequest::new(Method::POST, path)
     }
 
     pub(super) fn put(path: String) -> Self {
-        Asked::new(Method::PUT, path)
+        ApiRequest::new(Method::PUT, path)
     }
 
     pub(super) fn delete(path: String) -> Self {
-        Asked::new(Method::DELETE, path)
+        ApiRequest::new(Method::DELETE, path)
     }
 
     fn new(method: Method, path: String) -> Self {
-        Asked {
+        ApiRequest {
             is_read: method == Method::GET,
             method,
             path,
@@ -166,36 +174,36 @@ impl Asked {
         }
     }
 
-    /// Done twice it is as if done once.
+    /// Marks the request as idempotent, so that it may be repeated.
     pub(super) fn repeatable(mut self) -> Self {
         self.may_be_repeated = true;
         self
     }
 
-    /// Nothing that lasts comes of it, although it is no mere look.
-    pub(super) fn passing(mut self) -> Self {
+    /// Marks the request as one without a lasting effect, although its method is not GET.
+    pub(super) fn without_effect(mut self) -> Self {
         self.is_read = true;
         self
     }
 
-    /// Whether it changes nothing that lasts.
+    /// Returns true if the request has no lasting effect.
     pub(super) fn is_read(&self) -> bool {
         self.is_read
     }
 
-    /// Whether it does no harm to ask again for what may have been done.
+    /// Returns true if the request may be repeated even after it may have been executed.
     pub(super) fn may_be_repeated(&self) -> bool {
         self.may_be_repeated || self.is_read()
     }
 
-    /// With a body.
+    /// Sets the body.
     pub(super) fn json(mut self, body: &impl Serialize) -> Result<Self> {
         let json = serde_json::to_vec(body).map_err(unwritable)?;
         self.body = Some(Bytes::from(json));
         Ok(self)
     }
 
-    /// With parameters.
+    /// Sets the query parameters.
     pub(super) fn query(mut self, query: &impl Serialize) -> Result<Self> {
         let query = serde_urlencoded::to_string(query).map_err(unwritable)?;
         if !query.is_empty() {
@@ -204,20 +212,20 @@ impl Asked {
         Ok(self)
     }
 
-    /// Asks there, and where that leads, unless that is one of those that are left alone.
-    pub(super) async fn of(
+    /// Sends the request to the host `place`, and follows redirects, except to the hosts in `left`.
+    pub(super) async fn send_following_redirects(
         &self,
-        place: &Place,
+        place: &Endpoint,
         by: Credentials<'_>,
         patience: Duration,
-        left: &Left,
-    ) -> Result<Answered, Missed> {
+        left: &BackoffList,
+    ) -> Result<SuccessResponse, TryFailed> {
         let deadline = Instant::now() + patience;
         let (mut place, mut path) = (place.clone(), self.path.clone());
-        for _ in 0..=MOST_REDIRECTIONS {
+        for _ in 0..=MAX_REDIRECTS {
             let response = self.at(&place, &path, by, (deadline, patience)).await?;
             if response.status() != StatusCode::TEMPORARY_REDIRECT {
-                let answered = Answered {
+                let answered = SuccessResponse {
                     response,
                     place,
                     deadline,
@@ -225,60 +233,61 @@ impl Asked {
                 };
                 return answered.checked().await;
             }
-            let not_sent = |error| Missed::new(Miss::NotSent, &place, error);
+            let not_sent = |error| TryFailed::new(FailureKind::NotSent, &place, error);
             let (next, on) = target(&response, &place).map_err(not_sent)?;
             if left.has(&next) {
-                return Err(Missed::new(Miss::NotSent, &next, hung(&next)));
+                return Err(TryFailed::new(FailureKind::NotSent, &next, hung(&next)));
             }
             (place, path) = (next, on);
         }
-        let what = "the hosts of the cluster send a request from one to the other";
+        let what = "the hosts of the cluster redirect the request to each other";
         let error = Error::new(ErrorCode::Superseded, what)
-            .hint("the job is changing its master: try again in a moment");
-        Err(Missed::new(Miss::NotSent, &place, error))
+            .hint("the job is changing its leader: try again in a moment");
+        Err(TryFailed::new(FailureKind::NotSent, &place, error))
     }
 
-    /// Asks there, until there is an answer, or a host that answers nothing.
+    /// Sends the request to one host. Returns the response; fails after a timeout, or when the host
+    /// is found to hang.
     async fn at(
         &self,
-        place: &Place,
+        place: &Endpoint,
         path: &str,
         by: Credentials<'_>,
         (deadline, patience): (Instant, Duration),
-    ) -> Result<Response, Missed> {
-        let missed = |how, error| Missed::new(how, place, error);
+    ) -> Result<Response, TryFailed> {
+        let missed = |how, error| TryFailed::new(how, place, error);
         let is_sent = AtomicBool::new(false);
         let asking = async {
-            let not_sent = |error| missed(Miss::NotSent, error);
+            let not_sent = |error| missed(FailureKind::NotSent, error);
             let request = self.request(place, path, by.0).map_err(not_sent)?;
             let stream = connect(place, by.1).await.map_err(not_sent)?;
             is_sent.store(true, Ordering::Relaxed);
             let answer = send(request, stream, place).await;
-            answer.map_err(|error| missed(Miss::Lost, error))
+            answer.map_err(|error| missed(FailureKind::NoResponse, error))
         };
         tokio::select! {
             biased;
             answer = timeout_at(deadline, asking) => match answer {
                 Ok(answer) => answer,
                 Err(_) => {
-                    let how = if is_sent.load(Ordering::Relaxed) { Miss::Lost } else { Miss::NotSent };
-                    Err(missed(how, silent(place, patience)))
+                    let how = if is_sent.load(Ordering::Relaxed) { FailureKind::NoResponse } else { FailureKind::NotSent };
+                    Err(missed(how, timed_out(place, patience)))
                 }
             },
             () = until_hung(place, by, patience) => {
                 let is_sent = is_sent.load(Ordering::Relaxed);
-                Err(missed(Miss::Hung { is_sent }, hung(place)))
+                Err(missed(FailureKind::Unresponsive { is_sent }, hung(place)))
             }
         }
     }
 
     fn request(
         &self,
-        place: &Place,
+        place: &Endpoint,
         path: &str,
         token: Option<&Token>,
-    ) -> Result<Request<Full<Bytes>>> {
-        let mut request = Request::builder()
+    ) -> Result<HttpRequest<Full<Bytes>>> {
+        let mut request = HttpRequest::builder()
             .method(self.method.clone())
             .uri(path)
             .header(HOST, place.authority());
@@ -298,48 +307,49 @@ impl Asked {
     }
 }
 
-/// Sends a request, and waits for the head of the answer.
+/// Sends a request, and waits for the head of the response.
 async fn send(
-    request: Request<Full<Bytes>>,
+    request: HttpRequest<Full<Bytes>>,
     stream: Box<dyn Stream>,
-    place: &Place,
+    place: &Endpoint,
 ) -> Result<Response> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| broken(place, error))?;
-    // Ends with the answer, or when the answer is dropped.
+    // The task ends with the response, or when the response is dropped.
     tokio::spawn(connection);
     let answer = sender.send_request(request).await;
     answer.map_err(|error| broken(place, error))
 }
 
-/// Ends when a host does not even say what it always knows: its process was stopped, or its machine hangs.
-async fn until_hung(place: &Place, (token, tls): Credentials<'_>, patience: Duration) {
-    let within = (patience / OF_PATIENCE).clamp(AT_LEAST, AT_MOST);
-    let known = Asked::get(DOCUMENT_PATH.into());
+/// Completes when a host does not serve even the constant OpenAPI document in time, because its
+/// process is stopped or its machine hangs.
+async fn until_hung(place: &Endpoint, (token, tls): Credentials<'_>, patience: Duration) {
+    let within = (patience / PROBE_TIMEOUT_DIVISOR).clamp(MIN_PROBE_TIMEOUT, MAX_PROBE_TIMEOUT);
+    let known = ApiRequest::get(DOCUMENT_PATH.into());
     loop {
-        tokio::time::sleep(LOOKS_AFTER).await;
+        tokio::time::sleep(PROBE_INTERVAL).await;
         let looking = async {
             let request = known.request(place, &known.path, token)?;
             send(request, connect(place, tls).await?, place).await
         };
-        // A host that refuses is no host that hangs: what was asked is told so as well.
+        // A host that refuses the connection does not hang. The request itself fails then.
         if tokio::time::timeout(within, looking).await.is_err() {
             return;
         }
     }
 }
 
-/// What a connection is, encrypted or not.
+/// A connection, encrypted or not.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A connection to the place. Nothing goes over one that is not encrypted if it has to be.
-async fn connect(place: &Place, tls: Option<&Tls>) -> Result<Box<dyn Stream>> {
+/// Connects to the host. With certificates, an unencrypted connection is refused.
+async fn connect(place: &Endpoint, tls: Option<&Tls>) -> Result<Box<dyn Stream>> {
     match (place.is_encrypted, tls) {
         (true, None) => {
-            let what = format!("{place} wants certificates, and there are none");
+            let what = format!("{place} requires certificates, and none are configured");
             return Err(Error::new(ErrorCode::InvalidConfig, what).hint(CERTIFICATES));
         }
         (false, Some(_)) => {
@@ -360,119 +370,122 @@ async fn connect(place: &Place, tls: Option<&Tls>) -> Result<Box<dyn Stream>> {
 const CERTIFICATES: &str =
     "name the files: cluster.tls_authority, cluster.tls_certificate and cluster.tls_key";
 
-/// Where a redirection leads: an address and a path.
-fn target(response: &Response, place: &Place) -> Result<(Place, String)> {
+/// Returns the target of a redirect: an address and a path.
+fn target(response: &Response, place: &Endpoint) -> Result<(Endpoint, String)> {
     let location = response.headers().get(LOCATION);
     let location = location.and_then(|location| location.to_str().ok());
     let (Some(location), stranger) = (location, strange(place, response.status())) else {
         return Err(strange(place, response.status()));
     };
-    let next = Place::parse(location).map_err(|_| stranger.clone())?;
+    let next = Endpoint::parse(location).map_err(|_| stranger.clone())?;
     let uri: axum::http::Uri = location.parse().map_err(|_| stranger)?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     Ok((next, path.to_string()))
 }
 
-/// An answer that has begun.
+/// A response with a success status and an unread body.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct SuccessResponse {
     response: Response,
-    place: Place,
+    place: Endpoint,
     deadline: Instant,
     patience: Duration,
 }
 
-impl Answered {
-    /// The answer if it is a good one.
-    async fn checked(self) -> Result<Self, Missed> {
+impl SuccessResponse {
+    /// Returns the response if its status is a success; otherwise the failure that it reports.
+    async fn checked(self) -> Result<Self, TryFailed> {
         let status = self.response.status();
         if status.is_success() {
             return Ok(self);
         }
-        let (place, again_after) = (self.place.clone(), again_after(self.response.headers()));
-        let missed = |how, error| Missed::new(how, &place, error);
+        let (place, again_after) = (self.place.clone(), retry_after(self.response.headers()));
+        let missed = |how, error| TryFailed::new(how, &place, error);
         let body = self.whole().await;
-        let body = body.map_err(|error| missed(Miss::Lost, error))?;
-        Err(match serde_json::from_slice::<Fault>(&body) {
-            Ok(fault) => missed(again_after.map_or(Miss::Said, Miss::NotYet), fault.into()),
-            Err(_) => missed(Miss::Said, strange(&place, status)),
+        let body = body.map_err(|error| missed(FailureKind::NoResponse, error))?;
+        Err(match serde_json::from_slice::<ApiError>(&body) {
+            Ok(fault) => missed(
+                again_after.map_or(FailureKind::ErrorResponse, FailureKind::RetryLater),
+                fault.into(),
+            ),
+            Err(_) => missed(FailureKind::ErrorResponse, strange(&place, status)),
         })
     }
 
-    /// The answer as JSON.
+    /// Decodes the body as JSON.
     pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T> {
         let (place, status) = (self.place.clone(), self.response.status());
         let body = self.whole().await?;
         serde_json::from_slice(&body).map_err(|error| strange(&place, status).because(error))
     }
 
-    /// The answer as it comes, and where from.
-    pub(super) fn streamed(self) -> (Incoming, Place) {
+    /// Returns the body as a stream, with the host that sends it.
+    pub(super) fn streamed(self) -> (Incoming, Endpoint) {
         (self.response.into_body(), self.place)
     }
 
     async fn whole(self) -> Result<Bytes> {
-        let body = Limited::new(self.response.into_body(), MOST_ANSWER_BYTES).collect();
+        let body = Limited::new(self.response.into_body(), MAX_RESPONSE_BYTES).collect();
         match timeout_at(self.deadline, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) => Err(broken(&self.place, error)),
-            Err(_) => Err(silent(&self.place, self.patience)),
+            Err(_) => Err(timed_out(&self.place, self.patience)),
         }
     }
 }
 
-/// When to ask again, of an answer that says that nothing was done, and that it is to be asked again. A day and time are as good as soon,
-/// and nobody is asked without a pause.
-fn again_after(head: &HeaderMap) -> Option<Duration> {
+/// Returns the retry delay in the `Retry-After` header; `None` without the header. For an HTTP
+/// date, the result is [`RETRY_DELAY`], which is also the minimum.
+fn retry_after(head: &HeaderMap) -> Option<Duration> {
     let after = head.get(RETRY_AFTER)?;
     let seconds = after
         .to_str()
         .ok()
         .and_then(|text| text.trim().parse().ok());
-    let after = seconds.map_or(AGAIN_AFTER, Duration::from_secs);
-    Some(after.max(AGAIN_AFTER))
+    let after = seconds.map_or(RETRY_DELAY, Duration::from_secs);
+    Some(after.max(RETRY_DELAY))
 }
 
-fn unreachable(place: &Place, error: std::io::Error) -> Error {
+fn unreachable(place: &Endpoint, error: std::io::Error) -> Error {
     let what = format!("cannot reach the cluster's interface at {place}");
     Error::new(ErrorCode::Network, what)
         .because(error)
         .hint("start the cluster (ardea cluster start), or name its interface with --at")
 }
 
-fn silent(place: &Place, patience: Duration) -> Error {
+fn timed_out(place: &Endpoint, patience: Duration) -> Error {
     let what = format!(
         "the cluster's interface at {place} did not answer within {} s",
         patience.as_secs_f64()
     );
-    Error::new(ErrorCode::Network, what).hint(AGAIN)
+    Error::new(ErrorCode::Network, what).hint(TRY_AGAIN)
 }
 
-fn hung(place: &Place) -> Error {
-    let what = format!("the host whose interface is at {place} answers nothing");
+fn hung(place: &Endpoint) -> Error {
+    let what = format!("the host with the interface at {place} does not respond");
     Error::new(ErrorCode::Network, what)
-        .hint("its process was stopped, or its machine hangs: end it, or let it go on")
+        .hint("its process is stopped, or its machine hangs: kill it, or resume it")
 }
 
-/// The connection broke.
+/// Creates the error for a broken connection to `place`.
 pub(super) fn broken(
-    place: &Place,
+    place: &Endpoint,
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> Error {
     let what = format!("the connection to the cluster's interface at {place} broke");
     Error::new(ErrorCode::Network, what)
         .because(error)
-        .hint(AGAIN)
+        .hint(TRY_AGAIN)
 }
 
-fn strange(place: &Place, status: StatusCode) -> Error {
-    let what = format!("what answers at {place} is no cluster's interface ({status})");
-    Error::new(ErrorCode::BadAnswer, what)
+fn strange(place: &Endpoint, status: StatusCode) -> Error {
+    let what = format!("the server at {place} is not a cluster's interface ({status})");
+    Error::new(ErrorCode::BadResponse, what)
         .hint("check the address, and that both are of the same version")
 }
 
 fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorCode::Internal, "a request can't be written")
+    Error::new(ErrorCode::Internal, "a request can't be encoded")
         .because(error)
         .hint("please report this")
 }
@@ -487,12 +500,12 @@ mod tests {
     fn a_host_says_in_how_many_seconds_it_is_to_be_asked_again() {
         let told = |text: &'static str| {
             let head = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
-            again_after(&head)
+            retry_after(&head)
         };
         assert_eq!(told("3"), Some(Duration::from_secs(3)));
-        assert_eq!(told("Fri, 31 Dec 1999 23:59:59 GMT"), Some(AGAIN_AFTER));
-        assert_eq!(told("-1"), Some(AGAIN_AFTER));
-        assert_eq!(again_after(&HeaderMap::new()), None);
+        assert_eq!(told("Fri, 31 Dec 1999 23:59:59 GMT"), Some(RETRY_DELAY));
+        assert_eq!(told("-1"), Some(RETRY_DELAY));
+        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 
     #[test]

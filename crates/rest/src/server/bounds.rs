@@ -1,4 +1,4 @@
-//! The time and the number of bytes that a request may take.
+//! Limits on time, size and number of requests.
 
 use std::io;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use tokio::sync::Semaphore;
 use super::ServerLimits;
 use super::connections::Exchange;
 use super::handlers::{failed, failed_with, retry_soon, shortened};
-use crate::DOUBTFUL;
+use crate::OUTCOME_UNKNOWN;
 
-/// The time limit of requests that read all of a job's state.
-const CHECKED_WITHIN: Duration = Duration::from_secs(3_600);
+/// Time limit of requests that read all of a job's state.
+const STATE_READ_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// The end of the path of a check of snapshots, which leaves nothing behind.
-const CHECK: &str = "/snapshots/check";
+/// End of the URL path of a check of checkpoints.
+const CHECK: &str = "/checkpoints/check";
 
-/// The bounds of all requests of a server.
+/// The limits of all requests of a server.
 pub(super) struct Bounds {
     limits: ServerLimits,
-    /// A permit for each answer whose lines are followed.
+    /// Permits for responses that stream lines without an end.
     followed: Arc<Semaphore>,
-    /// A permit for each answer that reads all of a job's state. Clients that follow lines and
-    /// vanish must not keep savepoints away.
+    /// Permits for responses that read all of a job's state. They are separate, so that clients
+    /// that vanish while they follow lines can't block savepoints.
     state_readings: Arc<Semaphore>,
 }
 
@@ -45,28 +45,29 @@ impl Bounds {
     }
 }
 
-/// Whether answering a request means reading all of a job's state.
+/// Returns true if the request reads all of a job's state.
 fn reads_all(method: &Method, uri: &Uri) -> bool {
     let ends = ["/savepoint", CHECK];
     *method == Method::POST && ends.iter().any(|end| uri.path().ends_with(end))
 }
 
-/// Whether the answer is a stream of lines, which may never end.
+/// Returns true if the response is a stream of lines, which may never end.
 fn is_followed(method: &Method, uri: &Uri) -> bool {
     let ends = ["/logs", "/changes"];
     *method == Method::GET && ends.iter().any(|end| uri.path().ends_with(end))
 }
 
-/// Returns the time limit of the answer.
-fn within(method: &Method, uri: &Uri, usual: Duration) -> Duration {
+/// Returns the time limit of the response to a request; `usual` is the limit of most requests.
+fn time_limit(method: &Method, uri: &Uri, usual: Duration) -> Duration {
     match reads_all(method, uri) {
-        true => usual.max(CHECKED_WITHIN),
+        true => usual.max(STATE_READ_TIMEOUT),
         false => usual,
     }
 }
 
-/// Reads the whole request before anything is done for it, within the client's time limit and the
-/// maximum size. Until then the connection may be closed for another one.
+/// Reads the complete request before it is handled, within the client's time limit and the maximum
+/// size. Until the request is complete, the server may close the connection to make room for a new
+/// one.
 pub(super) async fn receive(
     State(bounds): State<Arc<Bounds>>,
     request: Request,
@@ -87,7 +88,7 @@ pub(super) async fn receive(
     next.run(Request::from_parts(parts, Body::from(body))).await
 }
 
-/// The answer to a request whose body is too large or broke off.
+/// Returns the response to a request whose body is too large or incomplete.
 fn not_read(error: &(dyn std::error::Error + 'static), limits: &ServerLimits) -> Response {
     let is_too_large = error.is::<LengthLimitError>();
     if is_too_large {
@@ -108,15 +109,15 @@ fn too_slow(limits: &ServerLimits) -> Response {
     last(failed_with(StatusCode::REQUEST_TIMEOUT, &error))
 }
 
-/// The last answer of its connection: the rest of the request is not waited for.
+/// Marks a response as the last one of its connection, because the rest of the request is not read.
 fn last(mut response: Response) -> Response {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
 }
 
-/// Gives up on an answer that takes too long, and bounds the number of those that may take long.
-/// Lines that are followed are answered at once, and are not given up.
+/// Limits the time of responses, and the number of long-running responses. Streams of followed
+/// lines start at once, and are not aborted.
 pub(super) async fn in_time(
     State(bounds): State<Arc<Bounds>>,
     request: Request,
@@ -133,15 +134,15 @@ pub(super) async fn in_time(
             return too_many(most);
         };
         if let Some(exchange) = request.extensions().get::<Arc<Exchange>>() {
-            exchange.takes_long(permit);
+            exchange.hold_permit(permit);
         }
     }
     let leaves_nothing = *method == Method::GET || uri.path().ends_with(CHECK);
     let next_step = match leaves_nothing {
         true => "try again",
-        false => DOUBTFUL,
+        false => OUTCOME_UNKNOWN,
     };
-    let within = within(method, uri, bounds.limits.answer_timeout);
+    let within = time_limit(method, uri, bounds.limits.answer_timeout);
     match tokio::time::timeout(within, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -153,7 +154,7 @@ pub(super) async fn in_time(
 }
 
 fn too_many(most: usize) -> Response {
-    let what = format!("this host answers {most} requests of this kind already, which take long");
+    let what = format!("this host already handles {most} long-running requests of this kind");
     let error = Error::new(ErrorCode::LimitReached, what);
     retry_soon(
         &error
@@ -161,8 +162,8 @@ fn too_many(most: usize) -> Response {
     )
 }
 
-/// Waits after a connection that could not be accepted: at the limit of open files others have to close theirs first.
-pub(super) async fn rest_after(error: &io::Error) {
+/// Waits after a failed accept. At the limit of open files, other connections must close first.
+pub(super) async fn pause_after(error: &io::Error) {
     let is_the_clients = matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -181,12 +182,15 @@ mod tests {
     #[test]
     fn only_reading_all_of_a_jobs_state_may_take_longer() {
         let usual = Duration::from_secs(30);
-        let by = |method, uri: &'static str| within(&method, &Uri::from_static(uri), usual);
-        for uri in ["/v1/jobs/words/savepoint", "/v1/jobs/words/snapshots/check"] {
-            assert_eq!(by(Method::POST, uri), CHECKED_WITHIN, "{uri}");
+        let by = |method, uri: &'static str| time_limit(&method, &Uri::from_static(uri), usual);
+        for uri in [
+            "/v1/jobs/words/savepoint",
+            "/v1/jobs/words/checkpoints/check",
+        ] {
+            assert_eq!(by(Method::POST, uri), STATE_READ_TIMEOUT, "{uri}");
             assert_eq!(by(Method::GET, uri), usual, "{uri}");
         }
-        assert_eq!(by(Method::GET, "/v1/jobs/words/snapshots"), usual);
+        assert_eq!(by(Method::GET, "/v1/jobs/words/checkpoints"), usual);
         assert_eq!(by(Method::POST, "/v1/jobs/words/upgrade"), usual);
     }
 }

@@ -1,6 +1,7 @@
-//! The connections of a server, up to a maximum. A new one takes the place of one that waits for
-//! its client, and while a new one waits, each connection ends with its next answer: a client that
-//! asks for ever keeps no place.
+//! The connections of a server, up to a maximum. At the maximum, a new connection replaces a
+//! connection that waits for its client. While a new connection waits for a place, each connection
+//! ends with its next response. So a client with continuous requests can't keep its connection
+//! forever.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,23 +15,23 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::timeout_at;
 
-/// The time for which a connection that waits for its client is not closed: a new one gets to send
-/// its request, and the last answer gets to leave.
-const KEPT_WAITING: Duration = Duration::from_millis(200);
+/// Minimum time before a connection that waits for its client is closed. The client can send a
+/// request or receive the last response within this time.
+const MIN_IDLE_TIME: Duration = Duration::from_millis(200);
 
 /// All connections of a server.
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
-    known: Mutex<Known>,
+    connections: Mutex<ConnectionSet>,
     /// Notified when a connection ends or begins to wait for its client.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ConnectionSet {
     next: u64,
-    /// A new connection waits for a place.
+    /// True while a new connection waits for a place.
     is_full: bool,
     open: BTreeMap<u64, Activity>,
 }
@@ -39,8 +40,8 @@ struct Known {
 #[derive(Debug)]
 struct Activity {
     peer: IpAddr,
-    /// The number of complete requests that are being answered. With none, the connection waits
-    /// for its client: for a request, or for the rest of one.
+    /// Number of complete requests being answered. At zero, the connection waits for its client to
+    /// send a request or the rest of one.
     answering: u32,
     waits_since: Instant,
     task: Option<AbortHandle>,
@@ -48,14 +49,14 @@ struct Activity {
 
 impl Activity {
     fn may_be_closed_at(&self) -> Instant {
-        self.waits_since + KEPT_WAITING
+        self.waits_since + MIN_IDLE_TIME
     }
 }
 
-impl Known {
-    /// Returns the connection to close: of those that wait for their client, the one that has
-    /// waited longest of the client with most connections. If none may be closed yet, it is an
-    /// error with the time from which on one may be, if that is known.
+impl ConnectionSet {
+    /// Returns the connection to close. Among the connections that wait for their client, it is the
+    /// longest waiting one of the client with most connections. If none may be closed yet, returns
+    /// the time from which one may be closed, if known.
     fn to_close(&self, now: Instant) -> Result<u64, Option<Instant>> {
         let mut by_peer: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for one in self.open.values() {
@@ -80,13 +81,14 @@ impl Connections {
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Connections {
             most: most.max(1),
-            known: Mutex::default(),
+            connections: Mutex::default(),
             changed: Notify::new(),
         })
     }
 
-    /// Makes room for a new connection of `peer`. At the maximum it closes one that waits for its
-    /// client; if none does, it waits until one ends or begins to wait.
+    /// Makes room for a new connection of `peer`. At the maximum, closes a connection that waits
+    /// for its client. If there is none, waits until a connection ends or begins to wait for its
+    /// client.
     pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Connection {
         loop {
             let changed = self.changed.notified();
@@ -104,7 +106,7 @@ impl Connections {
     }
 
     fn take_place(&self, peer: IpAddr) -> Result<u64, Option<Instant>> {
-        let mut known = self.known();
+        let mut known = self.connections();
         if known.open.len() >= self.most {
             known.is_full = true;
             let number = known.to_close(Instant::now())?;
@@ -126,15 +128,17 @@ impl Connections {
     }
 
     /// Sets the task that serves a connection, which is aborted when the connection is closed.
-    pub(super) fn answered_by(&self, number: u64, task: AbortHandle) {
-        if let Some(activity) = self.known().open.get_mut(&number) {
+    pub(super) fn set_task(&self, number: u64, task: AbortHandle) {
+        if let Some(activity) = self.connections().open.get_mut(&number) {
             activity.task = Some(task);
         }
         self.changed.notify_waiters();
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn connections(&self) -> MutexGuard<'_, ConnectionSet> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -146,15 +150,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Returns its number, for [`Connections::answered_by`].
+    /// Returns the connection's number, for [`Connections::set_task`].
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns the handle of a request whose head has arrived. The connection still waits for its
-    /// client until [`Exchange::received`] is called.
+    /// Returns the handle of a request whose head has arrived. The connection still counts as
+    /// waiting until [`Exchange::received`] is called.
     pub(super) fn begins(&self) -> Arc<Exchange> {
-        if let Some(activity) = self.all.known().open.get_mut(&self.number) {
+        if let Some(activity) = self.all.connections().open.get_mut(&self.number) {
             activity.waits_since = Instant::now();
         }
         Arc::new(Exchange {
@@ -168,12 +172,12 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.all.known().open.remove(&self.number);
+        self.all.connections().open.remove(&self.number);
         self.all.changed.notify_waiters();
     }
 }
 
-/// A request and its answer, from the request's head until the answer has been sent.
+/// A request and its response, from the request's head until the response has been sent.
 #[derive(Debug)]
 pub(super) struct Exchange {
     all: Arc<Connections>,
@@ -183,31 +187,32 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Notes that the request is complete. From now on the connection is not closed for another one.
+    /// Marks the request as complete. Until its response is sent, the connection is not closed for
+    /// a new one.
     pub(super) fn received(&self) {
         if self.is_received.set(()).is_ok()
-            && let Some(activity) = self.all.known().open.get_mut(&self.number)
+            && let Some(activity) = self.all.connections().open.get_mut(&self.number)
         {
             activity.answering += 1;
         }
     }
 
-    /// Returns true if the connection is to end with this answer, since a new one waits for a
-    /// place.
+    /// Returns true if the connection must end with this response, because a new connection waits
+    /// for a place.
     pub(super) fn is_last(&self) -> bool {
-        self.all.known().is_full
+        self.all.connections().is_full
     }
 
-    /// Keeps a permit for an answer that takes long, until the answer has been sent.
-    pub(super) fn takes_long(&self, permit: OwnedSemaphorePermit) {
-        // A request has one answer.
+    /// Holds a permit for a long-running response until it has been sent.
+    pub(super) fn hold_permit(&self, permit: OwnedSemaphorePermit) {
+        // A request has one response.
         let _ = self.long.set(permit);
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if let Some(activity) = self.all.known().open.get_mut(&self.number) {
+        if let Some(activity) = self.all.connections().open.get_mut(&self.number) {
             if self.is_received.get().is_some() {
                 activity.answering -= 1;
             }
@@ -217,22 +222,22 @@ impl Drop for Exchange {
     }
 }
 
-/// The body of an answer. It keeps the [`Exchange`] until it has been sent.
-pub(super) struct Answering<B> {
+/// The body of a response. It holds the [`Exchange`] until it has been sent.
+pub(super) struct ResponseBody<B> {
     body: B,
     _exchange: Arc<Exchange>,
 }
 
-impl<B> Answering<B> {
+impl<B> ResponseBody<B> {
     pub(super) fn new(body: B, exchange: Arc<Exchange>) -> Self {
-        Answering {
+        ResponseBody {
             body,
             _exchange: exchange,
         }
     }
 }
 
-impl<B: Body + Unpin> Body for Answering<B> {
+impl<B: Body + Unpin> Body for ResponseBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -264,7 +269,8 @@ mod tests {
 
     type Task = tokio::task::JoinHandle<()>;
 
-    /// A connection with a task that only ends when it is aborted, and the request that it has begun.
+    /// Creates a connection with a task that only ends when it is aborted, and the request that it
+    /// has begun.
     async fn connect_from(all: &Arc<Connections>, peer: IpAddr) -> (Task, Arc<Exchange>) {
         let connection = all.enter(peer).await;
         let (number, exchange) = (connection.number(), connection.begins());
@@ -272,11 +278,11 @@ mod tests {
             let _connection = connection;
             std::future::pending::<()>().await;
         });
-        all.answered_by(number, task.abort_handle());
+        all.set_task(number, task.abort_handle());
         (task, exchange)
     }
 
-    /// The same, with a complete request.
+    /// Creates such a connection with a complete request.
     async fn connect(all: &Arc<Connections>) -> (Task, Arc<Exchange>) {
         let (task, exchange) = connect_from(all, PEER).await;
         exchange.received();

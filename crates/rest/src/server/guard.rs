@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Authentication of requests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::ServerConfig;
 use super::handlers::failed;
 use crate::routes::DOCUMENT_PATH;
 
-/// What a request has to have.
+/// The authentication requirements for a request.
 pub(super) struct Guard {
     token: Option<Token>,
-    /// Who asks has a certificate of the cluster.
+    /// True if clients are authenticated by a certificate of the cluster.
     is_member: bool,
 }
 
@@ -31,7 +31,8 @@ impl Guard {
     }
 }
 
-/// Lets a request pass, or answers it. The document tells nothing of the cluster, and may be read by anybody who gets here.
+/// Passes a request on if it is authenticated, or rejects it. The OpenAPI document is not
+/// protected, because it reveals nothing about the cluster.
 pub(super) async fn check(
     State(guard): State<Arc<Guard>>,
     request: Request,
@@ -66,14 +67,15 @@ fn check_token(token: &Token, headers: &HeaderMap) -> Option<Error> {
             }
             "the token is not the cluster's"
         }
-        _ => "the cluster's interface wants a token",
+        _ => "the cluster's interface requires a token",
     };
     let error = Error::new(ErrorCode::Unauthorized, what);
     Some(error.hint("name the file with the cluster's token: cluster.token_file"))
 }
 
-/// Without a token, a page of another site that a browser on this machine shows must not command the cluster: neither directly, then it
-/// says its origin, nor under a name of its own that leads to this machine.
+/// Rejects requests of a web page of another site in a local browser, for a server without a token.
+/// Such a page is recognized by its `Origin`, or by a `Host` name of the other site that resolves
+/// to this machine.
 fn check_site(headers: &HeaderMap) -> Option<Error> {
     let host = text(headers, HOST).and_then(|host| host.parse::<Authority>().ok());
     let is_own = |authority: &Authority| {
@@ -83,14 +85,15 @@ fn check_site(headers: &HeaderMap) -> Option<Error> {
     if !host.is_some_and(|host| is_own(&host)) {
         let what = "the request names a host that is neither an address nor localhost";
         return Some(
-            Error::new(ErrorCode::BadRequest, what)
-                .hint("ask by the address, or give the cluster a token: then it may have any name"),
+            Error::new(ErrorCode::BadRequest, what).hint(
+                "use the address, or give the cluster a token: then any host name is accepted",
+            ),
         );
     }
     check_origin(headers)
 }
 
-/// A browser says of a page's requests where the page is from.
+/// Checks the `Origin` header, which contains the site of the web page that sends the request.
 fn check_origin(headers: &HeaderMap) -> Option<Error> {
     let host = text(headers, HOST)?;
     let origin = headers.get(ORIGIN)?;
@@ -102,7 +105,7 @@ fn check_origin(headers: &HeaderMap) -> Option<Error> {
     (!is_same).then(|| {
         let what = "the request comes from a page of another site";
         Error::new(ErrorCode::BadRequest, what)
-            .hint("give the cluster a token: then pages that know it may ask")
+            .hint("give the cluster a token: then pages with the token are accepted")
     })
 }
 

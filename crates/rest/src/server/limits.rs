@@ -1,32 +1,32 @@
-//! The bounds of a server.
+//! The limits of a server.
 
 use std::time::Duration;
 
-/// The bounds within which a server reads requests and sends answers.
+/// The limits for reading requests and sending responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerLimits {
-    /// The maximum number of connections. Beyond it the connection that has waited longest for its
-    /// client is closed, first those of the client that has most of them.
+    /// Maximum number of connections. Beyond it, the server closes a connection that waits for its
+    /// client: the longest waiting one of the client with most connections.
     pub connections: usize,
-    /// The maximum size of a request's head, at least 8 KiB.
+    /// Maximum size of a request's head in bytes, at least 8 KiB.
     pub head_bytes: usize,
-    /// The maximum size of a request's body.
+    /// Maximum size of a request's body in bytes.
     pub body_bytes: usize,
-    /// The time limit for the client: to send the head, to send the body, to take in a piece of
-    /// the answer.
+    /// Time limit for each step of the client: to send the head, to send the body, to read a piece
+    /// of the response.
     pub client_timeout: Duration,
-    /// The time limit for the cluster: from a complete request to its answer.
+    /// Time limit for the cluster, from the complete request to its response.
     pub answer_timeout: Duration,
 }
 
 impl ServerLimits {
-    /// The number of logs and maps that may be followed at a time. Other requests always find
-    /// connections.
+    /// Returns the maximum number of concurrent streams that follow logs and maps. The remaining
+    /// connections serve other requests.
     pub(super) fn followed(&self) -> usize {
         (self.connections * 3 / 8).max(1)
     }
 
-    /// The number of savepoints and checks of snapshots that may be answered at a time.
+    /// Returns the maximum number of concurrent savepoints and checks of checkpoints.
     pub(super) fn state_readings(&self) -> usize {
         (self.connections / 8).max(1)
     }

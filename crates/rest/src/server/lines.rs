@@ -1,4 +1,4 @@
-//! A body of lines that come one after the other: newline-delimited JSON.
+//! Response bodies of newline-delimited JSON.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,23 +10,28 @@ use hyper::body::{Body, Frame};
 use serde::Serialize;
 use tokio::sync::mpsc::Receiver;
 
-use crate::Fault;
+use crate::ApiError;
 
-/// As many lines go into one frame as are there.
+/// Maximum number of lines in one frame.
 const MOST_LINES: usize = 256;
 
-/// What comes one after the other as a body. When the client goes, it is dropped, and whoever sends the lines learns of it.
-pub(super) struct Lines<T, E> {
+/// A response body that streams events as lines. It is dropped when the client disconnects, and the
+/// producer of the events then stops.
+pub(super) struct JsonLinesBody<T, E> {
     stream: Receiver<Result<T>>,
     line: fn(T) -> E,
-    fault: fn(Fault) -> E,
+    fault: fn(ApiError) -> E,
     is_over: bool,
 }
 
-impl<T, E> Lines<T, E> {
-    /// A line says what `line` makes of what comes, or the last one what `fault` makes of why no more does.
-    pub(super) fn of(stream: Receiver<Result<T>>, line: fn(T) -> E, fault: fn(Fault) -> E) -> Self {
-        Lines {
+impl<T, E> JsonLinesBody<T, E> {
+    /// Creates a body. `line` converts items, and `fault` converts the error that ends the stream.
+    pub(super) fn of(
+        stream: Receiver<Result<T>>,
+        line: fn(T) -> E,
+        fault: fn(ApiError) -> E,
+    ) -> Self {
+        JsonLinesBody {
             stream,
             line,
             fault,
@@ -35,7 +40,7 @@ impl<T, E> Lines<T, E> {
     }
 }
 
-impl<T, E: Serialize> Body for Lines<T, E> {
+impl<T, E: Serialize> Body for JsonLinesBody<T, E> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -56,10 +61,10 @@ impl<T, E: Serialize> Body for Lines<T, E> {
                 Ok(line) => (self.line)(line),
                 Err(error) => {
                     self.is_over = true;
-                    (self.fault)(Fault::from(&error))
+                    (self.fault)(ApiError::from(&error))
                 }
             };
-            // Texts and numbers always become JSON, and memory takes it.
+            // Serialization of strings and numbers to memory can't fail.
             let _ = serde_json::to_writer(&mut text, &event);
             text.push(b'\n');
             if self.is_over {

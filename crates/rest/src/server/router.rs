@@ -1,4 +1,4 @@
-//! The table of routes as a router.
+//! The router, built from the table of routes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{ServerConfig, bounds, guard, maps};
 use crate::Cluster;
 use crate::routes::{DOCUMENT_PATH, Operation, ROUTES, Verb};
 
-/// All routes, with who may ask and how much before them.
+/// Builds the router, with authentication and limits in front of all routes.
 pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router {
     let all_bounds = Arc::new(bounds::Bounds::of(&config.limits));
     let mut router = Router::new();
@@ -26,7 +26,7 @@ pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .with_state(Shared(cluster))
-        // `receive` has the bound.
+        // `receive` enforces the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&all_bounds), bounds::in_time))
         .layer(from_fn_with_state(all_bounds, bounds::receive))
@@ -54,8 +54,8 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::Past => on(filter, handlers::past),
         Operation::Describe => on(filter, handlers::describe),
         Operation::Kill => on(filter, handlers::kill),
-        Operation::Activate => on(filter, handlers::activate),
-        Operation::Deactivate => on(filter, handlers::deactivate),
+        Operation::Resume => on(filter, handlers::resume),
+        Operation::Pause => on(filter, handlers::pause),
         Operation::Restart => on(filter, handlers::restart),
         Operation::Update => on(filter, handlers::update),
         Operation::Rescale => on(filter, handlers::rescale),
@@ -63,8 +63,8 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::Savepoint => on(filter, handlers::savepoint),
         Operation::States => on(filter, handlers::states),
         Operation::Upgrade => on(filter, handlers::upgrade),
-        Operation::Snapshots => on(filter, handlers::snapshots),
-        Operation::CheckSnapshots => on(filter, handlers::check_snapshots),
+        Operation::Checkpoints => on(filter, handlers::checkpoints),
+        Operation::CheckCheckpoints => on(filter, handlers::check_checkpoints),
         Operation::Plans => on(filter, handlers::plans),
         Operation::Logs => on(filter, handlers::logs),
         Operation::Metrics => on(filter, handlers::metrics),
@@ -87,17 +87,17 @@ async fn no_such_route(request: Request) -> Response {
         handlers::shortened(request.uri().path())
     );
     let error = Error::new(ErrorCode::BadRequest, what);
-    let hint = format!("{DOCUMENT_PATH} describes what there is");
+    let hint = format!("{DOCUMENT_PATH} describes the interface");
     failed_with(StatusCode::NOT_FOUND, &error.hint(hint))
 }
 
 async fn no_such_method(request: Request) -> Response {
     let what = format!(
-        "{} is not what can be done with {}",
+        "the method {} is not allowed for {}",
         handlers::shortened(request.method().as_str()),
         handlers::shortened(request.uri().path())
     );
     let error = Error::new(ErrorCode::BadRequest, what);
-    let hint = format!("{DOCUMENT_PATH} describes what can be");
+    let hint = format!("{DOCUMENT_PATH} describes the interface");
     failed_with(StatusCode::METHOD_NOT_ALLOWED, &error.hint(hint))
 }

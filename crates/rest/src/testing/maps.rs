@@ -1,9 +1,9 @@
-//! The one map of a pretended cluster: `berths`, with texts as keys, and any values.
+//! The one map of a fake cluster: `berths`, with text keys and values of any type.
 
 use ardea_core::{Error, ErrorCode};
 use tokio::sync::mpsc;
 
-use super::{PretendedCluster, now};
+use super::{FakeCluster, ready_result};
 use crate::{
     Answer, MapEntriesView, MapEntryView, MapEvent, MapPutRequest, MapQuery, MapStream, MapView,
     Maps, MapsView, Pending, no_such_key,
@@ -19,7 +19,7 @@ fn known(map: &str) -> Answer<()> {
     Err(Error::new(ErrorCode::NoSuchEntry, what).into())
 }
 
-impl PretendedCluster {
+impl FakeCluster {
     fn entries(&self) -> Vec<MapEntryView> {
         let state = self.state();
         let entries = state.berths.iter().map(|(key, value)| MapEntryView {
@@ -36,9 +36,9 @@ impl PretendedCluster {
     }
 }
 
-impl Maps for PretendedCluster {
+impl Maps for FakeCluster {
     fn list_maps(&self) -> Pending<'_, MapsView> {
-        now(Ok(MapsView {
+        ready_result(Ok(MapsView {
             maps: vec![MapView {
                 name: BERTHS.into(),
                 keys: "text".into(),
@@ -53,11 +53,11 @@ impl Maps for PretendedCluster {
     }
 
     fn map_entry<'a>(&'a self, map: &'a str, key: &'a str) -> Pending<'a, MapEntryView> {
-        now(self.entry(map, key))
+        ready_result(self.entry(map, key))
     }
 
     fn map_entries<'a>(&'a self, map: &'a str, query: MapQuery) -> Pending<'a, MapEntriesView> {
-        now(known(map).map(|()| {
+        ready_result(known(map).map(|()| {
             let (mut entries, limit) = (self.entries(), query.limit() as usize);
             let begins = |entry: &MapEntryView| {
                 let prefix = query.prefix.as_deref().unwrap_or_default();
@@ -73,16 +73,17 @@ impl Maps for PretendedCluster {
         }))
     }
 
-    /// All that there is, as if it had just come, and no more unless changes are to stay.
+    /// Returns a stream with all entries as added. The stream then ends, unless
+    /// [`FakeCluster::keep_changes_open`] was called.
     fn map_changes<'a>(&'a self, map: &'a str, _: MapQuery) -> Pending<'a, MapStream> {
-        now(known(map).map(|()| {
+        ready_result(known(map).map(|()| {
             let entries = self.entries();
             let (sender, receiver) = mpsc::channel(entries.len() + 1);
             for entry in entries {
-                // There is room for it.
+                // The channel has room for the event.
                 let _ = sender.try_send(Ok(MapEvent::Added(entry)));
             }
-            if self.state().changes_stay {
+            if self.state().keep_changes_open {
                 tokio::spawn(async move { sender.closed().await });
             }
             receiver
@@ -95,7 +96,7 @@ impl Maps for PretendedCluster {
         key: &'a str,
         request: MapPutRequest,
     ) -> Pending<'a, MapEntryView> {
-        now(known(map).and_then(|()| {
+        ready_result(known(map).and_then(|()| {
             self.state().berths.insert(key.into(), request.value);
             self.entry(map, key)
         }))
@@ -104,10 +105,10 @@ impl Maps for PretendedCluster {
     fn remove_entry<'a>(&'a self, map: &'a str, key: &'a str) -> Pending<'a, MapEntryView> {
         let entry = self.entry(map, key);
         self.state().berths.remove(key);
-        now(entry)
+        ready_result(entry)
     }
 
     fn drop_map<'a>(&'a self, map: &'a str) -> Pending<'a, ()> {
-        now(known(map).map(|()| self.state().berths.clear()))
+        ready_result(known(map).map(|()| self.state().berths.clear()))
     }
 }

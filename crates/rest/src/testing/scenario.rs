@@ -1,39 +1,41 @@
-//! What a test decides about a pretended cluster, and what it asks afterwards.
+//! Settings and results of tests with a fake cluster.
 
 use ardea_core::{Error, ErrorCode};
 
-use super::PretendedCluster;
-use crate::Unanswered;
+use super::FakeCluster;
+use crate::ClusterError;
 
-impl PretendedCluster {
-    /// Lets another host lead the job of that name: whoever asks for it is sent there.
-    pub fn led_elsewhere(&self, job: &str, base: &str) {
+impl FakeCluster {
+    /// Makes another host the leader of the job. Requests for the job are redirected to the URL
+    /// `base`.
+    pub fn set_leader_elsewhere(&self, job: &str, base: &str) {
         self.state().elsewhere.insert(job.into(), base.into());
     }
 
-    /// Lets the next so many commands for the job of that name find nobody who leads it.
-    pub fn unled_for(&self, job: &str, commands: u32) {
-        let what = format!("nobody leads the job {job:?} at the moment");
-        let why = Unanswered::NotYet(Error::new(ErrorCode::Superseded, what));
-        self.turn_away(job, commands, why);
+    /// Makes the next `commands` commands for the job fail because the job has no leader.
+    pub fn fail_without_leader(&self, job: &str, commands: u32) {
+        let what = format!("the job {job:?} has no leader at present");
+        let why = ClusterError::RetryLater(Error::new(ErrorCode::Superseded, what));
+        self.refuse(job, commands, why);
     }
 
-    /// Answers the next so many commands for the job of that name so.
-    pub fn turn_away(&self, job: &str, commands: u32, why: Unanswered) {
-        self.state().turns_away.insert(job.into(), (commands, why));
+    /// Refuses the next `commands` commands for the job, with the error `why`.
+    pub fn refuse(&self, job: &str, commands: u32, why: ClusterError) {
+        self.state().refusals.insert(job.into(), (commands, why));
     }
 
-    /// Keeps followed changes of maps open until the client leaves. Otherwise they end behind the entries that there are.
-    pub fn let_changes_stay(&self) {
-        self.state().changes_stay = true;
+    /// Keeps streams of map changes open until the client disconnects. By default they end after
+    /// the existing entries.
+    pub fn keep_changes_open(&self) {
+        self.state().keep_changes_open = true;
     }
 
-    /// How many commands were turned away.
-    pub fn turned_away(&self) -> u32 {
-        self.state().turned_away
+    /// Returns the number of refused commands.
+    pub fn refused_count(&self) -> u32 {
+        self.state().refused
     }
 
-    /// The commands that were given, in words, in their order.
+    /// Returns the accepted commands as text, in order.
     pub fn commands(&self) -> Vec<String> {
         self.state().commands.clone()
     }

@@ -1,4 +1,4 @@
-//! A job to submit to a pretended cluster.
+//! A job to submit to a fake cluster.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -8,7 +8,7 @@ use ardea_coordination::packing::{JobDemand, PackingConfig, Resources, VertexDem
 
 use crate::{LogicalEdge, LogicalPlan, LogicalVertex, SubmitRequest};
 
-/// A request for a job of three vertices in two containers.
+/// Creates a request for a job of three vertices in two containers.
 pub fn word_count(cluster: &str, name: &str, submission: u64) -> SubmitRequest {
     let mut demand = JobDemand::new(name);
     for (vertex, parallelism) in [("lines", 1), ("words", 2), ("counts", 2)] {

@@ -1,4 +1,4 @@
-//! What a client asks and commands reaches the cluster, and what the cluster says reaches the client.
+//! Tests that a client's requests reach the cluster, and its responses and errors reach the client.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ardea_rest::{
     MetricsQuery, ParallelismUpdate, Phase, RangeQuery, RecoverRequest,
 };
 
-use crate::served::{loopback, serve, serve_word_count};
+use crate::fixture::{loopback, serve, serve_word_count};
 
 #[tokio::test]
 async fn a_job_is_submitted_looked_at_commanded_and_killed() {
@@ -25,11 +25,11 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
     assert_eq!(client.about().await.unwrap().jobs, 1);
     assert_eq!(client.hosts().await.unwrap()[0].leads, ["word-count"]);
 
-    client.deactivate("word-count").await.unwrap();
+    client.pause("word-count").await.unwrap();
     let described = client.describe("word-count").await.unwrap();
     assert_eq!(described.summary.phase, Phase::Paused);
     assert_eq!(described.containers.len(), 2);
-    client.activate("word-count").await.unwrap();
+    client.resume("word-count").await.unwrap();
     client.restart("word-count", ContainerId(2)).await.unwrap();
     let top = client.top("word-count").await.unwrap();
     assert_eq!(top.containers[1].restarts, 1);
@@ -55,9 +55,9 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
         ..RecoverRequest::default()
     };
     client.recover("word-count", &request).await.unwrap();
-    let seen = client.snapshots("word-count").await.unwrap();
+    let seen = client.checkpoints("word-count").await.unwrap();
     assert_eq!((seen.job.as_str(), seen.checked), ("word-count", false));
-    let checked = client.check_snapshots("word-count").await.unwrap();
+    let checked = client.check_checkpoints("word-count").await.unwrap();
     assert!(checked.checked);
 
     client.kill("word-count").await.unwrap();
@@ -70,8 +70,8 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
     assert_eq!(
         served.cluster.commands(),
         [
-            "deactivate word-count",
-            "activate word-count",
+            "pause word-count",
+            "resume word-count",
             "restart word-count 2",
             "update word-count {\"words\": 4}",
             "rescale word-count 3",
@@ -129,7 +129,7 @@ async fn errors_come_through_with_code_and_hint() {
     let client = served.client(None);
     let error = client.describe("word-cuont").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::NoSuchJob);
-    assert_eq!(error.what_next(), Some("did you mean word-count?"));
+    assert_eq!(error.hint_text(), Some("did you mean word-count?"));
 
     let same = word_count("pretended", "word-count", 42);
     client.submit(&same).await.unwrap();
@@ -176,7 +176,7 @@ async fn a_name_that_is_a_path_is_refused_before_it_travels() {
 async fn a_request_follows_to_the_host_that_leads_the_job() {
     let (leader, other) = (serve_word_count().await, serve(loopback()).await);
     let base = format!("http://{}", leader.address);
-    other.cluster.led_elsewhere("word-count", &base);
+    other.cluster.set_leader_elsewhere("word-count", &base);
     let told = other.ask("GET", "/v1/jobs/word-count", "", "").await;
     assert_eq!(told.status, 307);
     let body: serde_json::Value = serde_json::from_str(&told.body).unwrap();
@@ -192,7 +192,7 @@ async fn a_request_follows_to_the_host_that_leads_the_job() {
 
     leader
         .cluster
-        .led_elsewhere("word-count", &format!("http://{}", other.address));
+        .set_leader_elsewhere("word-count", &format!("http://{}", other.address));
     let error = client.top("word-count").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
 }
@@ -220,14 +220,14 @@ async fn an_address_at_which_nobody_or_somebody_else_answers_is_told() {
     let other = Client::new(&base, None).unwrap();
     for _ in 0..3 {
         let error = other.list().await.unwrap_err();
-        assert_eq!(error.code(), ErrorCode::BadAnswer, "{error}");
+        assert_eq!(error.code(), ErrorCode::BadResponse, "{error}");
     }
     assert_eq!(other.list().await.unwrap_err().code(), ErrorCode::Network);
     stranger.await.unwrap();
 
     drop(gone);
     let error = loop {
-        // The listener goes a moment after its task was told to.
+        // The listener closes a moment after its task is aborted.
         match client.list().await {
             Err(error) => break error,
             Ok(_) => tokio::task::yield_now().await,

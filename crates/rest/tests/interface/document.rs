@@ -1,4 +1,4 @@
-//! The document and what is served agree.
+//! Tests that the OpenAPI document and the server agree.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use ardea_rest::testing::word_count;
 use ardea_rest::{UpgradeRequest, openapi_document};
 use serde_json::Value;
 
-use crate::served::serve_word_count;
+use crate::fixture::serve_word_count;
 
-/// Each operation of the document: its path, its method, and itself.
+/// Returns each operation of the document with its path and method.
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
     let paths = document["paths"].as_object().unwrap();
     let of_path = |(path, methods): (&String, &Value)| {
@@ -21,7 +21,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
     paths.iter().flat_map(of_path).collect()
 }
 
-/// All places that a part of the document refers to.
+/// Collects all references within a part of the document.
 fn references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -90,7 +90,7 @@ fn every_operation_is_named_once_and_explains_itself_and_its_parameters() {
     }
 }
 
-/// An object has the fields that its schema requires and no others, all the way down.
+/// Checks recursively that an object has the fields that its schema requires, and no others.
 fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
     if let Some(target) = schema["$ref"].as_str() {
         let target = document.pointer(target.strip_prefix('#').unwrap()).unwrap();
@@ -120,7 +120,7 @@ fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
     }
 }
 
-/// Another program for the job, as it is asked for.
+/// Returns the body of an upgrade request for the job `word-count`.
 fn upgrade_of_word_count() -> String {
     let next = word_count("pretended", "word-count", 43);
     let request = UpgradeRequest {
@@ -139,7 +139,7 @@ async fn every_operation_is_served_as_it_is_described() {
     let document: Value = serde_json::from_str(&document.body).unwrap();
     assert_eq!(document, openapi_document());
     let mut operations = operations(&document);
-    // What ends the job, or does away with a map, comes last.
+    // Operations that end the job or remove a map come last.
     operations.sort_by_key(|(path, method, _)| match method.as_str() {
         "delete" => (true, usize::MAX - path.len()),
         _ => (false, 0),
@@ -207,7 +207,7 @@ async fn what_fails_is_described_for_every_operation() {
     let document = openapi_document();
     for (path, method, operation) in operations(&document) {
         let place = format!("{method} {path}");
-        // Of a name that no job has had, nothing is remembered, and that is an answer.
+        // A name without recorded jobs is an empty list, not an error.
         if path.starts_with("/v1/jobs/{job}") {
             let mut target = path.replace("{job}", "none").replace("{container}", "1");
             if path.ends_with("/range") {

@@ -1,11 +1,11 @@
-//! Garbage, too much, and too little.
+//! Tests with invalid, oversized, incomplete and endless requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::ErrorCode;
-use ardea_rest::testing::PretendedCluster;
+use ardea_rest::testing::FakeCluster;
 use ardea_rest::{Server, ServerConfig};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::served::{Answer, loopback, serve, serve_word_count};
+use crate::fixture::{Answer, loopback, serve, serve_word_count};
 
-/// The answer is an error that a program can read.
+/// Returns true if the response is an error in JSON.
 fn is_a_fault(answer: &Answer) -> bool {
     let fault: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     fault["code"].is_string() && fault["message"].is_string()
@@ -117,7 +117,7 @@ async fn what_is_asked_wrongly_is_told_in_words_of_the_interface_and_with_a_hint
         (
             "POST",
             "containers/x/restart",
-            "\"x\" is no container: they have numbers",
+            "\"x\" is not a container number",
         ),
     ] {
         let answer = served.ask(method, &format!("{job}/{path}"), "", "").await;
@@ -152,7 +152,7 @@ async fn what_is_too_large_is_refused_and_the_rest_goes_on() {
     assert!(is_a_fault(&answer));
     let promised =
         b"POST /v1/jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 99999999999\r\n\r\n";
-    // It hangs up before it has sent what it promised.
+    // The client closes the connection before the announced body is complete.
     assert_eq!(served.raw(promised).await.unwrap().status, 400);
     let head = format!("x-much: {}\r\n", "x".repeat(200_000));
     assert_eq!(served.ask("GET", "/v1/jobs", &head, "").await.status, 431);
@@ -163,7 +163,7 @@ async fn what_is_too_large_is_refused_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn whoever_is_silent_keeps_nobody_out_and_is_given_up() {
+async fn whoever_is_silent_keeps_nobody_out_and_is_aborted() {
     let mut config = loopback();
     config.limits.client_timeout = Duration::from_millis(50);
     let served = serve(config).await;
@@ -181,7 +181,7 @@ async fn whoever_is_silent_keeps_nobody_out_and_is_given_up() {
     for mut stream in streams {
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
-        let _ = tokio::time::timeout(crate::served::PATIENCE, read)
+        let _ = tokio::time::timeout(crate::fixture::TIMEOUT, read)
             .await
             .unwrap();
     }
@@ -225,7 +225,7 @@ async fn idle_connections_give_way_to_whoever_asks() {
     let mut idle = Vec::new();
     for _ in 0..3 {
         let mut stream = TcpStream::connect(served.address).await.unwrap();
-        // One says nothing at all, the others a bit of what they want.
+        // One client sends nothing, the others an incomplete request.
         if !idle.is_empty() {
             stream.write_all(b"GET /v1/cl").await.unwrap();
         }
@@ -236,23 +236,23 @@ async fn idle_connections_give_way_to_whoever_asks() {
     }
 }
 
-/// A request of which the body stops after its first byte.
+/// Creates a request whose body stops after its first byte.
 fn stalled(path: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{{")
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_given_up_whatever_it_asks_for() {
+async fn a_body_that_does_not_come_is_aborted_whatever_it_asks_for() {
     let mut config = loopback();
     config.limits.client_timeout = Duration::from_millis(50);
     let served = serve(config).await;
-    for action in ["savepoint", "snapshots/check", "upgrade", "recover"] {
+    for action in ["savepoint", "checkpoints/check", "upgrade", "recover"] {
         let request = stalled(&format!("/v1/jobs/word-count/{action}"));
         let mut stream = TcpStream::connect(served.address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
-        let read = tokio::time::timeout(crate::served::PATIENCE, read).await;
+        let read = tokio::time::timeout(crate::fixture::TIMEOUT, read).await;
         read.expect("it hangs up").unwrap();
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 408 "), "{action}: {answer}");
@@ -270,16 +270,15 @@ async fn slow_bodies_of_long_actions_give_way_to_others() {
     for _ in 0..20 {
         let mut stream = TcpStream::connect(served.address).await.unwrap();
         let request = stalled("/v1/jobs/word-count/savepoint");
-        // It may have given way to the next one already.
+        // The connection may have been closed for the next one already.
         let _ = stream.write_all(request.as_bytes()).await;
         slow.push(stream);
         served.client(None).about().await.unwrap();
     }
 }
 
-/// Says this on one connection after the other, byte by byte or at once, and takes in what is
-/// answered.
-async fn talk_for_ever(address: SocketAddr, pieces: Vec<Vec<u8>>) {
+/// Sends the pieces in a loop, on one connection after the other, and reads the responses.
+async fn send_forever(address: SocketAddr, pieces: Vec<Vec<u8>>) {
     loop {
         let Ok(mut stream) = TcpStream::connect(address).await else {
             continue;
@@ -311,7 +310,7 @@ async fn clients_that_ask_for_ever_or_byte_by_byte_on_all_connections_keep_nobod
         let served = serve(config).await;
         let mut greedy = tokio::task::JoinSet::new();
         for _ in 0..8 {
-            greedy.spawn(talk_for_ever(served.address, pieces.clone()));
+            greedy.spawn(send_forever(served.address, pieces.clone()));
         }
         for _ in 0..5 {
             served.client(None).about().await.unwrap();
@@ -324,7 +323,7 @@ async fn followed_lines_take_some_of_the_connections_and_leave_others_to_savepoi
     let mut config = loopback();
     config.limits.connections = 6;
     let served = serve(config).await;
-    served.cluster.let_changes_stay();
+    served.cluster.keep_changes_open();
     let follow = "GET /v1/maps/berths/changes HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
     let mut followers = Vec::new();
     let mut statuses = Vec::new();
@@ -333,7 +332,7 @@ async fn followed_lines_take_some_of_the_connections_and_leave_others_to_savepoi
         stream.write_all(follow.as_bytes()).await.unwrap();
         let mut status = [0; 12];
         let read = stream.read_exact(&mut status);
-        let read = tokio::time::timeout(crate::served::PATIENCE, read).await;
+        let read = tokio::time::timeout(crate::fixture::TIMEOUT, read).await;
         read.expect("it answers").unwrap();
         statuses.push(String::from_utf8_lossy(&status[9..]).into_owned());
         followers.push(stream);
@@ -345,9 +344,9 @@ async fn followed_lines_take_some_of_the_connections_and_leave_others_to_savepoi
         .ask("POST", savepoint, "", r#"{"to": "/kept"}"#)
         .await;
     assert_ne!(answer.status, 503, "{answer:?}");
-    // A follower that leaves makes room for the next one.
+    // A follower that disconnects makes room for the next one.
     drop(followers);
-    let deadline = std::time::Instant::now() + crate::served::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::fixture::TIMEOUT;
     loop {
         let mut stream = TcpStream::connect(served.address).await.unwrap();
         stream.write_all(follow.as_bytes()).await.unwrap();
@@ -368,11 +367,11 @@ async fn an_answer_that_is_not_taken_in_ends_its_connection() {
     config.limits.connections = 2;
     let served = serve(config).await;
     let stream = TcpStream::connect(served.address).await.unwrap();
-    // Many answers are asked for, and none is read.
+    // Sends many requests without reading a response.
     let (_unread, mut asking) = stream.into_split();
     let request = "GET /v1/openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".repeat(64);
     let asked = async { while asking.write_all(request.as_bytes()).await.is_ok() {} };
-    let ended = tokio::time::timeout(crate::served::PATIENCE, asked).await;
+    let ended = tokio::time::timeout(crate::fixture::TIMEOUT, asked).await;
     ended.expect("the server hangs up");
 }
 
@@ -380,7 +379,7 @@ async fn an_answer_that_is_not_taken_in_ends_its_connection() {
 async fn a_port_that_is_taken_is_an_error_unless_any_other_will_do() {
     let first = serve(loopback()).await;
     let config = ServerConfig::at(first.address);
-    let cluster = PretendedCluster::new();
+    let cluster = FakeCluster::new();
     let refused = Server::bind(Arc::new(cluster.clone()), config.clone()).await;
     let error = refused.err().unwrap();
     assert_eq!(error.code(), ErrorCode::Network);

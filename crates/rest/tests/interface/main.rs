@@ -1,8 +1,8 @@
-//! The interface over real sockets, with a pretended cluster behind it.
+//! Tests of the interface over real sockets, with a fake cluster behind it.
 
 mod client;
 mod document;
+mod failover;
+mod fixture;
 mod hostile;
-mod moving;
 mod safe_by_default;
-mod served;

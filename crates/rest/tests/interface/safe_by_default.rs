@@ -1,17 +1,17 @@
-//! Who is let in.
+//! Tests of authentication.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ardea_core::{ErrorCode, Token};
-use ardea_rest::testing::PretendedCluster;
+use ardea_rest::testing::FakeCluster;
 use ardea_rest::{Client, Server, ServerConfig};
 
-use crate::served::{loopback, serve};
+use crate::fixture::{loopback, serve};
 
 #[tokio::test]
 async fn without_a_token_it_listens_on_this_machine_only() {
-    let bind = |config| Server::bind(Arc::new(PretendedCluster::new()), config);
+    let bind = |config| Server::bind(Arc::new(FakeCluster::new()), config);
     let everywhere = ServerConfig::at(SocketAddr::from(([0, 0, 0, 0], 0)));
     let error = bind(everywhere.clone()).await.err().unwrap();
     assert_eq!(error.code(), ErrorCode::InvalidConfig);
@@ -24,7 +24,7 @@ async fn without_a_token_it_listens_on_this_machine_only() {
 async fn a_taken_port_is_told_with_its_number() {
     let served = serve(loopback()).await;
     let config = ServerConfig::at(served.address);
-    let taken = Server::bind(Arc::new(PretendedCluster::new()), config).await;
+    let taken = Server::bind(Arc::new(FakeCluster::new()), config).await;
     let error = taken.err().unwrap();
     assert_eq!(error.code(), ErrorCode::Network);
     assert!(error.to_string().contains(&served.address.to_string()));
@@ -59,10 +59,10 @@ async fn only_the_token_opens_and_the_document_is_for_everybody() {
 #[tokio::test]
 async fn a_page_of_another_site_can_command_nothing() {
     let served = serve(loopback()).await;
-    let path = "/v1/jobs/a/activate";
+    let path = "/v1/jobs/a/resume";
     let from_a_page = served.ask("POST", path, "origin: http://evil.example\r\n", "");
     assert_eq!(from_a_page.await.status, 400);
-    let under_a_name = b"POST /v1/jobs/a/activate HTTP/1.1\r\nhost: evil.example\r\n\r\n";
+    let under_a_name = b"POST /v1/jobs/a/resume HTTP/1.1\r\nhost: evil.example\r\n\r\n";
     assert_eq!(served.raw(under_a_name).await.unwrap().status, 400);
     assert_eq!(served.ask("POST", path, "", "").await.status, 404);
 }

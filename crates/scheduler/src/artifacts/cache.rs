@@ -1,28 +1,32 @@
-//! Packages on the machine where they are used.
+//! The cache of packages on the machine where they are used.
 //!
 //! ```text
-//! CACHE/DIGEST/files/…          what was unpacked
-//! CACHE/DIGEST/manifest.json    what it was then; its time of change is when it was last used
-//! CACHE/locks/DIGEST.use        held, shared, by whoever uses the package; alone by who removes it
-//! CACHE/locks/DIGEST.fetch      held by the one that fetches it, or mends it
-//! CACHE/.incoming-DIGEST-…      what is being fetched, by who holds that lock
-//! CACHE/.gone-…                 what is being removed
+//! CACHE/DIGEST/files/…          the unpacked files
+//! CACHE/DIGEST/manifest.json    their manifest; its modification time is the time of last use
+//! CACHE/locks/DIGEST.use        shared lock of users of the package; exclusive for removal
+//! CACHE/locks/DIGEST.fetch      exclusive lock for fetching or repairing it
+//! CACHE/.incoming-DIGEST-…      a fetch in progress, by the holder of that lock
+//! CACHE/.gone-…                 a removal in progress
 //! ```
 //!
 //! # The protocol
 //!
-//! 1. Whoever wants a package takes `use`, shared, and keeps it. From then on nobody removes it.
-//! 2. If what is there agrees with its manifest, that is all.
-//! 3. Otherwise it takes `fetch`, and looks again: another may have fetched meanwhile.
-//! 4. It fetches into a new folder, verifies, unpacks there, and renames that folder; damaged files are first renamed away.
-//!    Who still runs from those goes on by them, and finds good ones when it opens more.
-//! 5. Whoever removes takes `use` alone, without waiting, and leaves a package that somebody holds.
+//! 1. A process that needs a package acquires the lock `use`, shared. While it holds the lock, the
+//!    package can't be removed.
+//! 2. If the cached files agree with their manifest, the process uses them.
+//! 3. Otherwise the process acquires the lock `fetch` and checks again, because another process may
+//!    have fetched the package before.
+//! 4. The process downloads the package into a new folder, verifies and unpacks it, and renames
+//!    that folder into place. Before the rename, damaged files are renamed away; processes that
+//!    have them open can still read them.
+//! 5. A removal acquires the lock `use` exclusively, without waiting, and skips packages in use.
 //!
-//! Locks are the kernel's (`flock`): they end with the last process that holds them, however it ends.
+//! The locks are kernel locks (`flock`). A lock is released when the last process that holds it
+//! ends.
 
+mod evict;
 mod install;
 mod lock;
-mod shrink;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -42,51 +46,56 @@ use crate::artifacts::manifest::Check;
 use crate::artifacts::{Digest, Limits, Manifest, PackageStore};
 use lock::{Lock, Sharing};
 
-/// How a [`Cache`] behaves.
+/// The settings of a [`Cache`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// How many bytes of files to keep; the packages that were not used for longest go first. Exceeded only by what is in use.
+    /// The maximum size of all files in the cache, in bytes. The least recently used packages are
+    /// removed first. Only packages in use may exceed this size.
     pub keep_bytes: u64,
-    /// How large a package may be.
+    /// The size limits of a package.
     pub limits: Limits,
-    /// How long to try again while the store is away.
-    pub patience: Duration,
+    /// The time for which fetching is retried while the store is unavailable.
+    pub retry_timeout: Duration,
 }
 
 impl Default for CacheConfig {
-    /// 16 GiB, the default [`Limits`], 30 s.
+    /// Returns `keep_bytes` of 16 GiB, the default [`Limits`], and a `retry_timeout` of 30 s.
     fn default() -> Self {
         CacheConfig {
             keep_bytes: 16 << 30,
             limits: Limits::default(),
-            patience: Duration::from_secs(30),
+            retry_timeout: Duration::from_secs(30),
         }
     }
 }
 
-/// Packages on the machine where they are used. Several processes may share a folder. Cheap to clone.
+/// The cache of unpacked packages on a machine. Several processes may share its folder. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct Cache(Arc<Inner>);
 
 struct Inner {
     folder: PathBuf,
     config: CacheConfig,
-    /// Those of which this process has read every byte: from then on sizes and times are enough.
+    /// Packages whose files this process has read completely. Later checks of these compare only
+    /// sizes and times.
     verified: Mutex<HashSet<Digest>>,
 }
 
 impl Cache {
-    /// The cache in this folder, which is made if it isn't there; what processes that died have left is removed. Blocks.
+    /// Opens the cache in `folder`, which is created if missing. Removes leftovers of dead
+    /// processes. Blocks.
     ///
     /// # Errors
-    /// [`WriteFailed`](ErrorCode::WriteFailed); [`StoreUnsuitable`](ErrorCode::StoreUnsuitable) if its file system has no locks or renames.
+    /// [`WriteFailed`](ErrorCode::WriteFailed); [`StoreUnsuitable`](ErrorCode::StoreUnsuitable) if
+    /// the folder's file system has no locks or renames.
     pub fn open(folder: impl Into<PathBuf>, config: CacheConfig) -> Result<Self> {
         let folder = folder.into();
         let locks = folder.join("locks");
         let features = [Feature::Locks, Feature::Rename];
         match probe(&locks, &features, "the cache of packages") {
             Err(error) if error.code() == ErrorCode::StoreUnsuitable => return Err(error),
-            // A full disk keeps no host from starting; the next package that is fetched tells it.
+            // A full disk must not prevent a host's start; the next fetch reports it.
             Ok(()) | Err(_) => {}
         }
         fs::create_dir_all(&locks).map_err(|error| unwritable(&locks, error))?;
@@ -94,7 +103,7 @@ impl Cache {
         let folder = folder
             .canonicalize()
             .map_err(|error| unwritable(&folder, error))?;
-        shrink::sweep(&folder);
+        evict::sweep(&folder);
         Ok(Cache(Arc::new(Inner {
             folder,
             config,
@@ -102,36 +111,37 @@ impl Cache {
         })))
     }
 
-    /// A package, from the cache or else from the store. Nobody else fetches it at the same time, neither this process nor
-    /// another.
+    /// Returns a package from the cache, or fetches it from the store. A package is fetched by at
+    /// most one task of one process at a time.
     ///
-    /// The first time a process asks for a package its files are read to their ends (about 1 GB a second); after that their
-    /// sizes and times are looked at. A package that is damaged is fetched again. The store is asked again while it is away.
+    /// At the first request of a process for a package, the package's files are read completely
+    /// (about 1 GB a second). Later requests check only sizes and times. A damaged package is
+    /// fetched again. While the store is unavailable, the fetch is retried.
     ///
     /// # Errors
-    /// Those of the store, [`PackageCorrupt`](ErrorCode::PackageCorrupt) with both digests, those of
-    /// [`unpack`](crate::artifacts::unpack), [`WriteFailed`](ErrorCode::WriteFailed), [`DiskFull`](ErrorCode::DiskFull). Nothing is left
-    /// of what was fetched then.
+    /// Those of the store, [`PackageCorrupt`](ErrorCode::PackageCorrupt) with both digests, those
+    /// of [`unpack`](crate::artifacts::unpack), [`WriteFailed`](ErrorCode::WriteFailed),
+    /// [`DiskFull`](ErrorCode::DiskFull). After an error, partial downloads are removed.
     pub async fn fetch(&self, digest: &Digest, store: &dyn PackageStore) -> Result<CachedPackage> {
         let held = Lock::take(self.lock_path(digest, "use"), Sharing::Shared).await?;
         if self.has_whole(digest).await? {
             return Ok(self.package(digest, held));
         }
-        let _fetching = Lock::take(self.lock_path(digest, "fetch"), Sharing::Alone).await?;
+        let _fetching = Lock::take(self.lock_path(digest, "fetch"), Sharing::Exclusive).await?;
         if !self.has_whole(digest).await? {
-            self.fetch_patiently(digest, store).await?;
+            self.fetch_with_retry(digest, store).await?;
             let (this, kept) = (self.clone(), *digest);
             let shrinking = tokio::task::spawn_blocking(move || {
-                shrink::shrink(&this.0.folder, this.0.config.keep_bytes, &kept)
+                evict::shrink(&this.0.folder, this.0.config.keep_bytes, &kept)
             });
             shrinking.await.map_err(interrupted)?;
         }
         Ok(self.package(digest, held))
     }
 
-    /// The packages that are here, with the bytes of their files, whether or not they are in use. Blocks.
+    /// Returns all cached packages with the sizes of their files in bytes. Blocks.
     pub fn list(&self) -> Vec<(Digest, u64)> {
-        let kept = shrink::kept(&self.0.folder).into_iter();
+        let kept = evict::cached_packages(&self.0.folder).into_iter();
         kept.map(|kept| (kept.digest, kept.bytes)).collect()
     }
 
@@ -150,7 +160,7 @@ impl Cache {
         }
     }
 
-    /// Whether the package is here, and as it was unpacked. Notes that it is used.
+    /// Returns true if the package is cached and undamaged, and marks it as used.
     async fn has_whole(&self, digest: &Digest) -> Result<bool> {
         let (this, digest) = (self.clone(), *digest);
         let looking = tokio::task::spawn_blocking(move || {
@@ -158,7 +168,7 @@ impl Cache {
             let lock = || verified.lock().unwrap_or_else(PoisonError::into_inner);
             let known = lock().contains(&digest);
             let check = if known { Check::Quick } else { Check::Thorough };
-            let is_whole = look(&this.0.folder.join(digest.to_string()), &digest, check);
+            let is_whole = check_package(&this.0.folder.join(digest.to_string()), &digest, check);
             if is_whole {
                 lock().insert(digest);
             } else {
@@ -169,13 +179,13 @@ impl Cache {
         looking.await.map_err(interrupted)
     }
 
-    async fn fetch_patiently(&self, digest: &Digest, store: &dyn PackageStore) -> Result<()> {
-        let deadline = Instant::now() + self.0.config.patience;
+    async fn fetch_with_retry(&self, digest: &Digest, store: &dyn PackageStore) -> Result<()> {
+        let deadline = Instant::now() + self.0.config.retry_timeout;
         let mut pause = Duration::from_millis(50);
         loop {
             match install::install(&self.0.folder, digest, store, &self.0.config.limits).await {
                 Err(error)
-                    if error.code() == ErrorCode::PackageStoreAway
+                    if error.code() == ErrorCode::PackageStoreUnavailable
                         && Instant::now() + pause < deadline =>
                 {
                     sleep(pause).await;
@@ -193,8 +203,9 @@ impl fmt::Debug for Cache {
     }
 }
 
-/// Whether a package is in its folder as its manifest says; then it counts as used now.
-fn look(folder: &Path, digest: &Digest, check: Check) -> bool {
+/// Returns true if a package's folder agrees with its manifest. The package is then marked as used
+/// now.
+fn check_package(folder: &Path, digest: &Digest, check: Check) -> bool {
     let path = folder.join("manifest.json");
     let manifest = fs::read(&path).ok();
     let manifest = manifest.and_then(|text| serde_json::from_slice::<Manifest>(&text).ok());
@@ -202,13 +213,13 @@ fn look(folder: &Path, digest: &Digest, check: Check) -> bool {
         manifest.package == *digest && manifest.differs(&folder.join("files"), check).is_none()
     });
     if is_whole && let Ok(file) = fs::File::options().write(true).open(&path) {
-        // If even this fails, the package is removed earlier than it might be.
+        // If the time can't be set, the package is evicted earlier than necessary.
         let _ = file.set_modified(SystemTime::now());
     }
     is_whole
 }
 
-/// A package that is unpacked here, and stays while this is held.
+/// An unpacked package, protected from eviction while this is held.
 #[derive(Debug)]
 pub struct CachedPackage {
     digest: Digest,
@@ -217,20 +228,21 @@ pub struct CachedPackage {
 }
 
 impl CachedPackage {
-    /// What it is called.
+    /// Returns the digest of the package.
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
 
-    /// Where its files are: an absolute path.
+    /// Returns the absolute path of the folder with the package's files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The path of one of its files, such as the program to run.
+    /// Returns the path of one of the package's executable files.
     ///
     /// # Errors
-    /// [`PackageRefused`](ErrorCode::PackageRefused) if the package has no such file, or it may not be run.
+    /// [`PackageRefused`](ErrorCode::PackageRefused) if the package has no such file, or the file
+    /// is not executable.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
         let refused = |why: &str| {
             let what = format!("package {} has no program {name:?}: {why}", self.digest);
@@ -249,12 +261,12 @@ impl CachedPackage {
         }
     }
 
-    /// Calls `spawn`, which starts a process, so that this process holds the package as well, for as long as it lives: also
-    /// when the one that started it has ended. Processes that other threads start meanwhile may hold it too, which does no
-    /// harm.
+    /// Calls `spawn`, which starts a process. The started process inherits the lock on the package
+    /// for its lifetime, even if this process ends. Processes that other threads start during the
+    /// call may inherit the lock too, which is harmless.
     ///
     /// # Errors
-    /// [`Internal`](ErrorCode::Internal) if the kernel does not let the lock be handed on.
+    /// [`Internal`](ErrorCode::Internal) if the kernel does not permit passing on the lock.
     pub fn spawning<T>(&self, spawn: impl FnOnce() -> T) -> Result<T> {
         let file = self.held.file();
         let failed = |error| {

@@ -1,4 +1,4 @@
-//! What goes into a package.
+//! The contents of a package to be written.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,14 +10,15 @@ use ardea_core::{Error, ErrorCode, Result};
 use crate::artifacts::entry_name::{check_link, entry_name};
 use crate::artifacts::failure::unreadable;
 
-/// Files by their names within the package.
+/// The contents of a package to be packed: files, folders and links by their names within the
+/// package.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
-    /// Sorted by name, so that a folder comes before what is in it.
+    /// The entries, sorted by name, so that a folder comes before its contents.
     pub(crate) entries: BTreeMap<String, Origin>,
 }
 
-/// Where an entry comes from.
+/// The origin on disk of an entry of the package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     Folder,
@@ -26,24 +27,25 @@ pub(crate) enum Origin {
 }
 
 impl Contents {
-    /// Nothing yet.
+    /// Creates empty contents.
     pub fn new() -> Self {
         Contents::default()
     }
 
-    /// Everything in a folder, with its subfolders.
+    /// Creates contents from a folder with its subfolders.
     ///
     /// # Errors
-    /// As [`folder`](Self::folder).
+    /// Those of [`folder`](Self::folder).
     pub fn of_folder(path: impl AsRef<Path>) -> Result<Self> {
         Contents::new().folder("", path)
     }
 
-    /// Adds one file under a name such as `data/rates.csv`. A link is followed.
+    /// Adds one file under a name such as `data/rates.csv`. Links are followed.
     ///
     /// # Errors
-    /// [`ReadFailed`](ErrorCode::ReadFailed) if it isn't there or is no file, [`PackageRefused`](ErrorCode::PackageRefused) if
-    /// the name leads out of the package or is given already.
+    /// [`ReadFailed`](ErrorCode::ReadFailed) if `path` is missing or no file,
+    /// [`PackageRefused`](ErrorCode::PackageRefused) if the name leads out of the package or is in
+    /// use.
     pub fn file(mut self, name: &str, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let metadata = fs::metadata(path).map_err(|error| unreadable(path, error))?;
@@ -54,11 +56,13 @@ impl Contents {
         Ok(self)
     }
 
-    /// Adds everything in a folder, under a name or, with an empty one, at the top. Links within it stay links.
+    /// Adds the contents of a folder under a name, or at the top if the name is empty. Links in the
+    /// folder stay links.
     ///
     /// # Errors
-    /// [`ReadFailed`](ErrorCode::ReadFailed) for what can't be read, [`PackageRefused`](ErrorCode::PackageRefused) for what is
-    /// neither file nor folder, links that lead out, and names that are no text or are given already.
+    /// [`ReadFailed`](ErrorCode::ReadFailed) for unreadable files,
+    /// [`PackageRefused`](ErrorCode::PackageRefused) for special files, links that lead out of the
+    /// folder, and names that are not UTF-8 or in use.
     pub fn folder(mut self, name: &str, path: impl AsRef<Path>) -> Result<Self> {
         if !name.is_empty() {
             self.insert(name, Origin::Folder)?;
@@ -101,7 +105,7 @@ impl Contents {
         Ok(self)
     }
 
-    /// The names of all files, folders and links, sorted.
+    /// Returns the names of all files, folders and links, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
@@ -111,14 +115,14 @@ impl Contents {
         for (at, _) in name.match_indices('/') {
             let above = name[..at].to_string();
             if *self.entries.entry(above).or_insert(Origin::Folder) != Origin::Folder {
-                return Err(refused(&name, "what lies above it is no folder"));
+                return Err(refused(&name, "its parent is no folder"));
             }
         }
         match self.entries.entry(name) {
             Entry::Vacant(place) => {
                 place.insert(origin);
             }
-            // A folder may be named twice.
+            // A folder may be added twice.
             Entry::Occupied(known)
                 if *known.get() == Origin::Folder && origin == Origin::Folder => {}
             Entry::Occupied(known) => return Err(refused(known.key(), "its name is given twice")),
@@ -127,7 +131,7 @@ impl Contents {
     }
 }
 
-/// An entry can't be part of a package.
+/// Creates the error for an entry that can't be part of a package.
 pub(crate) fn refused(name: &str, why: &str) -> Error {
     let what = format!("{name:?} can't be part of a package: {why}");
     Error::new(ErrorCode::PackageRefused, what)

@@ -1,4 +1,4 @@
-//! What a package is called: the SHA-256 of its bytes.
+//! The identifier of a package: the SHA-256 of its bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use ardea_core::{Error, ErrorCode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
-/// The SHA-256 of some bytes; written in 64 lower-case hexadecimal digits.
+/// The SHA-256 of a byte sequence. Its text form has 64 lower-case hexadecimal digits.
 ///
 /// ```
 /// use ardea_scheduler::artifacts::Digest;
@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// That of these bytes.
+    /// Computes the digest of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         let mut hasher = Hasher::default();
         hasher.update(bytes);
@@ -29,7 +29,7 @@ impl Digest {
     }
 }
 
-/// Makes a digest of bytes that come one after another.
+/// An incremental digest.
 #[derive(Clone, Default)]
 pub(crate) struct Hasher(Sha256);
 
@@ -84,14 +84,14 @@ impl FromStr for Digest {
     }
 }
 
-/// As text.
+/// Serializes the digest as its text form.
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// From text.
+/// Deserializes the digest from its text form.
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

@@ -1,4 +1,4 @@
-//! The store that is a directory: of this machine, or of a file system that several share.
+//! The package store in a directory, local or on a shared file system.
 
 use std::fs;
 use std::io;
@@ -13,72 +13,74 @@ use bytes::Bytes;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::artifacts::archive_writer::hash;
 use crate::artifacts::digest::Hasher;
 use crate::artifacts::failure::{
     interrupted, missing, too_large, unreadable, unwritable, wrong_digest,
 };
-use crate::artifacts::packed::hash;
 use crate::artifacts::unused::put_again;
-use crate::artifacts::verified::{State, Verified};
+use crate::artifacts::verification_cache::{State, VerificationCache};
 use crate::artifacts::{
     Digest, Download, Limits, PackageStore, Packed, Pending, StoreOptions, Stored,
 };
 
-/// How a package's file ends, behind its digest.
+/// The suffix of a package's file name, after the digest.
 pub(crate) const ENDING: &str = ".tar.zst";
-/// How the name of a file begins that is being written.
+/// The name prefix of files that are being written.
 const INCOMING: &str = ".incoming-";
-/// Nobody writes for so long: what has lain there since then was left by a process that died.
-const LEFT_FOR: Duration = Duration::from_secs(24 * 3_600);
-/// How many bytes are brought to the disk at a time, so that the end of a large package doesn't take minutes.
+/// The age at which an incoming file is removed as a leftover of a dead process.
+const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 3_600);
+/// The number of bytes after which a package being written is synced, so that the last sync stays
+/// short.
 const SYNC_BYTES: u64 = 32 << 20;
 /// The size of the pieces in which packages are read.
 pub(crate) const PIECE: usize = 256 << 10;
 
-/// Keeps packages in a directory, each in a file that is named by its digest.
+/// A package store in a directory. Each package is a file named by its digest.
 ///
-/// Several processes may use one directory, and put the same package at the same time: a package is written to a file with
-/// another name, and gets its own when it is whole, verified and safe on the disk.
+/// Several processes may use one directory and put the same package concurrently. A package is
+/// written to a temporary file, which is renamed once the package is complete, verified and synced.
 #[derive(Clone, Debug)]
 pub struct DirectoryStore {
     folder: PathBuf,
     place: String,
     limits: Limits,
-    verified: Verified,
-    /// Set when the file system has been tried.
+    verified: VerificationCache,
+    /// Set once the directory's file system has been found suitable.
     is_suitable: Arc<OnceLock<()>>,
 }
 
 impl DirectoryStore {
-    /// In this directory, which is made when the first package comes.
+    /// Creates a store in the directory `folder`, which is created when the first package is put.
     pub fn new(folder: impl Into<PathBuf>, options: &StoreOptions) -> Self {
         let folder = folder.into();
         DirectoryStore {
             place: format!("file://{}", folder.display()),
             folder,
             limits: options.limits,
-            verified: Verified::default(),
+            verified: VerificationCache::default(),
             is_suitable: Arc::default(),
         }
     }
 
-    /// How large a package may be.
+    /// Returns the size limits of packages.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Where the package of this digest is, or would be.
+    /// Returns the path of the package of this digest, whether or not it exists.
     pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
         path_in(&self.folder, digest)
     }
 
-    /// The directory.
+    /// Returns the store's directory.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether a package is here, and is what its digest says. Reads it to the end, unless this store, or what it was cloned from, has
-    /// done so and nobody has touched it since. What was begun is completed, even if nobody waits for it any more.
+    /// Returns true if a package is present and matches its digest. Reads the whole package, unless
+    /// this store or a clone has verified it and the file is unchanged. The check completes even if
+    /// the future is dropped.
     pub(crate) async fn has_whole(&self, digest: &Digest) -> Result<bool> {
         let (path, digest) = (self.path(digest), *digest);
         let verified = self.verified.clone();
@@ -90,13 +92,13 @@ impl DirectoryStore {
         reading.await.map_err(interrupted)?
     }
 
-    /// A package that comes piece by piece.
+    /// Starts to receive a package piece by piece.
     pub(crate) async fn receive(&self, digest: Digest) -> Result<Incoming> {
         let (folder, is_suitable) = (self.folder.clone(), Arc::clone(&self.is_suitable));
         let made = tokio::task::spawn_blocking(move || {
             if is_suitable.get().is_none() {
                 probe(&folder, &FEATURES, "a package store")?;
-                // Another thread may have tried as well.
+                // Another task may have probed concurrently.
                 let _ = is_suitable.set(());
             }
             begin(&folder).map_err(|error| unwritable(&folder, error))
@@ -115,16 +117,15 @@ impl DirectoryStore {
     }
 }
 
-/// Returns the path of the package of this digest in a store's directory, whether it is there
-/// or not.
+/// Returns the path of the package of this digest in a store's directory, whether or not it exists.
 pub(crate) fn path_in(folder: &Path, digest: &Digest) -> PathBuf {
     folder.join(format!("{digest}{ENDING}"))
 }
 
-/// What putting a package takes.
+/// The file system features that putting a package requires.
 const FEATURES: [Feature; 3] = [Feature::Rename, Feature::Sync, Feature::FolderSync];
 
-/// Begins a file that nobody takes for a package.
+/// Creates a temporary file that is not taken for a package.
 fn begin(folder: &Path) -> io::Result<NamedTempFile> {
     fs::create_dir_all(folder)?;
     sweep(folder);
@@ -134,27 +135,28 @@ fn begin(folder: &Path) -> io::Result<NamedTempFile> {
         .tempfile_in(folder)
 }
 
-fn is_whole(path: &Path, digest: &Digest, verified: &Verified) -> io::Result<bool> {
+fn is_whole(path: &Path, digest: &Digest, verified: &VerificationCache) -> io::Result<bool> {
     let file = fs::File::open(path)?;
     let before = State::of(&file.metadata()?);
-    if verified.knows(digest, before) {
+    if verified.contains(digest, before) {
         return Ok(true);
     }
     let (found, _) = hash(&file)?;
     let is_whole = found == *digest;
-    // What changed while it was read may be anything.
+    // A file that changed while it was read is not remembered.
     if is_whole && State::of(&file.metadata()?) == before {
         verified.remember(*digest, before);
     }
     Ok(is_whole)
 }
 
-/// Removes what processes that died have left; what can't be removed is left for the next time.
+/// Removes temporary files of dead processes. Files that can't be removed are left for the next
+/// sweep.
 fn sweep(folder: &Path) {
     let is_left = |entry: &fs::DirEntry| {
         let modified = entry.metadata().and_then(|metadata| metadata.modified());
         let age = modified.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-        age.is_ok_and(|age| age > LEFT_FOR)
+        age.is_ok_and(|age| age > LEFTOVER_AGE)
     };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(INCOMING)) {
@@ -164,7 +166,8 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// A package on its way into a directory. Dropped, it leaves nothing.
+/// A package that is being received. Dropping it before [`finish`](Self::finish) removes the
+/// received bytes.
 pub(crate) struct Incoming {
     store: DirectoryStore,
     digest: Digest,
@@ -172,7 +175,7 @@ pub(crate) struct Incoming {
     path: TempPath,
     hasher: Hasher,
     bytes: u64,
-    /// Bytes since the last sync.
+    /// The number of bytes since the last sync.
     unsynced: u64,
 }
 
@@ -200,7 +203,8 @@ impl Incoming {
         written.await.map_err(|error| unwritable(&self.path, error))
     }
 
-    /// Verifies what has come, and makes it visible. Fails with `PackageCorrupt` if it is something else.
+    /// Verifies the received bytes, and makes the package visible. Fails with `PackageCorrupt` if
+    /// the digest differs.
     pub(crate) async fn finish(mut self) -> Result<()> {
         let found = self.hasher.finish();
         if found != self.digest {
@@ -234,11 +238,11 @@ impl PackageStore for DirectoryStore {
 
     fn put<'a>(&'a self, package: &'a Packed) -> Pending<'a, ()> {
         Box::pin(async move {
-            // One that is damaged is replaced.
+            // A damaged package is replaced.
             if self.has_whole(package.digest()).await? {
                 let path = self.path(package.digest());
-                // It is not taken for one that nothing needs. One that another user has put stays
-                // as old as it is.
+                // The new time protects the package from garbage collection. If another user owns
+                // the file, its time can't be changed.
                 let noting = tokio::task::spawn_blocking(move || put_again(&path)).await;
                 let _ = noting.map_err(interrupted)?;
                 return Ok(());
@@ -293,7 +297,7 @@ fn list(folder: &Path) -> Result<Vec<Stored>> {
         let Some(digest) = digest.and_then(|digest| digest.parse().ok()) else {
             continue;
         };
-        // It may have been deleted meanwhile.
+        // The file may have been deleted since it was listed.
         if let Ok(metadata) = entry.metadata() {
             let bytes = metadata.len();
             stored.push(Stored { digest, bytes });
@@ -303,7 +307,7 @@ fn list(folder: &Path) -> Result<Vec<Stored>> {
     Ok(stored)
 }
 
-/// A file on its way out.
+/// A package that is being read.
 pub(crate) struct Outgoing {
     file: tokio::fs::File,
     path: PathBuf,
@@ -363,10 +367,10 @@ mod tests {
     use super::*;
     use crate::artifacts::Contents;
 
-    /// Whether asking for a package would read nothing of it.
+    /// Returns true if the package is known as verified, so that a check does not read it.
     fn is_known(store: &DirectoryStore, digest: &Digest) -> bool {
         let metadata = fs::metadata(store.path(digest)).expect("it is there");
-        store.verified.knows(digest, State::of(&metadata))
+        store.verified.contains(digest, State::of(&metadata))
     }
 
     #[tokio::test]
@@ -383,7 +387,7 @@ mod tests {
         assert!(other.has_whole(digest).await.expect("read"));
         assert!(is_known(&other.clone(), digest));
 
-        // The same size and time of change as before.
+        // The same size and modification time as before.
         let path = store.path(digest);
         let mut bytes = fs::read(&path).expect("read");
         let written = fs::metadata(&path).and_then(|metadata| metadata.modified());

@@ -1,15 +1,16 @@
-//! Names within a package, and where links may lead: nowhere but into the package.
+//! Names within a package, and checks that links stay within it.
 
 use std::path::{Component, Path};
 
-/// The longest name, in bytes: what Linux takes as a path.
+/// The maximum length of a name in bytes: Linux's limit for paths.
 const MOST_BYTES: usize = 4_096;
-/// The most folders above a file.
+/// The maximum number of folders above a file.
 const MOST_DEPTH: usize = 64;
 
-/// The name of an entry, in its one way of writing: `data/rates.csv`. Why not, if it is none.
+/// Returns the normalized name of an entry, such as `data/rates.csv`, or the reason why `text` is
+/// invalid.
 ///
-/// It is relative, without `.` and `..`, and not empty.
+/// The normalized name is a relative path without `.` and `..`, and not empty.
 pub(crate) fn entry_name(text: &str) -> Result<String, &'static str> {
     if text.len() > MOST_BYTES {
         return Err("its name is longer than 4,096 bytes");
@@ -26,7 +27,7 @@ pub(crate) fn entry_name(text: &str) -> Result<String, &'static str> {
                 if depth > 0 {
                     name.push('/');
                 }
-                // It was text before it was cut into pieces.
+                // A part of UTF-8 text is UTF-8.
                 name.push_str(part.to_str().unwrap_or_default());
                 depth += 1;
             }
@@ -41,11 +42,12 @@ pub(crate) fn entry_name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Whether a link called `name` may lead to `target`. Why not, if it may not.
+/// Checks that a link called `name` may point to `target`. Otherwise returns the reason.
 ///
-/// A target is some `..`, no more than the link's depth, and names behind them. Since the folders above a link are folders and
-/// no links, the `..` stay within the package; and the names lead, one after another, to where each link may lead itself.
-/// A `..` behind a name could be that of a folder which a link leads to, so there is none.
+/// A target consists of `..` components, at most as many as the link's depth, followed by names.
+/// The folders above a link are no links, so the `..` components stay within the package, and the
+/// names lead only to permitted targets. A `..` after a name is refused, because the name could be
+/// a link to a folder.
 pub(crate) fn check_link(name: &str, target: &str) -> Result<(), &'static str> {
     if target.is_empty() || target.contains('\0') || target.len() > MOST_BYTES {
         return Err("it is a link to nothing");

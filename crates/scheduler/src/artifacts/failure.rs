@@ -1,4 +1,4 @@
-//! What went wrong, for people.
+//! Error constructors for packages.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,8 @@ use ardea_core::{Error, ErrorCode};
 
 use crate::artifacts::Digest;
 
-/// A file or folder could not be read or written. A full disk has a code of its own.
+/// Creates the error of a failed read or write of a file or folder. For a full disk, the code is
+/// `DiskFull` instead of `code`.
 pub(crate) fn on_file(code: ErrorCode, what: &str, path: &Path, error: io::Error) -> Error {
     let path = path.display();
     if matches!(
@@ -41,11 +42,13 @@ pub(crate) fn unreadable(path: &Path, error: io::Error) -> Error {
     )
 }
 
-/// What came has another digest than what was asked for.
+/// Creates the error for received bytes whose digest is not the expected one.
 pub(crate) fn wrong_digest(expected: &Digest, found: &Digest, place: &str) -> Error {
     Error::new(
         ErrorCode::PackageCorrupt,
-        format!("package {expected} at {place} is corrupt: what came is {found}"),
+        format!(
+            "package {expected} at {place} is corrupt: the received bytes have the digest {found}"
+        ),
     )
     .hint("put it into the store again, and check the disk and the network in between")
 }
@@ -66,7 +69,7 @@ pub(crate) fn too_large(what: &str, limit: u64) -> Error {
     .hint("leave out what the job does not need, or raise the limit: cluster.package_size, cluster.unpacked_size")
 }
 
-/// Something of what was to be done on a thread for blocking work did not come back.
+/// Creates the error for a blocking task that was cancelled or panicked.
 pub(crate) fn interrupted(error: tokio::task::JoinError) -> Error {
     Error::new(ErrorCode::Internal, "work on a package was interrupted").because(error)
 }

@@ -1,8 +1,10 @@
-//! The store that is reached by HTTP, and the server that other machines reach it at.
+//! The package store over HTTP, and its server.
 //!
-//! A package is at `PATH/DIGEST.tar.zst`: `GET`, `HEAD`, `PUT`, `DELETE`; `GET PATH/` lists what there is, as JSON. A plain
-//! web server over the directory of a [`DirectoryStore`](crate::artifacts::DirectoryStore) is a store to get packages from. A token
-//! travels as `Authorization: Bearer TOKEN`; there is no encryption, so it says who may, and hides nothing from the network.
+//! The URL of a package is `PATH/DIGEST.tar.zst`, for the methods `GET`, `HEAD`, `PUT` and
+//! `DELETE`; `GET PATH/` lists the packages as JSON. A plain web server for the directory of a
+//! [`DirectoryStore`](crate::artifacts::DirectoryStore) is a read-only store. The token is sent as
+//! `Authorization: Bearer TOKEN`. Connections are not encrypted, so the token can be read on the
+//! network.
 
 mod body;
 mod client;

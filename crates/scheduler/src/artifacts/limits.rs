@@ -1,18 +1,18 @@
-//! How large a package may be.
+//! The size limits of packages.
 
-/// How large a package may be, so that a broken or hostile one fills no disk.
+/// The size limits of a package, so that a broken or hostile package can't fill the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The most bytes of the package itself.
+    /// The maximum size of the compressed package, in bytes.
     pub packed_bytes: u64,
-    /// The most bytes of all its files, unpacked.
+    /// The maximum size of all unpacked files of the package, in bytes.
     pub unpacked_bytes: u64,
-    /// The most files, folders and links.
+    /// The maximum number of files, folders and links in the package.
     pub entries: u64,
 }
 
 impl Default for Limits {
-    /// 2 GiB, 8 GiB, 100,000.
+    /// Returns limits of 2 GiB packed, 8 GiB unpacked, and 100,000 entries.
     fn default() -> Self {
         Limits {
             packed_bytes: 2 << 30,

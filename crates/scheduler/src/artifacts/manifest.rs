@@ -1,4 +1,4 @@
-//! What was unpacked of a package, so that it can be seen later whether it is still so.
+//! The manifest of an unpacked package, from which later changes of the files are detected.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -8,64 +8,66 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::artifacts::Digest;
-use crate::artifacts::packed::hash_file;
+use crate::artifacts::archive_writer::hash_file;
 
-/// What was unpacked of a package.
+/// The entries of an unpacked package.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The package.
+    /// The digest of the package.
     pub package: Digest,
-    /// The bytes of all files.
+    /// The total size of the unpacked files, in bytes.
     pub bytes: u64,
-    /// Everything, in the order of the package: folders before what is in them.
+    /// All entries, in the order of the package: folders before their contents.
     pub entries: Vec<ManifestEntry>,
 }
 
-/// A file, folder or link.
+/// A file, folder or link of an unpacked package.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ManifestEntry {
-    /// Its name within the package.
+    /// The entry's name within the package.
     pub name: String,
-    /// What it is.
+    /// The entry's kind: folder, link or file.
     #[serde(flatten)]
     pub kind: ManifestKind,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum ManifestKind {
     /// A folder.
     Folder,
-    /// A link.
+    /// A symbolic link.
     Link {
-        /// Where it leads.
+        /// The link's target.
         target: String,
     },
     /// A file.
     File {
-        /// Its size.
+        /// The file's size in bytes.
         bytes: u64,
-        /// The SHA-256 of its bytes.
+        /// The SHA-256 of the file's bytes.
         digest: Digest,
-        /// Whether it may be run.
+        /// True if the file is executable.
         executable: bool,
-        /// When it was unpacked, in nanoseconds since 1970, by the file system's clock.
+        /// The file's modification time after unpacking, in nanoseconds since 1970, by the file
+        /// system's clock.
         modified_nanos: i64,
     },
 }
 
-/// How closely to look.
+/// The depth of a check of unpacked files against their manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Check {
-    /// At kinds, sizes, times and permissions.
+    /// Compares kinds, sizes, times and permissions.
     Quick,
-    /// At each byte as well.
+    /// Compares all bytes as well.
     Thorough,
 }
 
 impl Manifest {
-    /// What in `folder` is not as it was unpacked, if anything. What came besides is not looked at.
+    /// Returns a description of the first difference between `folder` and the manifest, if any.
+    /// Additional files are ignored.
     pub(crate) fn differs(&self, folder: &Path, check: Check) -> Option<String> {
         self.entries.iter().find_map(|entry| {
             let why = match entry.differs(folder, check) {

@@ -1,4 +1,4 @@
-//! How to speak with a store.
+//! The options of package stores.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use ardea_core::Token;
 
 use crate::artifacts::Limits;
 
-/// How to speak with a store, whichever it is.
+/// The options of a package store of any kind.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// The secret that the store asks for, if it does.
+    /// The secret token, if the store requires one.
     pub token: Option<Token>,
-    /// How long a store may be silent: while it is called, before it answers, and between two pieces of a package.
-    pub patience: Duration,
-    /// How large packages may be.
+    /// The timeout for connecting, for a response, and for the next piece of a package.
+    pub timeout: Duration,
+    /// The size limits of packages.
     pub limits: Limits,
 }
 
 impl Default for StoreOptions {
-    /// No token, 10 s, the default [`Limits`].
+    /// Returns options without a token, with a timeout of 10 s and the default [`Limits`].
     fn default() -> Self {
         StoreOptions {
             token: None,
-            patience: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
             limits: Limits::default(),
         }
     }

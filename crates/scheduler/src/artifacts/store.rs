@@ -10,55 +10,58 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifacts::{Digest, Packed};
 
-/// What an operation of a store returns: a future in a box, so that a store can be used as `dyn PackageStore`.
+/// The return type of store operations: a boxed future, so that the trait is object-safe.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// Keeps packages by their digests.
+/// A store of packages by digest.
 ///
-/// All methods have to be called on a tokio runtime with time and I/O enabled. Dropping a future undoes what it began, or
-/// leaves what nobody sees.
+/// All methods must be called on a tokio runtime with time and I/O enabled. Dropping an unfinished
+/// future leaves no visible effect.
 ///
 /// # Errors of every method
 ///
-/// * [`PackageStoreAway`](ardea_core::ErrorCode::PackageStoreAway): it can't be reached, was silent for too long, or broke
-///   off. Trying again may help.
-/// * [`PackageRefused`](ardea_core::ErrorCode::PackageRefused): it wants another token, or the package is too large.
+/// * [`PackageStoreUnavailable`](ardea_core::ErrorCode::PackageStoreUnavailable): the store is
+///   unreachable, timed out, or closed the connection. A retry may succeed.
+/// * [`PackageRefused`](ardea_core::ErrorCode::PackageRefused): the store requires another token,
+///   or the package is too large.
 pub trait PackageStore: Send + Sync + fmt::Debug {
-    /// Where this store is, for messages: its URL.
+    /// Returns the URL of this store, for messages.
     fn place(&self) -> &str;
 
-    /// Stores a package, if it isn't there yet. When this has succeeded it is there to stay; before, it can't be seen.
+    /// Stores a package unless the store has it already. The package becomes visible and durable in
+    /// one step.
     ///
-    /// Fails with [`PackageCorrupt`](ardea_core::ErrorCode::PackageCorrupt) if what came is not what its digest says, and with
-    /// [`DiskFull`](ardea_core::ErrorCode::DiskFull).
+    /// Fails with [`PackageCorrupt`](ardea_core::ErrorCode::PackageCorrupt) if the bytes do not
+    /// match the digest, and with [`DiskFull`](ardea_core::ErrorCode::DiskFull).
     fn put<'a>(&'a self, package: &'a Packed) -> Pending<'a, ()>;
 
-    /// The bytes of a package, piece by piece. Whoever takes them verifies them.
+    /// Starts a download of a package's bytes, piece by piece. The caller verifies the bytes.
     ///
-    /// Fails with [`PackageMissing`](ardea_core::ErrorCode::PackageMissing) if there is none of this digest.
+    /// Fails with [`PackageMissing`](ardea_core::ErrorCode::PackageMissing) if the store has no
+    /// package of this digest.
     fn get<'a>(&'a self, digest: &'a Digest) -> Pending<'a, Box<dyn Download>>;
 
-    /// Removes a package; whether there was one. Who is reading it reads on.
+    /// Removes a package. Returns true if it existed. Running downloads of the package continue.
     fn delete<'a>(&'a self, digest: &'a Digest) -> Pending<'a, bool>;
 
-    /// What there is, by digest.
+    /// Returns the stored packages, sorted by digest.
     fn list(&self) -> Pending<'_, Vec<Stored>>;
 }
 
-/// A package on its way out of a store.
+/// A download of a package.
 pub trait Download: Send {
-    /// Its size, if the store says it.
+    /// Returns the package's size in bytes, if the store reports it.
     fn bytes(&self) -> Option<u64>;
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece of the package; `None` at the end.
     fn next(&mut self) -> Pending<'_, Option<Bytes>>;
 }
 
 /// A package in a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Stored {
-    /// What it is called.
+    /// The digest of the package.
     pub digest: Digest,
-    /// Its size.
+    /// The size of the package in bytes.
     pub bytes: u64,
 }

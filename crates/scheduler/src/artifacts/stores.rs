@@ -1,4 +1,4 @@
-//! Stores by URL.
+//! A registry of package stores by the scheme of their URLs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +11,10 @@ use crate::artifacts::{DirectoryStore, HttpStore, PackageStore, StoreOptions};
 
 type Maker = Arc<dyn Fn(&str, &StoreOptions) -> Result<Arc<dyn PackageStore>> + Send + Sync>;
 
-/// Kinds of stores by the scheme of their URLs: `file:///var/lib/ardea/packages`, `http://10.0.0.7:7070/packages`.
+/// The kinds of package stores by the scheme of their URLs: `file:///var/lib/ardea/packages`,
+/// `http://10.0.0.7:7070/packages`.
 ///
-/// A kind of one's own is added with its scheme; its maker is given the whole URL.
+/// A custom kind is added with its scheme and a factory. The factory gets the whole URL of a store.
 ///
 /// ```
 /// use ardea_scheduler::artifacts::{DirectoryStore, PackageStores, StoreOptions};
@@ -30,7 +31,7 @@ type Maker = Arc<dyn Fn(&str, &StoreOptions) -> Result<Arc<dyn PackageStore>> + 
 pub struct PackageStores(BTreeMap<String, Maker>);
 
 impl PackageStores {
-    /// The stores of this crate: `file`, `http`.
+    /// Returns the kinds of this crate: `file` and `http`.
     pub fn builtin() -> Self {
         PackageStores(BTreeMap::new())
             .with("file", |url, options| {
@@ -46,7 +47,7 @@ impl PackageStores {
             })
     }
 
-    /// Adds a kind, or replaces the one of this scheme.
+    /// Adds a kind of store, or replaces the kind of this scheme.
     pub fn with(
         mut self,
         scheme: impl Into<String>,
@@ -56,10 +57,10 @@ impl PackageStores {
         self
     }
 
-    /// The store at this URL. It is not spoken to yet.
+    /// Opens the store at this URL. Does not connect to it yet.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for what is no URL of a store.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) if `url` is invalid or its scheme is unknown.
     pub fn open(&self, url: &str, options: &StoreOptions) -> Result<Arc<dyn PackageStore>> {
         let scheme = url.split_once(':').map(|(scheme, _)| scheme);
         let maker = scheme
@@ -84,7 +85,7 @@ impl fmt::Debug for PackageStores {
     }
 }
 
-/// It is no URL of a store.
+/// Creates the error for an invalid store URL.
 pub(crate) fn invalid(url: &str, why: &str) -> Error {
     Error::new(
         ErrorCode::InvalidConfig,

@@ -1,7 +1,9 @@
-//! Unpacking: into one folder and nowhere else, within limits, whatever the package holds.
+//! Unpacking of packages. For any contents, only one folder is written to, and the limits are
+//! enforced.
 //!
-//! The tar is read record by record (`raw`), so that long names are read within a limit as well. Each folder above an entry is
-//! one that was made here: an entry behind a link, or one in place of another, is refused.
+//! The tar is read record by record (`raw`), so that long names are limited as well. Each folder
+//! above an entry must have been created by the unpacking. An entry behind a link, or an entry that
+//! replaces another, is refused.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -19,18 +21,19 @@ use crate::artifacts::failure::{too_large, unwritable};
 use crate::artifacts::manifest::modified_nanos;
 use crate::artifacts::{Digest, Limits, Manifest, ManifestEntry, ManifestKind};
 
-/// The longest name that is read at all.
+/// The maximum number of bytes of a name that are read.
 const MOST_NAME_BYTES: u64 = 4_097;
 
-/// Unpacks what is read from `package`, which `digest` is the name of, into `folder`, which has to exist and be empty. Blocks.
+/// Unpacks the package with this digest into `folder`, which has to exist and be empty. Blocks.
 ///
-/// The digest is not checked here: verify first, unpack then. Files may be read, and run if they might be when they were
-/// packed, but not written.
+/// The caller must have verified the digest. Unpacked files are readable and not writable, and they
+/// are executable if they were when packed.
 ///
 /// # Errors
-/// [`PackageCorrupt`](ErrorCode::PackageCorrupt) for what is no compressed tar, [`PackageRefused`](ErrorCode::PackageRefused)
-/// for what would lead out of the folder, is no file, folder or link, or exceeds the limits;
-/// [`WriteFailed`](ErrorCode::WriteFailed), [`DiskFull`](ErrorCode::DiskFull). What was unpacked before is left there.
+/// [`PackageCorrupt`](ErrorCode::PackageCorrupt) for a package that is no compressed tar,
+/// [`PackageRefused`](ErrorCode::PackageRefused) for entries that lead out of the folder, are no
+/// file, folder or link, or exceed the limits; [`WriteFailed`](ErrorCode::WriteFailed),
+/// [`DiskFull`](ErrorCode::DiskFull). Entries unpacked before the error remain in `folder`.
 pub fn unpack(
     package: impl Read,
     digest: &Digest,
@@ -81,7 +84,7 @@ struct Unpacking<'a> {
     digest: &'a Digest,
     folder: &'a Path,
     limits: &'a Limits,
-    /// Those that were made here.
+    /// The folders created by this unpacking.
     folders: HashSet<String>,
     bytes: u64,
     entries: Vec<ManifestEntry>,
@@ -95,7 +98,7 @@ impl Unpacking<'_> {
         target: Option<&str>,
         entry: &mut tar::Entry<'_, R>,
     ) -> Result<()> {
-        // The folder itself, as other programs write it.
+        // The entry is the top folder, as other tar programs write it.
         if kind == EntryType::Directory && matches!(name, "." | "./") {
             return Ok(());
         }
@@ -209,7 +212,7 @@ impl Unpacking<'_> {
     }
 }
 
-/// A name or target that is too long for its header; a zero byte ends it.
+/// Reads a name or link target that is too long for a tar header. The text ends at a zero byte.
 fn long_text(entry: &mut impl Read, digest: &Digest) -> Result<String> {
     let mut bytes = Vec::new();
     entry
@@ -232,11 +235,12 @@ fn text(bytes: &[u8]) -> Result<String> {
     })
 }
 
-/// Something is there already: the package has two entries of one name, or one behind a link.
+/// Creates the error for an entry whose path exists already: the package has two entries of one
+/// name, or an entry behind a link.
 fn in_the_way(name: &str, path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::AlreadyExists => refused(name, "something else has its name"),
-        io::ErrorKind::NotADirectory => refused(name, "what lies above it is no folder"),
+        io::ErrorKind::NotADirectory => refused(name, "its parent is no folder"),
         _ => unwritable(path, error),
     }
 }
@@ -244,7 +248,7 @@ fn in_the_way(name: &str, path: &Path, error: io::Error) -> Error {
 fn corrupt(digest: &Digest, error: io::Error) -> Error {
     Error::new(
         ErrorCode::PackageCorrupt,
-        format!("package {digest} is no tar that is compressed by zstd, or only a part of one"),
+        format!("package {digest} is no complete tar compressed by zstd"),
     )
     .because(error)
     .hint("put it into the store again")

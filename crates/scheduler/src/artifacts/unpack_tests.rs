@@ -1,10 +1,11 @@
-//! Hostile and broken packages: nothing leaves the folder, nothing exceeds the limits, nothing panics.
+//! Hostile and broken packages: nothing leaves the folder, nothing exceeds the limits, nothing
+//! panics.
 
 use super::*;
 use proptest::prelude::*;
 use tar::Header;
 
-/// One record of a tar, with whatever name.
+/// Builds one record of a tar, with an arbitrary name.
 fn record(name: &[u8], kind: EntryType, target: &str, content: &[u8]) -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -30,7 +31,7 @@ fn link(name: &str, target: &str) -> Vec<u8> {
     record(name.as_bytes(), EntryType::Symlink, target, b"")
 }
 
-/// Unpacks a tar into `inside` of a folder whose other file must not change; the manifest.
+/// Unpacks a tar into `inside` of a folder whose other file must not change. Returns the manifest.
 fn unpacked_within(records: &[Vec<u8>], limits: &Limits) -> Result<Manifest> {
     let folder = tempfile::tempdir().expect("a folder");
     let inside = folder.path().join("inside");
@@ -145,7 +146,7 @@ fn a_bomb_is_stopped_at_the_limits() {
     );
     let error = unpacked(&[long, file("x")]).expect_err("a long name");
     assert!(error.to_string().contains("longer than"), "{error}");
-    // A size that is not there.
+    // The header announces more bytes than the tar has.
     let mut lying = file("x");
     lying[124..135].copy_from_slice(b"77777777777");
     let mut header = Header::from_byte_slice(&lying[..512]).clone();
@@ -202,7 +203,7 @@ proptest! {
         let folder = tempfile::tempdir().expect("a folder");
         let digest = Digest::of(b"");
         let _ = unpack(&*package, &digest, folder.path(), &Limits::default());
-        // As the content of a good compression, and behind a good record.
+        // As the content of an intact compressed stream, after a good record.
         package.splice(0..0, file("good"));
         let byte = at.index(package.len());
         package[byte] = to;

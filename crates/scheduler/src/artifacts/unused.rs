@@ -1,4 +1,4 @@
-//! Removes packages that no job needs from a store that is a directory.
+//! Garbage collection of packages in a directory store.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,19 +11,19 @@ use crate::artifacts::directory::path_in;
 use crate::artifacts::failure::{interrupted, unwritable};
 use crate::artifacts::{Digest, DirectoryStore, PackageStore};
 
-/// The time for which a package stays after it was put, again or for the first time: its job may be
-/// about to be submitted.
+/// The minimum time for which a package is retained after it was last put, because its job may not
+/// have been submitted yet.
 const SPARED: Duration = Duration::from_secs(24 * 3_600);
 
 impl DirectoryStore {
-    /// Removes packages until no more than `keep_bytes` are left, those that were put longest ago
-    /// first, but none that is needed and none that was put within a day.
+    /// Removes packages until at most `keep_bytes` are left, least recently put first. Retains
+    /// packages that are needed, and packages put within the last day.
     ///
     /// # Errors
     /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) and
     /// [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the directory can't be read or
     /// changed.
-    pub async fn forget_unused(
+    pub async fn remove_unused(
         &self,
         keep_bytes: u64,
         is_needed: impl Fn(&Digest) -> bool + Send + 'static,
@@ -58,13 +58,13 @@ impl DirectoryStore {
     }
 }
 
-/// The time at which a package was put last.
+/// Returns the time at which a package was last put.
 fn put_at(folder: &Path, digest: &Digest) -> Option<SystemTime> {
     let metadata = fs::metadata(path_in(folder, digest)).ok()?;
     metadata.modified().ok()
 }
 
-/// Notes that a package that is there was put again.
+/// Records that an existing package was put again.
 pub(crate) fn put_again(path: &Path) -> io::Result<()> {
     File::options()
         .append(true)
@@ -112,18 +112,18 @@ mod tests {
             .sum();
         let needed = digests[0];
         let is_needed = move |digest: &Digest| *digest == needed;
-        store.forget_unused(bytes, is_needed).await.expect("kept");
+        store.remove_unused(bytes, is_needed).await.expect("kept");
         assert_eq!(left().await, [true, true, true, true]);
         store
-            .forget_unused(bytes - 1, is_needed)
+            .remove_unused(bytes - 1, is_needed)
             .await
             .expect("removed");
         assert_eq!(left().await, [true, false, true, true]);
-        // One that is put again is fresh.
+        // A package that is put again counts as new.
         store.put(&put[2]).await.expect("put");
-        store.forget_unused(0, is_needed).await.expect("kept");
+        store.remove_unused(0, is_needed).await.expect("kept");
         assert_eq!(left().await, [true, false, true, true]);
-        store.forget_unused(0, |_| false).await.expect("removed");
+        store.remove_unused(0, |_| false).await.expect("removed");
         assert_eq!(left().await, [false, false, true, true]);
     }
 }

@@ -1,4 +1,5 @@
-//! Which hosts are drained: kept in the state manager, so that it is so whoever leads a job, and whether the host is up or not.
+//! The record of drained hosts in the metadata store. A drain outlives the leader and the host's
+//! process.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,40 +7,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::Result;
-use ardea_metastore::{Expected, StateManager, Watcher, layout};
+use ardea_metastore::{Expected, MetadataStore, Watcher, layout};
 use tokio::time::sleep;
 
-/// How long to wait before the state manager is asked again.
-const RETRY: Duration = Duration::from_millis(500);
+/// The delay before a request to the metadata store is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// The hosts of a cluster that are drained: no container is placed there, and those that are there go elsewhere.
+/// The drained hosts of a cluster. No container is placed on a drained host, and its containers are
+/// moved to other hosts.
 ///
-/// A host is drained as long as its node below `/drains` is there, whatever that holds. It stays so when the host is stopped and
-/// started again, until somebody takes it back.
+/// A host is drained while a node with its name exists below `/drains` in the metadata store; the
+/// node's value is ignored. A restart of the host does not end the drain.
 #[derive(Clone)]
-pub struct Drains(Arc<dyn StateManager>);
+pub struct Drains(Arc<dyn MetadataStore>);
 
 impl Drains {
-    /// As they are kept there.
-    pub fn new(state: Arc<dyn StateManager>) -> Self {
+    /// Creates the access to the drains recorded in this metadata store.
+    pub fn new(state: Arc<dyn MetadataStore>) -> Self {
         Drains(state)
     }
 
-    /// The hosts that are drained, by their names.
+    /// Returns the names of the drained hosts.
     ///
     /// # Errors
     ///
-    /// When the state manager does not answer.
+    /// If the metadata store does not answer.
     pub async fn hosts(&self) -> Result<BTreeSet<String>> {
         let nodes = self.0.children(&layout::drains()?).await?;
         Ok(names(&nodes))
     }
 
-    /// Has a host be drained, since that time in milliseconds since 1970. One that is drained already stays so.
+    /// Drains a host. `since_ms` is the recorded start of the drain, in milliseconds since 1970. No
+    /// effect if the host is drained already.
     ///
     /// # Errors
     ///
-    /// When the state manager does not answer, and for a name that no host can have.
+    /// If the metadata store does not answer, or the name is no valid host name.
     pub async fn drain(&self, host: &str, since_ms: u64) -> Result<()> {
         let value = format!("{{\"since_ms\":{since_ms}}}");
         let path = layout::drain(host)?;
@@ -47,19 +50,19 @@ impl Drains {
         drained.map(drop)
     }
 
-    /// Takes that back; of a host that isn't drained nothing changes.
+    /// Ends the drain of a host. No effect if the host is not drained.
     ///
     /// # Errors
     ///
-    /// As of [`drain`](Self::drain).
+    /// Those of [`drain`](Self::drain).
     pub async fn undrain(&self, host: &str) -> Result<()> {
         self.0.delete(&layout::drain(host)?, Expected::Any).await
     }
 
-    /// Follows them.
-    pub(super) async fn followed(self) -> Result<Following> {
+    /// Starts to watch the drained hosts.
+    pub(super) async fn watch(self) -> Result<DrainWatch> {
         let watcher = self.0.watch_children(&layout::drains()?).await?;
-        Ok(Following {
+        Ok(DrainWatch {
             drains: self,
             watcher,
         })
@@ -72,20 +75,21 @@ impl fmt::Debug for Drains {
     }
 }
 
-/// Follows which hosts are drained.
-pub(super) struct Following {
+/// A watch of the drained hosts.
+pub(super) struct DrainWatch {
     drains: Drains,
     watcher: Watcher<Vec<String>>,
 }
 
-impl Following {
-    /// The hosts that are drained, when others are than before; at the first call those that are.
+impl DrainWatch {
+    /// Waits for a change of the drained hosts and returns all of them. The first call returns them
+    /// at once.
     pub(super) async fn next(&mut self) -> BTreeSet<String> {
         loop {
             if let Ok(nodes) = self.watcher.next().await {
                 return names(&nodes);
             }
-            sleep(RETRY).await;
+            sleep(RETRY_DELAY).await;
             if let Ok(path) = layout::drains()
                 && let Ok(watcher) = self.drains.0.watch_children(&path).await
             {
@@ -110,10 +114,10 @@ mod tests {
     async fn a_host_is_drained_until_that_is_taken_back_whatever_its_name_and_what_was_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = FileState::open(folder.path(), StateOptions::default()).await;
-        let state: Arc<dyn StateManager> = Arc::new(state.expect("a state manager"));
+        let state: Arc<dyn MetadataStore> = Arc::new(state.expect("a metadata store"));
         let drains = Drains::new(Arc::clone(&state));
         assert!(drains.hosts().await.expect("read").is_empty());
-        let mut following = drains.clone().followed().await.expect("followed");
+        let mut following = drains.clone().watch().await.expect("followed");
         assert!(following.next().await.is_empty());
         for since in [1, 2] {
             drains.drain("quay 1/ä", since).await.expect("written");

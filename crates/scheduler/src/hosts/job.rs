@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_coordination::control::{ContainerRequest, Displaced, MasterEpoch, Order, WorkerId};
+use ardea_coordination::control::{
+    ContainerRequest, ContainersToMove, MasterEpoch, Order, WorkerId,
+};
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
 use tokio::sync::{Mutex as TurnMutex, mpsc};
@@ -11,45 +13,46 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::Hosts;
-use super::board::{Board, Stale};
+use super::container_table::{ContainerTable, StaleIncarnation};
 use super::drains::Drains;
-use super::link::{Link, News};
-use super::message::{Answer, Question};
-use super::roster::{Change, Roster};
+use super::link::{Link, LinkEvent};
+use super::membership::{Change, HostMembership};
+use super::message::{RunnerRequest, RunnerResponse};
 use crate::{
     ContainerEvent, ContainerEvents, EventFeed, LaunchPlan, LogPiece, LogRequest, Pending,
     RunningContainer, Scheduler, container_events,
 };
 
-/// One job's scheduler. When it is dropped, its connections are closed: until then what containers wrote can be read, though it is closed.
+/// One job's scheduler. Its connections to hosts are closed on drop, not by `close`, so that logs
+/// can be read after `close`.
 #[derive(Debug)]
 pub(super) struct HostsJob {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What the scheduler and its tasks have in common.
+/// The state shared by the scheduler and its tasks.
 #[derive(Debug)]
 pub(super) struct Shared {
     kind: Hosts,
     launch: Arc<LaunchPlan>,
-    /// Held while it is decided where containers go.
+    /// The lock that is held while containers are placed.
     pub(super) turn: TurnMutex<()>,
     begun: Instant,
-    board: Mutex<Board>,
+    board: Mutex<ContainerTable>,
     links: Mutex<BTreeMap<String, Arc<Link>>>,
     feed: Mutex<Option<EventFeed>>,
-    /// The hosts that are drained.
+    /// The drained hosts.
     drained: Mutex<BTreeSet<String>>,
 }
 
 impl HostsJob {
-    /// Finds the hosts that there are, and begins to ask them what runs of the job.
+    /// Creates the scheduler of a job: finds the registered hosts, and starts to connect to them.
     pub(super) async fn begin(kind: Hosts, launch: LaunchPlan) -> Result<(Self, ContainerEvents)> {
-        let roster = Roster::begin(Arc::clone(&kind.state), kind.lost_after);
+        let roster = HostMembership::begin(Arc::clone(&kind.state), kind.lost_after);
         let mut roster = roster.await?;
         let drains = Drains::new(Arc::clone(&kind.state));
-        let mut drains = drains.followed().await?;
+        let mut drains = drains.watch().await?;
         let (feed, events) = container_events();
         let shared = Arc::new(Shared {
             kind,
@@ -83,7 +86,7 @@ impl HostsJob {
         let tasks = vec![
             tokio::spawn(follow),
             tokio::spawn(follow_drains),
-            tokio::spawn(hear(Arc::clone(&shared), news)),
+            tokio::spawn(handle_link_events(Arc::clone(&shared), news)),
         ];
         Ok((HostsJob { shared, tasks }, events))
     }
@@ -102,21 +105,24 @@ impl Drop for HostsJob {
     }
 }
 
-/// Takes in what the hosts tell.
-async fn hear(shared: Arc<Shared>, mut news: mpsc::UnboundedReceiver<(String, News)>) {
+/// Handles the events of hosts.
+async fn handle_link_events(
+    shared: Arc<Shared>,
+    mut news: mpsc::UnboundedReceiver<(String, LinkEvent)>,
+) {
     while let Some((host, news)) = news.recv().await {
         match news {
-            News::Event(event) => {
-                let (event, stale) = shared.board().on(&host, event);
+            LinkEvent::Event(event) => {
+                let (event, stale) = shared.table().on(&host, event);
                 if let Some(event) = event {
-                    shared.tell(event);
+                    shared.send_event(event);
                 }
                 if let Some(stale) = stale {
                     let shared = Arc::clone(&shared);
                     tokio::spawn(async move { shared.release(stale).await });
                 }
             }
-            News::Connected => {
+            LinkEvent::Connected => {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move { shared.align(&host).await });
             }
@@ -125,11 +131,11 @@ async fn hear(shared: Arc<Shared>, mut news: mpsc::UnboundedReceiver<(String, Ne
 }
 
 impl Shared {
-    pub(super) fn board(&self) -> MutexGuard<'_, Board> {
+    pub(super) fn table(&self) -> MutexGuard<'_, ContainerTable> {
         lock(&self.board)
     }
 
-    /// The hosts that are drained.
+    /// Locks the set of drained hosts.
     pub(super) fn drained(&self) -> MutexGuard<'_, BTreeSet<String>> {
         lock(&self.drained)
     }
@@ -142,21 +148,22 @@ impl Shared {
         self.links().get(host).cloned()
     }
 
-    /// Whether hosts may be missing that were there when an earlier master led: a scheduler that has just begun has not seen them.
+    /// Returns true if hosts with containers may not have registered yet. That is so while the
+    /// scheduler of a second or later leader has just begun.
     pub(super) fn may_miss_hosts(&self, order: Order) -> bool {
         order.epoch > MasterEpoch(1) && self.begun.elapsed() < self.kind.gather_within
     }
 
-    fn tell(&self, event: ContainerEvent) {
+    fn send_event(&self, event: ContainerEvent) {
         if let Some(feed) = &*lock(&self.feed) {
-            feed.tell(event);
+            feed.send(event);
         }
     }
 
-    fn change(&self, changes: Vec<Change>, tell: &mpsc::UnboundedSender<(String, News)>) {
+    fn change(&self, changes: Vec<Change>, tell: &mpsc::UnboundedSender<(String, LinkEvent)>) {
         for change in changes {
             match change {
-                Change::Come(host) => {
+                Change::Registered(host) => {
                     let (launch, state) = (self.launch.clone(), self.kind.state.clone());
                     let security = self.kind.security.clone();
                     let link = Link::new(&host, launch, state, security, tell.clone());
@@ -164,73 +171,77 @@ impl Shared {
                 }
                 Change::Lost(host) => {
                     self.links().remove(&host);
-                    let ends = self.board().lost(&host);
-                    ends.into_iter().for_each(|end| self.tell(end));
+                    let ends = self.table().lost(&host);
+                    ends.into_iter().for_each(|end| self.send_event(end));
                 }
             }
         }
     }
 
-    /// Has a host give up a life that was replaced. If it can't be told now, it is when it is connected again.
-    pub(super) async fn release(&self, stale: Stale) {
+    /// Requests a host to stop an incarnation that was replaced. A failure is ignored; the request
+    /// is repeated when the host reconnects.
+    pub(super) async fn release(&self, stale: StaleIncarnation) {
         if let Some(link) = self.link(&stale.host) {
             let (id, up_to) = (stale.worker.container, stale.worker.incarnation);
-            let _ = link.ask(Question::Release { id, up_to }).await;
+            let _ = link.request(RunnerRequest::Release { id, up_to }).await;
         }
     }
 
-    /// Tells a host that has just come what the newest call was, so that it holds no more than it should, and obeys no older one.
+    /// Sends the newest call to a host that has just connected. The host then stops surplus
+    /// containers and refuses older calls.
     async fn align(&self, host: &str) {
         let _turn = self.turn.lock().await;
         let Some(link) = self.link(host) else { return };
         let (order, killed, floor) = {
-            let board = self.board();
+            let board = self.table();
             (board.newest, board.killed, board.floor())
         };
         if killed {
-            let _ = link.ask(Question::Kill { order }).await;
+            let _ = link.request(RunnerRequest::Kill { order }).await;
         } else if order != Order::default()
-            && let Ok(Answer::Stock(stock)) = link.ask(Question::Stock).await
+            && let Ok(RunnerResponse::Stock(stock)) = link.request(RunnerRequest::Stock).await
         {
-            let wanted = self.board().rightful(host, &stock.held);
+            let wanted = self.table().retained_requests(host, &stock.held);
             let ids: Vec<_> = wanted.iter().map(|request| request.id).collect();
-            let have = Question::Have {
+            let have = RunnerRequest::Have {
                 order,
                 wanted,
                 floor,
             };
-            if let Ok(Answer::Done) = link.ask(have).await {
-                self.board().obeyed(host, ids);
+            if let Ok(RunnerResponse::Done) = link.request(have).await {
+                self.table().set_containers(host, ids);
             }
         }
     }
 
-    /// Asks all hosts the same: what they answer, and why others don't.
-    pub(super) async fn ask_all(
+    /// Sends a request to all hosts. Returns their answers and the errors of those that failed.
+    pub(super) async fn request_all(
         &self,
-        question: impl Fn(&str) -> Question,
-    ) -> (Vec<(String, Answer)>, Vec<(String, Error)>) {
-        self.ask_some(|_| true, question).await
+        question: impl Fn(&str) -> RunnerRequest,
+    ) -> (Vec<(String, RunnerResponse)>, Vec<(String, Error)>) {
+        self.request_from(|_| true, question).await
     }
 
-    /// The same of some hosts.
-    pub(super) async fn ask_some(
+    /// Sends a request to the hosts for which `is_asked` is true; see
+    /// [`request_all`](Self::request_all).
+    pub(super) async fn request_from(
         &self,
         is_asked: impl Fn(&str) -> bool,
-        question: impl Fn(&str) -> Question,
-    ) -> (Vec<(String, Answer)>, Vec<(String, Error)>) {
+        question: impl Fn(&str) -> RunnerRequest,
+    ) -> (Vec<(String, RunnerResponse)>, Vec<(String, Error)>) {
         let mut asking = JoinSet::new();
         let links = self.links().clone();
         for (host, link) in links.into_iter().filter(|(host, _)| is_asked(host)) {
             let question = question(&host);
-            asking.spawn(async move { (host, link.ask(question).await) });
+            asking.spawn(async move { (host, link.request(question).await) });
         }
         let (mut answers, mut silent) = (Vec::new(), Vec::new());
         while let Some(asked) = asking.join_next().await {
             match asked {
                 Ok((host, Ok(answer))) => answers.push((host, answer)),
                 Ok((host, Err(error))) => silent.push((host, error)),
-                // Only a panic ends such a task, and it has been told.
+                // Only a panic ends the task of a request without a result, and the panic has been
+                // reported.
                 Err(_) => {}
             }
         }
@@ -252,22 +263,22 @@ impl Scheduler for HostsJob {
         Box::pin(self.shared.kill(order))
     }
 
-    fn heard(&self, workers: &[WorkerId]) {
+    fn on_live_workers(&self, workers: &[WorkerId]) {
         let heard = workers.iter();
         let heard = heard.map(|worker| (worker.container, worker.incarnation));
-        self.shared.board().heard = heard.collect();
+        self.shared.table().live_incarnations = heard.collect();
     }
 
-    fn displaced(&self) -> Pending<'_, Vec<Displaced>> {
+    fn displaced(&self) -> Pending<'_, Vec<ContainersToMove>> {
         Box::pin(self.shared.displaced())
     }
 
     fn containers(&self) -> Pending<'_, Vec<RunningContainer>> {
         Box::pin(async {
-            let (answers, _) = self.shared.ask_all(|_| Question::Containers).await;
+            let (answers, _) = self.shared.request_all(|_| RunnerRequest::Containers).await;
             let mut latest = BTreeMap::new();
             for (host, answer) in answers {
-                let Answer::Containers(running) = answer else {
+                let RunnerResponse::Containers(running) = answer else {
                     continue;
                 };
                 for mut running in running {
@@ -297,21 +308,21 @@ impl Scheduler for HostsJob {
 
 impl Shared {
     async fn logs(&self, id: ContainerId, request: LogRequest) -> Result<LogPiece> {
-        let there = self.board().place(id).and_then(|place| place.host.clone());
+        let there = self.table().place(id).and_then(|place| place.host.clone());
         let mut hosts: Vec<_> = self.links().keys().cloned().collect();
-        // Where it was last, then wherever it has been before.
+        // The last known host first, then all others.
         hosts.sort_by_key(|host| Some(host) != there.as_ref());
         let mut failed = Error::new(
             ErrorCode::NoSuchContainer,
-            format!("no host knows of a container {id} of {}", self.launch.job()),
+            format!("no host has a container {id} of {}", self.launch.job()),
         );
         for host in hosts {
             let Some(link) = self.link(&host) else {
                 continue;
             };
             let request = request.clone();
-            match link.ask(Question::Logs { id, request }).await {
-                Ok(Answer::Logs(piece)) => return Ok(piece),
+            match link.request(RunnerRequest::Logs { id, request }).await {
+                Ok(RunnerResponse::Logs(piece)) => return Ok(piece),
                 Err(error) if error.code() != ErrorCode::NoSuchContainer => failed = error,
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! What a scheduler and the runner of a host say to each other.
+//! The messages between a scheduler and the runner of a host.
 
 use std::collections::BTreeMap;
 
@@ -7,94 +7,96 @@ use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::runner::Held;
+use crate::runner::ContainerEntry;
 use crate::{ContainerEvent, LaunchPlan, LogPiece, LogRequest, RunningContainer};
 
-/// From a scheduler.
+/// A message of a scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum ToRunner {
-    /// The job that this connection is about; the first message.
+    /// The first message, with the job that this connection is for.
     Begin(Box<LaunchPlan>),
-    /// A question, with a number that its answer bears.
-    Ask(u64, Question),
-    /// Say something, so that both know that the other is there.
+    /// A request, with a number that the answer repeats.
+    Ask(u64, RunnerRequest),
+    /// A ping, answered by [`FromRunner::Pong`].
     Ping,
 }
 
-/// What a scheduler asks of the runner of a host.
+/// A request of a scheduler to the runner of a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Question {
-    /// Have exactly these containers there.
+pub(super) enum RunnerRequest {
+    /// Run exactly these containers of the job on the host.
     Have {
         order: Order,
         wanted: Vec<ContainerRequest>,
         floor: u64,
     },
-    /// Start this container again, or there from now on.
+    /// Restart this container on the host, or start it there.
     Restart {
         order: Order,
         request: ContainerRequest,
         floor: u64,
     },
-    /// Give up this container, which was started elsewhere.
+    /// Stop the incarnations of this container up to `up_to`, because another host has started a
+    /// later one.
     Release { id: ContainerId, up_to: u64 },
-    /// Stop everything.
+    /// Stop all containers of the job on the host.
     Kill { order: Order },
-    /// What there is.
+    /// Return the host's inventory.
     Stock,
-    /// What runs.
+    /// Return the running containers of the job.
     Containers,
-    /// What a container has written.
+    /// Return a piece of a container's output.
     Logs {
         id: ContainerId,
         request: LogRequest,
     },
 }
 
-/// From the runner of a host.
+/// A message of the runner of a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum FromRunner {
-    /// Something has happened to a container.
+    /// An event of a container.
     Event(ContainerEvent),
-    /// The answer to the question of that number.
-    Answer(u64, Result<Answer, Failure>),
-    /// It can't take up the job.
-    Refused(Failure),
-    /// It is there.
+    /// The answer to the request of that number.
+    Answer(u64, Result<RunnerResponse, TransferredError>),
+    /// The runner can't accept the job.
+    Refused(TransferredError),
+    /// The answer to a ping.
     Pong,
 }
 
-/// What the runner of a host answers.
+/// An answer of the runner of a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum RunnerResponse {
     Done,
     Restarted(u64),
-    Stock(Stock),
+    Stock(HostInventory),
     Containers(Vec<RunningContainer>),
     Logs(LogPiece),
 }
 
-/// What there is on a host.
+/// The inventory of a host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Stock {
-    /// The job's containers.
-    pub(super) held: Vec<Held>,
-    /// What all containers may use together.
+pub(super) struct HostInventory {
+    /// The job's containers on the host.
+    pub(super) held: Vec<ContainerEntry>,
+    /// The resources of the host for all containers together.
     pub(super) total: Resources,
-    /// What those of all jobs need.
+    /// The resources reserved by containers of all jobs.
     pub(super) used: Resources,
-    /// What is known of the host.
+    /// The attributes of the host.
     pub(super) attributes: BTreeMap<String, String>,
 }
 
-/// Why something was not done, as it travels.
+/// An error in a form that can be sent between processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Failure {
+pub(super) struct TransferredError {
     code: String,
     text: String,
 }
 
-/// The codes that mean something to whoever asked; all others are told as the host's trouble.
+/// The error codes that are passed on to the caller; all others are replaced by the code of an
+/// unavailable host.
 const CODES: [ErrorCode; 7] = [
     ErrorCode::NoRoom,
     ErrorCode::Superseded,
@@ -105,22 +107,22 @@ const CODES: [ErrorCode; 7] = [
     ErrorCode::SchedulerUnavailable,
 ];
 
-impl From<Error> for Failure {
+impl From<Error> for TransferredError {
     fn from(error: Error) -> Self {
         let code = error.code().as_str();
         let text = error.to_string();
         let text = text
             .strip_prefix(code)
             .and_then(|text| text.strip_prefix(": "));
-        Failure {
+        TransferredError {
             code: code.to_string(),
             text: text.unwrap_or_default().to_string(),
         }
     }
 }
 
-impl Failure {
-    /// The error, as one that has happened on that host.
+impl TransferredError {
+    /// Converts this to an error that names the host on which it happened.
     pub(super) fn on(self, host: &str) -> Error {
         let code = CODES.into_iter().find(|code| code.as_str() == self.code);
         let text: String = self
@@ -145,10 +147,10 @@ mod tests {
     #[test]
     fn an_error_keeps_its_code_and_words_on_its_way() {
         let error = Error::new(ErrorCode::StartFailed, "no program").hint("pack it");
-        let told = Failure::from(error).on("h1");
+        let told = TransferredError::from(error).on("h1");
         assert_eq!(told.to_string(), "ARD-621: on host h1: no program; pack it");
         let error = Error::new(ErrorCode::Internal, "a runner panicked");
-        let told = Failure::from(error).on("h1");
+        let told = TransferredError::from(error).on("h1");
         assert_eq!(told.code(), ErrorCode::SchedulerUnavailable);
         assert!(told.to_string().contains("ARD-900"));
     }

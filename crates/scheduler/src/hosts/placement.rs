@@ -1,14 +1,14 @@
-//! Which container goes to which host.
+//! Placement of containers on hosts.
 //!
-//! The largest first, each to the host that has the largest part of itself left afterwards, so that hosts fill evenly. What
-//! a container's attributes say comes before that:
+//! The largest container is placed first. Each container is placed on the host that has the largest
+//! free share afterwards, so that hosts fill evenly. The attributes of a container take precedence:
 //!
 //! | attribute | means |
 //! |---|---|
 //! | `host=NAME` | on the host of that name only |
-//! | `rack=NAME` | only on hosts whose attribute `rack` is that; so with every attribute that any host has |
+//! | `rack=NAME` | only on hosts with that value of the attribute `rack`; likewise any attribute that a host has |
 //! | `spread=host` | where the fewest containers of the job are |
-//! | `spread=rack` | in the rack with the fewest containers of the job; so with every attribute of hosts |
+//! | `spread=rack` | in the rack with the fewest containers of the job; likewise any attribute of hosts |
 
 use std::collections::BTreeMap;
 
@@ -16,34 +16,34 @@ use ardea_coordination::control::ContainerRequest;
 use ardea_coordination::packing::{ContainerId, Resource, Resources};
 use ardea_core::{Error, ErrorCode};
 
-/// What is known of a host when containers are placed.
+/// A host considered for placement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Candidate {
-    /// What it is registered as.
+    /// The registered name of the host.
     pub(super) id: String,
-    /// What is left of it.
+    /// The free resources of the host.
     pub(super) free: Resources,
-    /// What it has.
+    /// The total resources of the host.
     pub(super) total: Resources,
-    /// What is known of it.
+    /// The attributes of the host.
     pub(super) attributes: BTreeMap<String, String>,
-    /// How many containers of the job are there.
+    /// The number of the job's containers on the host.
     pub(super) containers: usize,
-    /// Whether it gets none.
+    /// True if the host is drained and gets no containers.
     pub(super) is_drained: bool,
 }
 
-/// A container without a place.
+/// A container that could not be placed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct NoRoom {
-    /// Which.
+pub(super) struct UnplaceableContainer {
+    /// The container.
     pub(super) request: ContainerRequest,
-    /// What is missing.
+    /// The resource or attribute that no host has.
     pub(super) why: String,
 }
 
-impl From<NoRoom> for Error {
-    fn from(NoRoom { request, why }: NoRoom) -> Error {
+impl From<UnplaceableContainer> for Error {
+    fn from(UnplaceableContainer { request, why }: UnplaceableContainer) -> Error {
         let what = format!(
             "no host has room for container {}, which needs {}",
             request.id, request.required
@@ -53,11 +53,12 @@ impl From<NoRoom> for Error {
     }
 }
 
-/// Finds a host for each of these containers; for those without one, why. `O(containers · hosts)`.
+/// Places the containers on hosts. Returns the host of each placed container, and the containers
+/// that could not be placed, with reasons. `O(containers · hosts)`.
 pub(super) fn place(
     mut missing: Vec<ContainerRequest>,
     mut hosts: Vec<Candidate>,
-) -> (BTreeMap<ContainerId, String>, Vec<NoRoom>) {
+) -> (BTreeMap<ContainerId, String>, Vec<UnplaceableContainer>) {
     missing.sort_by_key(|request| {
         let size = request.required;
         let order = (size.memory_bytes, size.cpu, size.disk_bytes);
@@ -75,8 +76,8 @@ pub(super) fn place(
                 host.containers += 1;
                 placed.insert(request.id, host.id.clone());
             }
-            None => refused.push(NoRoom {
-                why: what_is_missing(&request, &hosts),
+            None => refused.push(UnplaceableContainer {
+                why: missing_resources(&request, &hosts),
                 request,
             }),
         }
@@ -89,7 +90,7 @@ fn best(request: &ContainerRequest, hosts: &[Candidate]) -> Option<usize> {
     let fitting = hosts
         .iter()
         .enumerate()
-        .filter(|(_, host)| fits(host) && suits(request, host, hosts));
+        .filter(|(_, host)| fits(host) && permits(request, host, hosts));
     let spread = request.attributes.get("spread");
     fitting
         .min_by_key(|(_, host)| {
@@ -100,21 +101,22 @@ fn best(request: &ContainerRequest, hosts: &[Candidate]) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-/// Whether the container may be there at all.
-fn suits(request: &ContainerRequest, host: &Candidate, hosts: &[Candidate]) -> bool {
+/// Returns true if the container's attributes permit this host.
+fn permits(request: &ContainerRequest, host: &Candidate, hosts: &[Candidate]) -> bool {
     request
         .attributes
         .iter()
         .all(|(name, value)| match name.as_str() {
             "spread" => true,
             "host" => host.id == *value || host.attributes.get("host") == Some(value),
-            // An attribute that no host has says nothing to this scheduler.
+            // An attribute that no host has is no constraint.
             _ if hosts.iter().all(|host| !host.attributes.contains_key(name)) => true,
             _ => host.attributes.get(name) == Some(value),
         })
 }
 
-/// How many containers of the job are on this host, or on those that share its attribute of that name.
+/// Returns the number of the job's containers on this host (`spread` is `host`), or on all hosts
+/// with the same value of the attribute `spread`.
 fn crowd(spread: &str, host: &Candidate, hosts: &[Candidate]) -> usize {
     let of_host = |host: &Candidate| host.attributes.get(spread).cloned();
     match (spread, of_host(host)) {
@@ -127,7 +129,8 @@ fn crowd(spread: &str, host: &Candidate, hosts: &[Candidate]) -> usize {
     }
 }
 
-/// The part of the host that is left when the container is there, of what is scarcest, in millionths.
+/// Returns the free share of the host's scarcest resource, in millionths, if the container is
+/// placed on it.
 fn left_after(request: &ContainerRequest, host: &Candidate) -> u128 {
     let left = host
         .free
@@ -143,17 +146,17 @@ fn left_after(request: &ContainerRequest, host: &Candidate) -> u128 {
         .unwrap_or(0)
 }
 
-fn what_is_missing(request: &ContainerRequest, hosts: &[Candidate]) -> String {
+fn missing_resources(request: &ContainerRequest, hosts: &[Candidate]) -> String {
     let open = hosts.iter().filter(|host| !host.is_drained);
     let count = open.clone().count();
-    let suiting: Vec<_> = open.filter(|host| suits(request, host, hosts)).collect();
+    let suiting: Vec<_> = open.filter(|host| permits(request, host, hosts)).collect();
     let drained = match hosts.len() - count {
         0 => String::new(),
         drained => format!("; {drained} drained"),
     };
     match suiting.iter().max_by_key(|host| left_after(request, host)) {
         _ if hosts.is_empty() => "no host has registered".to_string(),
-        _ if count == 0 => "no host is there that is not drained".to_string(),
+        _ if count == 0 => "all hosts are drained".to_string(),
         None => format!("none of {count} hosts has its attributes{drained}"),
         Some(host) => format!(
             "of {} hosts, {} has {} left{drained}",
@@ -210,7 +213,7 @@ mod tests {
         }
     }
 
-    fn told(refused: &NoRoom) -> String {
+    fn told(refused: &UnplaceableContainer) -> String {
         Error::from(refused.clone()).to_string()
     }
 
@@ -289,7 +292,7 @@ mod tests {
         );
         let all = vec![drained(host("a", 9, &[]))];
         let (_, refused) = place(vec![request(1, 1, &[])], all);
-        assert_eq!(refused[0].why, "no host is there that is not drained");
+        assert_eq!(refused[0].why, "all hosts are drained");
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! What a host says of itself in the state manager.
+//! The record of a host in the metadata store.
 
 use std::collections::BTreeMap;
 
@@ -7,55 +7,55 @@ use ardea_coordination::packing::Resources;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-/// A host of a cluster that runs containers, as it has registered: the value of its node below `/workers`, as JSON. The node
-/// goes with the host's session.
+/// The registration of a host that runs containers: the value of its node below `/workers`, as
+/// JSON. The node belongs to the host's session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HostRecord {
-    /// Its name or address, by which others reach it.
+    /// The host name or address that other machines use.
     pub host: String,
-    /// Where its runner listens: `host:port`.
+    /// The address of the host's runner: `host:port`.
     pub address: String,
-    /// What its containers may use together.
+    /// The resources of the host for all containers together.
     pub total: Resources,
-    /// What they have been promised, as of a moment ago.
+    /// The resources reserved by containers, as of the last update.
     pub used: Resources,
-    /// What else is known of it, such as its `rack`.
+    /// Other attributes of the host, such as its `rack`.
     pub attributes: BTreeMap<String, String>,
-    /// What it holds, as of a moment ago; earlier versions did not write it.
+    /// The host's containers, as of the last update. Empty in records of earlier versions.
     #[serde(default)]
     pub holds: Vec<HeldContainer>,
 }
 
-/// A container that a host holds: it should be there, or has yet to stop.
+/// A container assigned to a host: it must run on the host, or still has to stop there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HeldContainer {
-    /// The name of its job.
+    /// The name of the container's job.
     pub job: String,
-    /// What was asked for.
+    /// The requested container.
     pub request: ContainerRequest,
 }
 
 impl HostRecord {
-    /// Reads a record.
+    /// Decodes the record of the host `id`.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::StateCorrupt`] if it is none.
+    /// [`ErrorCode::MetastoreCorrupt`] if the value is no record.
     pub fn read(id: &str, value: &[u8]) -> Result<Self> {
         serde_json::from_slice(value).map_err(|error| {
             Error::new(
-                ErrorCode::StateCorrupt,
+                ErrorCode::MetastoreCorrupt,
                 format!("the record of the host {id:?} can't be read"),
             )
             .because(error)
         })
     }
 
-    /// As it is stored.
+    /// Returns the record as JSON.
     ///
     /// # Errors
     ///
-    /// None that should happen.
+    /// If the record can't be encoded, which does not happen.
     pub fn written(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|error| {
             Error::new(ErrorCode::Internal, "a host's record can't be written").because(error)

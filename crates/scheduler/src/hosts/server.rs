@@ -1,4 +1,5 @@
-//! The runner of a host, for schedulers in other processes: registered in the state manager, and asked over couriers.
+//! The server of a host's runner, for schedulers in other processes. It registers the host in the
+//! metadata store and serves RPC connections.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,71 +8,75 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::{
-    Expected, Found, Node, Session, SessionEnding, StateManager, StatePath, Version, layout, look,
+    Expected, MetadataStore, Node, ReadResult, Session, SessionEnding, StatePath, Version, layout,
+    read_node,
 };
-use ardea_network::rpc::{Courier, Greeting, Listener, Receiver, Security, Sender, connect};
+use ardea_network::rpc::{
+    HandshakeRequest, Listener, Receiver, RpcConnection, Security, Sender, connect,
+};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::message::{Answer, FromRunner, Question, Stock, ToRunner};
+use super::message::{FromRunner, HostInventory, RunnerRequest, RunnerResponse, ToRunner};
 use super::record::HostRecord;
 use crate::runner::RunnerJob;
 use crate::{ContainerEvents, Runner};
 
-/// What a scheduler that asks a runner says that it wants.
+/// The purpose that a scheduler states when it connects to a runner.
 pub(super) const PURPOSE: &str = "scheduler to the runner of a host";
 
-/// A scheduler that has said nothing for so long is gone.
-const SILENCE: Duration = Duration::from_secs(30);
+/// The time without a message after which a scheduler is disconnected.
+const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the record is compared with how things are.
+/// The interval at which the host's record is updated.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// How long to wait before the state manager is asked again.
-const RETRY: Duration = Duration::from_millis(500);
+/// The delay before a request to the metadata store is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// How long to wait at most before the name is asked for again that another host has.
-const RETRY_TAKEN: Duration = Duration::from_secs(8);
+/// The longest delay before registration is retried while another host has the same name.
+const MAX_NAME_RETRY_DELAY: Duration = Duration::from_secs(8);
 
-/// Who a host is.
+/// The identity of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostIdentity {
-    /// Its name, unique in the cluster. A host that is started again has the same.
+    /// The host's name, unique in the cluster and stable over restarts.
     pub id: String,
-    /// Where its runner listens, `address:port`; port 0 is any that is free.
+    /// The listen address of the host's runner, `address:port`; port 0 is any free port.
     pub listen_at: String,
-    /// What schedulers may want to know of it, such as its `rack`.
+    /// The host's attributes for placement, such as its `rack`.
     pub attributes: BTreeMap<String, String>,
 }
 
-/// Serves the [`Runner`] of this host to the schedulers of a cluster, for as long as it is not dropped. Containers go on after that.
+/// The server of this host's [`Runner`] for the schedulers of a cluster. Dropping it ends the
+/// server, but no container.
 pub struct RunnerServer {
     host: Arc<Host>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What both tasks need.
+/// The state shared by both tasks.
 struct Host {
     id: String,
     path: StatePath,
     runner: Runner,
     record: HostRecord,
-    state: Arc<dyn StateManager>,
+    state: Arc<dyn MetadataStore>,
     security: Security,
     trouble: Mutex<Option<Error>>,
 }
 
 impl RunnerServer {
-    /// Listens, and registers the host, with all that its runner has.
+    /// Starts to listen, and registers the host with the resources of its runner.
     ///
     /// # Errors
     ///
-    /// When it can't listen there, when the state manager doesn't answer, and [`ErrorCode::NameTaken`] when another host of that name is
-    /// alive.
+    /// If the server can't listen or the metadata store does not answer. [`ErrorCode::NameTaken`]
+    /// if another live host has the same name.
     pub async fn start(
         identity: HostIdentity,
         runner: Runner,
-        state: Arc<dyn StateManager>,
+        state: Arc<dyn MetadataStore>,
         security: Security,
     ) -> Result<Self> {
         let listener = Listener::bind(&identity.listen_at, security.clone()).await?;
@@ -97,24 +102,26 @@ impl RunnerServer {
             security,
             trouble: Mutex::new(None),
         });
-        // It can be asked before others learn of it.
+        // The runner accepts connections before the host is registered.
         let serving = tokio::spawn(serve(listener, Arc::clone(&host)));
         let mut server = RunnerServer {
             host: Arc::clone(&host),
             tasks: vec![serving],
         };
         let registered = host.register().await?;
-        server.tasks.push(tokio::spawn(stay(host, registered)));
+        server
+            .tasks
+            .push(tokio::spawn(keep_registered(host, registered)));
         Ok(server)
     }
 
-    /// How it has registered.
+    /// Returns the host's record as registered at the start.
     pub fn record(&self) -> &HostRecord {
         &self.host.record
     }
 
-    /// What keeps others from finding it at the moment, if anything does: it has lost its registration, and another host has its name, or the
-    /// state manager does not answer.
+    /// Returns the reason why the host is not registered at present, if any: its name was taken by
+    /// another host, or the metadata store does not answer.
     pub fn trouble(&self) -> Option<Error> {
         self.host.trouble().clone()
     }
@@ -136,7 +143,7 @@ impl fmt::Debug for RunnerServer {
     }
 }
 
-/// A host's node, and the session that it goes with.
+/// The node of a registered host, and the session that owns the node.
 struct Registered {
     version: Version,
     written: HostRecord,
@@ -145,8 +152,9 @@ struct Registered {
 }
 
 impl Registered {
-    /// Whether this is its node, which may have been written since: by a write of this host whose answer was lost.
-    fn recognizes(&mut self, id: &str, node: &Node) -> bool {
+    /// Returns true if `node` is the host's own node. A write of this host whose answer was lost
+    /// may have given the node a newer version.
+    fn is_own_node(&mut self, id: &str, node: &Node) -> bool {
         if node.version == self.version {
             return true;
         }
@@ -154,7 +162,7 @@ impl Registered {
         let Ok(found) = HostRecord::read(id, &node.value) else {
             return false;
         };
-        // Of what it writes nothing else changes.
+        // Only these fields change in the host's own writes.
         let mut like_before = found.clone();
         like_before.used = self.written.used;
         like_before.holds.clone_from(&self.written.holds);
@@ -171,16 +179,18 @@ impl Host {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers it, as soon as that is possible.
+    /// Registers the host, and retries until it succeeds.
     async fn register_again(&self) -> Registered {
-        let mut wait = RETRY;
+        let mut wait = RETRY_DELAY;
         loop {
             let registered = self.register().await;
             *self.trouble() = registered.as_ref().err().cloned();
             wait = match registered {
                 Ok(registered) => return registered,
-                Err(error) if error.code() == ErrorCode::NameTaken => RETRY_TAKEN.min(2 * wait),
-                Err(_) => RETRY,
+                Err(error) if error.code() == ErrorCode::NameTaken => {
+                    MAX_NAME_RETRY_DELAY.min(2 * wait)
+                }
+                Err(_) => RETRY_DELAY,
             };
             tokio::time::sleep(wait).await;
         }
@@ -196,7 +206,7 @@ impl Host {
             match session.create(&self.path, &value).await {
                 Ok(version) => break version,
                 Err(error) if is_in_the_way(&error) => {
-                    self.take_over_from_the_dead().await?;
+                    self.remove_stale_node().await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -209,11 +219,12 @@ impl Host {
         })
     }
 
-    /// Removes the node that this host has left behind when it died, unless one that lives has it.
-    async fn take_over_from_the_dead(&self) -> Result<()> {
-        let found = look(&*self.state, &self.path).await?;
-        // Whoever left a damaged node can't be asked, nor reached by others.
-        if let Found::Whole(node) = &found
+    /// Removes the node that this host left behind when it died, unless another live host owns it.
+    async fn remove_stale_node(&self) -> Result<()> {
+        let found = read_node(&*self.state, &self.path).await?;
+        // The owner of a damaged node can't be determined, and other processes can't reach the
+        // owner either.
+        if let ReadResult::Intact(node) = &found
             && let Ok(other) = HostRecord::read(&self.id, &node.value)
             && other.address != self.record.address
             && self.answers(&other.address).await
@@ -228,34 +239,36 @@ impl Host {
             .hint("give each host of the cluster a name of its own"));
         }
         match self.state.delete(&self.path, found.expected()).await {
-            Err(error) if error.code() != ErrorCode::StateConflict => Err(error),
+            Err(error) if error.code() != ErrorCode::MetastoreConflict => Err(error),
             _ => Ok(()),
         }
     }
 
     async fn answers(&self, address: &str) -> bool {
-        let greeting = Greeting::new("host that wants to know whether its name is taken");
+        let greeting = HandshakeRequest::new("host that checks whether its name is taken");
         let patience = Duration::from_secs(2);
         connect(address, &greeting, &self.security, patience)
             .await
             .is_ok()
     }
 
-    /// Writes what it holds and how much that uses, if that has changed. Fails with an error that [is in the way](is_in_the_way) if its node is
-    /// damaged, gone or another's: others do not find the host any more.
+    /// Updates the record if the containers or resources have changed. If the host's node is
+    /// damaged, missing or owned by another host, the error satisfies [`is_in_the_way`], and the
+    /// host must register again.
     async fn refresh(&self, registered: &mut Registered) -> Result<()> {
         let (used, holds) = (self.runner.used().await?, self.runner.holds().await?);
         let node = self.state.get(&self.path).await?;
-        if !node.is_some_and(|node| registered.recognizes(&self.id, &node)) {
+        if !node.is_some_and(|node| registered.is_own_node(&self.id, &node)) {
             let what = format!("the node of the host {:?} is not its own any more", self.id);
-            return Err(Error::new(ErrorCode::StateConflict, what));
+            return Err(Error::new(ErrorCode::MetastoreConflict, what));
         }
         if used == registered.written.used && holds == registered.written.holds {
             return Ok(());
         }
         let mut record = registered.written.clone();
         (record.used, record.holds) = (used, holds);
-        // A node that has become another's by now, or is gone, must not be made anew: it would stay for ever.
+        // A node that is gone or belongs to another host must not be written. A node created
+        // without a session would never be removed.
         let expected = Expected::Version(registered.version);
         match self
             .state
@@ -266,23 +279,25 @@ impl Host {
                 (registered.version, registered.written) = (version, record);
                 Ok(())
             }
-            // That, or a write whose answer was lost came first: the next look tells.
-            Err(error) if error.code() == ErrorCode::StateConflict => Ok(()),
+            // The node changed, or an earlier write whose answer was lost took effect. The next
+            // refresh handles both cases.
+            Err(error) if error.code() == ErrorCode::MetastoreConflict => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Whether what is where this host's node is to be is not that node, but another, none, or what is left of one.
+/// Returns true if `error` means that the node at this host's path is damaged, missing or owned by
+/// another host.
 fn is_in_the_way(error: &Error) -> bool {
     matches!(
         error.code(),
-        ErrorCode::StateConflict | ErrorCode::StateCorrupt
+        ErrorCode::MetastoreConflict | ErrorCode::MetastoreCorrupt
     )
 }
 
 /// Keeps a host registered.
-async fn stay(host: Arc<Host>, mut registered: Registered) {
+async fn keep_registered(host: Arc<Host>, mut registered: Registered) {
     let mut looks = tokio::time::interval(REFRESH);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -290,7 +305,7 @@ async fn stay(host: Arc<Host>, mut registered: Registered) {
             _ = &mut registered.ending => {}
             _ = looks.tick() => match host.refresh(&mut registered).await {
                 Err(error) if is_in_the_way(&error) => {}
-                // A state manager that is away comes back, or the session ends.
+                // An unreachable metadata store comes back, or the session ends.
                 _ => continue,
             }
         }
@@ -298,28 +313,28 @@ async fn stay(host: Arc<Host>, mut registered: Registered) {
     }
 }
 
-/// Serves every scheduler that comes.
+/// Serves every scheduler that connects.
 async fn serve(mut listener: Listener, host: Arc<Host>) {
     let mut schedulers = JoinSet::new();
     loop {
         while schedulers.try_join_next().is_some() {}
         match listener.accept().await {
             Ok(courier) if courier.greeting().purpose == PURPOSE => {
-                schedulers.spawn(attend(courier, Arc::clone(&host)));
+                schedulers.spawn(serve_scheduler(courier, Arc::clone(&host)));
             }
-            // Whoever only wanted to know that somebody is here knows it now.
+            // A connection for another purpose only checks that the host is alive.
             Ok(_) => {}
             Err(error) if error.code() == ErrorCode::Internal => return,
-            // It was told to whoever connected, or will be better later.
+            // The error was reported to the peer, or is transient.
             Err(_) => {}
         }
     }
 }
 
-/// Serves one scheduler, until it goes or is lost.
-async fn attend(courier: Courier, host: Arc<Host>) {
+/// Serves one scheduler until it disconnects or is lost.
+async fn serve_scheduler(courier: RpcConnection, host: Arc<Host>) {
     let (sender, mut receiver) = courier.split();
-    let begin = tokio::time::timeout(SILENCE, receiver.receive()).await;
+    let begin = tokio::time::timeout(SCHEDULER_TIMEOUT, receiver.receive()).await;
     let Ok(Ok(Some(ToRunner::Begin(launch)))) = begin else {
         return;
     };
@@ -327,17 +342,19 @@ async fn attend(courier: Courier, host: Arc<Host>) {
     let work = async {
         match host.runner.job(*launch).await {
             Ok((job, events)) => {
-                // Others may have been promised what its scheduler has seen to be left.
+                // Several jobs may place containers on this host at once, so the runner checks its
+                // capacity.
                 let job = job.bounded();
                 tokio::join!(
-                    answer_all(&host, job, &mut receiver, outbox.clone()),
-                    pass_on(events, outbox),
+                    serve_requests(&host, job, &mut receiver, outbox.clone()),
+                    forward_events(events, outbox),
                 );
             }
             Err(error) => {
                 let _ = outbox.send(FromRunner::Refused(error.into()));
-                // It hangs up when it has read that.
-                let _ = tokio::time::timeout(SILENCE, receiver.receive::<ToRunner>()).await;
+                // The peer disconnects after it has read the refusal.
+                let _ =
+                    tokio::time::timeout(SCHEDULER_TIMEOUT, receiver.receive::<ToRunner>()).await;
             }
         }
     };
@@ -348,7 +365,7 @@ async fn attend(courier: Courier, host: Arc<Host>) {
     }
 }
 
-async fn pass_on(mut events: ContainerEvents, outbox: mpsc::UnboundedSender<FromRunner>) {
+async fn forward_events(mut events: ContainerEvents, outbox: mpsc::UnboundedSender<FromRunner>) {
     while let Some(event) = events.next().await {
         if outbox.send(FromRunner::Event(event)).is_err() {
             return;
@@ -364,15 +381,16 @@ async fn deliver(mut sender: Sender, mut letters: mpsc::UnboundedReceiver<FromRu
     }
 }
 
-/// Answers questions, any number of them at a time; what was begun is completed even if whoever asked is gone.
-async fn answer_all(
+/// Serves requests concurrently. A request that has begun is completed even if the scheduler
+/// disconnects.
+async fn serve_requests(
     host: &Arc<Host>,
     job: RunnerJob,
     receiver: &mut Receiver,
     outbox: mpsc::UnboundedSender<FromRunner>,
 ) {
     loop {
-        let message = tokio::time::timeout(SILENCE, receiver.receive::<ToRunner>()).await;
+        let message = tokio::time::timeout(SCHEDULER_TIMEOUT, receiver.receive::<ToRunner>()).await;
         match message {
             Ok(Ok(Some(ToRunner::Ping))) => {
                 let _ = outbox.send(FromRunner::Pong);
@@ -392,31 +410,38 @@ async fn answer_all(
     }
 }
 
-async fn answer(host: &Host, job: &RunnerJob, question: Question) -> Result<Answer> {
+async fn answer(host: &Host, job: &RunnerJob, question: RunnerRequest) -> Result<RunnerResponse> {
     match question {
-        Question::Have {
+        RunnerRequest::Have {
             order,
             wanted,
             floor,
-        } => job.have(order, wanted, floor).await.map(|()| Answer::Done),
-        Question::Restart {
+        } => job
+            .have(order, wanted, floor)
+            .await
+            .map(|()| RunnerResponse::Done),
+        RunnerRequest::Restart {
             order,
             request,
             floor,
         } => {
             let id = request.id;
             let incarnation = job.restart(order, id, Some(request), floor).await?;
-            Ok(Answer::Restarted(incarnation))
+            Ok(RunnerResponse::Restarted(incarnation))
         }
-        Question::Release { id, up_to } => job.release(id, up_to).await.map(|()| Answer::Done),
-        Question::Kill { order } => job.kill(order).await.map(|()| Answer::Done),
-        Question::Stock => Ok(Answer::Stock(Stock {
+        RunnerRequest::Release { id, up_to } => {
+            job.release(id, up_to).await.map(|()| RunnerResponse::Done)
+        }
+        RunnerRequest::Kill { order } => job.kill(order).await.map(|()| RunnerResponse::Done),
+        RunnerRequest::Stock => Ok(RunnerResponse::Stock(HostInventory {
             held: job.held().await?,
             total: host.record.total,
             used: host.runner.used().await?,
             attributes: host.record.attributes.clone(),
         })),
-        Question::Containers => job.containers().await.map(Answer::Containers),
-        Question::Logs { id, request } => job.logs(id, request).await.map(Answer::Logs),
+        RunnerRequest::Containers => job.containers().await.map(RunnerResponse::Containers),
+        RunnerRequest::Logs { id, request } => {
+            job.logs(id, request).await.map(RunnerResponse::Logs)
+        }
     }
 }

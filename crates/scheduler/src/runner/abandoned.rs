@@ -1,4 +1,5 @@
-//! The folder of a runner that is not there: another process of its machine keeps the bounds in it.
+//! Garbage collection in the folder of an absent runner (one without a process), by another process
+//! of the same machine.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -9,11 +10,10 @@ use ardea_core::Result;
 
 use super::folders::JobFolder;
 use super::forget::forget;
-use super::records::{self, Found, JobFile};
-use crate::{KeptBounds, LogFile};
+use super::records::{self, JobFile, RecordState};
+use crate::{LogFile, RetentionLimits};
 
-/// Returns the jobs of which the folder of a runner that is not there has something, except those
-/// that were killed. Blocks.
+/// Returns the jobs in the folder of an absent runner that were not killed. Blocks on disk I/O.
 ///
 /// # Errors
 ///
@@ -30,9 +30,9 @@ pub fn abandoned_jobs(folder: &Path) -> Result<Vec<JobRef>> {
     Ok(jobs)
 }
 
-/// Removes what the folder of a runner that is not there has of jobs that are over, beyond the
-/// bounds. A job is over if it was killed, or if it is among `gone` and none of its processes
-/// lives. Returns true if no job has anything left there. Blocks.
+/// Removes data of finished jobs beyond the limits `bounds` from the folder of an absent runner. A
+/// job is finished if it was killed, or if it is in `gone` and none of its processes is alive.
+/// Returns true if no data of any job is left. Blocks on disk I/O.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn abandoned_jobs(folder: &Path) -> Result<Vec<JobRef>> {
 /// [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the folder can't be read or changed.
 pub fn forget_abandoned(
     folder: &Path,
-    bounds: &KeptBounds,
+    bounds: &RetentionLimits,
     gone: &BTreeSet<JobRef>,
 ) -> Result<bool> {
     let killed_at = |job: &JobFolder| {
@@ -62,27 +62,27 @@ pub fn forget_abandoned(
 }
 
 fn file_of(job: &JobFolder) -> Option<JobFile> {
-    match records::look(&job.job_path()) {
-        Ok(Found::Whole(file)) => Some(file),
+    match records::read_state(&job.job_path()) {
+        Ok(RecordState::Valid(file)) => Some(file),
         _ => None,
     }
 }
 
-/// Returns false if it is certain that no container's process lives.
+/// Returns false if certainly no container process of the job is alive.
 fn has_process(job: &JobFolder) -> bool {
     let lives = |id| match job.container(id).run() {
-        Ok(Found::Nothing) => false,
-        Ok(Found::Whole(run)) => match run.process.open() {
+        Ok(RecordState::Missing) => false,
+        Ok(RecordState::Valid(run)) => match run.process.open() {
             Ok(process) => process.is_some_and(|process| !process.has_ended()),
             Err(_) => true,
         },
-        Ok(Found::Damaged(_)) | Err(_) => true,
+        Ok(RecordState::Damaged(_)) | Err(_) => true,
     };
     let containers = job.containers();
     containers.map_or(true, |ids| ids.into_iter().any(lives))
 }
 
-/// The time at which something of a job was last written, in milliseconds since 1970.
+/// Returns the time of the last write to a job's files, in milliseconds since 1970.
 fn last_change(job: &JobFolder) -> Option<u64> {
     let containers = job.containers().unwrap_or_default();
     let outputs = containers.into_iter().flat_map(|id| {
@@ -109,8 +109,7 @@ mod tests {
         }
     }
 
-    /// Makes the folder of a job with a container that has written something, and that has this
-    /// process.
+    /// Creates the folder of a job with a container that has output and this process.
     fn make(folder: &Path, submission: u64, killed_at: Option<u64>, process: Option<ProcessMark>) {
         let of_job = JobFolder::of(folder, &job(submission));
         let container = of_job.container(ardea_coordination::packing::ContainerId(1));
@@ -151,9 +150,9 @@ mod tests {
 
         let gone = BTreeSet::from([2, 3].map(job));
         let left = |time| {
-            let bounds = KeptBounds {
+            let bounds = RetentionLimits {
                 time,
-                ..KeptBounds::default()
+                ..RetentionLimits::default()
             };
             let is_empty = forget_abandoned(folder.path(), &bounds, &gone).expect("forgotten");
             assert!(!is_empty);

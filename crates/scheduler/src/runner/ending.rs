@@ -1,55 +1,57 @@
-//! The end of a container's process: how it ended, written down before the kernel forgets it; and nothing left behind.
+//! The handling of the end of a container's process: records the exit status before the kernel
+//! discards it, and kills leftover processes.
 
 use std::time::Duration;
 
 use ardea_core::Result;
 
 use super::folders::ContainerFolder;
-use super::leftovers;
 use super::limits;
+use super::orphans;
 use super::process::ProcessHandle;
-use super::records::{self, EndFile, Found, RunFile};
+use super::records::{self, EndFile, RecordState, RunFile};
 use crate::Ending;
 
-/// How long the process that started a container is waited for to write down how it ended.
-const FOR_PARENT: Duration = Duration::from_millis(500);
+/// The time that the parent of an ended process has to record the exit status.
+const PARENT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The poll interval for the exit status.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Finds out how a life has ended, and writes it down. `process` is what is left of it, if anything is. Any number of tasks and
-/// processes may do this at the same time. Blocks for half a second at most.
-pub(super) fn conclude(
+/// Determines the exit status of an incarnation, and records it. `process` is the zombie of its
+/// process, if there is one. Safe to call concurrently from any number of tasks and processes.
+/// Blocks for half a second at most.
+pub(super) fn record_end(
     folder: &ContainerFolder,
     run: &RunFile,
     process: Option<&ProcessHandle>,
 ) -> Result<EndFile> {
-    let mut looks = FOR_PARENT.as_millis() / LOOK_EVERY.as_millis();
+    let mut looks = PARENT_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis();
     let how = loop {
         if let Some(end) = folder.end(run.incarnation)? {
-            // Whoever wrote it may have died before the next step.
+            // The runner that recorded the exit status may have died before it reaped the process.
             if let Some(process) = process {
                 process.reap();
             }
             return Ok(end);
         }
-        if let Some(how) = process.and_then(ProcessHandle::ending_of_child) {
+        if let Some(how) = process.and_then(ProcessHandle::exit_status_of_child) {
             break how;
         }
         if looks == 0 || !process.is_some_and(ProcessHandle::is_awaited_by_parent) {
-            // The other one may have written it between the two looks.
+            // The parent may have recorded the exit status between the two checks.
             match folder.end(run.incarnation)? {
                 Some(end) => return Ok(end),
                 None => break Ending::Unknown,
             }
         }
         looks -= 1;
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     };
     let path = folder.end_path();
-    let damaged = match records::look::<EndFile>(&path)? {
-        Found::Damaged(_) => Some(format!(
-            "{} was damaged, and is written anew",
+    let damaged = match records::read_state::<EndFile>(&path)? {
+        RecordState::Damaged(_) => Some(format!(
+            "{} was damaged and has been rewritten",
             path.display()
         )),
         _ => None,
@@ -66,12 +68,12 @@ pub(super) fn conclude(
     Ok(end)
 }
 
-/// Ends what a life has left behind.
+/// Kills the leftover processes of an incarnation.
 pub(super) fn sweep(folder: &ContainerFolder, run: &RunFile) -> Result<()> {
-    let mark = leftovers::mark(folder.path(), run.incarnation);
-    leftovers::end_all(&mark).map_err(|error| {
+    let mark = orphans::mark(folder.path(), run.incarnation);
+    orphans::kill_all(&mark).map_err(|error| {
         let code = ardea_core::ErrorCode::SchedulerUnavailable;
-        super::records::cannot(code, "end what was left of", folder.path(), error)
+        super::records::cannot(code, "end the leftover processes of", folder.path(), error)
     })?;
     if let Some(group) = &run.cgroup {
         let _ = limits::leave(group);

@@ -1,13 +1,13 @@
-//! Where what is kept of jobs and containers.
+//! The folders of jobs and containers.
 //!
 //! ```text
 //! FOLDER/jobs/word-count-5f3a…/        a job, by name and submission
-//!     job.json  lock                   what is wanted of it
+//!     job.json  lock                   its requested state
 //!     container-3/
-//!         run.json  end.json  lock     its latest life
-//!         run.json.damaged             what was found in the place of that
-//!         stdout.log  stderr.log  …    what it wrote
-//!         work/                        where it runs; the files of the job's package are there by name
+//!         run.json  end.json  lock     its latest incarnation
+//!         run.json.damaged             a damaged record, renamed
+//!         stdout.log  stderr.log  …    its output
+//!         work/                        its working folder, with links to the package's files
 //! ```
 
 use std::fs::{File, TryLockError};
@@ -17,9 +17,9 @@ use ardea_coordination::control::JobRef;
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{ErrorCode, Result};
 
-use super::records::{self, EndFile, Found, JobFile, RunFile, cannot};
+use super::records::{self, EndFile, JobFile, RecordState, RunFile, cannot};
 
-/// The longest part of a job's name in the name of its folder.
+/// The maximum length of the job's name within its folder's name.
 const MOST_NAME_BYTES: usize = 100;
 
 /// The folder of a job.
@@ -27,7 +27,7 @@ const MOST_NAME_BYTES: usize = 100;
 pub(crate) struct JobFolder(PathBuf);
 
 impl JobFolder {
-    /// That of this job, below a runner's folder.
+    /// Returns the folder of this job, below a runner's folder.
     pub(crate) fn of(runner: &Path, job: &JobRef) -> Self {
         let mut name = String::new();
         for byte in job.name.bytes() {
@@ -42,54 +42,55 @@ impl JobFolder {
         JobFolder(jobs(runner).join(format!("{name}-{:016x}", job.submission)))
     }
 
-    /// All that are below a runner's folder.
+    /// Returns the folders of all jobs below a runner's folder.
     pub(crate) fn all(runner: &Path) -> Result<Vec<Self>> {
         let folder = jobs(runner);
         Ok(entries(&folder)?.into_iter().map(JobFolder).collect())
     }
 
-    /// Where it is.
+    /// Returns the path of this folder.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Its last part: the job's name and submission.
+    /// Returns the last path component: the job's name and submission.
     pub(super) fn name(&self) -> String {
         let name = self.0.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
-    /// Where it is written what is wanted of the job.
+    /// Returns the path of the job's record.
     pub(super) fn job_path(&self) -> PathBuf {
         self.0.join("job.json")
     }
 
-    /// What is wanted of the job.
+    /// Reads the job's record.
     pub(crate) fn job(&self) -> Result<Option<JobFile>> {
         records::read(&self.job_path())
     }
 
-    /// Writes what is wanted of the job.
+    /// Writes the job's record.
     pub(crate) fn set_job(&self, job: &JobFile) -> Result<()> {
         records::write(&self.job_path(), job)
     }
 
-    /// Waits until nobody else changes what is wanted of the job; ends when dropped, or with the process.
+    /// Waits for the exclusive lock on the job's record, which is released on drop or with the
+    /// process.
     pub(crate) fn lock(&self) -> Result<File> {
         lock(&self.0, "lock")
     }
 
-    /// Waits until nobody else does what this name says.
+    /// Waits for the exclusive lock on the file `name` in the job's folder.
     pub(crate) fn lock_named(&self, name: &str) -> Result<File> {
         lock(&self.0, name)
     }
 
-    /// A container's folder.
+    /// Returns a container's folder.
     pub(crate) fn container(&self, id: ContainerId) -> ContainerFolder {
         ContainerFolder(self.0.join(format!("container-{id}")))
     }
 
-    /// The containers that have a folder.
+    /// Returns the containers that have a folder.
     pub(crate) fn containers(&self) -> Result<Vec<ContainerId>> {
         let mut ids: Vec<_> = entries(&self.0)?
             .iter()
@@ -106,67 +107,68 @@ impl JobFolder {
 pub(crate) struct ContainerFolder(PathBuf);
 
 impl ContainerFolder {
-    /// Where it is.
+    /// Returns the path of this folder.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where its process runs.
+    /// Returns the working folder of the container's process.
     pub(crate) fn work(&self) -> PathBuf {
         self.0.join("work")
     }
 
-    /// Where its latest life is written down.
+    /// Returns the path of the record of the container's latest incarnation.
     pub(super) fn run_path(&self) -> PathBuf {
         self.0.join("run.json")
     }
 
-    /// Its latest life, as it is written down.
-    pub(super) fn run(&self) -> Result<Found<RunFile>> {
-        records::look(&self.run_path())
+    /// Reads the record of the container's latest incarnation.
+    pub(super) fn run(&self) -> Result<RecordState<RunFile>> {
+        records::read_state(&self.run_path())
     }
 
-    /// Begins a life.
+    /// Writes the record of an incarnation as the latest.
     pub(crate) fn set_run(&self, run: &RunFile) -> Result<()> {
         records::write(&self.run_path(), run)
     }
 
-    /// Whether a life of it was begun, or was about to.
+    /// Returns true if an incarnation of the container was started, or was about to be started.
     pub(super) fn has_lived(&self) -> bool {
         self.0.join("stderr.log").exists()
     }
 
-    /// How the life of that number has ended, if that is known.
+    /// Returns the recorded end of this incarnation, if there is one.
     pub(crate) fn end(&self, incarnation: u64) -> Result<Option<EndFile>> {
         let end = self.latest_end()?;
         Ok(end.filter(|end| end.incarnation == incarnation))
     }
 
-    /// How the latest life of which that is known has ended.
+    /// Returns the recorded end of the latest ended incarnation, if there is one.
     pub(super) fn latest_end(&self) -> Result<Option<EndFile>> {
-        match records::look(&self.end_path())? {
-            Found::Whole(end) => Ok(Some(end)),
-            // It is written anew, with what is known then.
-            Found::Nothing | Found::Damaged(_) => Ok(None),
+        match records::read_state(&self.end_path())? {
+            RecordState::Valid(end) => Ok(Some(end)),
+            // A damaged record is overwritten with the next end.
+            RecordState::Missing | RecordState::Damaged(_) => Ok(None),
         }
     }
 
-    /// Where it is written how a life has ended.
+    /// Returns the path of the record `end.json`.
     pub(super) fn end_path(&self) -> PathBuf {
         self.0.join("end.json")
     }
 
-    /// Says how a life has ended.
+    /// Records the end of an incarnation.
     pub(crate) fn set_end(&self, end: &EndFile) -> Result<()> {
         records::write(&self.end_path(), end)
     }
 
-    /// Waits until nobody else starts or stops the container; ends when dropped, or with the process.
+    /// Waits for the exclusive lock on starting and stopping the container, which is released on
+    /// drop or with the process.
     pub(crate) fn lock(&self) -> Result<File> {
         lock(&self.0, "lock")
     }
 
-    /// The same, if nobody else has it.
+    /// Acquires the lock on starting and stopping the container if it is free, or returns `None`.
     pub(super) fn try_lock(&self) -> Result<Option<File>> {
         try_lock(&self.0, "lock")
     }
@@ -187,7 +189,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Makes the folder if it is not there, and locks it. Blocks.
+/// Creates `folder` if it is missing, and waits for the exclusive lock on the file `name` in it.
 fn lock(folder: &Path, name: &str) -> Result<File> {
     let file = to_lock(folder, name)?;
     let locked = file.lock();

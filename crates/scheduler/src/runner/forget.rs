@@ -1,4 +1,4 @@
-//! Bounds what is kept of jobs that are over: by time, and by size.
+//! Enforcement of the limits on the output of running containers and on the data of finished jobs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,42 +10,43 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_output::{OutputFiles, SeenSizes};
 
 use super::folders::JobFolder;
-use super::records::{self, Found, JobFile, cannot};
+use super::records::{self, JobFile, RecordState, cannot};
 use super::{Inner, Runner, blocking, now_ms};
-use crate::{KeptBounds, LogFile};
+use crate::{LogFile, RetentionLimits};
 
-/// The time between two looks at the output of containers that run.
-const LOOKS_EVERY: Duration = Duration::from_secs(1);
+/// The interval at which the output of running containers is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Every so many looks, what is left of jobs that are over is looked at.
-const LOOKS_AT_JOBS: u32 = 30;
+/// The number of check intervals after which the data of finished jobs is checked.
+const CHECKS_PER_JOB_SCAN: u32 = 30;
 
-/// The sizes of files that were put aside, by the output's path.
+/// The sizes of an output's files at the last check, by the output's path.
 type Sizes = BTreeMap<PathBuf, SeenSizes>;
 
-/// Keeps the bounds for as long as the runner is there.
-pub(super) async fn keep_bounds(runner: Weak<Inner>) {
+/// Enforces the limits on output and on finished jobs as long as the runner exists.
+pub(super) async fn enforce_limits(runner: Weak<Inner>) {
     let mut sizes = BTreeMap::new();
     for look in 1_u32.. {
-        tokio::time::sleep(LOOKS_EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let Some(runner) = runner.upgrade().map(Runner) else {
             return;
         };
         let own = runner.clone();
         let before = std::mem::take(&mut sizes);
-        // What fails is tried again at the next look.
-        let cut = blocking(move || Ok(own.cut_output(before))).await;
+        // Failures are retried at the next check.
+        let cut = blocking(move || Ok(own.truncate_output(before))).await;
         sizes = cut.unwrap_or_default();
-        if look.is_multiple_of(LOOKS_AT_JOBS) {
+        if look.is_multiple_of(CHECKS_PER_JOB_SCAN) {
             runner.forget().await;
         }
     }
 }
 
 impl Runner {
-    /// Empties files of containers that run and that have grown far beyond their bound. A container's process puts its files
-    /// aside in time; a program that does not, or one that the job has started, is bounded here.
-    fn cut_output(&self, mut before: Sizes) -> Sizes {
+    /// Truncates output files of running containers that far exceed their limit. Normally a
+    /// container's process rotates its files in time. This bounds programs that do not rotate, and
+    /// processes started by the job.
+    fn truncate_output(&self, mut before: Sizes) -> Sizes {
         let watched: Vec<_> = self.0.live().watched.keys().cloned().collect();
         let mut sizes = Sizes::new();
         for (job, id) in watched {
@@ -53,25 +54,27 @@ impl Runner {
             for file in [LogFile::Stdout, LogFile::Stderr] {
                 let files = super::output::files(folder.path(), file);
                 let mut known = before.remove(&files.path()).unwrap_or_default();
-                // One that can't be emptied now may be the next time.
+                // Failures are retried at the next check.
                 let bounds = &self.config().output;
-                let _ = files.cut_old(bounds, &mut known);
-                let _ = files.cut_current(bounds, &mut known);
+                let _ = files.truncate_old(bounds, &mut known);
+                let _ = files.truncate_current(bounds, &mut known);
                 sizes.insert(files.path(), known);
             }
         }
         sizes
     }
 
-    /// Removes what is kept of jobs that were killed, beyond the bounds.
+    /// Removes data of killed jobs beyond the limits.
     pub(super) async fn forget(&self) {
         let runner = self.clone();
-        // A folder that can't be read now may be the next time.
+        // Failures are retried at the next check.
         let _ = blocking(move || {
-            let killed_at = |job: &JobFolder| match records::look::<JobFile>(&job.job_path())? {
-                Found::Whole(file) => Ok(file.killed_at),
-                // Nothing that runs, or should, keeps what is left of a job whose record is damaged.
-                Found::Damaged(_) if runner.wanted(job)?.is_empty() => {
+            let killed_at = |job: &JobFolder| match records::read_state::<JobFile>(&job.job_path())?
+            {
+                RecordState::Valid(file) => Ok(file.killed_at),
+                // A job with a damaged record counts as killed if no container runs or is
+                // requested.
+                RecordState::Damaged(_) if runner.wanted(job)?.is_empty() => {
                     Ok(records::changed_ms(&job.job_path()))
                 }
                 _ => Ok(None),
@@ -79,29 +82,30 @@ impl Runner {
             let config = runner.config();
             let killed_at = |job: &JobFolder| {
                 killed_at(job).unwrap_or_else(|error| {
-                    runner.0.remark_failure(job, None, &error);
+                    runner.0.notify_failure(job, None, &error);
                     None
                 })
             };
             forget(&config.folder, &config.kept, killed_at, |job, error| {
-                runner.0.remark_failure(job, None, error);
+                runner.0.notify_failure(job, None, error);
             })
         })
         .await;
     }
 }
 
-/// Removes the folders of jobs that were killed long ago, then the oldest output of jobs that were killed, until the rest is
-/// within the bounds. `killed_at` tells when a job was killed, in milliseconds since 1970, if it was. Blocks.
+/// Removes the folders of jobs killed longer ago than the limit. Then removes the oldest output of
+/// killed jobs until the rest is within the size limit. `killed_at` returns the time of a job's
+/// kill, in milliseconds since 1970. Blocks.
 ///
-/// A folder or file that cannot be removed is told to `failed`; the others are removed all the
-/// same.
+/// A folder or file that can't be removed is reported to `failed`, and does not keep others from
+/// being removed.
 ///
 /// # Errors
-/// The folder of the jobs cannot be read.
+/// If the folder of the jobs can't be read.
 pub(crate) fn forget(
     folder: &Path,
-    bounds: &KeptBounds,
+    bounds: &RetentionLimits,
     killed_at: impl Fn(&JobFolder) -> Option<u64>,
     failed: impl Fn(&JobFolder, &Error),
 ) -> Result<()> {
@@ -127,7 +131,7 @@ pub(crate) fn forget(
             files.extend(of_it.map(|(output, age, bytes)| (killed_at, age, bytes, output, number)));
         }
     }
-    // Of one job, first what was put aside first.
+    // Within a job, the file rotated first is removed first.
     files.sort_by_key(|(killed_at, age, ..)| (*killed_at, Reverse(*age)));
     let mut all: u64 = files.iter().map(|(_, _, bytes, ..)| bytes).sum();
     for (_, age, bytes, output, number) in files {
@@ -145,7 +149,7 @@ pub(crate) fn forget(
     Ok(())
 }
 
-/// The files of output in a container's folder: the number of times that each was put aside, and its size.
+/// Returns the output files in a container's folder, with their rotation numbers and sizes.
 fn files_in(folder: &Path) -> impl Iterator<Item = (OutputFiles, u32, u64)> + use<> {
     let outputs = [LogFile::Stdout, LogFile::Stderr];
     let outputs = outputs.map(|file| super::output::files(folder, file));
@@ -159,7 +163,8 @@ fn files_in(folder: &Path) -> impl Iterator<Item = (OutputFiles, u32, u64)> + us
 mod tests {
     use super::*;
 
-    /// A folder with jobs that were killed so many milliseconds ago, each with a container with two files of 100 bytes.
+    /// Creates jobs, given as name and milliseconds since the kill. Each has a container with two
+    /// files of 100 bytes.
     fn kept(folder: &Path, jobs: &[(&str, u64)]) {
         for (job, _) in jobs {
             let container = folder.join("jobs").join(job).join("container-1");
@@ -182,7 +187,7 @@ mod tests {
         found
     }
 
-    fn forget_in(folder: &Path, jobs: &[(&str, u64)], bounds: KeptBounds) {
+    fn forget_in(folder: &Path, jobs: &[(&str, u64)], bounds: RetentionLimits) {
         let ago = |job: &JobFolder| {
             let found = jobs.iter().find(|(name, _)| job.name() == *name);
             found.map(|(_, ago)| now_ms() - ago)
@@ -195,13 +200,13 @@ mod tests {
     fn output_that_cannot_be_removed_is_told_and_the_other_output_goes_all_the_same() {
         let folder = tempfile::tempdir().expect("a folder");
         kept(folder.path(), &[("a", 0), ("b", 0)]);
-        // A directory cannot be removed as a file.
+        // A directory can't be removed as a file.
         let stubborn = folder.path().join("jobs/a/container-1/stdout.log");
         std::fs::remove_file(&stubborn).expect("removed");
         std::fs::create_dir(&stubborn).expect("made");
-        let bounds = KeptBounds {
+        let bounds = RetentionLimits {
             bytes: 0,
-            ..KeptBounds::default()
+            ..RetentionLimits::default()
         };
         let failures = std::cell::RefCell::new(Vec::new());
         let failed =
@@ -216,9 +221,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let jobs = [("first", 3_000), ("second", 2_000)];
         kept(folder.path(), &jobs);
-        let bounds = |bytes| KeptBounds {
+        let bounds = |bytes| RetentionLimits {
             bytes,
-            ..KeptBounds::default()
+            ..RetentionLimits::default()
         };
         forget_in(folder.path(), &jobs, bounds(400));
         assert_eq!(left(folder.path()).len(), 4);
@@ -233,7 +238,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let jobs = [("old", 61_000), ("new", 59_000)];
         kept(folder.path(), &[&jobs[..], &[("runs", 0)]].concat());
-        let bounds = KeptBounds {
+        let bounds = RetentionLimits {
             time: Duration::from_secs(60),
             bytes: 0,
         };

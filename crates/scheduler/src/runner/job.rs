@@ -1,4 +1,4 @@
-//! One job's containers on this machine: what a scheduler asks of a runner.
+//! One job's containers on this machine: the operations that schedulers call.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ pub(crate) struct RunnerJob {
     pub(super) runner: Runner,
     pub(super) folder: JobFolder,
     pub(super) launch: Arc<LaunchPlan>,
-    /// The job's package, once it was needed.
+    /// The job's unpacked package, once it has been fetched.
     pub(super) package: Arc<Mutex<Option<Unpacked>>>,
-    /// Whether containers are refused for which the machine has no room.
+    /// True if the runner refuses containers for which the machine has no room.
     bounded: bool,
     subscription: Arc<Subscription>,
 }
 
-/// That somebody is told of a job's containers; ends when dropped.
+/// A subscription to the events of a job's containers, which ends on drop.
 #[derive(Debug)]
 struct Subscription {
     runner: Runner,
@@ -40,23 +40,24 @@ struct Subscription {
 }
 
 impl Runner {
-    /// Takes up a job: finds what runs of it, and tells that and all that happens to it from now on.
+    /// Opens a job and finds its running containers. The event stream starts with these and
+    /// continues with all later events.
     pub(crate) async fn job(&self, launch: LaunchPlan) -> Result<(RunnerJob, ContainerEvents)> {
         let folder = JobFolder::of(&self.0.config.folder, launch.job());
         let (feed, events) = container_events();
-        // Before looking, so that nothing is missed between.
+        // The subscription starts before the scan, so that no event is missed.
         let subscription = self.subscribe(&folder, feed.clone());
         let remarks = self.0.live().remarks.remove(&folder);
         for remark in remarks.unwrap_or_default() {
-            feed.tell(remark);
+            feed.send(remark);
         }
-        if let Some(why) = self.unlimited_because() {
+        if let Some(why) = self.limits_off_reason() {
             let text = format!("limits of cpu and memory are not enforced: {why}");
             let container = None;
-            feed.tell(ContainerEvent::Notice { container, text });
+            feed.send(ContainerEvent::Notice { container, text });
         }
-        for event in self.take_in(&folder).await {
-            feed.tell(event);
+        for event in self.recover_job(&folder).await {
+            feed.send(event);
         }
         let job = RunnerJob {
             runner: self.clone(),
@@ -82,33 +83,34 @@ impl Runner {
         }
     }
 
-    /// Watches the containers of a job that run, and ends what those that don't have left behind; how things are, as events. One that
-    /// can't be looked at is told, and hinders no other.
-    pub(super) async fn take_in(&self, folder: &JobFolder) -> Vec<ContainerEvent> {
+    /// Watches the running containers of a job, and kills leftover processes of ended containers.
+    /// Returns the current state of the containers as events. A container that can't be examined is
+    /// reported, and does not affect others.
+    pub(super) async fn recover_job(&self, folder: &JobFolder) -> Vec<ContainerEvent> {
         let job = folder.clone();
         let ids = match blocking(move || job.containers()).await {
             Ok(ids) => ids,
             Err(error) => {
-                self.0.remark_failure(folder, None, &error);
+                self.0.notify_failure(folder, None, &error);
                 return Vec::new();
             }
         };
         let mut events = Vec::new();
         for id in ids {
-            match self.take_in_one(folder, id).await {
+            match self.recover_container(folder, id).await {
                 Ok(event) => events.extend(event),
-                Err(error) => self.0.remark_failure(folder, Some(id), &error),
+                Err(error) => self.0.notify_failure(folder, Some(id), &error),
             }
         }
         events
     }
 
-    async fn take_in_one(
+    async fn recover_container(
         &self,
         folder: &JobFolder,
         id: ContainerId,
     ) -> Result<Option<ContainerEvent>> {
-        let found = self.look(folder, id, Locked::No).await?;
+        let found = self.find_process(folder, id, Locked::No).await?;
         Ok(match found {
             None => None,
             Some((run, Some(process))) if !process.has_ended() => {
@@ -120,8 +122,9 @@ impl Runner {
         })
     }
 
-    /// A container's latest life, and what is left of its process.
-    pub(super) async fn look(
+    /// Returns a container's latest incarnation, and the incarnation's process (or zombie) if there
+    /// is one.
+    pub(super) async fn find_process(
         &self,
         job: &JobFolder,
         id: ContainerId,
@@ -129,7 +132,7 @@ impl Runner {
     ) -> Result<Option<(RunFile, Option<ProcessHandle>)>> {
         let (runner, job) = (self.clone(), job.clone());
         blocking(move || {
-            let Some(run) = runner.life(&job, id, locked)? else {
+            let Some(run) = runner.find_incarnation(&job, id, locked)? else {
                 return Ok(None);
             };
             let process = run.process.open().map_err(|error| {
@@ -158,7 +161,8 @@ impl Drop for Subscription {
 }
 
 impl RunnerJob {
-    /// The same, which takes no containers for which the machine has no room: for those who choose one among several.
+    /// Returns the job with a check of free resources before each start, for schedulers that choose
+    /// among several machines.
     pub(crate) fn bounded(self) -> Self {
         RunnerJob {
             bounded: true,
@@ -166,7 +170,8 @@ impl RunnerJob {
         }
     }
 
-    /// Has exactly these containers here. New lives are numbered from `floor`, at least.
+    /// Runs exactly these containers on this machine. New incarnations have numbers from `floor`
+    /// on.
     pub(crate) async fn have(
         &self,
         order: Order,
@@ -175,11 +180,11 @@ impl RunnerJob {
     ) -> Result<()> {
         let job = self.clone();
         let ids = blocking(move || {
-            let _promising = job.runner.promising();
+            let _promising = job.runner.lock_reservations();
             let _lock = job.folder.lock()?;
             let mut file = job.file_for(order.epoch)?;
             if order < file.newest {
-                return Err(superseded("a newer call was heard"));
+                return Err(superseded("a newer call was received"));
             }
             if job.bounded {
                 job.runner.check_room(&job.folder, &file.wanted, &wanted)?;
@@ -196,13 +201,13 @@ impl RunnerJob {
         .await?;
         self.for_each(
             ids,
-            move |job, id| async move { job.settle(id, floor).await },
+            move |job, id| async move { job.reconcile(id, floor).await },
         )
         .await
     }
 
-    /// Stops what runs in a container, and starts it again; the number of its new life. With a request, it is a container that
-    /// should be here from now on.
+    /// Stops the process in a container and starts it again. Returns the new incarnation. With a
+    /// `request`, the container is first added to the requested containers.
     pub(crate) async fn restart(
         &self,
         order: Order,
@@ -212,7 +217,7 @@ impl RunnerJob {
     ) -> Result<u64> {
         let job = self.clone();
         let request = blocking(move || {
-            let _promising = job.runner.promising();
+            let _promising = job.runner.lock_reservations();
             let _lock = job.folder.lock()?;
             let mut file = job.file_for(order.epoch)?;
             if let Some(request) = request {
@@ -236,13 +241,13 @@ impl RunnerJob {
         self.start_again(order, request, floor).await
     }
 
-    /// The containers that run.
+    /// Returns the running containers.
     pub(crate) async fn containers(&self) -> Result<Vec<RunningContainer>> {
         let job = self.clone();
         blocking(move || {
             let mut running = Vec::new();
             for id in job.folder.containers()? {
-                let run = job.glance(id);
+                let run = job.latest_incarnation(id);
                 running.extend(run.and_then(|run| job.if_running(id, &run)));
             }
             Ok(running)
@@ -250,13 +255,13 @@ impl RunnerJob {
         .await
     }
 
-    /// A piece of what a container has written.
+    /// Returns a piece of a container's output.
     pub(crate) async fn logs(&self, id: ContainerId, request: LogRequest) -> Result<LogPiece> {
         let folder = self.folder.container(id);
         blocking(move || output::piece(folder.path(), &request)).await
     }
 
-    /// Tells nobody any more. What is under way goes on.
+    /// Ends the subscription to events. Running operations continue.
     pub(crate) fn close(&self) {
         let mut live = self.runner.0.live();
         if let Some(feeds) = live.feeds.get_mut(&self.folder) {
@@ -264,7 +269,8 @@ impl RunnerJob {
         }
     }
 
-    /// Does something to containers at the same time, and goes on when it fails for some of them.
+    /// Applies the operation `deed` to containers concurrently, and completes it for all of them
+    /// even if some fail.
     pub(super) async fn for_each<F>(
         &self,
         ids: Vec<ContainerId>,
@@ -299,7 +305,8 @@ impl RunnerJob {
         }
     }
 
-    /// What is wanted of the job, for a call of that mastership. Under the job's lock.
+    /// Returns the job's record for a call of the leader of this epoch. Refuses calls of earlier
+    /// leaders. The job's lock must be held.
     pub(super) fn file_for(&self, epoch: MasterEpoch) -> Result<JobFile> {
         let file = self.file()?.unwrap_or_else(|| JobFile {
             launch: (*self.launch).clone(),
@@ -308,7 +315,7 @@ impl RunnerJob {
             killed_at: None,
         });
         if epoch < file.newest.epoch {
-            return Err(superseded("a newer master was heard"));
+            return Err(superseded("a newer leader has sent a call"));
         }
         if file.killed_at.is_some() {
             return Err(superseded("the job was killed"));
@@ -316,11 +323,12 @@ impl RunnerJob {
         Ok(file)
     }
 
-    /// A container's latest life, if it can be known; else that is told. Blocks.
-    pub(super) fn glance(&self, id: ContainerId) -> Option<RunFile> {
-        let life = self.runner.life(&self.folder, id, Locked::No);
+    /// Returns a container's latest incarnation. If it can't be determined, reports a notice and
+    /// returns `None`. Blocks.
+    pub(super) fn latest_incarnation(&self, id: ContainerId) -> Option<RunFile> {
+        let life = self.runner.find_incarnation(&self.folder, id, Locked::No);
         life.unwrap_or_else(|error| {
-            self.runner.0.remark_failure(&self.folder, Some(id), &error);
+            self.runner.0.notify_failure(&self.folder, Some(id), &error);
             None
         })
     }
@@ -341,7 +349,7 @@ async fn found_dead(
     let container = folder.container(id);
     blocking(move || {
         let is_news = container.end(run.incarnation)?.is_none();
-        let end = ending::conclude(&container, &run, process.as_ref())?;
+        let end = ending::record_end(&container, &run, process.as_ref())?;
         if is_news {
             ending::sweep(&container, &run)?;
         }
@@ -362,7 +370,7 @@ fn no_such(job: &RunnerJob, id: ContainerId) -> Error {
     Error::new(
         ErrorCode::NoSuchContainer,
         format!(
-            "no container {id} of {} was asked for at {host}",
+            "container {id} of {} was not requested at {host}",
             job.launch.job()
         ),
     )

@@ -5,23 +5,24 @@ use ardea_core::{ErrorCode, Result};
 
 use super::folders::JobFolder;
 use super::job::{RunnerJob, superseded};
-use super::leftovers;
+use super::orphans;
 use super::records::{self, cannot};
 use super::recover::Locked;
 use super::{Runner, blocking, now_ms};
 
 impl RunnerJob {
-    /// Stops all containers, and has none started any more. What they wrote is kept for a while; nothing else is left.
+    /// Stops all containers of the job, and prevents further starts. The output is retained within
+    /// the limits; all other files are removed.
     pub(crate) async fn kill(&self, order: Order) -> Result<()> {
         let job = self.clone();
         let ids = blocking(move || {
             let _lock = job.folder.lock()?;
             let mut file = match job.file_for(order.epoch) {
                 Ok(file) if order < file.newest => {
-                    return Err(superseded("a newer call was heard"));
+                    return Err(superseded("a newer call was received"));
                 }
                 Ok(file) => file,
-                // That it was killed before is no reason not to look whether something is left.
+                // A job that was killed before is checked for leftover processes again.
                 Err(error) => match job.file()? {
                     Some(file) if file.killed_at.is_some() && order >= file.newest => file,
                     _ => return Err(error),
@@ -38,8 +39,10 @@ impl RunnerJob {
             let folder = job.folder.container(id);
             let lock = folder.clone();
             let _lock = blocking(move || lock.lock()).await?;
-            if let Some((run, Some(process))) =
-                job.runner.look(&job.folder, id, Locked::Yes).await?
+            if let Some((run, Some(process))) = job
+                .runner
+                .find_process(&job.folder, id, Locked::Yes)
+                .await?
                 && !process.has_ended()
             {
                 let grace = job.runner.0.config.stop_grace;
@@ -50,11 +53,11 @@ impl RunnerJob {
         stopped.await?;
         let folder = self.folder.clone();
         blocking(move || {
-            leftovers::end_all(&leftovers::any_container(folder.path())).map_err(|error| {
+            orphans::kill_all(&orphans::any_container(folder.path())).map_err(|error| {
                 let code = ErrorCode::SchedulerUnavailable;
-                cannot(code, "end what was left of", folder.path(), error)
+                cannot(code, "end the leftover processes of", folder.path(), error)
             })?;
-            // How its containers have ended stays as well: others may just be reading it.
+            // The records `end.json` are retained too, because they may be read concurrently.
             let works = ids.into_iter().map(|id| folder.container(id).work());
             works
                 .into_iter()
@@ -65,11 +68,11 @@ impl RunnerJob {
 }
 
 impl Runner {
-    /// Ends what is here of a job that is over, as it is for those who have heard that it was killed.
+    /// Ends a finished job on this machine, as a kill order would do.
     ///
     /// # Errors
     ///
-    /// When something can't be ended or removed.
+    /// If a container can't be ended or a file can't be removed.
     pub async fn end(&self, job: &JobRef) -> Result<()> {
         let folder = JobFolder::of(&self.0.config.folder, job);
         let Some(file) = blocking(move || folder.job()).await? else {

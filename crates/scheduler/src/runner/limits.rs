@@ -1,9 +1,10 @@
-//! What a container may use, enforced by the kernel where that is allowed: control groups, version 2.
+//! Resource limits of containers, enforced by control groups of version 2 where permitted.
 //!
-//! A group for each container is made below a group of the runner's: one that it is given, or its own. A group that has
-//! groups below it may hold no processes, so a runner that uses its own first moves itself into one below, `ardea-host`; that is
-//! what a service manager that delegates a group expects (`Delegate=yes` in systemd, with `KillMode=process`, so that
-//! containers outlive the service).
+//! Each container gets a control group below the runner's group. The runner's group is configured,
+//! or that of the runner's process. A group with subgroups may contain no processes, so a runner
+//! that uses the group of its process first moves that process into the subgroup `ardea-host`. A
+//! service manager that delegates a group expects this (`Delegate=yes` in systemd, with
+//! `KillMode=process`, so that containers outlive the service).
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,20 +15,20 @@ use ardea_core::{ErrorCode, Result};
 
 use super::records::cannot;
 
-/// A share of cpu is given out each so many microseconds.
+/// The period of cpu quotas in microseconds.
 const PERIOD_MICROS: u64 = 100_000;
 
-/// Where groups are made, or why there are none.
+/// The parent of the containers' control groups, or the reason why there are no groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Limits {
-    /// Below this group.
+    /// Groups are created below this control group.
     Below(PathBuf),
-    /// Nothing is enforced, for this reason.
+    /// No limits are enforced, for this reason.
     Off(String),
 }
 
 impl Limits {
-    /// Prepares the group `below`, or that of this process.
+    /// Prepares the control group `below`, or by default the group of this process, as the parent.
     pub(super) fn prepare(below: Option<&Path>) -> Self {
         let own;
         let base = match below {
@@ -64,7 +65,7 @@ impl Limits {
         }
     }
 
-    /// Why nothing is enforced, if nothing is.
+    /// Returns the reason why no limits are enforced; `None` if limits are enforced.
     pub(super) fn reason_off(&self) -> Option<&str> {
         match self {
             Limits::Below(_) => None,
@@ -72,7 +73,7 @@ impl Limits {
         }
     }
 
-    /// The group of that name, if there is one.
+    /// Returns the path of the control group `name`, if the group exists.
     pub(super) fn existing(&self, name: &str) -> Option<PathBuf> {
         let Limits::Below(base) = self else {
             return None;
@@ -80,7 +81,8 @@ impl Limits {
         Some(base.join(name)).filter(|group| group.is_dir())
     }
 
-    /// Makes a group of that name; what is asked for as zero is not limited.
+    /// Creates the control group `name` with these limits. A resource of zero is not limited.
+    /// Returns `None` if no limits are enforced.
     pub(super) fn group(&self, name: &str, resources: &Resources) -> Result<Option<PathBuf>> {
         let Limits::Below(base) = self else {
             return Ok(None);
@@ -93,8 +95,9 @@ impl Limits {
             }
             std::fs::write(group.join("cpu.max"), cpu_max(resources))?;
             std::fs::write(group.join("memory.max"), memory_max(resources))?;
-            // The greatest of its processes is ended, not all of them: that is the instance that leaks, if it has a process of its own,
-            // and otherwise the worker, whom the others follow.
+            // If memory runs out, the kernel kills only the largest process, not the whole group.
+            // This is the leaking instance if it has a separate process. Otherwise it is the
+            // worker, whose end also ends the other processes.
             std::fs::write(group.join("memory.oom.group"), "0")
         };
         made().map_err(|error| cannot(ErrorCode::StartFailed, "make", &group, error))?;
@@ -102,28 +105,30 @@ impl Limits {
     }
 }
 
-/// Puts a process into a group.
+/// Moves a process into a group.
 pub(super) fn join(group: &Path, pid: i32) -> Result<()> {
     let file = group.join("cgroup.procs");
     std::fs::write(&file, pid.to_string())
         .map_err(|error| cannot(ErrorCode::StartFailed, "write", &file, error))
 }
 
-/// Removes the group of an ended container; what is said of it if the kernel has ended processes of it for want of memory.
+/// Removes the control group of an ended container. Returns a remark if the kernel has killed
+/// processes of the group for lack of memory.
 pub(super) fn leave(group: &Path) -> Option<String> {
     let events = std::fs::read_to_string(group.join("memory.events")).unwrap_or_default();
     let kills = events
         .lines()
         .find_map(|line| line.strip_prefix("oom_kill "));
     let limit = std::fs::read_to_string(group.join("memory.max")).unwrap_or_default();
-    // All that is left in it goes; where that file is missing, they have been ended one by one.
+    // The write kills all remaining processes of the group. On kernels without this file, they have
+    // been killed one by one.
     let _ = std::fs::write(group.join("cgroup.kill"), "1");
     let _ = std::fs::remove_dir(group);
     let was_killed = kills.is_some_and(|count| count.trim() != "0");
     was_killed.then(|| {
         let limit = limit.trim();
         format!(
-            "the kernel ended a process of it, as all together used more than their memory limit of {limit} bytes"
+            "the kernel killed a process of it, since the container exceeded its memory limit of {limit} bytes"
         )
     })
 }
@@ -142,7 +147,7 @@ fn enable(base: &Path) -> io::Result<()> {
     std::fs::write(&control, "+cpu +memory")
 }
 
-/// The group of this process, if the machine has groups of version 2.
+/// Returns the group of this process, if the machine has groups of version 2.
 fn own_group() -> io::Result<Option<PathBuf>> {
     let groups = std::fs::read_to_string("/proc/self/cgroup")?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
@@ -161,7 +166,7 @@ fn cpu_max(resources: &Resources) -> String {
     let mut text = String::new();
     match resources.cpu.0 {
         0 => text.push_str("max"),
-        // The kernel takes no less than a millisecond.
+        // The kernel's minimum is one millisecond.
         milli => {
             let quota = milli.saturating_mul(PERIOD_MICROS / 1000).max(1000);
             let _ = write!(text, "{quota}");

@@ -1,31 +1,32 @@
-//! The output of containers: opened for a new life, and read in pieces.
+//! The output files of containers: opens them for a new incarnation, and reads them in pieces.
 
 use std::fs::File;
 use std::path::Path;
 
-use ardea_core::{Error, ErrorCode, Result, is_unseen};
-use ardea_output::{OutputBounds, OutputFiles, OutputStart, Wanted};
+use ardea_core::{Error, ErrorCode, Result, is_invisible};
+use ardea_output::{OutputBounds, OutputFiles, OutputStart, ReadFrom};
 
 use super::records::cannot;
 use crate::{LogFile, LogPiece, LogRange, LogRequest};
 
-/// The number of lines that are told of an ended container.
+/// The number of lines reported for an ended container.
 const LAST_WORDS: usize = 20;
 
-/// Returns one of the two outputs of a container.
+/// Returns the files of one of a container's two outputs.
 pub(crate) fn files(folder: &Path, file: LogFile) -> OutputFiles {
     OutputFiles::new(folder, file.name())
 }
 
-/// Opens an output of a container for a new life, within its bounds. Returns the position at which the life begins, too.
+/// Opens an output of a container for a new incarnation, within the limits `bounds`. Returns the
+/// file, and the position at which the incarnation's output starts.
 pub(super) fn open(folder: &Path, file: LogFile, bounds: &OutputBounds) -> Result<(File, u64)> {
     let files = files(folder, file);
     let opened = files.open(bounds);
-    let opened = opened.and_then(|file| Ok((file, files.kept()?.1)));
+    let opened = opened.and_then(|file| Ok((file, files.stored_range()?.1)));
     opened.map_err(|error| cannot(ErrorCode::WriteFailed, "write", &files.path(), error))
 }
 
-/// Returns what a container's process has to know to keep its own output within the bounds.
+/// Returns the parameters with which a container's process limits its output.
 pub(crate) fn start(folder: &Path, bounds: OutputBounds) -> OutputStart {
     OutputStart {
         stdout: files(folder, LogFile::Stdout).path(),
@@ -34,19 +35,20 @@ pub(crate) fn start(folder: &Path, bounds: OutputBounds) -> OutputStart {
     }
 }
 
-/// Returns the last lines that a container wrote to standard error from a position on, without those that can't be read.
+/// Returns the last lines that a container wrote to standard error from a position on, omitting
+/// unreadable ones.
 pub(crate) fn last_words(folder: &Path, from: u64) -> Vec<String> {
     let files = files(folder, LogFile::Stderr);
-    let lines = ardea_output::last_words(&files, from, LAST_WORDS);
+    let lines = ardea_output::last_lines(&files, from, LAST_WORDS);
     lines.iter().map(|line| shown(line)).collect()
 }
 
-/// A stranger's line, made safe for a terminal.
+/// Makes an untrusted line safe for a terminal.
 fn shown(line: &str) -> String {
     line.chars()
         .map(|letter| match letter {
             '\t' => ' ',
-            letter if is_unseen(letter) => '�',
+            letter if is_invisible(letter) => '�',
             letter => letter,
         })
         .collect()
@@ -56,15 +58,15 @@ fn shown(line: &str) -> String {
 pub(crate) fn piece(folder: &Path, request: &LogRequest) -> Result<LogPiece> {
     let files = files(folder, request.file);
     let path = files.path();
-    // While a file is put aside there is none at the path for a moment.
+    // During a rotation there is no file at the path for a moment.
     if !path.exists() && files.sizes().is_empty() {
         let what = format!("there is no {}", path.display());
         return Err(Error::new(ErrorCode::NoSuchContainer, what)
-            .hint("the container has never run there, or its output is not kept any more"));
+            .hint("the container has never run there, or its output was removed"));
     }
     let wanted = match request.range {
-        LogRange::From { position } => Wanted::From(position),
-        LogRange::Tail { .. } => Wanted::Last,
+        LogRange::From { position } => ReadFrom::From(position),
+        LogRange::Tail { .. } => ReadFrom::Last,
     };
     let most = u64::from(request.most_bytes.min(LogPiece::MOST_BYTES));
     let read = files.read(wanted, most);
@@ -82,7 +84,7 @@ pub(crate) fn piece(folder: &Path, request: &LogRequest) -> Result<LogPiece> {
     Ok(piece)
 }
 
-/// Where the last so many lines begin.
+/// Returns the offset at which the last `lines` lines begin.
 fn before_last_lines(bytes: &[u8], lines: usize) -> usize {
     let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if lines == 0 {

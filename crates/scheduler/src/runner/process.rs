@@ -1,4 +1,4 @@
-//! Processes that can't be mistaken for others: by number, kernel start time, and boot of the machine.
+//! Unambiguous identities of processes: the pid, the start time, and the boot id of the machine.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Ending;
 
-/// Which process: its number alone is given to another one some time after it has ended.
+/// The identity of a process. The pid alone is not sufficient, because the kernel reuses pids.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct ProcessMark {
     pid: i32,
-    /// When it was started, in ticks since the machine was.
+    /// The start time, in ticks since boot.
     started_ticks: u64,
-    /// Which run of the machine.
+    /// The boot id of the machine.
     boot: String,
 }
 
 impl ProcessMark {
-    /// The process that has this number now.
+    /// Returns the identity of the process that has this pid now.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).map_err(io::Error::other)?;
         let stat = Stat::of(pid)?.ok_or(io::ErrorKind::NotFound)?;
@@ -35,12 +35,12 @@ impl ProcessMark {
         })
     }
 
-    /// Its number.
+    /// Returns the pid.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// A handle on the process, as long as something is left of it; a dead one that nobody has waited for counts as left.
+    /// Returns a handle to the process while it exists; a zombie counts as existing.
     pub(crate) fn open(&self) -> io::Result<Option<ProcessHandle>> {
         let Some(pid) = Pid::from_raw(self.pid) else {
             return Ok(None);
@@ -53,13 +53,13 @@ impl ProcessMark {
             Err(Errno::SRCH) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // Looked at behind the handle: if the number was another's then, it can't be this one's now.
+        // The start time is checked after the handle was opened. It differs if the pid was reused.
         let same = Stat::of(self.pid)?.is_some_and(|stat| stat.started_ticks == self.started_ticks);
         Ok(same.then_some(ProcessHandle { pid, fd }))
     }
 }
 
-/// A handle on one process, which stays on that process whatever happens to its number.
+/// A handle to one process, which stays valid when the pid is reused.
 #[derive(Debug)]
 pub(crate) struct ProcessHandle {
     pid: Pid,
@@ -67,7 +67,7 @@ pub(crate) struct ProcessHandle {
 }
 
 impl ProcessHandle {
-    /// Whether it has ended.
+    /// Returns true if the process has ended.
     pub(crate) fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         let now = Timespec {
@@ -77,44 +77,46 @@ impl ProcessHandle {
         matches!(poll(&mut fds, Some(&now)), Ok(ready) if ready > 0)
     }
 
-    /// Ready to read when the process has ended.
+    /// Returns a descriptor that is readable when the process has ended.
     pub(crate) fn end(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
     }
 
-    /// Asks it to end. That it has ended before is fine.
-    pub(crate) fn ask_to_end(&self) {
+    /// Sends SIGTERM to the process. No effect if the process has ended.
+    pub(crate) fn terminate(&self) {
         let _ = pidfd_send_signal(&self.fd, Signal::TERM);
     }
 
-    /// Ends it and all of its group.
+    /// Kills the process and its group.
     pub(crate) fn kill_group(&self) {
-        // A number is not given away while a process or a group has it; one that has ended may have lost it.
+        // The pid of an ended process may be reused; it is not reused while a process or group has
+        // it.
         if !self.has_ended() {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
     }
 
-    /// Ends it alone.
+    /// Kills the process alone.
     pub(crate) fn kill(&self) {
         let _ = pidfd_send_signal(&self.fd, Signal::KILL);
     }
 
-    /// How it has ended, if it is a child of this process; it is not forgotten by that.
-    pub(crate) fn ending_of_child(&self) -> Option<Ending> {
+    /// Returns the exit status of a child of this process, without reaping it.
+    pub(crate) fn exit_status_of_child(&self) -> Option<Ending> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::PidFd(self.fd.as_fd()), options).ok()??;
         let signal = status.terminating_signal().map(Ending::Signal);
         signal.or(status.exit_status().map(Ending::Code))
     }
 
-    /// Has the kernel forget it, if it has ended and is a child of this process.
+    /// Reaps the process, if it has ended and is a child of this process.
     pub(crate) fn reap(&self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::PidFd(self.fd.as_fd()), options);
     }
 
-    /// Whether it has ended and its parent, a process other than the first of all, has yet to ask how.
+    /// Returns true if the process is a zombie and its parent, other than init, has not reaped it
+    /// yet.
     pub(crate) fn is_awaited_by_parent(&self) -> bool {
         let stat = Stat::of(self.pid.as_raw_nonzero().get());
         matches!(stat, Ok(Some(stat)) if stat.state == 'Z' && stat.parent > 1)
@@ -127,7 +129,7 @@ impl AsFd for ProcessHandle {
     }
 }
 
-/// What the kernel says of a process.
+/// The kernel's status of a process, from `/proc/PID/stat`.
 struct Stat {
     state: char,
     parent: i32,
@@ -143,7 +145,8 @@ impl Stat {
         }
     }
 
-    /// The program's name stands in parentheses, and may have parentheses and blanks in it.
+    /// Parses the status. The program's name is in parentheses, and may itself contain parentheses
+    /// and blanks.
     fn read(text: &str) -> Option<Stat> {
         let (_, rest) = text.rsplit_once(") ")?;
         let mut fields = rest.split(' ');
@@ -158,7 +161,7 @@ impl Stat {
     }
 }
 
-/// Whether this says that there is no such process any more.
+/// Returns true if `error` means that the process does not exist.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
@@ -190,7 +193,7 @@ mod tests {
         let mine = ProcessMark::of(std::process::id()).expect("this process");
         let handle = mine.open().expect("looked").expect("it runs");
         assert!(!handle.has_ended());
-        assert_eq!(handle.ending_of_child(), None);
+        assert_eq!(handle.exit_status_of_child(), None);
         let another = ProcessMark {
             started_ticks: mine.started_ticks + 1,
             ..mine.clone()
@@ -216,10 +219,10 @@ mod tests {
         while !handle.has_ended() {
             std::thread::park_timeout(std::time::Duration::from_millis(1));
         }
-        assert_eq!(handle.ending_of_child(), Some(Ending::Code(3)));
-        assert_eq!(handle.ending_of_child(), Some(Ending::Code(3)));
+        assert_eq!(handle.exit_status_of_child(), Some(Ending::Code(3)));
+        assert_eq!(handle.exit_status_of_child(), Some(Ending::Code(3)));
         handle.reap();
-        assert_eq!(handle.ending_of_child(), None);
+        assert_eq!(handle.exit_status_of_child(), None);
         assert!(child.wait().is_err(), "there is nothing left to wait for");
         assert!(mark.open().expect("looked").is_none());
     }

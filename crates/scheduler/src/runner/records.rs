@@ -1,7 +1,7 @@
-//! What is written down of jobs and containers, so that whoever comes later finds them: small files of JSON.
+//! The persistent records of jobs and containers: small JSON files.
 //!
-//! Each is replaced as a whole, by a rename. None is synced to the disk: what they tell of are processes, which a crash of the
-//! machine ends as well, and their start of the machine is written beside their number.
+//! Each record is replaced atomically by a rename. Records are not synced, because a crash of the
+//! machine also ends the processes that they describe. They contain the boot id of the machine.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,21 +14,22 @@ use serde::{Deserialize, Serialize};
 use super::process::ProcessMark;
 use crate::{Ending, LaunchPlan};
 
-/// `job.json`: what is wanted of a job here.
+/// `job.json`: the requested state of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct JobFile {
-    /// The job.
+    /// The job and its launch parameters.
     pub(crate) launch: LaunchPlan,
-    /// The newest call about all containers, and the highest mastership in any call.
+    /// The newest call about all containers, with the epoch of the latest leader that made any
+    /// call.
     pub(crate) newest: Order,
-    /// The containers that there should be.
+    /// The requested containers.
     pub(crate) wanted: Vec<ContainerRequest>,
-    /// When the job was killed, in milliseconds since 1970; nothing of it is started after that.
+    /// The time of the job's kill, in milliseconds since 1970; no container is started after it.
     pub(crate) killed_at: Option<u64>,
 }
 
 impl JobFile {
-    /// The container, if it should be there.
+    /// Returns the request for this container, if the container is requested.
     pub(crate) fn wanted(
         &self,
         id: ardea_coordination::packing::ContainerId,
@@ -37,82 +38,84 @@ impl JobFile {
     }
 }
 
-/// `run.json`: the latest life of a container.
+/// `run.json`: the latest incarnation of a container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunFile {
-    /// Which life.
+    /// The incarnation.
     pub(crate) incarnation: u64,
-    /// For which call it was started.
+    /// The call for which the incarnation was started.
     pub(crate) asked: Order,
-    /// Its process.
+    /// The identity of the incarnation's process.
     pub(crate) process: ProcessMark,
-    /// The position in its standard error at which it begins.
+    /// The position in the container's standard error at which this incarnation's output starts.
     pub(crate) stderr_from: u64,
-    /// Its control group, if it has one.
+    /// The incarnation's control group, if it has one.
     pub(crate) cgroup: Option<PathBuf>,
-    /// What was asked for, in case `job.json` gets lost; earlier versions did not write it.
+    /// The request for the container, needed if `job.json` is lost. Records of earlier versions
+    /// lack it.
     #[serde(default)]
     pub(crate) request: Option<ContainerRequest>,
 }
 
-/// `end.json`: how a container's process has ended.
+/// `end.json`: the end of a container's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EndFile {
-    /// Which life; another one than that of `run.json` says nothing.
+    /// The incarnation that ended. The record is ignored if `run.json` has another incarnation.
     pub(crate) incarnation: u64,
-    /// How.
+    /// The way the process ended.
     pub(crate) how: Ending,
-    /// What else is known of it.
+    /// An additional remark on the end, for operators.
     pub(crate) remark: Option<String>,
 }
 
-/// What is found where a record should be.
+/// The state of a record's file.
 #[derive(Debug)]
-pub(crate) enum Found<T> {
-    /// There is none.
-    Nothing,
-    /// What is there is no record, for this reason.
+pub(crate) enum RecordState<T> {
+    /// The record does not exist.
+    Missing,
+    /// The file is no valid record, for this reason.
     Damaged(Error),
-    /// A record.
-    Whole(T),
+    /// The file is this valid record.
+    Valid(T),
 }
 
-/// Looks at a record. An error says that it can't be read now, not that it is damaged.
-pub(crate) fn look<T: DeserializeOwned>(path: &Path) -> Result<Found<T>> {
+/// Reads the state of a record. An error means that the file can't be read now, not that the record
+/// is damaged.
+pub(crate) fn read_state<T: DeserializeOwned>(path: &Path) -> Result<RecordState<T>> {
     let damaged = |why: Box<dyn std::error::Error + Send + Sync>| {
-        Found::Damaged(cannot(ErrorCode::ReadFailed, "understand", path, why)
-            .hint("another version of ardea, or somebody else, wrote it: stop what it tells of by hand, and remove it"))
+        RecordState::Damaged(cannot(ErrorCode::ReadFailed, "understand", path, why)
+            .hint("the file was damaged or written by another version of ardea: stop the processes that it describes by hand, then remove it"))
     };
     match std::fs::read(path) {
         Ok(text) => Ok(match serde_json::from_slice(&text) {
-            Ok(record) => Found::Whole(record),
+            Ok(record) => RecordState::Valid(record),
             Err(error) => damaged(error.into()),
         }),
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound => Ok(Found::Nothing),
+            io::ErrorKind::NotFound => Ok(RecordState::Missing),
             io::ErrorKind::IsADirectory => Ok(damaged(error.into())),
             _ => Err(cannot(ErrorCode::ReadFailed, "read", path, error)),
         },
     }
 }
 
-/// Reads a record; `None` if there is none.
+/// Reads a record; `None` if the file does not exist.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    match look(path)? {
-        Found::Nothing => Ok(None),
-        Found::Damaged(error) => Err(error),
-        Found::Whole(record) => Ok(Some(record)),
+    match read_state(path)? {
+        RecordState::Missing => Ok(None),
+        RecordState::Damaged(error) => Err(error),
+        RecordState::Valid(record) => Ok(Some(record)),
     }
 }
 
-/// What a record is called that was damaged.
+/// Returns the path to which a damaged record is renamed.
 pub(crate) fn aside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".damaged");
     path.with_file_name(name)
 }
 
-/// Gives a damaged record another name, in place of one that was put aside before; that name.
+/// Renames a damaged record, replacing an earlier damaged one. Returns the new path.
 pub(crate) fn put_aside(path: &Path) -> Result<PathBuf> {
     let aside = aside(path);
     remove(&aside)?;
@@ -121,26 +124,26 @@ pub(crate) fn put_aside(path: &Path) -> Result<PathBuf> {
     Ok(aside)
 }
 
-/// Writes a record, as a whole or not at all.
+/// Writes a record atomically.
 pub(crate) fn write(path: &Path, record: &impl Serialize) -> Result<()> {
     let failed = |error: io::Error| cannot(ErrorCode::WriteFailed, "write", path, error);
     let text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    // Several processes may write the same record: each has a scratch file of its own.
+    // Several processes may write the same record, so each uses its own temporary file.
     let mut scratch = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     scratch.write_all(&text).map_err(failed)?;
     scratch.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }
 
-/// When a file was written last, in milliseconds since 1970, as far as that is known.
+/// Returns the modification time of a file, in milliseconds since 1970, if known.
 pub(crate) fn changed_ms(path: &Path) -> Option<u64> {
     let changed = path.metadata().ok()?.modified().ok()?;
     let since = changed.duration_since(std::time::UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()
 }
 
-/// Removes a file or folder; that there is none is fine.
+/// Removes a file or folder; no error if it is missing.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     let removed = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path),
@@ -155,7 +158,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// An error about a file.
+/// Creates an error about a file.
 pub(crate) fn cannot(
     code: ErrorCode,
     what: &str,

@@ -1,8 +1,11 @@
-//! Records that are damaged, or gone: put aside, told, and made anew of what else is known.
+//! Recovery of damaged or missing records. A damaged record is renamed and reported, and its
+//! content is rebuilt from other sources.
 //!
-//! A container's own process is found by its environment, which says whose and which life it is, so it goes on as if nothing had
-//! happened. Where there is none the container is started anew as one that has died, after all that its lives have left behind has been
-//! ended: so there are never two lives of it. What is wanted of a job is what the lives of its containers were started for.
+//! A container's main process is found by its environment, which contains the container and the
+//! incarnation, and continues unaffected. A container without a main process counts as ended. It is
+//! restarted after all leftover processes of its incarnations were killed, so two incarnations
+//! never run at once. A job's requested containers are recovered from the records of their
+//! incarnations.
 
 use std::path::{Path, PathBuf};
 
@@ -12,26 +15,27 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use super::folders::JobFolder;
 use super::job::RunnerJob;
-use super::leftovers::{self, OwnProcess};
-use super::records::{self, Found, JobFile, RunFile, cannot};
+use super::orphans::{self, MainProcess};
+use super::records::{self, JobFile, RecordState, RunFile, cannot};
 use super::{Inner, Runner};
 use crate::ContainerEvent;
 
-/// How many remarks on a job are kept for whoever asks for it next.
+/// The maximum number of notices retained for the job's next subscriber.
 const MOST_REMARKS: usize = 100;
 
-/// Whether whoever looks at a container has locked it.
+/// A statement of the caller about the container's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Locked {
-    /// Nobody else changes it meanwhile.
+    /// The caller holds the container's lock.
     Yes,
-    /// Somebody else may.
+    /// The caller does not hold the lock, so the container may change concurrently.
     No,
 }
 
 impl Runner {
-    /// A container's latest life; none if it had none, or if nothing is known of it. Blocks.
-    pub(super) fn life(
+    /// Returns a container's latest incarnation. Returns `None` if the container was never started
+    /// or its incarnation is unknown. Blocks.
+    pub(super) fn find_incarnation(
         &self,
         job: &JobFolder,
         id: ContainerId,
@@ -39,8 +43,8 @@ impl Runner {
     ) -> Result<Option<RunFile>> {
         let container = job.container(id);
         match container.run()? {
-            Found::Whole(run) => return Ok(Some(run)),
-            Found::Nothing if !container.has_lived() => return Ok(None),
+            RecordState::Valid(run) => return Ok(Some(run)),
+            RecordState::Missing if !container.has_lived() => return Ok(None),
             _ => {}
         }
         let lock = match locked {
@@ -49,40 +53,41 @@ impl Runner {
         };
         let is_locked = locked == Locked::Yes || lock.is_some();
         match container.run()? {
-            Found::Whole(run) => Ok(Some(run)),
+            RecordState::Valid(run) => Ok(Some(run)),
             found if is_locked => self.recover(job, id, found),
-            // Whoever has it mends the record, or is just writing it: nothing is changed here. A process that runs is known all the same, or
-            // else it would be taken for one to be started anew.
+            // The holder of the lock is writing or repairs the record, so this call changes
+            // nothing. It must still find a running process; otherwise the container would be
+            // started again.
             _ => self.unrecorded(job, id),
         }
     }
 
-    /// What the record of a container's process would say, if one runs.
+    /// Rebuilds the record of a container's running process, without writing the record.
     fn unrecorded(&self, job: &JobFolder, id: ContainerId) -> Result<Option<RunFile>> {
         let container = job.container(id);
-        let own = leftovers::own_process(container.path()).map_err(|error| {
+        let own = orphans::find_main_process(container.path()).map_err(|error| {
             let code = ErrorCode::SchedulerUnavailable;
             cannot(code, "look for the process of", container.path(), error)
         })?;
         own.map(|own| self.run_file(job, id, own)).transpose()
     }
 
-    /// Makes a container's record anew, of the process that runs. Under its lock.
+    /// Rewrites a container's record from its running process. The container's lock must be held.
     fn recover(
         &self,
         job: &JobFolder,
         id: ContainerId,
-        found: Found<RunFile>,
+        found: RecordState<RunFile>,
     ) -> Result<Option<RunFile>> {
         let container = job.container(id);
         let path = container.run_path();
         let run = self.unrecorded(job, id)?;
         let what = match found {
-            Found::Damaged(why) => {
+            RecordState::Damaged(why) => {
                 let aside = self.0.put_aside(&path)?;
                 format!("{}; it is {} now", why.without_hint(), aside.display())
             }
-            // That there is nothing any more is news once, and nothing to a container that has ended.
+            // A missing record is reported only if a process runs.
             _ if run.is_none() => return Ok(None),
             _ => format!("{} is gone", path.display()),
         };
@@ -90,22 +95,23 @@ impl Runner {
             Some(run) => {
                 container.set_run(run)?;
                 format!(
-                    "process {} is its own, as it says itself",
+                    "process {} was identified by its environment",
                     run.process.pid()
                 )
             }
             None => "no process of it runs".to_string(),
         };
-        self.0.remark(job, Some(id), format!("{what}, and {then}"));
+        self.0.notify(job, Some(id), format!("{what}, and {then}"));
         Ok(run)
     }
 
-    fn run_file(&self, job: &JobFolder, id: ContainerId, own: OwnProcess) -> Result<RunFile> {
+    fn run_file(&self, job: &JobFolder, id: ContainerId, own: MainProcess) -> Result<RunFile> {
         Ok(RunFile {
             incarnation: own.incarnation,
-            // For which call it was started is not known: it is not started again for one that was heard.
-            asked: match records::look::<JobFile>(&job.job_path())? {
-                Found::Whole(file) => file.newest,
+            // The call for which the process was started is unknown, so it counts as started for
+            // the newest call.
+            asked: match records::read_state::<JobFile>(&job.job_path())? {
+                RecordState::Valid(file) => file.newest,
                 _ => Order::default(),
             },
             process: own.process,
@@ -115,13 +121,14 @@ impl Runner {
         })
     }
 
-    /// The containers that should be there, and the highest mastership that was heard, as far as the containers tell. A working folder
-    /// is removed when a container is not wanted any more.
-    fn wanted_of_containers(&self, job: &JobFolder) -> Result<(Order, Vec<ContainerRequest>)> {
+    /// Recovers the requested containers, and the epoch of the latest leader, from the containers'
+    /// folders. A container counts as requested if its working folder exists, because the folder of
+    /// an unrequested container is removed.
+    fn recover_requests(&self, job: &JobFolder) -> Result<(Order, Vec<ContainerRequest>)> {
         let mut newest = Order::default();
         let mut wanted = Vec::new();
         for id in job.containers()? {
-            let Some(run) = self.life(job, id, Locked::No)? else {
+            let Some(run) = self.find_incarnation(job, id, Locked::No)? else {
                 continue;
             };
             newest.epoch = newest.epoch.max(run.asked.epoch);
@@ -136,30 +143,32 @@ impl Runner {
         Ok((newest, wanted))
     }
 
-    /// The containers that should be there of a job; none if it was killed. Changes nothing of the job. Blocks.
+    /// Returns the requested containers of a job; none if the job was killed. Does not change the
+    /// job's record. Blocks.
     pub(super) fn wanted(&self, job: &JobFolder) -> Result<Vec<ContainerRequest>> {
-        match records::look::<JobFile>(&job.job_path())? {
-            Found::Whole(file) => Ok(file.wanted),
-            Found::Nothing | Found::Damaged(_) => Ok(self.wanted_of_containers(job)?.1),
+        match records::read_state::<JobFile>(&job.job_path())? {
+            RecordState::Valid(file) => Ok(file.wanted),
+            RecordState::Missing | RecordState::Damaged(_) => Ok(self.recover_requests(job)?.1),
         }
     }
 }
 
 impl RunnerJob {
-    /// What is wanted of the job. Under the job's lock. Blocks.
+    /// Returns the job's record. A damaged or missing record is recovered first. The job's lock
+    /// must be held. Blocks.
     pub(super) fn file(&self) -> Result<Option<JobFile>> {
         let (job, path) = (&self.folder, self.folder.job_path());
-        let found = records::look(&path)?;
+        let found = records::read_state(&path)?;
         let what = match found {
-            Found::Whole(file) => return Ok(Some(file)),
-            Found::Nothing if !self.has_containers()? => return Ok(None),
-            Found::Nothing => format!("{} is gone", path.display()),
-            Found::Damaged(why) => {
+            RecordState::Valid(file) => return Ok(Some(file)),
+            RecordState::Missing if !self.has_containers()? => return Ok(None),
+            RecordState::Missing => format!("{} is gone", path.display()),
+            RecordState::Damaged(why) => {
                 let aside = self.runner.0.put_aside(&path)?;
                 format!("{}; it is {} now", why.without_hint(), aside.display())
             }
         };
-        let (newest, wanted) = self.runner.wanted_of_containers(job)?;
+        let (newest, wanted) = self.runner.recover_requests(job)?;
         let ids: Vec<String> = wanted.iter().map(|it| it.id.to_string()).collect();
         let file = JobFile {
             launch: (*self.launch).clone(),
@@ -170,19 +179,19 @@ impl RunnerJob {
         job.set_job(&file)?;
         let then = match &ids[..] {
             [] => "no container of it is here".to_string(),
-            ids => format!("it is written anew with containers {}", ids.join(", ")),
+            ids => format!("it was rewritten with containers {}", ids.join(", ")),
         };
         self.runner
             .0
-            .remark(job, None, format!("{what}, and {then}"));
+            .notify(job, None, format!("{what}, and {then}"));
         Ok(Some(file))
     }
 
-    /// The same, for those who have not locked the job.
+    /// Like [`file`](Self::file), for callers that do not hold the job's lock.
     pub(super) fn file_unlocked(&self) -> Result<Option<JobFile>> {
-        match records::look(&self.folder.job_path())? {
-            Found::Whole(file) => Ok(Some(file)),
-            Found::Nothing if !self.has_containers()? => Ok(None),
+        match records::read_state(&self.folder.job_path())? {
+            RecordState::Valid(file) => Ok(Some(file)),
+            RecordState::Missing if !self.has_containers()? => Ok(None),
             _ => {
                 let _lock = self.folder.lock()?;
                 self.file()
@@ -198,16 +207,18 @@ impl RunnerJob {
 }
 
 impl Inner {
-    /// Gives a damaged record another name, which is told by whoever does it.
+    /// Renames a damaged record. Returns the new path, and records that this runner reports the
+    /// damage.
     pub(super) fn put_aside(&self, path: &Path) -> Result<PathBuf> {
         let aside = records::put_aside(path)?;
         let told = (aside.clone(), records::changed_ms(&aside).unwrap_or(0));
-        self.live().told.insert(told);
+        self.live().reported.insert(told);
         Ok(aside)
     }
 
-    /// Tells of damaged records that others on this machine have put aside: they may not be who is asked for the job. Blocks.
-    pub(super) fn tell_put_aside(&self, job: &JobFolder) -> Result<()> {
+    /// Reports damaged records that other runners on this machine have renamed. Those runners may
+    /// have no subscriber to the job. Blocks.
+    pub(super) fn report_set_aside(&self, job: &JobFolder) -> Result<()> {
         let containers = job.containers()?.into_iter();
         let records = containers.map(|id| (Some(id), job.container(id).run_path()));
         for (container, path) in records.chain([(None, job.job_path())]) {
@@ -215,22 +226,23 @@ impl Inner {
             let Some(changed) = records::changed_ms(&aside) else {
                 continue;
             };
-            if self.live().told.insert((aside.clone(), changed)) {
+            if self.live().reported.insert((aside.clone(), changed)) {
                 let text = format!(
                     "{} was damaged; it is {} now",
                     path.display(),
                     aside.display()
                 );
-                self.remark(job, container, text);
+                self.notify(job, container, text);
             }
         }
         Ok(())
     }
 
-    /// Tells what a person may want to know of a job here, now or when somebody asks for the job next.
-    pub(super) fn remark(&self, job: &JobFolder, container: Option<ContainerId>, text: String) {
+    /// Sends a notice about a job to the job's subscribers. Without a subscriber, the notice is
+    /// retained for the next one.
+    pub(super) fn notify(&self, job: &JobFolder, container: Option<ContainerId>, text: String) {
         let notice = ContainerEvent::Notice { container, text };
-        if self.tell(job, &notice) {
+        if self.send_event(job, &notice) {
             return;
         }
         let mut live = self.live();
@@ -240,13 +252,13 @@ impl Inner {
         }
     }
 
-    /// What could not be done about a job, or a container of it, and hinders no other.
-    pub(super) fn remark_failure(&self, job: &JobFolder, id: Option<ContainerId>, error: &Error) {
-        self.remark(job, id, error.to_string());
+    /// Reports a failure that concerns a job or container and does not affect others.
+    pub(super) fn notify_failure(&self, job: &JobFolder, id: Option<ContainerId>, error: &Error) {
+        self.notify(job, id, error.to_string());
     }
 }
 
-/// The name of a container's control group.
+/// Returns the name of a container's control group.
 pub(super) fn group_name(job: &JobFolder, id: ContainerId) -> String {
     let job = job.path().file_name().unwrap_or_default();
     format!("ardea-{}-{id}", job.to_string_lossy())

@@ -1,4 +1,5 @@
-//! Waits for the ends of containers, of those that were started here and of those that were found running.
+//! The watch for the ends of containers, both those that this runner has started and those found
+//! running.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::{Inner, Runner, blocking, ending, output};
 use crate::{ContainerEvent, RunningContainer};
 
 impl Runner {
-    /// Has the end of a life told, unless that is under way.
+    /// Starts to watch for the end of an incarnation, unless it is watched already.
     pub(super) fn watch(
         &self,
         job: &JobFolder,
@@ -35,22 +36,24 @@ impl Runner {
             let folder = job.container(id);
             let life = run.clone();
             let end = match ended {
-                Ok(()) => blocking(move || ending::conclude(&folder, &life, Some(&process))).await,
+                Ok(()) => {
+                    blocking(move || ending::record_end(&folder, &life, Some(&process))).await
+                }
                 Err(error) => Err(error),
             };
             inner.unwatch(&job, id, run.incarnation);
             let event = match end {
                 Ok(end) => exited(&job.container(id), id, &run, &end),
-                // Better a container that is started again needlessly than one that is missed.
-                Err(error) => lost_sight(id, &run, &error),
+                // A needless restart is better than a missed end.
+                Err(error) => unknown_exit(id, &run, &error),
             };
-            inner.tell(&job, &event);
+            inner.send_event(&job, &event);
             let folder = job.container(id);
             let swept = blocking(move || ending::sweep(&folder, &run)).await;
             if let Err(error) = swept {
                 let text = error.to_string();
                 let container = Some(id);
-                inner.tell(&job, &ContainerEvent::Notice { container, text });
+                inner.send_event(&job, &ContainerEvent::Notice { container, text });
             }
         });
     }
@@ -67,12 +70,12 @@ impl Inner {
     }
 }
 
-/// Waits for the end of a process. It need not be a child of this one.
+/// Waits for the end of a process, which need not be a child of this process.
 pub(super) async fn wait_for(process: &ProcessHandle) -> Result<()> {
     let failed = |error: std::io::Error| {
         Error::new(
             ErrorCode::SchedulerUnavailable,
-            "the end of a container's process can't be waited for",
+            "can't wait for the end of a container's process",
         )
         .because(error)
         .hint("raise the limit of open files for this process")
@@ -87,7 +90,7 @@ pub(super) async fn wait_for(process: &ProcessHandle) -> Result<()> {
     Ok(())
 }
 
-/// That a life has ended.
+/// Creates the exit event of an incarnation.
 pub(super) fn exited(
     folder: &ContainerFolder,
     container: ContainerId,
@@ -106,7 +109,7 @@ pub(super) fn exited(
     }
 }
 
-fn lost_sight(container: ContainerId, run: &RunFile, error: &Error) -> ContainerEvent {
+fn unknown_exit(container: ContainerId, run: &RunFile, error: &Error) -> ContainerEvent {
     ContainerEvent::Exited {
         worker: WorkerId {
             container,
@@ -117,7 +120,7 @@ fn lost_sight(container: ContainerId, run: &RunFile, error: &Error) -> Container
     }
 }
 
-/// A container that runs here.
+/// Describes a running container.
 pub(super) fn running(host: &str, container: ContainerId, run: &RunFile) -> RunningContainer {
     RunningContainer {
         worker: WorkerId {

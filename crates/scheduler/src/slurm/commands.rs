@@ -1,4 +1,4 @@
-//! Slurm's own commands: `sbatch`, `squeue`, `scancel`.
+//! Slurm's commands: `sbatch`, `squeue`, `scancel`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,13 +11,13 @@ use tokio::process::Command;
 
 use super::SlurmConfig;
 
-/// How long a command may take. Slurm's own patience with a controller that is away is shorter.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of a command. Slurm's timeout for an unreachable controller is shorter.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What begins the names of all Slurm jobs of this scheduler.
+/// The prefix of the names of all Slurm jobs of this scheduler.
 const PREFIX: &str = "ardea/";
 
-/// The options of `sbatch` that a container may ask for, by its attributes `slurm.OPTION`.
+/// The `sbatch` options that a container may set, by its attributes `slurm.OPTION`.
 const OPTIONS: [&str; 8] = [
     "account",
     "constraint",
@@ -29,11 +29,13 @@ const OPTIONS: [&str; 8] = [
     "time",
 ];
 
-/// The options of `sbatch` in a job's setting [`SLURM_OPTIONS`](super::SLURM_OPTIONS): words that are separated by blanks.
+/// Parses the `sbatch` options of a job's setting [`SLURM_OPTIONS`](super::SLURM_OPTIONS): words
+/// separated by blanks.
 ///
 /// # Errors
-/// What can't be one, for people: each begins with two hyphens, and has its value behind `=`; a container is one Slurm job, and
-/// its script is given.
+/// A description of the invalid option, for users. An option must begin with two hyphens and have
+/// its value after `=`. Options that conflict with one Slurm job and a fixed script for each
+/// container are refused.
 pub fn slurm_options(text: &str) -> std::result::Result<Vec<String>, String> {
     let words = text.split_whitespace().map(|word| {
         let name = word.split('=').next().unwrap_or_default();
@@ -42,7 +44,7 @@ pub fn slurm_options(text: &str) -> std::result::Result<Vec<String>, String> {
                 "{word:?} is no option of sbatch: write each as --NAME or --NAME=VALUE, without blanks in it"
             )),
             Some("array" | "wrap" | "help" | "usage" | "version" | "test-only" | "wait") => {
-                Err(format!("{name} can't be asked for: a container is one Slurm job, and its script is given"))
+                Err(format!("{name} is not permitted: a container is one Slurm job with a fixed script"))
             }
             Some(_) => Ok(word.to_string()),
         }
@@ -50,29 +52,29 @@ pub fn slurm_options(text: &str) -> std::result::Result<Vec<String>, String> {
     words.collect()
 }
 
-/// A Slurm job.
+/// A Slurm job in the queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Queued {
-    /// Its number.
+    /// The Slurm job id.
     pub(super) number: String,
-    /// What it does.
+    /// The state of the Slurm job.
     pub(super) state: QueueState,
-    /// Why it waits, or Slurm's word for what it does.
+    /// The reason why the Slurm job waits, or Slurm's name of its state.
     pub(super) reason: String,
 }
 
-/// What a Slurm job does.
+/// The state of a Slurm job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum QueueState {
-    /// It waits for its turn.
+    /// Waiting to be scheduled.
     Waiting,
-    /// It runs.
+    /// Running.
     Running,
-    /// It is about to end.
+    /// Ending.
     Ending,
 }
 
-/// The name of the Slurm job of a container: cluster, job and submission, container.
+/// Returns the name of a container's Slurm job: cluster, job and submission, container.
 pub(super) fn name_of(cluster: &str, job_folder: &Path, container: u32) -> String {
     let job = job_folder.file_name().unwrap_or_default().to_string_lossy();
     let cluster: String = cluster
@@ -88,9 +90,9 @@ pub(super) fn name_of(cluster: &str, job_folder: &Path, container: u32) -> Strin
     format!("{PREFIX}{cluster}/{job}/container-{container}")
 }
 
-/// All Slurm jobs of this user that are containers, by their names.
+/// Returns all Slurm jobs of this user that are containers, by the name of the Slurm job.
 pub(super) async fn queue(config: &SlurmConfig) -> Result<BTreeMap<String, Queued>> {
-    // The name comes last: it may have anything in it.
+    // The name comes last, since it may contain any character.
     let arguments = ["--me", "--noheader", "--format=%A|%T|%r|%j"].map(String::from);
     let listed = run(config, "squeue", &arguments).await?;
     Ok(listed.lines().filter_map(entry).collect())
@@ -117,7 +119,7 @@ fn entry(line: &str) -> Option<(String, Queued)> {
     Some((name.to_string(), queued))
 }
 
-/// Submits the job of a container.
+/// Submits the Slurm job of a container.
 pub(super) async fn submit(
     config: &SlurmConfig,
     name: &str,
@@ -126,7 +128,7 @@ pub(super) async fn submit(
     folder: &Path,
     script: &[String],
 ) -> Result<()> {
-    // What stands later counts: nothing that is asked for may change what a container is.
+    // Later options override earlier ones, so the options that must not be overridden follow.
     let mut arguments = config.options.clone();
     arguments.extend_from_slice(options);
     arguments.extend([
@@ -134,7 +136,7 @@ pub(super) async fn submit(
         format!("--job-name={name}"),
         format!("--output={}", percent_doubled(&folder.join("slurm.log"))),
         "--open-mode=append".to_string(),
-        // What happens to be set here is not the container's.
+        // The environment of this process is not passed on.
         "--export=PATH,HOME,USER,LANG".to_string(),
         "--requeue".to_string(),
         "--nodes=1".to_string(),
@@ -161,7 +163,7 @@ pub(super) async fn submit(
     run(config, "sbatch", &arguments).await.map(|_| ())
 }
 
-/// Ends jobs, with everything in them.
+/// Cancels Slurm jobs, with all their processes. `numbers` are the Slurm job ids.
 pub(super) async fn cancel(config: &SlurmConfig, numbers: Vec<String>) -> Result<()> {
     match numbers.is_empty() {
         true => Ok(()),
@@ -169,13 +171,14 @@ pub(super) async fn cancel(config: &SlurmConfig, numbers: Vec<String>) -> Result
     }
 }
 
-/// Sends a signal to a step. Whether it is still there is looked at in any case, so that it may fail.
+/// Sends a signal to the processes of a Slurm step. Failures are ignored, because the caller checks
+/// the effect.
 pub(super) async fn signal_step(config: &SlurmConfig, step: &str, signal: &str) {
     let arguments = [format!("--signal={signal}"), step.to_string()];
     let _ = run(config, "scancel", &arguments).await;
 }
 
-/// In names of files, Slurm replaces what follows a percent sign.
+/// Returns the path with doubled percent signs, because Slurm expands percent signs in file names.
 fn percent_doubled(path: &Path) -> String {
     path.display().to_string().replace('%', "%%")
 }
@@ -187,7 +190,8 @@ async fn run(config: &SlurmConfig, program: &str, arguments: &[String]) -> Resul
             .hint("check that Slurm's commands are installed here and its controller runs (`scontrol ping`)")
     };
     let mut command = Command::new(program);
-    // Slurm takes what stands in such variables for options; a submission from within a Slurm job has many.
+    // Slurm reads options from environment variables, and a process within a Slurm job has many of
+    // them.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         let is_setting = name == "SLURM_CONF";
@@ -202,10 +206,10 @@ async fn run(config: &SlurmConfig, program: &str, arguments: &[String]) -> Resul
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = match tokio::time::timeout(PATIENCE, running).await {
+    let output = match tokio::time::timeout(COMMAND_TIMEOUT, running).await {
         Ok(Ok(output)) => output,
         Ok(Err(error)) => return Err(failed(error.to_string())),
-        Err(_) => return Err(failed(format!("no answer in {PATIENCE:?}"))),
+        Err(_) => return Err(failed(format!("no answer in {COMMAND_TIMEOUT:?}"))),
     };
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
     match output.status.success() {
@@ -239,7 +243,7 @@ mod tests {
         ] {
             let why = slurm_options(wrong).expect_err(wrong);
             assert!(
-                why.contains("can't be asked for") || why.contains("is no option"),
+                why.contains("is not permitted") || why.contains("is no option"),
                 "{why}"
             );
         }

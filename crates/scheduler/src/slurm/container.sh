@@ -1,38 +1,39 @@
 #!/bin/sh
 # Keeps a container of Ardea running within a Slurm job.
 #
-#   container.sh FOLDER PROGRAM ARGUMENT...         the Slurm job: one life of the container after the other, each a step
-#   container.sh --life FOLDER PROGRAM ARGUMENT...  a step: one life
+#   container.sh FOLDER PROGRAM ARGUMENT...         the Slurm job: runs the incarnations of the container, each a step
+#   container.sh --life FOLDER PROGRAM ARGUMENT...  a step: one incarnation
 #
-# In FOLDER, which all nodes see: start.json what the worker is told, life.json and end.json its latest life, stop that there
-# shall be none, go that the next one need not wait; beside it environment.sh.
+# Files in FOLDER, which all nodes share: start.json has the worker's start parameters, life.json and end.json
+# describe the latest incarnation, stop prevents further ones, go ends the delay before the next one. Next to
+# FOLDER is environment.sh.
 
-# put NAME TEXT: writes a file of FOLDER, as a whole or not at all.
+# put NAME TEXT: writes a file of FOLDER atomically.
 put() {
     printf '%s\n' "$2" >"$folder/.$1.$$" && mv -f "$folder/.$1.$$" "$folder/$1"
 }
 
-# number NAME KEY: a number of a file of FOLDER; 0 if there is none.
+# number NAME KEY: prints a number in a file of FOLDER; 0 if there is none.
 number() {
     found=$(sed -n "s/.*\"$2\":\([0-9][0-9]*\).*/\1/p" "$folder/$1" 2>/dev/null)
     echo "${found:-0}"
 }
 
-# ended LIFE CODE: says how a life has ended, unless that was said.
+# ended LIFE CODE: records the end of an incarnation, unless it is recorded.
 ended() {
     [ "$(number end.json incarnation)" -lt "$1" ] || return 0
     if [ "$2" -gt 128 ] && [ "$2" -le 192 ]; then how="{\"Signal\":$(($2 - 128))}"; else how="{\"Code\":$2}"; fi
     put end.json "{\"incarnation\":$1,\"how\":$how,\"remark\":null}"
 }
 
-# size NAME: the size of a file of FOLDER; 0 if there is none.
+# size NAME: prints the size of a file of FOLDER; 0 if there is none.
 size() {
     found=$(wc -c 2>/dev/null <"$folder/$1")
     echo "$((${found:-0}))"
 }
 
-# position NAME: the number of bytes that were written to an output before, over all lives. NAME.at has where one of its files
-# begins: the file's inode and a position; it may be that of the file before.
+# position NAME: prints the number of bytes written to an output so far, over all incarnations. NAME.at has the
+# inode and start position of one of its files, the current or the previous one.
 position() {
     inode=0
     at=0
@@ -41,7 +42,7 @@ position() {
     echo "$((at + $(size "$1")))"
 }
 
-# sweep LIFE: ends what a life has left behind.
+# sweep LIFE: kills the leftover processes of an incarnation.
 sweep() {
     grep -lzxF "ARDEA_CONTAINER=$folder#$1;" /proc/[0-9]*/environ 2>/dev/null | while read -r environment; do
         pid=${environment#/proc/}
@@ -52,7 +53,7 @@ sweep() {
 life() {
     folder=$1
     shift
-    # The program is told to end as well; this waits for it.
+    # The program gets the signal as well; this waits for it.
     trap : TERM INT HUP
     life=$(date +%s%3N)
     case $life in *[!0-9]*) life=$(date +%s)000 ;; esac
@@ -64,7 +65,7 @@ life() {
     put life.json "{\"incarnation\":$life,\"host\":\"$address\",\"node\":\"$SLURMD_NODENAME\",\"step\":\"$SLURM_JOB_ID.$SLURM_STEP_ID\",\"stderr_from\":$((from))}"
     . "$folder/../environment.sh"
     ARDEA_WORKER=$(sed -e "s/@INCARNATION@/$life/" -e "s/@HOST@/$address/" "$folder/start.json")
-    # The program keeps its own output within these bounds.
+    # The program limits its output to these bounds.
     ARDEA_OUTPUT=$(cat "$folder/output.json")
     export ARDEA_WORKER ARDEA_OUTPUT
     cd "$folder/work" || exit 125
@@ -88,7 +89,7 @@ while [ ! -e "$folder/stop" ]; do
     rm -f "$folder/go"
     srun --ntasks=1 --nodes=1 --input=none --export=ALL --job-name=ardea sh "$0" --life "$@"
     code=$?
-    # The step may have been killed before it could say so.
+    # The step may have been killed before it recorded the end.
     ended "$(number life.json incarnation)" "$code"
     [ $(($(date +%s) - began)) -lt 120 ] || failures=0
     failures=$((failures + 1))

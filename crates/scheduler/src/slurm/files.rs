@@ -1,4 +1,5 @@
-//! What the scheduler and the script in a Slurm job tell each other, in the container's folder.
+//! The files by which the scheduler and the script in a Slurm job communicate, in the container's
+//! folder.
 
 use std::path::{Path, PathBuf};
 
@@ -11,31 +12,32 @@ use serde::{Deserialize, Serialize};
 use crate::runner::folders::{ContainerFolder, JobFolder};
 use crate::runner::output;
 use crate::runner::records::{self, EndFile, cannot};
-use crate::{KEEPS_MEMORY, LaunchPlan, RunningContainer};
+use crate::{LaunchPlan, RunningContainer, TUNE_MALLOC};
 
 /// The script that keeps a container running.
 const SCRIPT: &str = include_str!("container.sh");
 
-/// Stands for the number of a life in what a worker is told, as long as it is not known.
+/// A placeholder for the unknown incarnation in a worker's start parameters; the script replaces
+/// it.
 const ANY_INCARNATION: u64 = 0x5f5f_6c69_6665_5f5f;
 
-/// `life.json`: the latest life of a container, written by the script.
+/// `latest_incarnation.json`: the latest incarnation of a container, written by the script.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-pub(super) struct Life {
-    /// Which one.
+pub(super) struct Incarnation {
+    /// The incarnation.
     pub(super) incarnation: u64,
-    /// The address of its node.
+    /// The address of the Slurm node that the incarnation runs on.
     pub(super) host: String,
-    /// The name of its node.
+    /// The name of the Slurm node that the incarnation runs on.
     pub(super) node: String,
-    /// Its step: `17.3`.
+    /// The Slurm step of the incarnation, such as `17.3`.
     pub(super) step: String,
-    /// The position in its standard error at which it begins.
+    /// The position in the container's standard error at which this incarnation's output starts.
     pub(super) stderr_from: u64,
 }
 
-impl Life {
-    /// As it is told.
+impl Incarnation {
+    /// Returns the description of the running container.
     pub(super) fn running(&self, container: ContainerId) -> RunningContainer {
         RunningContainer {
             worker: self.worker(container),
@@ -45,7 +47,7 @@ impl Life {
         }
     }
 
-    /// Which life of that container.
+    /// Returns the worker id of this incarnation of `container`.
     pub(super) fn worker(&self, container: ContainerId) -> WorkerId {
         WorkerId {
             container,
@@ -54,50 +56,50 @@ impl Life {
     }
 }
 
-/// `restart.json`: the latest restart that was asked for.
+/// `restart.json`: the latest requested restart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Restart {
-    /// By this call.
+    /// The call that requested the restart.
     pub(super) order: Order,
-    /// A life after this one is what was asked for.
+    /// The incarnation to replace; the next incarnation must be greater.
     pub(super) after: u64,
 }
 
-/// The latest life, and how it has ended if it has.
-pub(super) fn latest(folder: &ContainerFolder) -> Result<Option<(Life, Option<EndFile>)>> {
-    let Some(life) = life(folder)? else {
+/// Returns the latest incarnation of a container, and its recorded end if it has ended.
+pub(super) fn latest(folder: &ContainerFolder) -> Result<Option<(Incarnation, Option<EndFile>)>> {
+    let Some(life) = latest_incarnation(folder)? else {
         return Ok(None);
     };
     let end = folder.end(life.incarnation)?;
     Ok(Some((life, end)))
 }
 
-/// The latest life.
-pub(super) fn life(folder: &ContainerFolder) -> Result<Option<Life>> {
+/// Returns the latest incarnation of a container, if it was ever started.
+pub(super) fn latest_incarnation(folder: &ContainerFolder) -> Result<Option<Incarnation>> {
     records::read(&folder.path().join("life.json"))
 }
 
-/// How the latest life that has ended did so.
+/// Returns the latest recorded end of the container's incarnations.
 pub(super) fn latest_end(folder: &ContainerFolder) -> Result<Option<EndFile>> {
     records::read(&folder.path().join("end.json"))
 }
 
-/// The latest restart that was asked for.
+/// Returns the latest requested restart.
 pub(super) fn restart(folder: &ContainerFolder) -> Result<Option<Restart>> {
     records::read(&folder.path().join("restart.json"))
 }
 
-/// Says that a restart was asked for.
+/// Records a requested restart.
 pub(super) fn set_restart(folder: &ContainerFolder, restart: &Restart) -> Result<()> {
     records::write(&folder.path().join("restart.json"), restart)
 }
 
-/// Says that the next life need not wait.
+/// Signals to the script that the next incarnation may start without delay.
 pub(super) fn let_go(folder: &ContainerFolder) -> Result<()> {
     touch(&folder.path().join("go"))
 }
 
-/// Says that there shall be no further life.
+/// Signals to the script that no further incarnation may start.
 pub(super) fn stop(folder: &ContainerFolder) -> Result<()> {
     touch(&folder.path().join("stop"))
 }
@@ -106,7 +108,8 @@ fn touch(path: &Path) -> Result<()> {
     std::fs::write(path, "").map_err(|error| cannot(ErrorCode::WriteFailed, "write", path, error))
 }
 
-/// Writes all that a container needs to be started, and returns what is passed to `sbatch`.
+/// Writes all files that a container needs to start, and returns the script's arguments for
+/// `sbatch`.
 pub(super) fn prepare(
     job: &JobFolder,
     launch: &LaunchPlan,
@@ -122,7 +125,7 @@ pub(super) fn prepare(
     put(&folder.path().join("start.json"), &start(launch, request)?)?;
     let output = output::start(folder.path(), *bounds).to_variable()?;
     put(&folder.path().join("output.json"), &output)?;
-    crate::runner::furnish(&folder.work(), package)?;
+    crate::runner::prepare_work_folder(&folder.work(), package)?;
     records::remove(&folder.path().join("stop"))?;
     let text = |path: &Path| {
         path.to_str().map(String::from).ok_or_else(|| {
@@ -135,27 +138,27 @@ pub(super) fn prepare(
     Ok(arguments)
 }
 
-/// Writes a file as a whole: a script may just be reading it.
+/// Writes a file atomically, since a script may be reading it.
 fn put(path: &PathBuf, text: &str) -> Result<()> {
     let scratch = path.with_extension(format!("{}.new", std::process::id()));
     let put = std::fs::write(&scratch, text).and_then(|()| std::fs::rename(&scratch, path));
     put.map_err(|error| cannot(ErrorCode::WriteFailed, "write", path, error))
 }
 
-/// What the worker is told, with gaps for its host and the number of its life.
+/// Returns a worker's start parameters, with placeholders for its host and incarnation.
 fn start(launch: &LaunchPlan, request: &ContainerRequest) -> Result<String> {
     let start = launch.worker_start(request, ANY_INCARNATION, "@HOST@");
     let text = serde_json::to_string(&start).map_err(|error| {
         Error::new(
             ErrorCode::Internal,
-            "what a worker is told can't be written",
+            "the start parameters of a worker can't be serialized",
         )
         .because(error)
     })?;
     Ok(text.replacen(&ANY_INCARNATION.to_string(), "@INCARNATION@", 1))
 }
 
-/// The variables of all containers, for a shell.
+/// Returns the environment variables of all containers, in shell syntax.
 fn environment(launch: &LaunchPlan) -> Result<String> {
     let mut text = String::new();
     for (name, value) in &launch.environment {
@@ -171,7 +174,7 @@ fn environment(launch: &LaunchPlan) -> Result<String> {
         let value = value.replace('\'', r"'\''");
         text.push_str(&format!("export {name}='{value}'\n"));
     }
-    text.push_str(KEEPS_MEMORY);
+    text.push_str(TUNE_MALLOC);
     text.push('\n');
     Ok(text)
 }

@@ -23,37 +23,37 @@ use crate::{
     container_events,
 };
 
-/// How long Slurm may take to end a job, beyond its `KillWait`.
-const FOR_ENDING: Duration = Duration::from_secs(90);
+/// The maximum time for Slurm to end a cancelled Slurm job, in addition to Slurm's `KillWait`.
+const END_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long a new life may take to begin, once the old one has ended.
-const FOR_BEGINNING: Duration = Duration::from_secs(30);
+/// The time that a new incarnation may take to start after the old one has ended.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+/// The poll interval for Slurm's queue and the containers' files.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// One job's scheduler. When it is dropped, nobody looks at the job's containers any more.
+/// The scheduler of one job. Dropping it ends the watch of the job's containers.
 #[derive(Debug)]
 pub(super) struct SlurmJob {
-    place: Arc<Place>,
+    place: Arc<SlurmJobRef>,
     watch: Arc<Watch>,
     watching: JoinHandle<()>,
 }
 
-/// A job, and where it is.
+/// A job, with its scheduler and folder.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SlurmJobRef {
     pub(super) slurm: Slurm,
     pub(super) launch: LaunchPlan,
     pub(super) folder: JobFolder,
 }
 
 impl SlurmJob {
-    /// Finds the job's containers, and watches them.
+    /// Finds the job's containers, and starts to watch them.
     pub(super) async fn begin(slurm: Slurm, launch: LaunchPlan) -> Result<(Self, ContainerEvents)> {
-        // That Slurm can be asked at all is a condition for everything else.
+        // Everything else requires that Slurm's controller responds.
         commands::queue(&slurm.config).await?;
-        let place = Arc::new(Place {
+        let place = Arc::new(SlurmJobRef {
             folder: JobFolder::of(&slurm.config.folder, launch.job()),
             slurm,
             launch,
@@ -77,14 +77,14 @@ impl Drop for SlurmJob {
     }
 }
 
-impl Place {
-    /// The name of a container's Slurm job.
+impl SlurmJobRef {
+    /// Returns the name of a container's Slurm job.
     pub(super) fn name_of(&self, id: ContainerId) -> String {
         let cluster = &self.launch.job().cluster;
         commands::name_of(cluster, self.folder.path(), id.0)
     }
 
-    /// The Slurm jobs of this job's containers.
+    /// Returns the Slurm jobs of this job's containers.
     pub(super) async fn queue(&self) -> Result<BTreeMap<ContainerId, Queued>> {
         let mut queue = commands::queue(&self.slurm.config).await?;
         let folder = self.folder.clone();
@@ -98,7 +98,7 @@ impl Place {
         Ok(found.collect())
     }
 
-    /// Writes what is wanted of the job from now on, unless the call was overtaken.
+    /// Applies `change` to the job's record. Fails if the call is superseded.
     async fn accept(
         self: &Arc<Self>,
         order: Order,
@@ -114,7 +114,7 @@ impl Place {
                 killed_at: None,
             });
             if order.epoch < file.newest.epoch {
-                return Err(superseded("a newer master was heard"));
+                return Err(superseded("a newer leader has sent a call"));
             }
             change(&mut file)?;
             place.folder.set_job(&file)?;
@@ -123,10 +123,11 @@ impl Place {
         .await
     }
 
-    /// Submits what is wanted and has no Slurm job, and ends what is not wanted. One at a time.
+    /// Submits the requested containers that have no Slurm job, and ends unrequested containers. A
+    /// lock serializes concurrent calls.
     pub(super) async fn settle(self: &Arc<Self>) -> Result<()> {
         let folder = self.folder.clone();
-        // Two that look at the queue and then submit would submit twice.
+        // Two processes that read the queue and then submit would submit twice.
         let _turn = blocking(move || folder.lock_named("settling")).await?;
         let folder = self.folder.clone();
         let Some(file) = blocking(move || folder.job()).await? else {
@@ -146,8 +147,8 @@ impl Place {
         for request in &file.wanted {
             let submitted = match queue.get(&request.id).map(|queued| queued.state) {
                 Some(QueueState::Waiting | QueueState::Running) => Ok(()),
-                // Its files are the old one's until that is gone.
-                Some(QueueState::Ending) => match self.gone(&[request.id]).await {
+                // The ending Slurm job uses the container's files until it is gone.
+                Some(QueueState::Ending) => match self.wait_until_gone(&[request.id]).await {
                     Ok(()) => self.submit(request.clone()).await,
                     failed => failed,
                 },
@@ -198,7 +199,7 @@ impl Place {
         submitted.await.map_err(failed)
     }
 
-    /// With which options of `sbatch` the job was submitted.
+    /// Returns the `sbatch` options of the job.
     fn options(&self) -> Result<Vec<String>> {
         let setting = self.launch.definition.settings.get(SLURM_OPTIONS);
         let options = slurm_options(setting.map_or("", String::as_str));
@@ -210,18 +211,18 @@ impl Place {
         })
     }
 
-    /// Ends Slurm jobs, and waits until they are gone.
+    /// Cancels Slurm jobs, and waits until they are gone.
     async fn end(&self, jobs: Vec<(ContainerId, String)>) -> Result<()> {
         let (ids, numbers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         if ids.is_empty() {
             return Ok(());
         }
         commands::cancel(&self.slurm.config, numbers).await?;
-        self.gone(&ids).await
+        self.wait_until_gone(&ids).await
     }
 
-    async fn gone(&self, ids: &[ContainerId]) -> Result<()> {
-        let deadline = Instant::now() + FOR_ENDING;
+    async fn wait_until_gone(&self, ids: &[ContainerId]) -> Result<()> {
+        let deadline = Instant::now() + END_TIMEOUT;
         loop {
             let queue = self.queue().await?;
             let Some((id, left)) = ids.iter().find_map(|id| Some((id, queue.get(id)?))) else {
@@ -236,14 +237,14 @@ impl Place {
                     ),
                 ));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     async fn have(self: &Arc<Self>, order: Order, requests: Vec<ContainerRequest>) -> Result<()> {
         let accepted = self.accept(order, move |file| {
             if order < file.newest {
-                return Err(superseded("a newer call was heard"));
+                return Err(superseded("a newer call was received"));
             }
             if file.killed_at.is_some() {
                 return Err(superseded("the job was killed"));
@@ -259,7 +260,7 @@ impl Place {
     async fn kill(self: &Arc<Self>, order: Order) -> Result<()> {
         let accepted = self.accept(order, move |file| {
             if order < file.newest {
-                return Err(superseded("a newer call was heard"));
+                return Err(superseded("a newer call was received"));
             }
             file.newest = order;
             file.wanted.clear();
@@ -280,10 +281,10 @@ impl Place {
         Ok(())
     }
 
-    /// Removes what is kept of jobs that were killed, beyond the bounds. Several hosts may do so at the same time.
+    /// Removes data of killed jobs beyond the limits. Several hosts may do so concurrently.
     pub(super) async fn forget(&self) {
         let config = Arc::clone(&self.slurm.config);
-        // What can't be removed now may be the next time.
+        // Failures are retried at the next check.
         let _ = blocking(move || {
             let killed_at = |job: &JobFolder| {
                 let file = job.job().ok().flatten();
@@ -294,14 +295,15 @@ impl Place {
         .await;
     }
 
-    /// Ends the present life; the script begins the next.
+    /// Ends the current incarnation of a container; the script starts the next one. Returns the new
+    /// incarnation.
     async fn restart(self: &Arc<Self>, order: Order, id: ContainerId) -> Result<u64> {
         let accepted = self.accept(order, move |file| {
             if file.killed_at.is_some() {
                 return Err(superseded("the job was killed"));
             }
             if file.wanted(id).is_none() {
-                let what = format!("no container {id} was asked for");
+                let what = format!("container {id} was not requested");
                 return Err(Error::new(ErrorCode::NoSuchContainer, what));
             }
             let number = 0;
@@ -313,7 +315,7 @@ impl Place {
         let after = self.restart_after(order, id).await?;
         self.settle().await?;
         let mut asked = None;
-        let deadline = Instant::now() + self.slurm.config.stop_grace + FOR_BEGINNING;
+        let deadline = Instant::now() + self.slurm.config.stop_grace + START_TIMEOUT;
         loop {
             let folder = self.folder.container(id);
             let latest = blocking(move || {
@@ -338,13 +340,14 @@ impl Place {
                 _ => {}
             }
             if Instant::now() > deadline {
-                return Err(self.why_it_waits(id).await);
+                return Err(self.waiting_reason(id).await);
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Writes down which life is to be followed by another, unless that was done for this call.
+    /// Records the incarnation to be replaced, unless that was done for the same call. Returns that
+    /// incarnation.
     async fn restart_after(&self, order: Order, id: ContainerId) -> Result<u64> {
         let folder = self.folder.container(id);
         blocking(move || {
@@ -359,7 +362,7 @@ impl Place {
         .await
     }
 
-    async fn why_it_waits(&self, id: ContainerId) -> Error {
+    async fn waiting_reason(&self, id: ContainerId) -> Error {
         let what = format!("container {id} has not begun again");
         let error = Error::new(ErrorCode::SchedulerUnavailable, what);
         match self.queue().await.map(|mut queue| queue.remove(&id)) {
@@ -393,7 +396,8 @@ impl Scheduler for SlurmJob {
 
     fn on_restart(&self, order: Order, container: ContainerId) -> Pending<'_, u64> {
         Box::pin(async move {
-            // The next life takes the file of the present one: a life that was not seen could not be told to have ended.
+            // The next incarnation overwrites the file of the current one. The end of the current
+            // one must be reported before.
             self.watch.look().await?;
             self.place.restart(order, container).await
         })

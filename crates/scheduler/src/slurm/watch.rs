@@ -1,4 +1,4 @@
-//! Looks what has become of containers in Slurm jobs, and has lost jobs submitted again.
+//! The watch of containers in Slurm jobs, which also resubmits lost jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,104 +10,110 @@ use tokio::sync::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::commands::{QueueState, Queued};
-use super::files::{self, Life};
-use super::job::Place;
+use super::files::{self, Incarnation};
+use super::job::SlurmJobRef;
 use crate::runner::records::EndFile;
 use crate::runner::{blocking, output};
 use crate::{ContainerEvent, Ending, EventFeed};
 
-/// How often Slurm is asked: it answers for the whole cluster, so not too often.
-const ASK_EVERY: Duration = Duration::from_secs(2);
+/// The interval of queries to Slurm. It is long, because a response covers the whole cluster.
+const QUERY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The time between two looks of a process at what is left of jobs that are over.
-const FORGETS_EVERY: Duration = Duration::from_secs(30);
+/// The interval at which a process collects garbage of finished jobs.
+const GC_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What was told of a container.
+/// The state of a container that was last reported as events.
 #[derive(Default, Debug)]
-struct Told {
-    life: Option<Life>,
+struct ReportedState {
+    life: Option<Incarnation>,
     ended: bool,
 }
 
-/// What was told of all containers.
+/// The reported states of all containers.
 #[derive(Default, Debug)]
-struct AllTold {
-    lives: BTreeMap<ContainerId, Told>,
-    /// That the files have been looked at.
+struct ReportedStates {
+    states: BTreeMap<ContainerId, ReportedState>,
+    /// True once the containers' files have been read for the first time.
     looked: bool,
 }
 
-/// Tells what happens to a job's containers.
+/// The watch of a job's containers, which reports their events.
 #[derive(Debug)]
 pub(super) struct Watch {
-    place: Arc<Place>,
+    place: Arc<SlurmJobRef>,
     feed: EventFeed,
-    told: Mutex<AllTold>,
+    reported: Mutex<ReportedStates>,
 }
 
 impl Watch {
-    pub(super) fn new(place: Arc<Place>, feed: EventFeed) -> Self {
+    pub(super) fn new(place: Arc<SlurmJobRef>, feed: EventFeed) -> Self {
         let told = Mutex::default();
-        Watch { place, feed, told }
-    }
-
-    /// Goes on until nobody listens. Slurm may take seconds for an answer; the files are looked at meanwhile.
-    pub(super) async fn run(&self) {
-        tokio::select! {
-            () = self.look_again_and_again() => {}
-            () = self.ask_again_and_again() => {}
-            () = self.forget_again_and_again() => {}
+        Watch {
+            place,
+            feed,
+            reported: told,
         }
     }
 
-    /// Removes what is left of jobs that are over. The watches of all jobs of a process take turns.
-    async fn forget_again_and_again(&self) {
-        let mut looks = interval(FORGETS_EVERY);
+    /// Runs until the event receiver is dropped. A query to Slurm may take seconds; the containers'
+    /// files are polled during that time too.
+    pub(super) async fn run(&self) {
+        tokio::select! {
+            () = self.poll_files() => {}
+            () = self.poll_slurm() => {}
+            () = self.run_gc() => {}
+        }
+    }
+
+    /// Removes data of finished jobs. The watches of all jobs of a process share the work.
+    async fn run_gc(&self) {
+        let mut looks = interval(GC_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !self.feed.is_forsaken() {
+        while !self.feed.is_closed() {
             looks.tick().await;
-            if self.place.slurm.forgets_now(FORGETS_EVERY) {
+            if self.place.slurm.take_gc_turn(GC_INTERVAL) {
                 self.place.forget().await;
             }
         }
     }
 
-    async fn look_again_and_again(&self) {
-        let mut looks = interval(self.place.slurm.config.look_every);
+    async fn poll_files(&self) {
+        let mut looks = interval(self.place.slurm.config.poll_interval);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !self.feed.is_forsaken() {
+        while !self.feed.is_closed() {
             looks.tick().await;
-            // What can't be read now is read next time.
+            // Failures are retried at the next poll.
             let _ = self.look().await;
         }
     }
 
-    async fn ask_again_and_again(&self) {
-        let mut asks = interval(ASK_EVERY);
+    async fn poll_slurm(&self) {
+        let mut asks = interval(QUERY_INTERVAL);
         asks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut missing = BTreeSet::new();
-        while !self.feed.is_forsaken() {
+        while !self.feed.is_closed() {
             asks.tick().await;
-            if let Ok(now_missing) = self.ask(&missing).await {
+            if let Ok(now_missing) = self.query_slurm(&missing).await {
                 missing = now_missing;
             }
         }
     }
 
-    /// Looks at the files of all containers, and tells what is new.
+    /// Reads the files of all containers, and reports changes.
     ///
     /// # Errors
     ///
     /// [`ErrorCode::ReadFailed`](ardea_core::ErrorCode::ReadFailed) if a file can't be read.
     pub(super) async fn look(&self) -> Result<()> {
-        let mut told = self.told.lock().await;
+        let mut told = self.reported.lock().await;
         let folder = self.place.folder.clone();
         let found = blocking(move || {
             let mut found = Vec::new();
             for id in folder.containers()? {
                 let container = folder.container(id);
-                if let Some(life) = files::life(&container)? {
-                    // Between the two files the script may have begun another life.
+                if let Some(life) = files::latest_incarnation(&container)? {
+                    // Between reading the two files, the script may have started another
+                    // incarnation.
                     found.push((id, life, files::latest_end(&container)?));
                 }
             }
@@ -115,64 +121,70 @@ impl Watch {
         });
         let looked = told.looked;
         for (id, life, end) in found.await? {
-            let known = told.lives.entry(id).or_default();
+            let known = told.states.entry(id).or_default();
             if known.life.as_ref() != Some(&life) {
                 let before = std::mem::take(known);
-                // What had ended before the first look was told by whoever watched then.
-                self.tell_ends_before(id, before, &life, end.clone().filter(|_| looked));
-                self.feed.tell(ContainerEvent::Started(life.running(id)));
+                // The previous watch has reported the ends before the first read.
+                self.report_earlier_ends(id, before, &life, end.clone().filter(|_| looked));
+                self.feed.send(ContainerEvent::Started(life.running(id)));
                 known.life = Some(life.clone());
             }
             if let Some(end) = end.filter(|end| end.incarnation == life.incarnation)
                 && !std::mem::replace(&mut known.ended, true)
             {
-                self.tell_end(id, &life, Some(end));
+                self.report_end(id, &life, Some(end));
             }
         }
         told.looked = true;
         Ok(())
     }
 
-    /// Tells the ends of the lives before this one: of what was `known`, and of one that began and ended unseen.
-    fn tell_ends_before(
+    /// Reports the ends of earlier incarnations: that of the `known` incarnation, and that of an
+    /// incarnation that started and ended between two polls.
+    fn report_earlier_ends(
         &self,
         id: ContainerId,
-        known: Told,
-        life: &Life,
+        known: ReportedState,
+        life: &Incarnation,
         latest_end: Option<EndFile>,
     ) {
         let seen = known.life.as_ref().map_or(0, |life| life.incarnation);
         if let Some(before) = known.life.filter(|_| !known.ended) {
             let end = latest_end.clone().filter(|end| end.incarnation == seen);
-            self.tell_end(id, &before, end);
+            self.report_end(id, &before, end);
         }
         let between = seen + 1..life.incarnation;
         if let Some(end) = latest_end.filter(|end| between.contains(&end.incarnation)) {
-            let unseen = Life {
+            let unseen = Incarnation {
                 incarnation: end.incarnation,
                 stderr_from: 0,
                 ..life.clone()
             };
-            self.tell_end(id, &unseen, Some(end));
+            self.report_end(id, &unseen, Some(end));
         }
     }
 
-    fn tell_end(&self, id: ContainerId, life: &Life, end: Option<EndFile>) {
+    fn report_end(&self, id: ContainerId, life: &Incarnation, end: Option<EndFile>) {
         let folder = self.place.folder.container(id);
-        self.feed.tell(ContainerEvent::Exited {
+        self.feed.send(ContainerEvent::Exited {
             worker: life.worker(id),
             how: end.map_or(Ending::Unknown, |end| end.how),
             last_words: output::last_words(folder.path(), life.stderr_from),
         });
     }
 
-    /// Asks Slurm for the jobs of the containers: tells the ends of those that have vanished, and submits jobs again that are missing now
-    /// and were before. Which ones are missing.
-    async fn ask(&self, missing_before: &BTreeSet<ContainerId>) -> Result<BTreeSet<ContainerId>> {
+    /// Queries Slurm for the Slurm jobs of the containers. Reports the ends of vanished containers.
+    /// Resubmits Slurm jobs that are missing now and were missing at the previous query. Returns
+    /// the missing containers.
+    async fn query_slurm(
+        &self,
+        missing_before: &BTreeSet<ContainerId>,
+    ) -> Result<BTreeSet<ContainerId>> {
         let queue = self.place.queue().await?;
-        // Read after the queue: a life that has ended in the meantime is told with its code.
+        // The files are read after the queue, so that an incarnation that ended during the query is
+        // reported with its exit code.
         self.look().await?;
-        let known = self.tell_vanished(&queue, missing_before).await;
+        let known = self.report_vanished(&queue, missing_before).await;
         let folder = self.place.folder.clone();
         let file = blocking(move || folder.job()).await?;
         let wanted: BTreeSet<_> = file
@@ -190,19 +202,20 @@ impl Watch {
         if gone && let Err(error) = self.place.settle().await {
             let container = None;
             let text = error.to_string();
-            self.feed.tell(ContainerEvent::Notice { container, text });
+            self.feed.send(ContainerEvent::Notice { container, text });
         }
         Ok(known.into_iter().chain(wanted).filter(missing).collect())
     }
 
-    /// Tells the ends of lives whose Slurm job is missing for the second time. All containers that are known.
-    async fn tell_vanished(
+    /// Reports the ends of incarnations whose Slurm job is missing at a second query. Returns all
+    /// known containers.
+    async fn report_vanished(
         &self,
         queue: &BTreeMap<ContainerId, Queued>,
         missing_before: &BTreeSet<ContainerId>,
     ) -> Vec<ContainerId> {
-        let mut told = self.told.lock().await;
-        for (id, known) in &mut told.lives {
+        let mut told = self.reported.lock().await;
+        for (id, known) in &mut told.states {
             let runs = queue
                 .get(id)
                 .is_some_and(|queued| queued.state != QueueState::Waiting);
@@ -212,9 +225,9 @@ impl Watch {
                 && missing_before.contains(id)
             {
                 known.ended = true;
-                self.tell_end(*id, &life, None);
+                self.report_end(*id, &life, None);
             }
         }
-        told.lives.keys().copied().collect()
+        told.states.keys().copied().collect()
     }
 }

@@ -1,4 +1,5 @@
-//! The cache: fetched once, mended when damaged, kept small, and never pulled away from under somebody.
+//! The cache: packages are fetched once, repaired when damaged, evicted, and never removed while in
+//! use.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use crate::site::{OtherProcess, Site, as_other_process, eventually_async, packag
 use ardea_core::{Error, ErrorCode};
 use ardea_scheduler::artifacts::*;
 
-/// A store that counts how often it is asked for a package.
+/// A store that counts its downloads.
 #[derive(Debug)]
 struct Counting {
     store: DirectoryStore,
@@ -54,7 +55,7 @@ impl PackageStore for Counting {
 fn cache_of(folder: &Path, keep_bytes: u64) -> Cache {
     let config = CacheConfig {
         keep_bytes,
-        patience: Duration::ZERO,
+        retry_timeout: Duration::ZERO,
         ..CacheConfig::default()
     };
     Cache::open(folder, config).expect("made")
@@ -64,7 +65,7 @@ fn cache(site: &Site) -> Cache {
     cache_of(&site.root().join("cache"), u64::MAX)
 }
 
-/// The names in the cache's folder that are neither packages nor the locks.
+/// The names in the cache's folder that are neither packages nor locks.
 fn leftovers(site: &Site) -> Vec<String> {
     let entries = fs::read_dir(site.root().join("cache"))
         .expect("a folder")
@@ -72,7 +73,7 @@ fn leftovers(site: &Site) -> Vec<String> {
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names
         .filter(|name| name != "locks" && name.parse::<Digest>().is_err())
-        // A probe of the file system removes those of killed processes after an hour.
+        // A probe of the file system removes the probe files of killed processes after an hour.
         .filter(|name| !name.starts_with(".ardea-probe-"))
         .collect()
 }
@@ -98,7 +99,7 @@ fn many_who_want_a_package_at_once_fetch_it_once() {
         store.put(&packed).await.expect("put");
         let fetches: Vec<_> = (0..20)
             .map(|n| {
-                // Caches of their own, as other processes have, and shared ones.
+                // Separate caches, as in other processes, and shared ones.
                 let cache = if n % 2 == 0 {
                     cache(&site)
                 } else {
@@ -118,7 +119,7 @@ fn many_who_want_a_package_at_once_fetch_it_once() {
     });
 }
 
-/// Fetches a package; run by the next test in processes of its own.
+/// Fetches a package; run by the next test in other processes.
 #[test]
 fn the_fetcher_of_another_process() {
     as_other_process("fetch", |arguments| {
@@ -152,7 +153,7 @@ fn two_processes_that_want_a_package_at_once_both_get_it() {
         assert_eq!(fetching.await.expect("no panic"), [true, true]);
         assert_eq!(cache(&site).list().len(), 1);
         assert_eq!(leftovers(&site), Vec::<String>::new());
-        // What they have fetched needs no store any more.
+        // A fetched package needs no store any more.
         drop(server);
         let nowhere =
             HttpStore::new("http://127.0.0.1:1", &StoreOptions::default()).expect("a URL");
@@ -187,7 +188,7 @@ fn a_fetcher_that_is_killed_leaves_nothing_that_is_taken_for_a_package() {
         assert!(package.folder().join(package::FILE).is_file());
         assert_eq!(leftovers(&site), Vec::<String>::new());
 
-        // What is left of other packages goes when the next process opens the cache.
+        // Leftovers of other packages are removed when the next process opens the cache.
         let left = format!(".incoming-{}-x", Digest::of(b"other"));
         fs::create_dir(site.root().join("cache").join(left)).expect("made");
         cache(&site);
@@ -195,12 +196,12 @@ fn a_fetcher_that_is_killed_leaves_nothing_that_is_taken_for_a_package() {
     });
 }
 
-/// Opens up a file that is read-only.
+/// Makes a read-only file writable.
 fn writable(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// What it is called, and how it is done to the folder with the files.
+/// A name, and a change to the folder with the files.
 type Damage = (&'static str, fn(&Path));
 
 #[test]
@@ -253,7 +254,7 @@ fn whatever_is_damaged_is_fetched_again() {
                 .expect("fetched");
             assert_eq!(store.gets(), round + 1, "{what}");
             damage(first.folder());
-            // Held by one who uses it already, and mended all the same.
+            // The package is repaired although another handle holds it.
             let again = cache(&site)
                 .fetch(packed.digest(), &*store)
                 .await
@@ -268,7 +269,7 @@ fn whatever_is_damaged_is_fetched_again() {
             again.program(package::PROGRAM).expect("it may be run");
             assert_eq!(leftovers(&site), Vec::<String>::new(), "{what}");
             drop((first, again));
-            // Gone, so that the next round begins with nothing.
+            // The cache is removed, so that the next round starts empty.
             fs::remove_dir_all(site.root().join("cache")).expect("removed");
             store.gets.store(round + 1, Ordering::SeqCst);
         }
@@ -327,7 +328,7 @@ fn what_is_not_what_its_digest_says_is_never_unpacked() {
             assert_eq!(cache(&site).list(), []);
             assert_eq!(leftovers(&site), Vec::<String>::new());
         }
-        // A package of the right digest that is no tar at all.
+        // A package of the right digest that is no tar.
         let garbage = site.root().join("garbage");
         fs::write(&garbage, "no tar").expect("written");
         let garbage = Packed::open(&garbage).expect("read");
@@ -382,7 +383,7 @@ fn too_large_packages_are_not_fetched_nor_unpacked() {
     });
 }
 
-/// Makes a package look as if it had been used so many seconds ago.
+/// Makes a package look as if it was last used `seconds` seconds ago.
 fn used_ago(site: &Site, packed: &Packed, seconds: u64) {
     let path = site
         .root()
@@ -404,7 +405,7 @@ fn the_package_that_was_not_used_for_longest_goes_unless_it_is_in_use() {
             store.put(packed).await.expect("put");
         }
         let [a, b, c, d] = &packages;
-        // Room for two and a half.
+        // Room for two and a half packages.
         let cache = cache_of(&site.root().join("cache"), 25_000);
         let held = cache.fetch(a.digest(), &*store).await.expect("fetched");
         drop(cache.fetch(b.digest(), &*store).await.expect("fetched"));
@@ -417,15 +418,15 @@ fn the_package_that_was_not_used_for_longest_goes_unless_it_is_in_use() {
                 .any(|(digest, _)| digest == packed.digest())
         };
 
-        // a is older, but held: b goes.
+        // a is older, but held: b is evicted.
         drop(cache.fetch(c.digest(), &*store).await.expect("fetched"));
         assert!(is_here(a) && !is_here(b) && is_here(c));
-        // Let go of: now it goes. Others count by when they were used last.
+        // Released: now it is evicted. Others are ordered by their last use.
         used_ago(&site, c, 10);
         drop(held);
         drop(cache.fetch(d.digest(), &*store).await.expect("fetched"));
         assert!(!is_here(a) && is_here(c) && is_here(d));
-        // What was removed can be had again.
+        // An evicted package can be fetched again.
         cache.fetch(b.digest(), &*store).await.expect("fetched");
         assert_eq!(leftovers(&site), Vec::<String>::new());
         let locks = fs::read_dir(site.root().join("cache/locks"))
@@ -510,7 +511,7 @@ fn whatever_is_fetched_and_removed_meanwhile_what_is_held_is_whole() {
         }
         let tasks: Vec<_> = (0..6)
             .map(|task| {
-                // As in processes of their own, with room for one and a half.
+                // As in separate processes, with room for one and a half packages.
                 let cache = cache_of(&site.root().join("cache"), 30_000);
                 let (store, digests) = (Arc::clone(&store), digests.clone());
                 tokio::spawn(async move {
@@ -530,7 +531,7 @@ fn whatever_is_fetched_and_removed_meanwhile_what_is_held_is_whole() {
             task.await.expect("no panic");
         }
         assert_eq!(leftovers(&site), Vec::<String>::new());
-        // Locks are left of what is here, and of nothing else.
+        // Only the locks of cached packages are left.
         let cache = cache(&site);
         let locks = fs::read_dir(site.root().join("cache/locks"))
             .expect("a folder")

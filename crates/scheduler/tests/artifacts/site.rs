@@ -1,4 +1,4 @@
-//! What these tests need: a folder with a store, packages, other processes, and waiting without sleeping.
+//! Fixtures: a folder with a store, packages, other processes, and polling.
 
 use std::env;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ardea_core::Result;
 use ardea_scheduler::artifacts::*;
 
-/// What is in each package.
+/// The files of each package.
 pub mod package {
     /// A file that each package has.
     pub const FILE: &str = "data/content";
@@ -27,7 +27,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// A folder of this test alone.
+/// A folder for one test.
 pub struct Site(tempfile::TempDir);
 
 impl Site {
@@ -55,12 +55,12 @@ impl Site {
             .expect("a free port")
     }
 
-    /// A package of about so many bytes, which `name` tells from others.
+    /// Creates a package of about `bytes` bytes, distinguished by `name`.
     pub fn package(&self, name: &str, bytes: usize) -> Packed {
         let folder = self.root().join("sources").join(name);
         fs::create_dir_all(folder.join("data")).expect("made");
         fs::create_dir_all(folder.join("bin")).expect("made");
-        // What can't be compressed.
+        // Incompressible bytes.
         let mut state = name
             .bytes()
             .fold(1u64, |sum, byte| sum * 31 + u64::from(byte));
@@ -99,12 +99,12 @@ impl Site {
             .collect()
     }
 
-    /// Whether a package is on its way into the store.
+    /// Returns true if a package is being received by the store.
     pub fn is_receiving(&self) -> bool {
         self.store_names().iter().any(|name| name.starts_with('.'))
     }
 
-    /// How many packages can be seen in the store.
+    /// Returns the number of visible packages in the store.
     pub fn stored(&self) -> usize {
         self.store_names()
             .iter()
@@ -112,13 +112,13 @@ impl Site {
             .count()
     }
 
-    /// Whatever happened: nothing half-written has been left, as soon as those have gone who wrote.
+    /// Checks that no incomplete file is left, once the writers have ended.
     pub fn assert_store_has_only_packages(&self) {
         eventually(|| (!self.is_receiving()).then_some(()));
     }
 }
 
-/// All bytes of a package in a store.
+/// Returns all bytes of a package in a store.
 pub async fn collected(store: &dyn PackageStore, digest: &Digest) -> Result<Vec<u8>> {
     let mut download = store.get(digest).await?;
     let mut bytes = Vec::new();
@@ -130,7 +130,7 @@ pub async fn collected(store: &dyn PackageStore, digest: &Digest) -> Result<Vec<
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Polls until there is something.
+/// Polls until there is a result.
 pub fn eventually<T>(poll: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -142,7 +142,7 @@ pub fn eventually<T>(poll: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// Polls until there is something, and lets others work.
+/// Polls asynchronously until there is a result.
 pub async fn eventually_async<T>(poll: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     let mut looks = tokio::time::interval(Duration::from_millis(2));
@@ -155,11 +155,11 @@ pub async fn eventually_async<T>(poll: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// The variables by which a test of this program is told that it runs in a process of its own, and with which arguments.
+/// The variables with the role and arguments of a test that runs in another process.
 const ROLE: &str = "ARDEA_PACKAGES_TEST_ROLE";
 const ARGUMENTS: &str = "ARDEA_PACKAGES_TEST_ARGUMENTS";
 
-/// Does something if this is the other process that plays this role; the test of that name does nothing otherwise.
+/// Runs `act` if this is the other process of this role; otherwise does nothing.
 pub fn as_other_process(role: &str, act: impl FnOnce(Vec<String>)) {
     if env::var(ROLE).as_deref() == Ok(role) {
         let arguments = env::var(ARGUMENTS).expect("arguments");
@@ -167,7 +167,7 @@ pub fn as_other_process(role: &str, act: impl FnOnce(Vec<String>)) {
     }
 }
 
-/// This test program once more, in a process of its own, which is killed when dropped.
+/// This test program in another process, which is killed on drop.
 pub struct OtherProcess(Child);
 
 impl OtherProcess {
@@ -188,7 +188,7 @@ impl OtherProcess {
         OtherProcess(child)
     }
 
-    /// Waits for its end; whether all was well.
+    /// Waits for its end; returns true on success.
     pub fn ended_well(mut self) -> bool {
         self.0.wait().expect("a child").success()
     }

@@ -1,4 +1,5 @@
-//! What every store promises, on a directory and over HTTP; and what a server does with strangers, and after its death.
+//! Guarantees of all package stores, in a directory and over HTTP, and a server's behaviour with
+//! invalid clients and after a crash.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +14,7 @@ use crate::site::{
 use ardea_core::{ErrorCode, Token};
 use ardea_scheduler::artifacts::*;
 
-/// What every store promises.
+/// Checks the guarantees of all stores.
 async fn keeps_its_promises(site: &Site, store: Arc<dyn PackageStore>) {
     let (one, other) = (site.package("one", 10), site.package("other", 2_000_000));
     assert_eq!(store.list().await.expect("nothing yet"), []);
@@ -25,7 +26,7 @@ async fn keeps_its_promises(site: &Site, store: Arc<dyn PackageStore>) {
     );
     assert!(!store.delete(one.digest()).await.expect("nothing to delete"));
 
-    // Many at once, and again.
+    // Concurrent and repeated puts.
     let puts: Vec<_> = (0..4)
         .map(|_| {
             let (store, path) = (Arc::clone(&store), other.path().to_path_buf());
@@ -53,7 +54,7 @@ async fn keeps_its_promises(site: &Site, store: Arc<dyn PackageStore>) {
     assert!(store.delete(one.digest()).await.expect("deleted"));
     assert_eq!(store.list().await.expect("one").len(), 1);
 
-    // A file that changed since it was packed: refused, and nothing is left of it.
+    // A file that has changed since it was packed is refused, and leaves nothing.
     let path = site.root().join("changed");
     fs::copy(one.path(), &path).expect("copied");
     let changed = Packed::open(&path).expect("read");
@@ -219,7 +220,7 @@ fn strangers_do_no_harm_to_a_server() {
             }
             ask(&vec![b'G'; 1 << 20]);
             ask(b"");
-            // An upload that breaks off, and one that is something else.
+            // An upload that breaks off, and one with other bytes.
             ask(
                 format!("PUT {name} HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nxyz")
                     .as_bytes(),
@@ -264,13 +265,13 @@ fn a_server_that_is_not_there_is_away() {
             store.put(&packed).await.expect_err("away"),
             store.get(packed.digest()).await.err().expect("away"),
         ] {
-            assert_eq!(error.code(), ErrorCode::PackageStoreAway, "{error}");
+            assert_eq!(error.code(), ErrorCode::PackageStoreUnavailable, "{error}");
             assert!(error.to_string().contains(&port.to_string()), "{error}");
         }
     });
 }
 
-/// A server that answers each connection with these bytes, and then says nothing more, or closes.
+/// A server that answers each connection with these bytes, and then stays silent or closes.
 fn odd_server(answer: Vec<u8>, closes: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/packages", listener.local_addr().expect("bound"));
@@ -295,24 +296,24 @@ fn servers_that_break_off_fall_silent_or_speak_another_language_are_told_apart()
     runtime().block_on(async {
         let packed = site.package("a", 10);
         let impatient = StoreOptions {
-            patience: Duration::from_millis(200),
+            timeout: Duration::from_millis(200),
             ..StoreOptions::default()
         };
         let half = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf of it".to_vec();
         for (answer, closes, code) in [
-            (half.clone(), true, ErrorCode::PackageStoreAway),
-            (half, false, ErrorCode::PackageStoreAway),
-            (Vec::new(), true, ErrorCode::PackageStoreAway),
-            (Vec::new(), false, ErrorCode::PackageStoreAway),
+            (half.clone(), true, ErrorCode::PackageStoreUnavailable),
+            (half, false, ErrorCode::PackageStoreUnavailable),
+            (Vec::new(), true, ErrorCode::PackageStoreUnavailable),
+            (Vec::new(), false, ErrorCode::PackageStoreUnavailable),
             (
                 b"220 mail ready\r\n".to_vec(),
                 true,
-                ErrorCode::PackageStoreAway,
+                ErrorCode::PackageStoreUnavailable,
             ),
             (
                 b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(),
                 true,
-                ErrorCode::PackageStoreAway,
+                ErrorCode::PackageStoreUnavailable,
             ),
             (
                 b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n".to_vec(),
@@ -330,7 +331,7 @@ fn servers_that_break_off_fall_silent_or_speak_another_language_are_told_apart()
     });
 }
 
-/// Serves until it is killed; run by the next test in a process of its own.
+/// Serves until it is killed; run by the next test in another process.
 #[test]
 fn the_server_of_another_process() {
     as_other_process("serve", |arguments| {
@@ -348,7 +349,7 @@ fn the_server_of_another_process() {
 fn a_server_killed_in_the_middle_of_a_transfer_is_away_and_works_again_when_it_is_back() {
     let site = Site::new();
     runtime().block_on(async {
-        // Too much for the buffers of a connection.
+        // Larger than the buffers of a connection.
         let packed = site.package("large", 64 << 20);
         let address_file = site.root().join("address");
         let start = |address: &str| {
@@ -377,9 +378,9 @@ fn a_server_killed_in_the_middle_of_a_transfer_is_away_and_works_again_when_it_i
                 Err(error) => break error,
             }
         };
-        assert_eq!(error.code(), ErrorCode::PackageStoreAway, "{error}");
+        assert_eq!(error.code(), ErrorCode::PackageStoreUnavailable, "{error}");
 
-        // The same address again: a cache that was told to be patient finds it.
+        // The server has the same address again, so a cache that retries finds it.
         let cache = Cache::open(site.root().join("cache"), CacheConfig::default()).expect("made");
         let address = url
             .trim_start_matches("http://")
@@ -391,7 +392,7 @@ fn a_server_killed_in_the_middle_of_a_transfer_is_away_and_works_again_when_it_i
         let package_here = fetching.await.expect("no panic").expect("fetched");
         assert!(package_here.folder().join(package::FILE).is_file());
 
-        // And killed in the middle of an upload: nothing of it is visible afterwards.
+        // The server is killed during an upload: nothing of the upload becomes visible.
         store.delete(packed.digest()).await.expect("deleted");
         let uploading = {
             let (store, path) = (store.clone(), packed.path().to_path_buf());
@@ -400,10 +401,10 @@ fn a_server_killed_in_the_middle_of_a_transfer_is_away_and_works_again_when_it_i
         eventually_async(|| site.is_receiving().then_some(())).await;
         drop(_server);
         match uploading.await.expect("no panic") {
-            // It was quicker than the kill.
+            // The upload completed before the kill.
             Ok(()) => assert_eq!(site.stored(), 1),
             Err(error) => {
-                assert_eq!(error.code(), ErrorCode::PackageStoreAway, "{error}");
+                assert_eq!(error.code(), ErrorCode::PackageStoreUnavailable, "{error}");
                 assert_eq!(site.stored(), 0);
             }
         }

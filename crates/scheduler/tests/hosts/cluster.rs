@@ -1,4 +1,4 @@
-//! A cluster of hosts in one process: each with a runner, an address of this machine, and a folder of its own.
+//! A cluster of hosts in one process: each has a runner, a loopback address, and a folder.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,32 +11,32 @@ use ardea_coordination::control::{
 };
 use ardea_coordination::packing::{ContainerId, MilliCores, Resources};
 use ardea_core::{Error, Result, Token};
-use ardea_metastore::conformance::{Fault, Faulty};
-use ardea_metastore::{Expected, FileState, Node, Session, StateManager, StateOptions, layout};
-use ardea_network::rpc::{Greeting, Security, connect};
-use ardea_scheduler::conformance::ThisTest;
+use ardea_metastore::conformance::{Fault, FaultyStore};
+use ardea_metastore::{Expected, FileState, MetadataStore, Node, Session, StateOptions, layout};
+use ardea_network::rpc::{HandshakeRequest, Security, connect};
+use ardea_scheduler::conformance::TestPackage;
 use ardea_scheduler::{
     ContainerEvents, Drains, HostIdentity, HostRecord, Hosts, JobScheduler, LaunchPlan, Pending,
     Programs, Runner, RunnerConfig, RunnerServer, RunningContainer, Schedulers, Unpacked,
 };
 
-/// How long a host may be away before it is lost.
+/// The time that a host may be missing before it is lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 
 /// Hosts of one process.
 pub struct Cluster {
     folder: tempfile::TempDir,
     programs: Arc<dyn Programs>,
-    state: Arc<Faulty>,
+    state: Arc<FaultyStore>,
     servers: BTreeMap<String, RunnerServer>,
-    /// Sessions of hosts that have crashed, which have yet to run out.
+    /// Sessions of crashed hosts that have not expired yet.
     ghosts: Vec<Box<dyn Session>>,
 }
 
-/// How long a later master's scheduler waits for hosts.
+/// The time that a later leader's scheduler waits for hosts.
 const GATHER_WITHIN: Duration = Duration::from_millis(1500);
 
-/// A package with a program that does nothing for ten minutes.
+/// A package with a program that sleeps for ten minutes.
 #[derive(Debug)]
 struct Sleeper(PathBuf);
 
@@ -47,14 +47,14 @@ impl Programs for Sleeper {
 }
 
 impl Cluster {
-    /// Hosts on which containers run this test's own program.
+    /// Creates hosts on which containers run this test's own program.
     pub async fn of_this_test(hosts: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let programs = Arc::new(ThisTest::packed_in(folder.path()));
+        let programs = Arc::new(TestPackage::packed_in(folder.path()));
         Cluster::new(folder, programs, hosts).await
     }
 
-    /// Hosts on which containers sleep.
+    /// Creates hosts on which containers sleep.
     pub async fn of_sleepers(hosts: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let package = folder.path().join("package");
@@ -69,8 +69,8 @@ impl Cluster {
         let state = FileState::open(&path, StateOptions::default());
         let mut cluster = Cluster {
             programs,
-            state: Arc::new(Faulty::over(Arc::new(
-                state.await.expect("a state manager"),
+            state: Arc::new(FaultyStore::over(Arc::new(
+                state.await.expect("a metadata store"),
             ))),
             folder,
             servers: BTreeMap::new(),
@@ -88,7 +88,7 @@ impl Cluster {
         self.servers.insert(host.to_string(), server);
     }
 
-    /// Starts the runner of a host that calls itself so.
+    /// Starts a host's runner under this name.
     pub async fn try_serve_as(&self, name: &str, host: &str) -> Result<RunnerServer> {
         let config = RunnerConfig {
             host: host.to_string(),
@@ -108,19 +108,19 @@ impl Cluster {
         RunnerServer::start(identity, runner, self.state(), security()).await
     }
 
-    /// Stops a host's runner; its containers go on.
+    /// Stops a host's runner; its containers continue.
     pub fn stop_serving(&mut self, host: &str) {
         drop(self.servers.remove(host).expect("it serves"));
     }
 
-    /// Stops a host's runner; its node is still there.
+    /// Stops a host's runner without removing its node.
     pub async fn crash(&mut self, host: &str) {
         let record = self.servers[host].record().clone();
         self.stop_serving(host);
         let path = layout::worker(host).expect("a path");
         let (ghost, _) = self.state.open_session().await.expect("a session");
         let value = record.written().expect("written");
-        // As soon as the node of the stopped one is gone.
+        // The node is created as soon as the node of the stopped runner is gone.
         let left = eventually(
             "it has left",
             async || ghost.create(&path, &value).await.ok(),
@@ -139,14 +139,14 @@ impl Cluster {
             .expect("deleted");
     }
 
-    /// Writes something else into a host's node.
+    /// Overwrites a host's node.
     pub async fn overwrite(&self, host: &str) {
         let path = layout::worker(host).expect("a path");
         let set = self.state.set(&path, b"{}", Expected::Any).await;
         set.expect("written");
     }
 
-    /// Writes into a host's node what another says of itself.
+    /// Writes the record of another host into a host's node.
     pub async fn rename(&self, other: &str, host: &str) {
         let path = layout::worker(host).expect("a path");
         let value = self.servers[other].record().written().expect("written");
@@ -154,22 +154,22 @@ impl Cluster {
         set.expect("written");
     }
 
-    /// Why a host that serves can't be found, as it says.
+    /// Returns the reason why a host is not registered, as it reports.
     pub fn trouble(&self, host: &str) -> Option<Error> {
         self.servers[host].trouble()
     }
 
-    /// The answer to the next change of a node's value is lost.
+    /// Loses the response to the next change of a node's value.
     pub fn lose_an_answer(&self) {
-        self.state.has(Fault::LosesAnswer);
+        self.state.set_fault(Fault::LoseResponse);
     }
 
-    /// Whether that has happened.
+    /// Returns true if the response has been lost.
     pub fn has_lost_it(&self) -> bool {
         self.state.fault() == Fault::None
     }
 
-    /// A host's node, and what it says there.
+    /// Returns a host's node and record.
     pub async fn registered(&self, host: &str) -> Option<(Node, HostRecord)> {
         let path = layout::worker(host).expect("a path");
         let node = self.state.get(&path).await.ok().flatten()?;
@@ -177,11 +177,11 @@ impl Cluster {
         Some((node, record))
     }
 
-    fn state(&self) -> Arc<dyn StateManager> {
+    fn state(&self) -> Arc<dyn MetadataStore> {
         Arc::clone(&self.state) as _
     }
 
-    /// Waits until a host that serves can be found by its node, which goes with its session.
+    /// Waits until a host is registered by a node of its session.
     pub async fn until_registered(&self, host: &str) {
         let path = layout::worker(host).expect("a path");
         let record = self.servers[host].record();
@@ -193,7 +193,7 @@ impl Cluster {
         eventually("it is registered", look, is_found).await;
     }
 
-    /// Damages a host's node, or what is left of it.
+    /// Damages a host's node.
     pub fn damage(&self, host: &str) {
         let path = layout::worker(host).expect("a path");
         let mut file = self.folder.path().join("state/tree");
@@ -201,11 +201,11 @@ impl Cluster {
         std::fs::write(file.join(".node"), "").expect("written");
     }
 
-    /// Registers a host that nobody can reach.
+    /// Registers an unreachable host.
     pub async fn register_unreachable(&mut self, host: &str) {
         let record = HostRecord {
             host: host.to_string(),
-            // The port of discard, at which nobody listens.
+            // The discard port, at which nothing listens.
             address: format!("{host}:9"),
             total: Resources::UNLIMITED,
             used: Resources::ZERO,
@@ -219,42 +219,42 @@ impl Cluster {
         self.ghosts.push(ghost);
     }
 
-    /// The sessions of hosts that have crashed, or can't be reached, run out.
+    /// Expires the sessions of crashed and unreachable hosts.
     pub fn end_sessions(&mut self) {
         self.ghosts.clear();
     }
 
-    /// What hosts are asked by who has no business there: nothing of it may matter.
+    /// Sends invalid requests to a host, which must have no effect.
     pub async fn annoy(&self, host: &str) {
         let record: &HostRecord = self.servers[host].record();
         let mut garbage = std::net::TcpStream::connect(&record.address).expect("it listens");
         let _ = garbage.write_all(&[0xff; 4096]);
         let patience = Duration::from_secs(5);
         let stranger = Security::new("another").token(Some(Token::new("guessed")));
-        let greeting = Greeting::new("scheduler to the runner of a host");
+        let greeting = HandshakeRequest::new("scheduler to the runner of a host");
         let refused = connect(&record.address, &greeting, &stranger, patience).await;
         refused.expect_err("it is no member");
         let member = connect(&record.address, &greeting, &security(), patience).await;
         let (mut sender, mut receiver) = member.expect("it is a member").split();
         sender.send("what is this?").await.expect("sent");
-        // It hangs up.
+        // The host closes the connection.
         let answer = receiver.receive::<u64>().await;
         assert!(matches!(answer, Ok(None) | Err(_)), "{answer:?}");
     }
 
-    /// The scheduler, as another process would make it.
+    /// Creates the scheduler, as another process would.
     pub async fn hosts(&self) -> Hosts {
         Hosts::new(self.state(), security())
             .lost_after(LOST_AFTER)
             .gather_within(GATHER_WITHIN)
     }
 
-    /// The scheduler of the one job of this cluster.
+    /// Creates the scheduler of the default job of this cluster.
     pub async fn scheduler(&self) -> (JobScheduler, ContainerEvents) {
         self.scheduler_of("job").await
     }
 
-    /// The scheduler of a job of that name.
+    /// Creates the scheduler of a job of that name.
     pub async fn scheduler_of(&self, job: &str) -> (JobScheduler, ContainerEvents) {
         let schedulers = Schedulers::none().with("hosts", self.hosts().await);
         let mut launch = launch();
@@ -262,7 +262,7 @@ impl Cluster {
         schedulers.start(launch).await.expect("a scheduler")
     }
 
-    /// Which hosts are drained.
+    /// Returns the drained hosts.
     pub fn drains(&self) -> Drains {
         Drains::new(self.state())
     }
@@ -282,7 +282,7 @@ impl Cluster {
             .expect("it runs");
     }
 
-    /// Whether the process of a container runs.
+    /// Returns true if the process of a container runs.
     pub fn runs(&self, container: &RunningContainer) -> bool {
         let pid = container.process.strip_prefix("pid ").expect("a number");
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -320,7 +320,7 @@ fn launch() -> LaunchPlan {
     }
 }
 
-/// Asks for these containers, with these attributes.
+/// A request for these containers, with these attributes.
 pub fn have(containers: &[u32], attributes: &[(&str, &str)]) -> SchedulerCall {
     let attributes = attributes
         .iter()
@@ -334,19 +334,19 @@ pub fn have(containers: &[u32], attributes: &[(&str, &str)]) -> SchedulerCall {
         },
         attributes: attributes.clone(),
     };
-    SchedulerCall::Have(containers.iter().map(request).collect())
+    SchedulerCall::EnsureContainers(containers.iter().map(request).collect())
 }
 
-/// Asks for one container of so many cores.
+/// A request for one container with this many cores.
 pub fn have_large(cores: u64) -> SchedulerCall {
-    let SchedulerCall::Have(mut requests) = have(&[1], &[]) else {
+    let SchedulerCall::EnsureContainers(mut requests) = have(&[1], &[]) else {
         unreachable!("it was just made")
     };
     requests[0].required.cpu = MilliCores(cores * 1000);
-    SchedulerCall::Have(requests)
+    SchedulerCall::EnsureContainers(requests)
 }
 
-/// Looks until something is as it should be.
+/// Polls until a condition holds.
 pub async fn eventually<T>(
     what: &str,
     mut look: impl AsyncFnMut() -> Option<T>,

@@ -1,14 +1,14 @@
-//! Hosts that are drained: they get nothing, and it is told what is to leave them.
+//! Drained hosts: they get no containers, and their containers are reported for moving.
 
-use ardea_coordination::control::{Displaced, SchedulerAnswer, SchedulerCall, WorkerId};
+use ardea_coordination::control::{ContainersToMove, SchedulerAnswer, SchedulerCall, WorkerId};
 use ardea_coordination::packing::ContainerId;
 use ardea_scheduler::JobScheduler;
 
 use crate::cluster::{Cluster, eventually, have, have_large};
 use crate::{A, B, hosts_of, order};
 
-fn leaves(host: &str, stuck: Option<String>) -> Displaced {
-    Displaced {
+fn leaves(host: &str, stuck: Option<String>) -> ContainersToMove {
+    ContainersToMove {
         container: ContainerId(1),
         host: host.to_string(),
         stuck,
@@ -35,7 +35,7 @@ async fn a_host_that_is_drained_gets_nothing_and_what_is_started_again_goes_else
     assert_eq!(hosts_of(&now), [A, B, B]);
     assert_eq!(now[..2], before);
 
-    // A scheduler that is made later knows it from the beginning.
+    // A later scheduler reads the drains at its start.
     drop(scheduler);
     let (scheduler, _events) = cluster.scheduler().await;
     let restart = SchedulerCall::Restart(ContainerId(1));
@@ -72,9 +72,14 @@ async fn a_host_that_is_drained_gets_nothing_and_what_is_started_again_goes_else
     scheduler.call(order(number + 1), SchedulerCall::Kill).await;
 }
 
-/// What is to leave its host, as soon as anything is, while these workers are heard.
-async fn to_leave(scheduler: &JobScheduler, number: u64, heard: &[WorkerId]) -> Vec<Displaced> {
-    scheduler.heard(heard);
+/// Returns the containers that must leave their hosts, as soon as there are any, while these
+/// workers send heartbeats.
+async fn to_leave(
+    scheduler: &JobScheduler,
+    number: u64,
+    heard: &[WorkerId],
+) -> Vec<ContainersToMove> {
+    scheduler.on_live_workers(heard);
     let look = async || {
         scheduler.call(order(number), have(&[1, 2], &[])).await;
         scheduler.displaced().await.ok()
@@ -94,12 +99,13 @@ async fn what_runs_on_a_drained_host_whose_process_is_away_is_to_leave_it_too() 
     cluster.stop_serving(A);
     cluster.until_gone(A).await;
     cluster.drains().drain(A, 1).await.expect("written");
-    // Who has led while it was there knows what is there, whoever comes to lead then does not.
+    // The earlier leader's scheduler has seen the host's containers; the later leader's scheduler
+    // has not.
     assert_eq!(to_leave(&scheduler, 2, &workers).await, [leaves(A, None)]);
     let (later, _events) = cluster.scheduler().await;
     assert_eq!(to_leave(&later, 3, &workers).await, [leaves(A, None)]);
-    // What nobody hears is started elsewhere anyway.
-    later.heard(&workers[1..]);
+    // A container without heartbeats is started on another host anyway.
+    later.on_live_workers(&workers[1..]);
     assert!(later.displaced().await.expect("asked").is_empty());
     cluster.kill(&before[0]);
     later.call(order(4), SchedulerCall::Kill).await;
@@ -115,7 +121,7 @@ async fn what_has_no_room_elsewhere_is_told_with_the_numbers_and_stays_when_it_i
     let told = eventually("it is told", look, |told| !told.is_empty()).await;
     let why = told[0].stuck.clone().expect("no room");
     assert_eq!(told, [leaves(A, Some(why.clone()))]);
-    for part in ["container 1, which needs 40 cpu", "not drained"] {
+    for part in ["container 1, which needs 40 cpu", "all hosts are drained"] {
         assert!(why.contains(part), "{part}: {why}");
     }
     let restart = SchedulerCall::Restart(ContainerId(1));

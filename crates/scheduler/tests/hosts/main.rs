@@ -1,4 +1,4 @@
-//! The conformance suite on the scheduler `hosts`, and what only it promises: hosts come and go.
+//! The conformance suite on the scheduler `hosts`, and its specific guarantees: hosts come and go.
 
 mod cluster;
 mod drained;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use ardea_coordination::control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall};
 use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::{Error, ErrorCode};
-use ardea_scheduler::conformance::{Skipped, Stage};
+use ardea_scheduler::conformance::{Skipped, TestEnvironment};
 use ardea_scheduler::{ContainerEvent, Ending, HostRecord, RunningContainer, SchedulerKind};
 use cluster::{Cluster, eventually, have, have_large};
 
-fn stage() -> Result<Stage, Skipped> {
+fn stage() -> Result<TestEnvironment, Skipped> {
     let cluster = Arc::new(tokio::sync::OnceCell::new());
     let made = Arc::clone(&cluster);
-    Ok(Stage {
+    Ok(TestEnvironment {
         open: Box::new(move || {
             let made = Arc::clone(&made);
             Box::pin(async move {
@@ -29,7 +29,7 @@ fn stage() -> Result<Stage, Skipped> {
 
 ardea_scheduler::conformance_suite!(stage);
 
-/// Hosts by their addresses, all of which are this machine's.
+/// Hosts by their loopback addresses.
 const A: &str = "127.0.0.11";
 const B: &str = "127.0.0.12";
 
@@ -76,7 +76,7 @@ async fn the_containers_of_a_lost_host_are_told_to_have_ended_and_go_elsewhere()
     assert_eq!(hosts_of(&after), [B, B]);
     assert_eq!(after[1], before[1]);
 
-    // The lost host comes back with the old life of the container.
+    // The lost host comes back with the old incarnation of the container.
     assert!(cluster.runs(&before[0]));
     cluster.serve(A).await;
     eventually(
@@ -161,7 +161,7 @@ async fn what_is_heard_is_not_started_elsewhere_although_its_host_is_lost() {
     cluster.stop_serving(A);
     let lost = |event: &ContainerEvent| matches!(event, ContainerEvent::Exited { .. });
     eventually("it is lost", async || events.try_next(), lost).await;
-    scheduler.heard(&[before[0].worker, before[1].worker]);
+    scheduler.on_live_workers(&[before[0].worker, before[1].worker]);
     assert_eq!(
         scheduler.call(order(2), have(&[1, 2, 3], &spread)).await,
         done
@@ -173,7 +173,7 @@ async fn what_is_heard_is_not_started_elsewhere_although_its_host_is_lost() {
     let back = async || scheduler.containers().await.ok();
     let all = eventually("it is seen again", back, |now| now.len() == 3).await;
     assert_eq!(all[..2], before, "nothing was restarted");
-    // How it ends is told, although it was taken for ended once.
+    // The container's end is reported, although the container was reported as lost before.
     cluster.kill(&all[0]);
     let ended = eventually("its end is told", async || events.try_next(), lost).await;
     let ContainerEvent::Exited { worker, .. } = ended else {
@@ -205,7 +205,7 @@ async fn a_later_masters_scheduler_waits_for_hosts_that_have_yet_to_register_aga
     let again = async || Some(scheduler.call(call, have(&[1, 2], &spread)).await);
     eventually("it is found", again, |answer| *answer == done).await;
     assert_eq!(scheduler.containers().await.expect("a list"), before);
-    // One that stays away is not waited for for ever.
+    // A host that stays away is not waited for indefinitely.
     cluster.stop_serving(A);
     cluster.until_gone(A).await;
     let (scheduler, _events) = cluster.scheduler().await;
@@ -258,7 +258,7 @@ async fn jobs_that_are_placed_at_once_do_not_get_more_of_a_host_than_it_has() {
     }
     let mut calls = tokio::task::JoinSet::new();
     for scheduler in schedulers.clone() {
-        // Of 64 cores each wants 22: two find room.
+        // Each job requests 22 of 64 cores, so two jobs have room.
         calls.spawn(async move { scheduler.call(order(1), have_large(22)).await });
     }
     let answers = calls.join_all().await;
@@ -312,7 +312,7 @@ async fn a_host_whose_write_is_not_answered_keeps_its_registration() {
     assert_eq!(scheduler.call(order(1), have(&[1], &[])).await, done);
     let lost = async || Some(cluster.has_lost_it());
     eventually("an answer is lost", lost, |lost| *lost).await;
-    // What it writes next is written after it has looked.
+    // The next write follows a read of the node.
     assert_eq!(scheduler.call(order(2), SchedulerCall::Kill).await, done);
     let is_free = |(_, record): &(_, HostRecord)| record.used == Resources::ZERO;
     let look = async || cluster.registered(A).await;
@@ -388,7 +388,7 @@ async fn a_host_that_does_not_answer_holds_up_nothing_but_what_may_be_there() {
     assert_eq!(hosts_of(&before), [A, B]);
     cluster.crash(A).await;
 
-    // Nobody knows whether the container there runs: it is not started elsewhere, and others are all the same.
+    // The container on that host may run, so it is not started on another host, but others are.
     let answer = scheduler.call(order(2), have(&[1, 2, 3], &spread)).await;
     let SchedulerAnswer::Failed(why) = answer else {
         panic!("{answer:?}")
@@ -397,9 +397,9 @@ async fn a_host_that_does_not_answer_holds_up_nothing_but_what_may_be_there() {
     let there = scheduler.containers().await.expect("a list");
     assert_eq!(hosts_of(&there), [B, B]);
 
-    // Its worker is heard: nothing is missing.
+    // The container's worker sends heartbeats, so no container is missing.
     let workers: Vec<_> = before.iter().map(|running| running.worker).collect();
-    scheduler.heard(&workers);
+    scheduler.on_live_workers(&workers);
     let answer = scheduler.call(order(3), have(&[1, 2, 3, 4], &spread)).await;
     assert_eq!(answer, SchedulerAnswer::Done);
     assert!(cluster.runs(&before[0]));

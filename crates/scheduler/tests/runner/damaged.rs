@@ -1,4 +1,5 @@
-//! Records that somebody has truncated or removed: they cost nobody but those that they tell of, and those as little as can be.
+//! Truncated or removed records: other containers are unaffected, and the container of the record
+//! is affected as little as possible.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,7 +33,7 @@ async fn both(scheduler: &JobScheduler) -> Vec<RunningContainer> {
     running
 }
 
-/// The next notice that names this file.
+/// Waits for the next notice that names this file.
 async fn notice(events: &mut ContainerEvents, file: &Path) -> String {
     let file = file.display().to_string();
     let notice = async {
@@ -48,7 +49,7 @@ async fn notice(events: &mut ContainerEvents, file: &Path) -> String {
         .expect("it is told")
 }
 
-/// A runner's folder with two containers that another process has started, which is gone.
+/// A runner's folder with two containers started by another process, which was killed.
 async fn left_behind() -> (tempfile::TempDir, Vec<RunningContainer>) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut starter = starter(folder.path());
@@ -56,7 +57,7 @@ async fn left_behind() -> (tempfile::TempDir, Vec<RunningContainer>) {
     starter.wait().expect("it has ended");
     let (scheduler, _events) = open(folder.path(), package(folder.path())).await;
     let running = both(&scheduler).await;
-    // Before that its process is not what it will be.
+    // Before both are up, a process may not have executed the program yet.
     eventually("both are up", async || {
         output(&scheduler, 1).await == "up\n" && output(&scheduler, 2).await == "up\n"
     })
@@ -88,14 +89,14 @@ async fn a_container_whose_record_is_damaged_or_gone_is_found_by_what_its_proces
     let gone = record(folder.path(), 2, "run.json");
     truncate(&damaged);
     std::fs::remove_file(&gone).expect("removed");
-    // What is no job at all hinders nobody either.
+    // A stray file does no harm either.
     std::fs::write(folder.path().join("jobs/stray"), "x").expect("written");
     let (scheduler, mut events) = open(folder.path(), package(folder.path())).await;
     assert_eq!(both(&scheduler).await, before);
     notice(&mut events, &damaged).await;
     notice(&mut events, &gone).await;
     assert!(record(folder.path(), 1, "run.json.damaged").exists());
-    // It is heard of and started again as any other.
+    // The container is watched and restarted like any other container.
     end(&before[0]);
     exit(&mut events).await;
     restart(&scheduler, 2, 1).await;
@@ -150,7 +151,7 @@ async fn what_is_wanted_of_a_job_is_written_anew_of_its_containers() {
         damage(&job(folder.path()).join("job.json"));
         let (scheduler, mut events) = open(folder.path(), package(folder.path())).await;
         assert_eq!(both(&scheduler).await, before);
-        // A call of a master that has been replaced meanwhile is still refused, and one that can be carried out is.
+        // A call of a replaced leader is refused, and a valid one is carried out.
         let old = ardea_coordination::control::Order::default();
         let answer = scheduler.call(old, have(&[])).await;
         assert!(!matches!(answer, SchedulerAnswer::Done), "{answer:?}");
@@ -181,7 +182,8 @@ async fn how_a_container_has_ended_is_unknown_if_that_is_damaged() {
     ended().await;
     let damaged = record(folder.path(), 1, "end.json");
     truncate(&damaged);
-    // It is written anew when the folder is opened, and said then: what was written is told from then on.
+    // The end is recorded and reported when the folder is opened; later opens report the recorded
+    // one.
     let ((_, words), _) = ended().await;
     let says_so = |word: &String| word.contains(&damaged.display().to_string());
     assert!(words.iter().any(says_so), "{words:?}");
@@ -206,7 +208,7 @@ async fn a_record_is_written_again_while_its_container_runs() {
     })
     .await;
     assert_eq!(both(&scheduler).await, before);
-    // One that ends before that is started again all the same.
+    // A container that ends before the repair of its record is still restarted.
     truncate(&one);
     end(&before[0]);
     exit(&mut events).await;

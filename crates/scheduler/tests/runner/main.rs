@@ -1,4 +1,4 @@
-//! What only runners of this machine promise: containers outlive the process that started them, whatever ends it.
+//! Guarantees of runners on this machine: containers outlive the process that started them.
 
 mod damaged;
 
@@ -19,7 +19,7 @@ use ardea_scheduler::{
     Pending, Programs, Runner, RunnerConfig, Schedulers, Unpacked,
 };
 
-/// Tells a child process of this test in which folder it is to start containers.
+/// The variable with the folder in which a child process of this test starts containers.
 const FOLDER: &str = "RUNNER_TEST_FOLDER";
 
 /// A store whose package is lost.
@@ -117,10 +117,10 @@ fn have(containers: &[u32]) -> SchedulerCall {
         required: Resources::ZERO,
         attributes: BTreeMap::new(),
     };
-    SchedulerCall::Have(containers.iter().map(request).collect())
+    SchedulerCall::EnsureContainers(containers.iter().map(request).collect())
 }
 
-/// The next end of a container that is told.
+/// Waits for the next exit event.
 async fn exit(events: &mut ContainerEvents) -> (Ending, Vec<String>) {
     let exit = async {
         loop {
@@ -149,7 +149,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     assert!(seen.is_ok(), "not in half a minute: {what}");
 }
 
-/// What a container has written so far.
+/// The present output of a container.
 async fn output(scheduler: &JobScheduler, container: u32) -> String {
     let request = LogRequest::tail(LogFile::Stdout, 1000);
     match scheduler.logs(ContainerId(container), request).await {
@@ -160,7 +160,7 @@ async fn output(scheduler: &JobScheduler, container: u32) -> String {
 
 const WAITS: &str = "#!/bin/sh\necho up; exec sleep 600\n";
 
-/// Starts containers in a process of their own, says so, and waits for its end.
+/// Starts containers in another process, reports that, and waits to be killed.
 #[test]
 fn started_by_another_process() {
     let Ok(folder) = std::env::var(FOLDER) else {
@@ -211,7 +211,7 @@ async fn containers_outlive_a_killed_runner_and_the_next_one_takes_them_over() {
     rustix::process::kill_process(pid_of(&running[0].process), rustix::process::Signal::KILL)
         .expect("it runs");
     let (how, _) = exit(&mut events).await;
-    // It was another process's child: nobody is told how it ended.
+    // It was a child of another process, so its exit status is unknown.
     assert_eq!(how, Ending::Unknown);
     let answer = scheduler.call(order(2), have(&[1, 2])).await;
     assert_eq!(answer, SchedulerAnswer::Done);
@@ -295,7 +295,7 @@ async fn who_does_not_end_when_asked_is_ended_with_its_children() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_to_be_started_again_and_does_not_end_is_not_waited_for_as_long_as_who_is_to_end() {
     let folder = tempfile::tempdir().expect("a folder");
-    // It ends with the test.
+    // The script ends with the test.
     let stubborn = format!(
         "#!/bin/sh\ntrap '' TERM\necho up\nwhile [ -e '{}' ]; do sleep 1; done\n",
         folder.path().display()
@@ -345,7 +345,7 @@ async fn a_program_that_is_not_there_is_told_with_container_and_reason() {
     }
     let script = Script::in_folder(folder.path(), WAITS);
     let (scheduler, _events) = open(folder.path(), script).await;
-    // The same call again: it was not carried out.
+    // The same call is made again, because it was not carried out.
     let answer = scheduler.call(order(1), have(&[1])).await;
     assert_eq!(answer, SchedulerAnswer::Done);
     assert_eq!(scheduler.containers().await.expect("a list").len(), 1);

@@ -12,21 +12,21 @@ use ardea_coordination::control::{
     SchedulerCall, WorkerId,
 };
 use ardea_coordination::packing::{ContainerId, MilliCores, Resources};
-use ardea_scheduler::conformance::{Skipped, Stage, ThisTest};
+use ardea_scheduler::conformance::{Skipped, TestEnvironment, TestPackage};
 use ardea_scheduler::{
     ContainerEvent, ContainerEvents, Ending, JobScheduler, LaunchPlan, RunningContainer,
     SchedulerKind, Schedulers, Slurm, SlurmConfig,
 };
 use server::Server;
 
-fn stage() -> Result<Stage, Skipped> {
+fn stage() -> Result<TestEnvironment, Skipped> {
     let server = Server::shared()?;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_path_buf();
     let conf = server.conf();
-    Ok(Stage {
+    Ok(TestEnvironment {
         open: Box::new(move || {
-            let programs = Arc::new(ThisTest::packed_in(&path));
+            let programs = Arc::new(TestPackage::packed_in(&path));
             let config = SlurmConfig {
                 environment: BTreeMap::from([("SLURM_CONF".to_string(), conf.clone())]),
                 ..SlurmConfig::new(&path)
@@ -52,7 +52,7 @@ fn have(partition: &str) -> SchedulerCall {
         ..Resources::ZERO
     };
     let partition = ("slurm.partition".to_string(), partition.to_string());
-    SchedulerCall::Have(vec![ContainerRequest {
+    SchedulerCall::EnsureContainers(vec![ContainerRequest {
         id: ContainerId(1),
         required,
         attributes: BTreeMap::from([partition]),
@@ -70,7 +70,7 @@ fn launch(name: &str) -> LaunchPlan {
             },
             program: ProgramRef {
                 package: "0".repeat(64),
-                executable: ThisTest::EXECUTABLE.to_string(),
+                executable: TestPackage::EXECUTABLE.to_string(),
                 arguments: ["--exact", "a_container_that_sleeps", "--nocapture"]
                     .map(String::from)
                     .to_vec(),
@@ -88,7 +88,7 @@ fn launch(name: &str) -> LaunchPlan {
     }
 }
 
-/// Not a test of anything: what containers run.
+/// Not a test: the program of the containers.
 #[test]
 fn a_container_that_sleeps() {
     if std::env::var("SLEEP_OF_THE_TEST").is_ok_and(|value| value == "it's fine") {
@@ -121,12 +121,12 @@ async fn next_start(events: &mut ContainerEvents) -> RunningContainer {
     }
 }
 
-/// A scheduler's server and folder, or nothing where there is no Slurm.
+/// A scheduler's server and folder; `None` where there is no Slurm.
 fn slurm(test: &str) -> Option<(Schedulers, String, (Arc<Server>, tempfile::TempDir))> {
     slurm_that(test, |config| config)
 }
 
-/// The same, with another configuration.
+/// Like [`slurm`], with another configuration.
 fn slurm_that(
     test: &str,
     configured: impl FnOnce(SlurmConfig) -> SlurmConfig,
@@ -142,7 +142,7 @@ fn slurm_that(
         Err(Skipped(why)) => panic!("{test}: {why}"),
     };
     let folder = tempfile::tempdir().expect("a folder");
-    let programs = Arc::new(ThisTest::packed_in(folder.path()));
+    let programs = Arc::new(TestPackage::packed_in(folder.path()));
     let config = SlurmConfig {
         environment: BTreeMap::from([("SLURM_CONF".to_string(), server.conf())]),
         ..SlurmConfig::new(folder.path())
@@ -191,7 +191,7 @@ async fn a_slurm_job_that_is_cancelled_by_hand_is_told_and_submitted_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_life_that_was_restarted_before_anybody_looked_is_told() {
     let rarely = |config| SlurmConfig {
-        look_every: Duration::from_secs(3600),
+        poll_interval: Duration::from_secs(3600),
         ..config
     };
     let Some((schedulers, _, _kept)) = slurm_that("a_restart_before_a_look", rarely) else {
@@ -256,7 +256,7 @@ async fn what_slurm_refuses_is_told_in_its_words() {
 #[tokio::test]
 async fn a_slurm_that_is_not_there_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
-    let programs = Arc::new(ThisTest::packed_in(folder.path()));
+    let programs = Arc::new(TestPackage::packed_in(folder.path()));
     let config = SlurmConfig {
         environment: BTreeMap::from([(
             "SLURM_CONF".to_string(),

@@ -1,4 +1,4 @@
-//! A real Slurm cluster of two nodes, run by `scripts/services/slurm.sh` for as long as a test needs it.
+//! A real Slurm cluster of two nodes, run by `scripts/services/slurm.sh` while a test needs it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ardea_scheduler::conformance::Skipped;
 
-/// The exit code of a script whose server can't be had on this machine.
+/// The exit code of a script whose server is unavailable on this machine.
 const NOT_HERE: i32 = 75;
 
-/// The cluster; it stops with the last test that uses it, or with this process.
+/// The cluster, which stops with the last test that uses it, or with this process.
 #[derive(Debug)]
 pub struct Server {
     folder: tempfile::TempDir,
@@ -19,11 +19,11 @@ pub struct Server {
     input: Option<ChildStdin>,
 }
 
-/// The cluster that tests share.
+/// The cluster shared by all tests.
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
 impl Server {
-    /// The cluster that tests share.
+    /// Returns the shared cluster.
     pub fn shared() -> Result<Arc<Server>, Skipped> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = shared.upgrade() {
@@ -37,7 +37,7 @@ impl Server {
     fn start() -> Result<Server, Skipped> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services/slurm.sh");
         let folder = tempfile::tempdir().expect("a folder");
-        // Held together until all are known, so that they differ.
+        // Bound together, so that the ports differ.
         let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let ports = listeners.map(|listener| listener.local_addr().expect("a port").port());
         let mut script = Command::new(script)
@@ -69,7 +69,7 @@ impl Server {
         }
     }
 
-    /// Where Slurm's commands find the cluster.
+    /// Returns the path of Slurm's configuration.
     pub fn conf(&self) -> String {
         self.folder.path().join("slurm.conf").display().to_string()
     }

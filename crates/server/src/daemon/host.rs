@@ -1,4 +1,4 @@
-//! The process that stands for a machine.
+//! The host process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,35 +10,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::leader::{MasterProcess, MasterSetup, new_submission};
-use ardea_checkpoint::cluster::Archives;
+use ardea_checkpoint::cluster::JobCheckpointStores;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_grid::cluster::{GridShelf, HostShelter, HostShelterSetup};
+use ardea_grid::cluster::{GridMembership, GridMembershipConfig, LocalGridStore};
 use ardea_rest::{Server, ServerConfig};
 use ardea_scheduler::{
-    HOSTS, HostIdentity, Hosts, KeptBounds, Local, Runner, RunnerConfig, RunnerServer, Schedulers,
+    HOSTS, HostIdentity, Hosts, Local, RetentionLimits, Runner, RunnerConfig, RunnerServer,
+    Schedulers,
 };
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep};
 
 use crate::daemon::HostSetup;
-use crate::daemon::directory::{API, JOB, PID, VERSION, holder};
-use crate::daemon::gone::end_what_is_gone;
+use crate::daemon::cluster_service::ClusterService;
+use crate::daemon::host_registry::{API, JOB, PID, VERSION, holder};
 use crate::daemon::identity::{check_name, claim, is_claimed};
-use crate::daemon::kept::{host_folder, local_folder};
+use crate::daemon::memory_checkpoint_gc::collect_garbage;
+use crate::daemon::missing_hosts::{LOCK, clean_missing_hosts};
 use crate::daemon::old_packages::forget_packages;
-use crate::daemon::served::Served;
-use crate::daemon::sheltered::clear_away;
-use crate::daemon::vanished::{LOCK, forget_vanished};
+use crate::daemon::orphan_containers::end_orphans;
+use crate::daemon::retained_logs::{host_folder, local_folder};
 
-/// For how long a process that was killed may have what was its own: the system takes it apart in its own time.
+/// Maximum wait for the lock of a killed host process; the operating system releases it with a
+/// delay.
 const DIES_WITHIN: Duration = Duration::from_secs(2);
-/// How often it is looked whether that is over.
-const LOOK: Duration = Duration::from_millis(20);
+/// Poll interval for the lock.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The process that stands for a machine in a cluster: a candidate for the mastership of its jobs, a runner of containers, and the
-/// REST interface.
+/// The process of a host: a leader candidate for the cluster's jobs, a runner of containers, and a
+/// server of the REST interface.
 ///
-/// Dropping it is as if the process had died: containers go on, leases run out. [`close`](Self::close) gives leases up at once.
+/// Dropping it has the same effect as the death of the process: containers continue to run, and
+/// leases expire. [`close`](Self::close) releases the leases at once.
 pub struct Host {
     name: String,
     api: String,
@@ -46,28 +49,29 @@ pub struct Host {
     master: Arc<MasterProcess>,
     runner: RunnerServer,
     _name: File,
-    served: Arc<Served>,
+    served: Arc<ClusterService>,
     serving: Running,
     _clearing: [Running; 4],
-    shelter: HostShelter,
+    shelter: GridMembership,
 }
 
 impl Host {
-    /// Starts all of it, and registers the host.
+    /// Starts all parts and registers the host.
     ///
     /// # Errors
     ///
-    /// A port that is taken, a folder that can't be used, a name that another host of the cluster has or that no host can have, a state
-    /// manager that doesn't answer or has the state of another cluster. Nothing runs then.
+    /// If the port is in use, a folder is unusable, or the name is invalid or taken by another host
+    /// of the cluster. If the metadata store is unavailable or belongs to another cluster. After an
+    /// error no part is left running.
     pub async fn start(setup: HostSetup) -> Result<Self> {
         check_name(&setup.name)?;
-        // What is another's is not touched; what is nobody's becomes this cluster's when nothing else is in the way.
+        // Check the owner of the metadata store first; claim an unowned store only at the end.
         is_claimed(&*setup.state, &setup.cluster.name).await?;
         let folder = &setup.cluster.directory;
         let own = host_folder(folder, &setup.name);
         let name = hold_name(&setup.name, &own).await?;
         let programs = &setup.programs;
-        // Containers of `local` are found by whichever process of this machine leads their job: one folder for all of them.
+        // All hosts of this machine share the folder of `local`: a leader finds the containers.
         let local = runner(&setup, local_folder(folder));
         let local = Runner::open(local, Arc::clone(programs)).await?;
         let own = runner(&setup, own);
@@ -80,8 +84,8 @@ impl Host {
             .with_local(Local::new(local.clone()))
             .with(HOSTS, hosts);
         let listen = format!("{}:0", bracketed(&setup.cluster.host));
-        let shelf = GridShelf::new();
-        let archives = Archives::sheltered(Arc::new(shelf.clone()));
+        let shelf = LocalGridStore::new();
+        let archives = JobCheckpointStores::with_grid(Arc::new(shelf.clone()));
         let master = MasterSetup {
             holder: holder(&setup.name, new_submission()),
             listen: listen.clone(),
@@ -93,7 +97,7 @@ impl Host {
             launch: setup.launch(),
             lease: setup.lease,
             master: setup.master,
-            snapshots: Some(Arc::clone(&archives) as _),
+            checkpoints: Some(Arc::clone(&archives) as _),
         };
         let (token, tls) = (setup.cluster.token()?, setup.cluster.tls()?);
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -103,7 +107,7 @@ impl Host {
             .tls(tls.clone())
             .limits(setup.cluster.interface);
         let machine = local.config().capacity;
-        let served = Served::new(
+        let served = ClusterService::new(
             &setup,
             (schedulers, archives, shelf.clone()),
             machine,
@@ -127,19 +131,19 @@ impl Host {
             setup.security.clone(),
         )
         .await?;
-        let shelter = HostShelter::start(sheltering(&setup, &shelf)).await?;
-        // Only a host that others can find stands for jobs.
+        let shelter = GridMembership::start(sheltering(&setup, &shelf)).await?;
+        // Only a registered host is a candidate for jobs.
         let starting = MasterProcess::start(master, setup.jobs.clone());
         let started = setup.masters.spawn(starting).await;
         let master = Arc::new(started.map_err(cut_off)??);
         served.attend(Arc::clone(&master));
         let serving = Running(tokio::spawn(server.serve()));
-        let clearing = clear_away(Arc::clone(&setup.state), shelf);
+        let clearing = collect_garbage(Arc::clone(&setup.state), shelf);
         let cluster = setup.cluster.name.clone();
-        let ending = end_what_is_gone(Arc::clone(&setup.state), cluster, runners);
+        let ending = end_orphans(Arc::clone(&setup.state), cluster, runners);
         let packages = forget_packages(Arc::clone(&setup.state), setup.cluster.clone());
         let (cluster, own) = (setup.cluster.clone(), setup.name.clone());
-        let forgetting = forget_vanished(Arc::clone(&setup.state), cluster, own);
+        let forgetting = clean_missing_hosts(Arc::clone(&setup.state), cluster, own);
         Ok(Host {
             name: setup.name,
             api,
@@ -160,38 +164,42 @@ impl Host {
         })
     }
 
-    /// Its name in the cluster.
+    /// Returns the host's name in the cluster.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its REST interface is: `http://HOST:PORT`, or `https://HOST:PORT` in a cluster with certificates.
+    /// Returns the URL of the host's REST interface: `http://HOST:PORT`, or `https://HOST:PORT` in
+    /// a cluster with certificates.
     pub fn api(&self) -> &str {
         &self.api
     }
 
-    /// The port that its interface was to have, if something else had it when the host started.
+    /// Returns the configured port of the REST interface if it was in use when the host started;
+    /// `None` otherwise.
     pub fn taken_port(&self) -> Option<u16> {
         self.taken_port
     }
 
-    /// The jobs that it stands for.
+    /// Returns the leader candidate.
     pub fn master(&self) -> &MasterProcess {
         &self.master
     }
 
-    /// What keeps it from leading jobs at the moment, by their names: the state manager does not answer or take what is written, or what
-    /// is stored can't be read.
+    /// Returns the errors that currently prevent leadership of jobs, by job name: the metadata
+    /// store is unavailable or refuses writes, or a stored value is unreadable.
     pub fn troubles(&self) -> BTreeMap<String, Error> {
-        self.master.troubles()
+        self.master.leadership_errors()
     }
 
-    /// What keeps others from finding it at the moment, as [`RunnerServer::trouble`] says.
+    /// Returns the error that currently prevents the registration of the host; see
+    /// [`RunnerServer::trouble`].
     pub fn trouble(&self) -> Option<Error> {
         self.runner.trouble()
     }
 
-    /// Gives up what it leads in good order, so that others lead at once, and ends. Containers go on.
+    /// Releases the host's leases, so that other hosts can lead at once, and ends the host.
+    /// Containers continue to run.
     pub async fn close(self) {
         let Host {
             master,
@@ -202,7 +210,7 @@ impl Host {
         } = self;
         drop(serving);
         served.leave();
-        // A request that is just being answered still holds it: then leases run out.
+        // If a request in progress still holds a reference, the leases expire instead.
         if let Some(master) = Arc::into_inner(master) {
             master.close().await;
         }
@@ -210,7 +218,7 @@ impl Host {
     }
 }
 
-/// A task that ends with this.
+/// A task that is aborted when this is dropped.
 struct Running(JoinHandle<()>);
 
 impl Drop for Running {
@@ -226,10 +234,15 @@ impl fmt::Debug for Host {
 }
 
 fn cut_off(error: JoinError) -> Error {
-    Error::new(ErrorCode::Internal, "standing for jobs was cut off").because(error)
+    Error::new(
+        ErrorCode::Internal,
+        "starting the leader candidate was interrupted",
+    )
+    .because(error)
 }
 
-/// Keeps others of this machine from having the same name, as long as this is not dropped: one that hangs is still there.
+/// Locks the host's folder. No other host of this machine can have the same name while this process
+/// exists.
 async fn hold_name(name: &str, folder: &Path) -> Result<File> {
     let failed = |error| {
         let what = format!("cannot use {}", folder.display());
@@ -242,30 +255,30 @@ async fn hold_name(name: &str, folder: &Path) -> Result<File> {
         let path = folder.join(LOCK);
         let file = File::options().create(true).append(true).open(&path);
         let file = match file {
-            // The folder is being removed.
+            // Another host is removing the folder.
             Err(error) if error.kind() == ErrorKind::NotFound && Instant::now() < deadline => {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
                 continue;
             }
             file => file.map_err(failed)?,
         };
-        // On a file system without locks the name is held in the cluster's state alone.
+        // On a file system without locks, only the host's registration protects the name.
         while let Err(TryLockError::WouldBlock) = file.try_lock() {
             if Instant::now() >= deadline {
                 let what = format!("another host of the name {name:?} runs on this machine");
                 return Err(Error::new(ErrorCode::NameTaken, what)
                     .hint("give each host of the cluster a name of its own"));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
-        // Another host may have removed the folder, as that of a host that was not there. Some file
-        // systems have no lasting inodes, so that the wait ends.
+        // Another host may have removed the folder of a missing host. The deadline ends the loop on
+        // file systems without stable inodes.
         let inode = |metadata: std::io::Result<Metadata>| metadata.ok().map(|it| it.ino());
         let is_same = inode(file.metadata()) == inode(std::fs::metadata(&path));
         if is_same || Instant::now() >= deadline {
             return Ok(file);
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -273,23 +286,23 @@ fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {
     RunnerConfig {
         host: setup.cluster.host.clone(),
         output: setup.cluster.output,
-        kept: KeptBounds {
-            time: setup.cluster.output_kept_for,
-            bytes: setup.cluster.output_kept_bytes,
+        kept: RetentionLimits {
+            time: setup.cluster.output_retention,
+            bytes: setup.cluster.output_retained_bytes,
         },
         ..RunnerConfig::new(folder)
     }
 }
 
-/// The host's part in what keeps snapshots in memory.
-fn sheltering(setup: &HostSetup, shelf: &GridShelf) -> HostShelterSetup {
-    HostShelterSetup {
+/// Returns the setup of the host's grid member.
+fn sheltering(setup: &HostSetup, shelf: &LocalGridStore) -> GridMembershipConfig {
+    GridMembershipConfig {
         state: Arc::clone(&setup.state),
         security: setup.security.clone(),
         host: setup.cluster.host.clone(),
-        limit_bytes: setup.cluster.snapshot_bytes,
+        limit_bytes: setup.cluster.checkpoint_bytes,
         map_bytes: setup.cluster.map_bytes,
-        backups: setup.cluster.snapshot_backups,
+        backups: setup.cluster.checkpoint_backups,
         shelf: shelf.clone(),
     }
 }

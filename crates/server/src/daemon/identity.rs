@@ -1,19 +1,19 @@
-//! Who a host may be: a name that folders and paths can have, in the cluster whose state it is given.
+//! Checks of a host's identity: its name, and the cluster that its metadata store belongs to.
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_metastore::{Found, StateManager, layout, look};
-use ardea_rest::wrong_name;
+use ardea_metastore::{MetadataStore, ReadResult, layout, read_node};
+use ardea_rest::invalid_name_reason;
 
-/// How often the answer to a claim may be lost before that is the end of it.
+/// Maximum number of claims with an unknown outcome that are retried.
 const MOST_DOUBTS: u32 = 3;
 
-/// Refuses a name that can't be that of a folder, or leads out of the cluster's.
+/// Rejects a name that is no valid folder name.
 ///
 /// # Errors
 ///
 /// [`InvalidConfig`](ErrorCode::InvalidConfig).
 pub(crate) fn check_name(name: &str) -> Result<()> {
-    match wrong_name(name) {
+    match invalid_name_reason(name) {
         None => Ok(()),
         Some(why) => {
             let what = format!("a host can't be named {name:?}");
@@ -23,35 +23,36 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// Whether the state is this cluster's: no, if it is nobody's yet.
+/// Returns true if the metadata store belongs to this cluster, and false if it belongs to none.
 ///
 /// # Errors
 ///
-/// [`WrongCluster`](ErrorCode::WrongCluster) if it is another's; that of the state manager if it doesn't answer.
-pub(crate) async fn is_claimed(state: &dyn StateManager, cluster: &str) -> Result<bool> {
-    let found = look(state, &layout::cluster()?).await?;
+/// [`WrongCluster`](ErrorCode::WrongCluster) if it belongs to another cluster; the store's error if
+/// it is unavailable.
+pub(crate) async fn is_claimed(state: &dyn MetadataStore, cluster: &str) -> Result<bool> {
+    let found = read_node(state, &layout::cluster()?).await?;
     is_own(state, &found, cluster)
 }
 
-/// Sees that the state is this cluster's: the first host writes down whose it is.
+/// Claims the metadata store for this cluster, unless it is claimed already.
 ///
 /// # Errors
 ///
-/// As [`is_claimed`], and when it can't be written.
-pub(crate) async fn claim(state: &dyn StateManager, cluster: &str) -> Result<()> {
+/// As [`is_claimed`], and if the claim cannot be written.
+pub(crate) async fn claim(state: &dyn MetadataStore, cluster: &str) -> Result<()> {
     let path = layout::cluster()?;
     let mut doubts = 0;
     loop {
-        let found = look(state, &path).await?;
+        let found = read_node(state, &path).await?;
         if is_own(state, &found, cluster)? {
             return Ok(());
         }
         match state.set(&path, cluster.as_bytes(), found.expected()).await {
             Ok(_) => return Ok(()),
-            // Another host was faster.
-            Err(error) if error.code() == ErrorCode::StateConflict => {}
-            // It may have been done.
-            Err(error) if error.code() == ErrorCode::StateUnknown && doubts < MOST_DOUBTS => {
+            // Another host has claimed the store concurrently.
+            Err(error) if error.code() == ErrorCode::MetastoreConflict => {}
+            // The outcome is unknown: read again.
+            Err(error) if error.code() == ErrorCode::OutcomeUnknown && doubts < MOST_DOUBTS => {
                 doubts += 1;
             }
             Err(error) => return Err(error),
@@ -59,9 +60,9 @@ pub(crate) async fn claim(state: &dyn StateManager, cluster: &str) -> Result<()>
     }
 }
 
-fn is_own(state: &dyn StateManager, found: &Found, cluster: &str) -> Result<bool> {
+fn is_own(state: &dyn MetadataStore, found: &ReadResult, cluster: &str) -> Result<bool> {
     match found {
-        Found::Whole(node) => match String::from_utf8_lossy(&node.value) {
+        ReadResult::Intact(node) => match String::from_utf8_lossy(&node.value) {
             of if of == cluster => Ok(true),
             of => Err(another(state, &of, cluster)),
         },
@@ -69,11 +70,11 @@ fn is_own(state: &dyn StateManager, found: &Found, cluster: &str) -> Result<bool
     }
 }
 
-fn another(state: &dyn StateManager, of: &str, cluster: &str) -> Error {
+fn another(state: &dyn MetadataStore, of: &str, cluster: &str) -> Error {
     let place = state.place();
-    let what = format!("{place} has the state of cluster {of}, and not of {cluster}");
+    let what = format!("{place} has the metadata of cluster {of}, and not of {cluster}");
     Error::new(ErrorCode::WrongCluster, what)
-        .hint("name a place of its own with cluster.state, or the cluster with --cluster; if that one is no more, empty the place")
+        .hint("set cluster.state to another location, or name the cluster with --cluster; if cluster.state belongs to a removed cluster, empty it")
 }
 
 #[cfg(test)]

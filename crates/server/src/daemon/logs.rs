@@ -1,4 +1,5 @@
-//! What the containers of a job have written, line by line: while the job is there, by its scheduler; of one that is gone, from the files.
+//! Log lines of a job's containers. They come from the scheduler while the job exists, and from the
+//! retained files afterwards.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,42 +7,42 @@ use std::time::{Duration, Instant};
 
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_rest::{LogLine, LogLines, LogQuery, LogSource, LogStream, MOST_LINE_BYTES};
-use ardea_scheduler::{JobScheduler, KeptOutput, LogFile, LogPiece, LogRequest};
+use ardea_rest::{LogLine, LogLines, LogQuery, LogSource, LogStream, MAX_LINE_BYTES};
+use ardea_scheduler::{JobScheduler, LogFile, LogPiece, LogRequest, RetainedLogs};
 use tokio::sync::mpsc;
 
-/// How often a file is looked at that is followed.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Poll interval of a tailed file.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a file may be out of reach before that ends its lines: longer than a host takes to be lost, and its containers to be
-/// started elsewhere.
+/// Maximum time for which a tailed file may be unreachable before its stream ends. It is longer
+/// than the failover of a host and the restart of its containers.
 const AWAY_WITHIN: Duration = Duration::from_secs(60);
 
-/// How many lines wait for whoever reads them.
+/// Capacity, in lines, of the queue to the client.
 const WAITING_LINES: usize = 256;
 
-/// Who has a container's output.
+/// The access to a container's output.
 #[derive(Clone)]
-enum Keeper {
-    /// Whoever runs it.
+enum LogAccess {
+    /// Through the scheduler that runs the container.
     Scheduler(JobScheduler),
-    /// Nobody any more: these are its files.
-    Files(KeptOutput),
-    /// What a test has it say, one after the other.
+    /// From the files of an ended job.
+    Files(RetainedLogs),
+    /// Test responses, in order.
     #[cfg(test)]
     Script(std::sync::Arc<std::sync::Mutex<std::collections::VecDeque<Result<LogPiece>>>>),
 }
 
-impl Keeper {
+impl LogAccess {
     async fn logs(&self, container: ContainerId, request: LogRequest) -> Result<LogPiece> {
         match self {
-            Keeper::Scheduler(scheduler) => scheduler.logs(container, request).await,
+            LogAccess::Scheduler(scheduler) => scheduler.logs(container, request).await,
             #[cfg(test)]
-            Keeper::Script(script) => {
+            LogAccess::Script(script) => {
                 let said = script.lock().ok().and_then(|mut said| said.pop_front());
                 said.unwrap_or_else(|| Err(Error::new(ErrorCode::NoSuchContainer, "it is over")))
             }
-            Keeper::Files(kept) => {
+            LogAccess::Files(kept) => {
                 let kept = kept.clone();
                 let reading = move || kept.read(container, &request);
                 let read = tokio::task::spawn_blocking(reading).await;
@@ -53,14 +54,15 @@ impl Keeper {
     }
 }
 
-/// The lines of these containers that are asked for; those that follow until the job is `over`.
+/// Streams the requested lines of the containers. In follow mode, the stream continues until `over`
+/// completes.
 pub(crate) fn stream(
     scheduler: JobScheduler,
     containers: Vec<ContainerId>,
     query: LogQuery,
     over: impl Future<Output = ()> + Send + 'static,
 ) -> LogStream {
-    let keeper = Keeper::Scheduler(scheduler);
+    let keeper = LogAccess::Scheduler(scheduler);
     let files = containers.into_iter().map(|id| (id, keeper.clone()));
     let mut files = readers(files, &query);
     let (lines, stream) = mpsc::channel(WAITING_LINES);
@@ -69,20 +71,21 @@ pub(crate) fn stream(
         if told.is_ok() && query.follow {
             told = follow(&mut files, &lines, over).await;
         }
-        give_reason(told, &lines).await;
+        send_error(told, &lines).await;
     });
     stream
 }
 
-/// The lines of containers whose job is gone: of these files, then what other hosts have; at last what has to be told beside it.
+/// Streams the lines of an ended job: first from `files`, then from the hosts in `elsewhere`. The
+/// error `missing` is sent last.
 pub(crate) fn kept(
-    files: Vec<(ContainerId, KeptOutput)>,
+    files: Vec<(ContainerId, RetainedLogs)>,
     elsewhere: Vec<LogLines>,
     missing: Option<Error>,
     query: LogQuery,
 ) -> LogStream {
     let files = files.into_iter();
-    let files = files.map(|(container, kept)| (container, Keeper::Files(kept)));
+    let files = files.map(|(container, kept)| (container, LogAccess::Files(kept)));
     let mut files = readers(files, &query);
     let (lines, stream) = mpsc::channel(WAITING_LINES);
     tokio::spawn(async move {
@@ -95,14 +98,14 @@ pub(crate) fn kept(
         if told.is_ok() {
             told = missing.map_or(Ok(()), |error| Err(Some(error)));
         }
-        give_reason(told, &lines).await;
+        send_error(told, &lines).await;
     });
     stream
 }
 
-/// A reader of each file that is asked for.
+/// Returns a reader for the output of each requested container.
 fn readers(
-    containers: impl Iterator<Item = (ContainerId, Keeper)>,
+    containers: impl Iterator<Item = (ContainerId, LogAccess)>,
     query: &LogQuery,
 ) -> Vec<Reader> {
     let sources = [LogSource::Stdout, LogSource::Stderr];
@@ -118,15 +121,15 @@ fn readers(
     readers
 }
 
-/// Says why there are no more lines, if that is not their end.
-async fn give_reason(told: std::result::Result<(), Option<Error>>, lines: &Lines) {
+/// Sends the error that has ended the stream, if any.
+async fn send_error(told: std::result::Result<(), Option<Error>>, lines: &Lines) {
     if let Err(Some(error)) = told {
-        // Whoever reads may be gone.
+        // The receiver may have been dropped.
         let _ = lines.send(Err(error)).await;
     }
 }
 
-/// Tells what another host has.
+/// Forwards the log lines of another host.
 async fn pass_on(mut other: LogLines, lines: &Lines) -> std::result::Result<(), Option<Error>> {
     while let Some(line) = other.next().await? {
         lines.send(Ok(line)).await.map_err(|_| None)?;
@@ -136,7 +139,8 @@ async fn pass_on(mut other: LogLines, lines: &Lines) -> std::result::Result<(), 
 
 type Lines = mpsc::Sender<Result<LogLine>>;
 
-/// Tells the last lines that are there; what is no whole line yet as well, unless more may follow. `Err(None)` if nobody listens.
+/// Sends the last lines of the files. An incomplete line is included unless the files are tailed.
+/// Returns `Err(None)` if the receiver was dropped.
 async fn tell(
     files: &mut [Reader],
     query: &LogQuery,
@@ -151,7 +155,7 @@ async fn tell(
             file.tell(piece, lines).await?;
             continue;
         }
-        // There may be more of them than one piece has.
+        // The requested lines may exceed one piece.
         let end = piece.next();
         let (start, is_short) = file.start_of(piece, query.tail_lines(), lines).await?;
         file.begins_at(start, is_short, lines).await?;
@@ -165,7 +169,7 @@ async fn tell(
     Ok(())
 }
 
-/// Tells what is written from now on, until nobody listens or the job is over: its files may stay.
+/// Sends new lines until the receiver is dropped or `over` completes.
 async fn follow(
     files: &mut [Reader],
     lines: &Lines,
@@ -181,16 +185,17 @@ async fn follow(
             let request = LogRequest::from(file.file(), file.position);
             let piece = match file.piece(request).await {
                 Ok(piece) => piece,
-                // Nobody keeps it any more.
+                // The file of the ended job has been removed.
                 Err(Some(error)) if is_over && error.code() == ErrorCode::NoSuchContainer => {
                     continue;
                 }
-                // Others may have their last lines yet.
+                // Other files may still have unread lines.
                 Err(Some(error)) if is_over => {
                     file.unread.get_or_insert(error);
                     continue;
                 }
-                // It is there again soon, or its containers run elsewhere. Those of a job that is over run nowhere.
+                // The host may return, or the container may move to another host. Neither happens
+                // after the end of the job.
                 Err(Some(error)) if is_passing(&error) && reached.elapsed() < AWAY_WITHIN => {
                     is_away = true;
                     continue;
@@ -214,33 +219,33 @@ async fn follow(
             return unread.map_or(Ok(()), |error| Err(Some(error)));
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = &mut over => is_over = true,
             () = lines.closed() => return Err(None),
         }
     }
 }
 
-/// Whether who has a file can't be reached just now.
+/// Checks whether the error may be temporary.
 fn is_passing(error: &Error) -> bool {
     error.code() == ErrorCode::SchedulerUnavailable
 }
 
-/// One file that is read.
+/// A reader of the output of one container.
 struct Reader {
     container: ContainerId,
     source: LogSource,
-    keeper: Keeper,
-    /// The position up to which it was read.
+    keeper: LogAccess,
+    /// The position of the next unread byte.
     position: u64,
-    /// The beginning of a line whose end has not come.
+    /// The first bytes of an incomplete line.
     rest: Vec<u8>,
-    /// Why its last lines can't be read of a job that is over.
+    /// The error that prevents reading the last lines after the job has ended.
     unread: Option<Error>,
 }
 
 impl Reader {
-    fn of(container: ContainerId, source: LogSource, keeper: Keeper) -> Self {
+    fn of(container: ContainerId, source: LogSource, keeper: LogAccess) -> Self {
         Reader {
             container,
             source,
@@ -261,7 +266,7 @@ impl Reader {
     async fn piece(&mut self, request: LogRequest) -> std::result::Result<LogPiece, Option<Error>> {
         let piece = self.keeper.logs(self.container, request).await?;
         if piece.end < self.position {
-            // Its folder has been begun anew, and its output with it.
+            // The file is shorter: the container's folder has been recreated.
             self.position = 0;
             let again = LogRequest::from(self.file(), 0);
             return Ok(self.keeper.logs(self.container, again).await?);
@@ -269,7 +274,8 @@ impl Reader {
         Ok(piece)
     }
 
-    /// Begins at a position. If more lines are wanted than are kept, what was before them is told to be left out.
+    /// Sets the start position. If fewer lines are retained than requested (`is_short`), reports
+    /// the preceding bytes as left out.
     async fn begins_at(
         &mut self,
         position: u64,
@@ -283,8 +289,8 @@ impl Reader {
         }
     }
 
-    /// Where the last so many lines begin of an output of which this is the last piece: looks through what is before it. Also
-    /// whether fewer are kept.
+    /// Searches backwards from the end of the piece `last` for the start of the last `wanted`
+    /// lines. Returns its position, and true if fewer lines are retained.
     async fn start_of(
         &self,
         last: LogPiece,
@@ -303,17 +309,18 @@ impl Reader {
                 .keeper
                 .logs(self.container, self.between(from, until))
                 .await?;
-            // A piece whose first bytes are not kept begins later, and reaches further.
+            // If the first requested bytes are no longer retained, the piece starts later and may
+            // extend beyond `until`.
             let wanted = until.saturating_sub(piece.position);
             piece
                 .bytes
                 .truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
             if piece.end < until {
-                // The output has been begun anew meanwhile: all of it is new.
+                // The file was recreated during the search: all of its content is new.
                 return Ok((0, false));
             }
             if piece.position >= until {
-                // What was before is not kept any more.
+                // The bytes before `until` are no longer retained.
                 return Ok((until, true));
             }
             let here = ends(&piece.bytes).count();
@@ -326,7 +333,7 @@ impl Reader {
         Ok((until, false))
     }
 
-    /// What is between two positions, or as much of it as one piece has.
+    /// Returns a request for the range between two positions, limited to one piece.
     fn between(&self, from: u64, until: u64) -> LogRequest {
         let request = LogRequest::from(self.file(), from);
         let most_bytes = u32::try_from(until.saturating_sub(from)).unwrap_or(u32::MAX);
@@ -336,7 +343,7 @@ impl Reader {
         }
     }
 
-    /// Tells the whole lines from where it is up to a position.
+    /// Sends the complete lines from the current position up to `end`.
     async fn tell_until(
         &mut self,
         end: u64,
@@ -351,7 +358,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Tells that so many bytes are not kept any more, behind what was told before them.
+    /// Sends the incomplete line, followed by a marker with the number of bytes that are no longer
+    /// retained.
     async fn tell_left_out(
         &mut self,
         bytes: u64,
@@ -362,7 +370,7 @@ impl Reader {
         lines.send(Ok(line)).await.map_err(|_| None)
     }
 
-    /// Tells the whole lines of a piece; whether there was anything in it.
+    /// Sends the complete lines of a piece. Returns true if the piece was not empty.
     async fn tell(
         &mut self,
         piece: LogPiece,
@@ -376,7 +384,7 @@ impl Reader {
         let any = !piece.bytes.is_empty();
         for part in piece.bytes.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(part);
-            while self.rest.len() - end_bytes(&self.rest) > MOST_LINE_BYTES {
+            while self.rest.len() - end_bytes(&self.rest) > MAX_LINE_BYTES {
                 let rest = self.rest.split_off(before_letter(&self.rest));
                 let piece = std::mem::replace(&mut self.rest, rest);
                 let text = String::from_utf8_lossy(&piece).into_owned();
@@ -416,19 +424,19 @@ impl Reader {
     }
 }
 
-/// The number of lines, with one that has no end.
+/// Returns the number of lines, including an incomplete one.
 fn lines_in(bytes: &[u8]) -> usize {
     let begun = bytes.last().is_some_and(|last| *last != b'\n');
     ends(bytes).count() + usize::from(begun)
 }
 
-/// Where lines end.
+/// Returns the positions of the line ends in `bytes`.
 fn ends(bytes: &[u8]) -> impl DoubleEndedIterator<Item = usize> + '_ {
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     ends.map(|(at, _)| at)
 }
 
-/// How many of the last bytes are the line's end, or may become it: they don't count.
+/// Returns the number of trailing bytes that form a line end or the first byte of one.
 fn end_bytes(line: &[u8]) -> usize {
     match line {
         [.., b'\r', b'\n'] => 2,
@@ -437,11 +445,11 @@ fn end_bytes(line: &[u8]) -> usize {
     }
 }
 
-/// Where a line is cut that is longer than a piece: between two letters.
+/// Returns the position at which a long line is split: a character boundary.
 fn before_letter(line: &[u8]) -> usize {
     let is_within = |at: &usize| line.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
-    let mut places = (MOST_LINE_BYTES - 3..=MOST_LINE_BYTES).rev();
-    places.find(|at| !is_within(at)).unwrap_or(MOST_LINE_BYTES)
+    let mut places = (MAX_LINE_BYTES - 3..=MAX_LINE_BYTES).rev();
+    places.find(|at| !is_within(at)).unwrap_or(MAX_LINE_BYTES)
 }
 
 #[cfg(test)]

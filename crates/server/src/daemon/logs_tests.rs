@@ -1,4 +1,4 @@
-//! What readers of output are told.
+//! Tests of the log streams.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ fn away() -> Result<LogPiece> {
 async fn a_followed_file_goes_on_when_its_host_was_out_of_reach() {
     let said = [piece(0, "a\n"), away(), away(), piece(2, "b\n")];
     let script = Arc::new(Mutex::new(said.into_iter().collect()));
-    let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
+    let reader = Reader::of(ContainerId(1), LogSource::Stdout, LogAccess::Script(script));
     let (lines, mut told) = mpsc::channel(WAITING_LINES);
     let ended = follow(&mut [reader], &lines, std::future::pending()).await;
     let code = ended.unwrap_err().map(|error| error.code());
@@ -37,7 +37,7 @@ async fn a_followed_file_goes_on_when_its_host_was_out_of_reach() {
 #[tokio::test]
 async fn a_file_that_can_not_be_read_at_the_end_keeps_no_other_from_being_told_to_its_own() {
     let dead = [piece(0, ""), away(), away(), away(), away()];
-    // Out of reach for a moment only: nothing of it is lost.
+    // Temporarily unreachable: none of its lines are lost.
     let shaky = [piece(0, ""), away(), piece(0, "x\n"), piece(2, "y")];
     let well = [
         piece(0, ""),
@@ -50,7 +50,7 @@ async fn a_file_that_can_not_be_read_at_the_end_keeps_no_other_from_being_told_t
         Reader::of(
             ContainerId(container),
             LogSource::Stdout,
-            Keeper::Script(script),
+            LogAccess::Script(script),
         )
     };
     let (dead, shaky, well) = (dead.to_vec(), shaky.to_vec(), well.to_vec());
@@ -81,7 +81,7 @@ async fn what_can_not_be_read_of_a_job_that_is_over_is_told() {
         end: 0,
     });
     let script = Arc::new(Mutex::new([whole, away].into()));
-    let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
+    let reader = Reader::of(ContainerId(1), LogSource::Stdout, LogAccess::Script(script));
     let (lines, _told) = mpsc::channel(WAITING_LINES);
     let ended = follow(&mut [reader], &lines, async {}).await;
     let code = ended.unwrap_err().map(|error| error.code());
@@ -97,11 +97,11 @@ async fn following_ends_when_the_job_is_over_and_all_that_it_wrote_is_told() {
             end: 5,
         })
     };
-    // The file stays, and is told to hold no more, however often it is asked for.
+    // The file remains, and all further reads return nothing.
     let mut said = vec![text(0, "a\n"), text(2, ""), text(2, "b\nc")];
     said.extend((0..1_000).map(|_| text(5, "")));
     let script = Arc::new(Mutex::new(said.into_iter().collect()));
-    let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
+    let reader = Reader::of(ContainerId(1), LogSource::Stdout, LogAccess::Script(script));
     let (lines, mut told) = mpsc::channel(WAITING_LINES);
     let ended = follow(&mut [reader], &lines, async {}).await;
     assert!(ended.is_ok());
@@ -117,7 +117,7 @@ async fn following_ends_when_the_job_is_over_and_all_that_it_wrote_is_told() {
 async fn what_a_slow_reader_missed_is_told_where_it_is_missing() {
     let said = [piece(0, "a\nb"), piece(10, "c\n"), piece(12, "d\n")];
     let script = Arc::new(Mutex::new(said.into_iter().collect()));
-    let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
+    let reader = Reader::of(ContainerId(1), LogSource::Stdout, LogAccess::Script(script));
     let (lines, mut told) = mpsc::channel(WAITING_LINES);
     let _ = follow(&mut [reader], &lines, std::future::pending()).await;
     drop(lines);
@@ -153,12 +153,13 @@ async fn where_more_lines_are_wanted_than_are_kept_what_is_left_out_is_told_firs
             .write_all(line.as_bytes())
             .unwrap();
     }
-    let (first, _) = output.kept().unwrap();
+    let (first, _) = output.stored_range().unwrap();
     let kept = 5_000 - first / 501;
     let all = told_of(folder.path(), 10_000).await;
     assert_eq!(all[0].left_out_bytes, Some(first));
     assert_eq!(all.len() as u64, kept + 1);
-    // The piece before the last ones begins where the kept output does, not where it was asked for.
+    // The piece before the last ones starts at the first retained byte, after the requested
+    // position.
     let few_more = told_of(folder.path(), kept as u32 + 100).await;
     assert_eq!(few_more.len() as u64, kept + 1);
     assert_eq!(few_more[0].left_out_bytes, Some(first));
@@ -173,7 +174,7 @@ fn container_in(folder: &std::path::Path) -> std::path::PathBuf {
     own
 }
 
-/// What is told of a file of that text.
+/// Returns the lines of a file with this text.
 async fn told(text: &str, tail: u32) -> Vec<LogLine> {
     let folder = tempfile::tempdir().unwrap();
     let own = container_in(folder.path());
@@ -181,14 +182,14 @@ async fn told(text: &str, tail: u32) -> Vec<LogLine> {
     told_of(folder.path(), tail).await
 }
 
-/// What is told of the container in that folder.
+/// Returns the lines of the container in this folder.
 async fn told_of(folder: &std::path::Path, tail: u32) -> Vec<LogLine> {
     let job = JobRef {
         cluster: "local".into(),
         name: "relay".into(),
         submission: 1,
     };
-    let output = KeptOutput::find(folder, &job).unwrap();
+    let output = RetainedLogs::find(folder, &job).unwrap();
     let query = LogQuery {
         tail: Some(tail),
         ..LogQuery::default()
@@ -225,11 +226,7 @@ async fn a_line_longer_than_a_piece_is_told_whole_and_each_cut_has_a_sign() {
     assert!(whole == long);
     let (end, begun) = pieces.split_last().unwrap();
     assert!(!end.continues && begun.iter().all(|piece| piece.continues));
-    assert!(
-        begun
-            .iter()
-            .all(|piece| piece.text.len() <= MOST_LINE_BYTES)
-    );
+    assert!(begun.iter().all(|piece| piece.text.len() <= MAX_LINE_BYTES));
 }
 
 #[tokio::test]
@@ -240,8 +237,8 @@ async fn a_line_is_cut_that_is_a_byte_too_long_and_its_end_is_none_of_its_bytes(
             let pieces = told.iter().map(|piece| (piece.text.len(), piece.continues));
             pieces.collect::<Vec<_>>()
         };
-        assert_eq!(told_of(MOST_LINE_BYTES).await, [(MOST_LINE_BYTES, false)]);
-        let cut = [(MOST_LINE_BYTES, true), (1, false)];
-        assert_eq!(told_of(MOST_LINE_BYTES + 1).await, cut, "{end:?}");
+        assert_eq!(told_of(MAX_LINE_BYTES).await, [(MAX_LINE_BYTES, false)]);
+        let cut = [(MAX_LINE_BYTES, true), (1, false)];
+        assert_eq!(told_of(MAX_LINE_BYTES + 1).await, cut, "{end:?}");
     }
 }

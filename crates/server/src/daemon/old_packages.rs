@@ -1,4 +1,4 @@
-//! Removes packages that no job of the cluster needs from the cluster's own folder of packages.
+//! Removal of packages that no job needs from the cluster's own package folder.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,50 +6,50 @@ use std::time::Duration;
 
 use crate::leader::StoredJob;
 use ardea_core::Result;
-use ardea_metastore::StateManager;
+use ardea_metastore::MetadataStore;
 use ardea_metastore::layout::{self, JobLayout};
 use ardea_rest::ClusterSettings;
 use ardea_scheduler::artifacts::{Digest, DirectoryStore, StoreOptions};
 
 use crate::daemon::identity::is_claimed;
 
-/// The time between two looks.
+/// Interval between two removals.
 const EVERY: Duration = Duration::from_secs(3_600);
 
-/// Looks again and again. A store that was named with `cluster.packages` may be that of other
-/// clusters as well, and is left alone.
-pub(crate) async fn forget_packages(state: Arc<dyn StateManager>, cluster: ClusterSettings) {
+/// Removes unneeded packages periodically. A package store configured with `cluster.packages` is
+/// left alone, because other clusters may share it.
+pub(crate) async fn forget_packages(state: Arc<dyn MetadataStore>, cluster: ClusterSettings) {
     if !cluster.has_own_packages() {
         return;
     }
     let store = DirectoryStore::new(cluster.own_packages(), &StoreOptions::default());
     loop {
-        // A failed look is repeated at the next turn.
+        // Errors are ignored until the next run.
         let _ = forget(&*state, &cluster, &store).await;
         tokio::time::sleep(EVERY).await;
     }
 }
 
 async fn forget(
-    state: &dyn StateManager,
+    state: &dyn MetadataStore,
     cluster: &ClusterSettings,
     store: &DirectoryStore,
 ) -> Result<()> {
-    // A state that says nothing of the cluster says nothing of its jobs.
+    // A metadata store that no cluster has claimed contains no reliable list of the cluster's jobs.
     if !is_claimed(state, &cluster.name).await? {
         return Ok(());
     }
     let needed = needed(state).await?;
     let is_needed = move |digest: &Digest| needed.contains(&digest.to_string());
-    store.forget_unused(cluster.packages_bytes, is_needed).await
+    store.remove_unused(cluster.packages_bytes, is_needed).await
 }
 
-/// The packages that jobs need, by their digests.
+/// Returns the digests of the packages that jobs need.
 ///
 /// # Errors
 ///
-/// If a job can't be read: its packages are not known.
-async fn needed(state: &dyn StateManager) -> Result<BTreeSet<String>> {
+/// If a stored job is unreadable, because the packages that it needs are unknown.
+async fn needed(state: &dyn MetadataStore) -> Result<BTreeSet<String>> {
     let mut needed = BTreeSet::new();
     for child in state.children(&layout::jobs()?).await? {
         let Some(name) = layout::jobs()?.child(&child)?.any_name() else {

@@ -1,4 +1,4 @@
-//! What a host has to know.
+//! The configuration of a host.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,46 +6,46 @@ use std::sync::Arc;
 
 use crate::leader::{Jobs, LaunchSetup};
 use ardea_coordination::control::{LeaseConfig, MasterConfig};
-use ardea_coordination::packing::ResourceManagers;
+use ardea_coordination::packing::PackingPolicies;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_metastore::StateManager;
+use ardea_metastore::MetadataStore;
 use ardea_network::rpc::Security;
 use ardea_rest::ClusterSettings;
 use ardea_scheduler::{Programs, Schedulers};
 use tokio::runtime::Handle;
 
-/// What a host has to know: its name, its cluster, and which parts of a site's own it brings along.
+/// The configuration of a host: its name, its cluster, and site-specific modules.
 #[derive(Clone, Debug)]
 pub struct HostSetup {
-    /// Its name, unique in the cluster. A host that is started again has the same.
+    /// The host's name, unique in the cluster and unchanged across restarts.
     pub name: String,
-    /// The cluster.
+    /// The cluster's settings.
     pub cluster: ClusterSettings,
-    /// Which jobs it stands for.
+    /// The jobs that the host is a leader candidate for.
     pub jobs: Jobs,
-    /// The cluster's state.
-    pub state: Arc<dyn StateManager>,
-    /// The cluster's name and secret, and what protects connections.
+    /// The cluster's metadata store.
+    pub state: Arc<dyn MetadataStore>,
+    /// The cluster's name and secret, and the protection of connections.
     pub security: Security,
-    /// Packing policies, by name.
-    pub managers: ResourceManagers,
-    /// Schedulers beside `local` and `hosts`, by name.
+    /// The packing policies by name.
+    pub managers: PackingPolicies,
+    /// The schedulers other than `local` and `hosts`, by name.
     pub schedulers: Schedulers,
-    /// How the programs of jobs come to this machine.
+    /// The access to the programs of jobs on this machine.
     pub programs: Arc<dyn Programs>,
-    /// What schedulers may want to know of this host, such as its `rack`.
+    /// Attributes of this host for schedulers, such as its `rack`.
     pub attributes: BTreeMap<String, String>,
-    /// Times of leases.
+    /// The timing of leases.
     pub lease: LeaseConfig,
-    /// Times of masters.
+    /// The timing of leaders.
     pub master: MasterConfig,
-    /// The runtime on which it stands for jobs: one of its own, with the state manager's connection, keeps leases from waiting for what
-    /// else a host does.
+    /// The runtime of the leader candidate and of the metadata store's connection. It should be a
+    /// separate runtime, so that other work of the host does not delay lease renewals.
     pub masters: Handle,
 }
 
 impl HostSetup {
-    /// Where the REST interface listens.
+    /// Returns the listen address of the REST interface.
     pub(crate) fn api_address(&self) -> Result<SocketAddr> {
         let (host, port) = (&self.cluster.host, self.cluster.port);
         let resolved = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), port));
@@ -53,13 +53,13 @@ impl HostSetup {
             .ok()
             .and_then(|mut found| found.next())
             .ok_or_else(|| {
-                let what = format!("{host:?} is no address of this machine");
+                let what = format!("{host:?} can't be resolved to an address of this machine");
                 Error::new(ErrorCode::InvalidConfig, what)
-                    .hint("write a name or an IP address into cluster.host")
+                    .hint("set cluster.host to a host name or an IP address")
             })
     }
 
-    /// What containers are started with.
+    /// Returns the launch settings of containers.
     pub(crate) fn launch(&self) -> LaunchSetup {
         let token_file = self.cluster.token_file.as_ref();
         LaunchSetup {

@@ -1,4 +1,4 @@
-//! What a driver tells of its job: now, and when it is gone.
+//! Views of a job for display: the current state, and the summary stored when the job ends.
 
 use ardea_coordination::control::{JobMaster, PlanVersion, Upgrade};
 use ardea_coordination::packing::{ContainerId, ContainerPlan, PackingPlan};
@@ -7,16 +7,17 @@ use crate::leader::clock::now_ms;
 use crate::leader::driver::Driver;
 use crate::leader::{ContainerView, JobView, MasterView, PastJob, VertexView, WorkerView};
 
-/// How many notes are remembered of a job that is gone.
+/// Maximum number of event notes stored for an ended job.
 const LAST_NOTES: usize = 50;
 
-/// How many machines are remembered of a job that is gone.
+/// Maximum number of machines stored for an ended job.
 const MOST_MACHINES: usize = 100;
 
-/// The most containers whose numbers are remembered of a job that is gone.
+/// Maximum number of container ids stored for an ended job.
 const MOST_CONTAINERS: usize = 1_000;
 
-/// The numbers of its containers, if they are not too many.
+/// Returns the ids of the plan's containers; an empty list if there are more than
+/// [`MOST_CONTAINERS`].
 fn numbers(plan: &PackingPlan) -> Vec<ContainerId> {
     let containers = plan.containers();
     match containers.len() <= MOST_CONTAINERS {
@@ -26,13 +27,13 @@ fn numbers(plan: &PackingPlan) -> Vec<ContainerId> {
 }
 
 impl Driver {
-    /// The job as this process sees it, while it leads it.
+    /// Returns the view of the job, if this process leads it.
     pub(crate) fn view(&self) -> Option<JobView> {
         let master = self.candidate.master()?;
         let record = master.record();
         let plan = record.and_then(|record| record.plan.as_ref());
         let containers = plan.map_or(&[][..], |plan| plan.containers());
-        let (phase, since_ms) = self.chronicle.present();
+        let (phase, since_ms) = self.event_history.present();
         let vertices = record.map_or(&[][..], |record| &record.demand.vertices);
         Some(JobView {
             job: self.store.job().clone(),
@@ -46,7 +47,9 @@ impl Driver {
             since_ms,
             intent: record.map(|record| record.intent),
             plan: record.map_or(PlanVersion::default(), |record| record.plan_version),
-            epochs: master.epochs().and_then(|epochs| self.lived.view(epochs)),
+            epochs: master
+                .epochs()
+                .and_then(|epochs| self.attempt_history.view(epochs)),
             upgrade: record.and_then(|record| record.upgrade.clone()),
             waits_for: master.waits_for(),
             vertices: vertices
@@ -63,15 +66,15 @@ impl Driver {
                 .iter()
                 .map(|container| self.container(master, container))
                 .collect(),
-            problems: self.chronicle.problems(),
-            failures: self.chronicle.failures(),
-            notes: self.chronicle.notes(usize::MAX),
+            problems: self.event_history.problems(),
+            failures: self.event_history.failures(),
+            notes: self.event_history.notes(usize::MAX),
         })
     }
 
     fn container(&self, master: &JobMaster, container: &ContainerPlan) -> ContainerView {
         let id = container.id;
-        let place = self.chronicle.place(id);
+        let place = self.event_history.place(id);
         ContainerView {
             id,
             state: master.container(id),
@@ -81,8 +84,8 @@ impl Driver {
             host: place.map(|place| place.host.clone()),
             host_name: place.and_then(|place| place.host_name.clone()),
             process: place.map(|place| place.process.clone()),
-            restarts: self.chronicle.restarts(id),
-            has_been: self.chronicle.has_been(id),
+            restarts: self.event_history.restarts(id),
+            has_been: self.event_history.has_been(id),
         }
     }
 
@@ -100,7 +103,7 @@ impl Driver {
         })
     }
 
-    /// What is remembered of the job when it is gone, which it is about to be.
+    /// Returns the summary to store when the job is deleted, if this process leads it.
     pub(crate) fn past(&self) -> Option<PastJob> {
         let master = self.candidate.master()?;
         let record = master.record()?;
@@ -110,8 +113,8 @@ impl Driver {
         Some(PastJob {
             job: self.store.job().clone(),
             finished: record.finished,
-            followed: record.gives_way(),
-            rolled_back: matches!(record.upgrade, Some(Upgrade::Returning(..))),
+            followed: record.is_being_replaced(),
+            rolled_back: matches!(record.upgrade, Some(Upgrade::RollingBack(..))),
             started: record.started,
             submitted_ms: self.submitted.at_ms,
             ended_ms: now_ms(),
@@ -121,10 +124,10 @@ impl Driver {
             containers: plan.map_or(0, |plan| count(plan.containers().len())),
             container_ids: plan.map_or_else(Vec::new, |plan| numbers(plan)),
             instances: plan.map_or(0, |plan| count(plan.instance_count())),
-            machines: self.chronicle.machines(MOST_MACHINES),
-            problems: self.chronicle.problems(),
-            failures: self.chronicle.failures(),
-            notes: self.chronicle.notes(LAST_NOTES),
+            machines: self.event_history.machines(MOST_MACHINES),
+            problems: self.event_history.problems(),
+            failures: self.event_history.failures(),
+            notes: self.event_history.notes(LAST_NOTES),
         })
     }
 }

@@ -1,17 +1,15 @@
-//! Drives control's machine for one job: passes in what has happened, and does what comes out.
-//!
-//! One task owns the machine. Nothing that it does waits: requests to the state manager and calls to the scheduler are tasks of
-//! their own that send their answer back, and what goes to workers is queued.
+//! The driver of one job's leadership state machine: passes events in and executes its actions.
+//! One task owns it and never blocks. Requests to the metadata store and the scheduler are tasks.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_coordination::control::{
-    Candidate, CandidateAction, CandidateEvent, CommandId, Epochs, EpochsNote, EpochsRecord,
-    Following, JobMaster, JobRecord, LeaseEvent, LeaseRecord, MasterAction, MasterConfig,
-    MasterEpoch, MasterEvent, Note, Refused, Registration, RequestId, StoreReply, StoreRequest,
-    ToMaster, ToWorker, WorkerId,
+    Candidate, CandidateAction, CandidateEvent, CheckpointCoordinator, CheckpointRecord, CommandId,
+    CoordinatorStatus, JobMaster, JobRecord, LeaseEvent, LeaseRecord, MasterAction, MasterConfig,
+    MasterEpoch, MasterEvent, MasterStatus, Registration, Rejection, Replacement, RequestId,
+    StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
 };
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, Result};
@@ -20,53 +18,54 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::leader::candidacy::{Ask, Commanded, Standing};
-use crate::leader::chronicle::Chronicle;
-use crate::leader::facts::Publisher;
-use crate::leader::handover::Handover;
-use crate::leader::leftovers;
-use crate::leader::links::{LinkEvent, Links};
-use crate::leader::lived::Lived;
-use crate::leader::making::Making;
+use crate::leader::attempt_history::AttemptHistory;
+use crate::leader::checkpoint_gate::CheckpointGate;
+use crate::leader::event_history::EventHistory;
+use crate::leader::history_handover::Handover;
+use crate::leader::leader_task::{Commanded, LeaderRequest, LeadershipState};
+use crate::leader::orphan_cleanup;
+use crate::leader::published_state::Publisher;
 use crate::leader::scheduling::{SchedulerEvent, Scheduling};
-use crate::leader::succession::{Handing, was_to_end};
+use crate::leader::succession::{Succession, is_exit_expected};
+use crate::leader::worker_connections::{LinkEvent, WorkerConnections};
 use crate::leader::{JobStore, MasterSetup, Submitted};
 
-/// How often the machine is told that time has passed.
+/// Interval between two ticks of the state machine.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How many words of workers may wait; who speaks meanwhile waits.
-const WORDS: usize = 1_024;
+/// Capacity of the queue of worker messages; senders wait while it is full.
+const MESSAGE_QUEUE_CAPACITY: usize = 1_024;
 
-/// How long to wait before what is left of a job is removed again, if that failed.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Delay after which a failed removal of a deleted job's nodes is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// What comes back from tasks.
+/// Results of spawned tasks.
 #[derive(Debug)]
-pub(crate) enum Done {
-    /// The state manager's answer about the lease.
+pub(crate) enum TaskResult {
+    /// The metadata store's reply to a lease request.
     Lease(RequestId, StoreReply<LeaseRecord>),
-    /// The state manager's answer about the record.
+    /// The metadata store's reply to a job record request.
     Record(RequestId, StoreReply<Arc<JobRecord>>),
-    /// The state manager's answer about the record of epochs.
-    Epochs(RequestId, StoreReply<Arc<EpochsRecord>>),
-    /// What masters before that of this epoch have left of what they saw.
+    /// The metadata store's reply to a checkpoint record request.
+    Epochs(RequestId, StoreReply<Arc<CheckpointRecord>>),
+    /// The event history of earlier leaders, and the epoch of the leader that has read it.
     LeftBehind(MasterEpoch, Result<Option<Handover>>),
-    /// What the master of this epoch hands over was damaged, and has been written anew.
+    /// The leader of this epoch has overwritten the damaged node of the handed-over history. The
+    /// error describes the damage.
     Mended(MasterEpoch, Error),
-    /// Nothing is left of the job.
+    /// All nodes of the job have been removed from the metadata store.
     Removed,
 }
 
-/// Where things come in.
+/// The receiving ends of the driver's channels.
 pub(crate) struct Inlets {
-    asks: mpsc::UnboundedReceiver<Ask>,
-    done: mpsc::UnboundedReceiver<Done>,
+    asks: mpsc::UnboundedReceiver<LeaderRequest>,
+    done: mpsc::UnboundedReceiver<TaskResult>,
     scheduler: mpsc::UnboundedReceiver<SchedulerEvent>,
     words: mpsc::Receiver<LinkEvent>,
 }
 
-/// The driver of one candidacy.
+/// The driver of one candidacy for one job.
 pub(crate) struct Driver {
     pub(crate) setup: MasterSetup,
     pub(crate) store: JobStore,
@@ -75,28 +74,28 @@ pub(crate) struct Driver {
     launch: LaunchPlan,
     pub(crate) begin: Instant,
     pub(crate) candidate: Candidate,
-    pub(crate) chronicle: Chronicle,
-    /// What has come of the job's epochs under this master.
-    pub(crate) lived: Lived,
-    /// Makes snapshots before they are recorded.
-    making: Making,
-    pub(crate) links: Links,
-    /// Workers that were faster than the lease's answer, or the record's: they are heard when the master can hear them.
+    pub(crate) event_history: EventHistory,
+    /// Epoch events observed under this leader.
+    pub(crate) attempt_history: AttemptHistory,
+    /// Creates checkpoints before they are recorded.
+    checkpoint_gate: CheckpointGate,
+    pub(crate) links: WorkerConnections,
+    /// Registrations that wait until the leader accepts workers.
     early: BTreeMap<ContainerId, Registration>,
     scheduling: Option<Scheduling>,
     publisher: Option<Publisher>,
-    /// What was told last of a job that can't take the place of this one.
+    /// The last reported reason why the successor job could not replace this job.
     pub(crate) unfollowed: Option<String>,
-    pub(crate) handing: Option<Handing>,
+    pub(crate) succession: Option<Succession>,
     commands: HashMap<CommandId, oneshot::Sender<Commanded>>,
     commands_taken: u64,
     resigned: Option<oneshot::Sender<()>>,
-    standing: watch::Sender<Standing>,
-    /// The job is gone: what is left of it is being removed.
+    standing: watch::Sender<LeadershipState>,
+    /// True once the job has been deleted, while its nodes are being removed.
     leaving: bool,
     over: bool,
     pub(crate) tasks: JoinSet<()>,
-    pub(crate) done: mpsc::UnboundedSender<Done>,
+    pub(crate) done: mpsc::UnboundedSender<TaskResult>,
     scheduler_events: mpsc::UnboundedSender<SchedulerEvent>,
 }
 
@@ -106,13 +105,13 @@ impl Driver {
         store: JobStore,
         submitted: Arc<Submitted>,
         address: &str,
-        standing: watch::Sender<Standing>,
-        asks: mpsc::UnboundedReceiver<Ask>,
+        standing: watch::Sender<LeadershipState>,
+        asks: mpsc::UnboundedReceiver<LeaderRequest>,
     ) -> Result<(Self, Inlets)> {
         let definition = &submitted.definition;
         let manager = setup.managers.get(&definition.packing)?;
-        let snapshots = setup.snapshots.as_ref();
-        let epochs = snapshots.map(|snapshots| snapshots.epochs(definition));
+        let checkpoints = setup.checkpoints.as_ref();
+        let epochs = checkpoints.map(|checkpoints| checkpoints.epochs(definition));
         let config = MasterConfig {
             epochs: epochs.transpose()?.flatten(),
             scheduler: setup.schedulers.get(&definition.scheduler)?.traits(),
@@ -121,7 +120,7 @@ impl Driver {
         let (job, lease) = (store.job().clone(), setup.lease);
         let (done, done_out) = mpsc::unbounded_channel();
         let (scheduler_events, scheduler_out) = mpsc::unbounded_channel();
-        let (words, words_out) = mpsc::channel(WORDS);
+        let (words, words_out) = mpsc::channel(MESSAGE_QUEUE_CAPACITY);
         let driver = Driver {
             candidate: Candidate::new(&setup.holder, address, job, manager, lease, config),
             launch: setup.launch.plan_for(&submitted),
@@ -130,15 +129,15 @@ impl Driver {
             submitted,
             address: address.to_string(),
             begin: Instant::now(),
-            chronicle: Chronicle::new(),
-            lived: Lived::default(),
-            making: Making::by(setup.snapshots.clone()),
-            links: Links::new(words),
+            event_history: EventHistory::new(),
+            attempt_history: AttemptHistory::default(),
+            checkpoint_gate: CheckpointGate::by(setup.checkpoints.clone()),
+            links: WorkerConnections::new(words),
             early: BTreeMap::new(),
             scheduling: None,
             publisher: None,
             unfollowed: None,
-            handing: None,
+            succession: None,
             commands: HashMap::new(),
             commands_taken: 0,
             resigned: None,
@@ -158,74 +157,76 @@ impl Driver {
         Ok((driver, inlets))
     }
 
-    /// Drives the machine until the job is gone and nothing is left of it.
+    /// Runs the state machine until the job is deleted and its nodes have been removed.
     pub(crate) async fn run(mut self, mut inlets: Inlets) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !self.over {
             tokio::select! {
-                // The clock first: many words must not keep a lease from being renewed.
+                // Ticks come first: a flood of messages must not delay the renewal of the lease.
                 biased;
                 _ = ticks.tick() => self.tick(),
                 Some(done) = inlets.done.recv() => self.done(done),
                 Some(event) = inlets.scheduler.recv() => self.scheduler_event(event),
                 ask = inlets.asks.recv() => match ask {
-                    Some(ask) => self.asked(ask),
-                    // Nobody can ask any more: the candidacy was dropped.
+                    Some(ask) => self.handle_request(ask),
+                    // All handles were dropped: the candidacy ends.
                     None => return,
                 },
                 Some(event) = inlets.words.recv() => self.link_event(event),
             }
             let epochs = self.candidate.master().and_then(JobMaster::epochs);
-            if let Some(record) = epochs.and_then(Epochs::record) {
-                self.lived.look(record);
+            if let Some(record) = epochs.and_then(CheckpointCoordinator::record) {
+                self.attempt_history.record_progress(record);
             }
-            self.tell_standing();
+            self.publish_state();
         }
     }
 
     fn tick(&mut self) {
         while self.tasks.try_join_next().is_some() {}
-        self.happens(CandidateEvent::Tick);
+        self.handle_event(CandidateEvent::Tick);
         if self.scheduling.is_some() {
-            let heard = self.heard();
-            self.scheduling.iter_mut().for_each(|it| it.hears(&heard));
+            let heard = self.live_workers();
+            self.scheduling
+                .iter_mut()
+                .for_each(|it| it.report_live_workers(&heard));
         }
         self.hand_over_if_due();
         self.measure_epochs();
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, done: TaskResult) {
         match done {
-            Done::Lease(id, reply) => {
-                self.happens(CandidateEvent::Lease(LeaseEvent::Reply(id, reply)));
+            TaskResult::Lease(id, reply) => {
+                self.handle_event(CandidateEvent::Lease(LeaseEvent::Reply(id, reply)));
             }
-            Done::Record(id, reply) => {
+            TaskResult::Record(id, reply) => {
                 self.note_trouble(&reply);
                 self.master(MasterEvent::Record(id, reply));
                 self.publish_plan();
                 self.forget_given_back();
-                self.hear_early();
+                self.handle_early_registrations();
             }
-            Done::Epochs(id, reply) => self.master(MasterEvent::Epochs(id, reply)),
-            Done::LeftBehind(epoch, before) => {
+            TaskResult::Epochs(id, reply) => self.master(MasterEvent::Epochs(id, reply)),
+            TaskResult::LeftBehind(epoch, before) => {
                 if self.candidate.master().map(JobMaster::epoch) == Some(epoch) {
                     self.take_up(before);
                 }
             }
-            Done::Mended(epoch, error) => {
+            TaskResult::Mended(epoch, error) => {
                 if self.candidate.master().map(JobMaster::epoch) == Some(epoch) {
                     self.mended(&error);
                 }
             }
-            Done::Removed => self.over = true,
+            TaskResult::Removed => self.over = true,
         }
     }
 
-    /// Passes on what came too early, if the master can hear it now.
-    fn hear_early(&mut self) {
+    /// Passes on the early registrations if the leader now accepts workers.
+    fn handle_early_registrations(&mut self) {
         let master = self.candidate.master();
-        if master.is_some_and(JobMaster::hears_workers) {
+        if master.is_some_and(JobMaster::accepts_messages) {
             for (_, early) in std::mem::take(&mut self.early) {
                 self.master(MasterEvent::From(ToMaster::Register(early)));
             }
@@ -236,13 +237,13 @@ impl Driver {
         let current = self.scheduling.as_ref().map(Scheduling::epoch);
         match event {
             SchedulerEvent::Ready(epoch, scheduler) if Some(epoch) == current => {
-                let heard = self.heard();
+                let heard = self.live_workers();
                 if let Some(scheduling) = &mut self.scheduling {
                     scheduling.ready(scheduler, &heard);
                 }
             }
             SchedulerEvent::NotReady(epoch, why) if Some(epoch) == current => {
-                self.chronicle.note(Note::SchedulerFailed(why));
+                self.event_history.note(MasterStatus::SchedulerFailed(why));
             }
             SchedulerEvent::Answered(order, answer) => {
                 if let Some(scheduling) = &mut self.scheduling {
@@ -251,27 +252,27 @@ impl Driver {
                 self.master(MasterEvent::Scheduler(order, answer));
             }
             SchedulerEvent::Happened(epoch, event) if Some(epoch) == current => {
-                if let Some(worker) = self.is_heard_from_a_lost_host(&event) {
+                if let Some(worker) = self.live_worker_of_lost_host(&event) {
                     let what = format!(
-                        "the host of worker {worker} is lost: it is left alone as long as it is heard"
+                        "the host of worker {worker} is lost; the worker stays in use while its messages arrive"
                     );
-                    return self.chronicle.notice(what);
+                    return self.event_history.notice(what);
                 }
                 let master = self.candidate.master();
                 if let (Some(master), Some(worker)) = (master, of(&event))
-                    && master.does_without(worker.container)
+                    && master.is_container_obsolete(worker.container)
                 {
-                    self.chronicle.gives_back(worker);
+                    self.event_history.release_incarnation(worker);
                 }
-                let was_to_end = |worker| master.is_none_or(|it| was_to_end(it, worker));
-                if let Some(ended) = self.chronicle.container(event, was_to_end) {
+                let was_to_end = |worker| master.is_none_or(|it| is_exit_expected(it, worker));
+                if let Some(ended) = self.event_history.container(event, was_to_end) {
                     self.master(MasterEvent::Exited(ended));
                 }
             }
             SchedulerEvent::Displaced(epoch, displaced) if Some(epoch) == current => {
                 self.master(MasterEvent::Displaced(displaced));
             }
-            // Of a mastership that is over.
+            // Events of an earlier leadership of this process.
             SchedulerEvent::Ready(..)
             | SchedulerEvent::NotReady(..)
             | SchedulerEvent::Happened(..)
@@ -279,14 +280,15 @@ impl Driver {
         }
     }
 
-    /// The workers that are heard.
-    fn heard(&self) -> Vec<WorkerId> {
+    /// Returns the workers that are connected and alive.
+    fn live_workers(&self) -> Vec<WorkerId> {
         let master = self.candidate.master().into_iter();
         master.flat_map(JobMaster::workers).collect()
     }
 
-    /// A worker whose host is not to be seen any more, but which is: if it is gone as well, that is noticed by its silence.
-    fn is_heard_from_a_lost_host(&self, event: &ContainerEvent) -> Option<WorkerId> {
+    /// Returns the worker of an event that reports a lost host, if the worker's messages still
+    /// arrive. If the worker fails too, the failure detector notices that.
+    fn live_worker_of_lost_host(&self, event: &ContainerEvent) -> Option<WorkerId> {
         match event {
             ContainerEvent::Exited {
                 worker,
@@ -302,18 +304,20 @@ impl Driver {
 
     fn link_event(&mut self, event: LinkEvent) {
         match event {
-            LinkEvent::Said(id, message) => {
+            LinkEvent::Received(id, message) => {
                 let worker = message.speaker();
-                self.links.heard(id, worker);
+                self.links.record_sender(id, worker);
                 let master = self.candidate.master();
                 match message {
-                    ToMaster::Register(early) if !master.is_some_and(JobMaster::hears_workers) => {
+                    ToMaster::Register(early)
+                        if !master.is_some_and(JobMaster::accepts_messages) =>
+                    {
                         self.early.insert(worker.container, early);
                     }
                     message => self.master(MasterEvent::From(message)),
                 }
             }
-            LinkEvent::Gone(id) => {
+            LinkEvent::Closed(id) => {
                 for worker in self.links.close(id) {
                     self.early.remove(&worker.container);
                     self.master(MasterEvent::Closed(worker));
@@ -322,17 +326,17 @@ impl Driver {
         }
     }
 
-    fn asked(&mut self, ask: Ask) {
+    fn handle_request(&mut self, ask: LeaderRequest) {
         match ask {
-            Ask::Connected(courier) => self.links.add(courier),
-            Ask::Command(command, answer) => {
+            LeaderRequest::Connected(courier) => self.links.add(courier),
+            LeaderRequest::Command(command, answer) => {
                 if self.leaving {
-                    let gone = Refused::NoSuchJob(self.store.job().to_string());
+                    let gone = Rejection::NoSuchJob(self.store.job().to_string());
                     let _ = answer.send(Some(Err(gone)));
                     return;
                 }
                 if self.candidate.master().is_none() {
-                    // Whoever asks looks the leader up.
+                    // The caller looks the leader up again.
                     let _ = answer.send(None);
                     return;
                 }
@@ -341,21 +345,21 @@ impl Driver {
                 self.commands.insert(id, answer);
                 self.master(MasterEvent::Command(id, command));
             }
-            Ask::View(answer) => {
+            LeaderRequest::View(answer) => {
                 let _ = answer.send(self.view());
             }
-            Ask::Metrics(answer) => {
+            LeaderRequest::Metrics(answer) => {
                 let leads = self.candidate.master().is_some();
                 let _ = answer.send(leads.then(|| self.links.metrics().clone()));
             }
-            Ask::Scheduler(answer) => {
+            LeaderRequest::Scheduler(answer) => {
                 let scheduling = self.scheduling.as_ref();
                 let _ = answer.send(scheduling.and_then(|s| s.scheduler().cloned()));
             }
-            Ask::Resign(answer) => {
+            LeaderRequest::Resign(answer) => {
                 let leads = self.candidate.master().is_some();
                 self.hand_over();
-                self.happens(CandidateEvent::Lease(LeaseEvent::Resign));
+                self.handle_event(CandidateEvent::Lease(LeaseEvent::Resign));
                 match leads && self.candidate.master().is_some() {
                     true => self.resigned = Some(answer),
                     false => {
@@ -367,11 +371,11 @@ impl Driver {
     }
 
     fn master(&mut self, event: MasterEvent) {
-        self.happens(CandidateEvent::Master(event));
+        self.handle_event(CandidateEvent::Master(event));
     }
 
-    /// Passes an event to the machine, and does what comes out.
-    fn happens(&mut self, event: CandidateEvent) {
+    /// Passes an event to the state machine and executes the resulting actions.
+    fn handle_event(&mut self, event: CandidateEvent) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             if self.leaving {
@@ -388,7 +392,7 @@ impl Driver {
             CandidateAction::Lease(id, request) => {
                 let (store, done) = (self.store.clone(), self.done.clone());
                 self.tasks.spawn(async move {
-                    let _ = done.send(Done::Lease(id, store.lease(request).await));
+                    let _ = done.send(TaskResult::Lease(id, store.lease(request).await));
                 });
             }
             CandidateAction::Master(action) => self.act_as_master(action, events),
@@ -404,15 +408,15 @@ impl Driver {
                 let closed = self.send(worker, &message).into_iter();
                 events.extend(closed.map(|w| CandidateEvent::Master(MasterEvent::Closed(w))));
             }
-            MasterAction::Record(id, request) => self.ask_record(id, request),
-            MasterAction::Epochs(id, request) => self.ask_epochs(id, request),
+            MasterAction::Record(id, request) => self.request_record(id, request),
+            MasterAction::Epochs(id, request) => self.request_epochs(id, request),
             MasterAction::Keep(needed) => {
-                if let Some(snapshots) = &self.setup.snapshots {
-                    snapshots.keep(self.store.job(), &needed);
+                if let Some(checkpoints) = &self.setup.checkpoints {
+                    checkpoints.keep(self.store.job(), &needed);
                 }
             }
             MasterAction::Scheduler(order, call) => {
-                let heard = self.heard();
+                let heard = self.live_workers();
                 if let Some(scheduling) = &mut self.scheduling {
                     scheduling.call(order, call, &heard);
                 }
@@ -422,7 +426,7 @@ impl Driver {
                     let _ = answer.send(Some(reply));
                 }
             }
-            MasterAction::Phase(phase) => self.chronicle.phase(phase),
+            MasterAction::Phase(phase) => self.event_history.phase(phase),
             MasterAction::Note(note) => self.noted(note),
             MasterAction::JobGone => self.leave(),
         }
@@ -432,57 +436,58 @@ impl Driver {
         match self.links.send(worker, message) {
             Ok(closed) => closed,
             Err(error) => {
-                self.chronicle
-                    .notice(format!("worker {worker} can't be told: {error}"));
+                self.event_history.notice(format!(
+                    "no message can be sent to worker {worker}: {error}"
+                ));
                 Vec::new()
             }
         }
     }
 
-    fn ask_record(&mut self, id: RequestId, request: StoreRequest<Arc<JobRecord>>) {
+    fn request_record(&mut self, id: RequestId, request: StoreRequest<Arc<JobRecord>>) {
         let (store, done) = (self.store.clone(), self.done.clone());
         let submitted = Arc::clone(&self.submitted);
         let StoreRequest::Delete { expected } = request else {
             self.tasks.spawn(async move {
                 let reply = store.record(submitted, request, None).await;
-                let _ = done.send(Done::Record(id, reply));
+                let _ = done.send(TaskResult::Record(id, reply));
             });
             return;
         };
-        let (past, making) = (self.past(), self.making.clone());
+        let (past, making) = (self.past(), self.checkpoint_gate.clone());
         let record = self.candidate.master().and_then(JobMaster::record);
-        let following = record.and_then(|record| Following::of(&submitted.definition, record));
+        let following = record.and_then(|record| Replacement::of(&submitted.definition, record));
         self.tasks.spawn(async move {
             let reply = match following {
                 Some(following) => making.follow(&store, following, past, expected).await,
                 None => store.record(submitted, request, past).await,
             };
-            let _ = done.send(Done::Record(id, reply));
+            let _ = done.send(TaskResult::Record(id, reply));
         });
     }
 
-    fn noted(&mut self, note: Note) {
-        if let Note::Epochs(note) = &note {
-            self.lived.noted(note);
-            if let Some(snapshots) = &self.setup.snapshots {
-                snapshots.noted(self.store.job(), note);
+    fn noted(&mut self, note: MasterStatus) {
+        if let MasterStatus::Epochs(note) = &note {
+            self.attempt_history.noted(note);
+            if let Some(checkpoints) = &self.setup.checkpoints {
+                checkpoints.noted(self.store.job(), note);
             }
         }
         match &note {
-            // One after the other, all the time: people are told of those that are not.
-            Note::Epochs(EpochsNote::Committed { .. }) => return,
-            Note::Joined(worker) => self.publish_worker(*worker),
+            // Commits are continuous and are not listed as notes.
+            MasterStatus::Epochs(CoordinatorStatus::Committed { .. }) => return,
+            MasterStatus::Joined(worker) => self.publish_worker(*worker),
             _ => {}
         }
-        self.chronicle.note(note);
+        self.event_history.note(note);
     }
 
-    fn ask_epochs(&mut self, id: RequestId, request: StoreRequest<Arc<EpochsRecord>>) {
+    fn request_epochs(&mut self, id: RequestId, request: StoreRequest<Arc<CheckpointRecord>>) {
         let (store, done) = (self.store.clone(), self.done.clone());
-        let making = self.making.clone();
+        let making = self.checkpoint_gate.clone();
         self.tasks.spawn(async move {
-            let reply = making.answer(&store, request).await;
-            let _ = done.send(Done::Epochs(id, reply));
+            let reply = making.execute(&store, request).await;
+            let _ = done.send(TaskResult::Epochs(id, reply));
         });
     }
 
@@ -490,9 +495,9 @@ impl Driver {
         let Some(epoch) = self.candidate.master().map(|master| master.epoch()) else {
             return;
         };
-        self.chronicle = Chronicle::new();
-        self.lived = Lived::default();
-        self.links.begin_anew();
+        self.event_history = EventHistory::new();
+        self.attempt_history = AttemptHistory::default();
+        self.links.reset();
         self.scheduling = Some(Scheduling::start(
             epoch,
             self.setup.schedulers.clone(),
@@ -508,44 +513,44 @@ impl Driver {
     fn lost(&mut self) {
         self.scheduling = None;
         self.publisher = None;
-        self.handing = None;
+        self.succession = None;
         self.early.clear();
-        // Its workers look for whoever leads now.
+        // The workers look up the new leader.
         self.links.close_all();
-        // Which mastership follows, this process does not know.
+        // The epoch of the next leader is unknown here.
         let newest = MasterEpoch::default();
         for (_, answer) in self.commands.drain() {
-            let _ = answer.send(Some(Err(Refused::NotMaster { newest })));
+            let _ = answer.send(Some(Err(Rejection::NotMaster { newest })));
         }
         if let Some(resigned) = self.resigned.take() {
             let _ = resigned.send(());
         }
     }
 
-    /// The job is gone: removes what is left of it.
+    /// Handles the deletion of the job: removes its remaining nodes from the metadata store.
     fn leave(&mut self) {
         self.leaving = true;
         self.scheduling = None;
         self.publisher = None;
-        self.handing = None;
-        // Workers that have not been told to leave find out by themselves.
+        self.succession = None;
+        // Workers that missed the stop message notice the deletion when they look up the leader.
         self.links.close_all();
         for (_, answer) in self.commands.drain() {
-            let gone = Refused::NoSuchJob(self.store.job().to_string());
+            let gone = Rejection::NoSuchJob(self.store.job().to_string());
             let _ = answer.send(Some(Err(gone)));
         }
         if let Some(resigned) = self.resigned.take() {
             let _ = resigned.send(());
         }
-        if let Some(snapshots) = &self.setup.snapshots {
-            snapshots.gone(self.store.job());
+        if let Some(checkpoints) = &self.setup.checkpoints {
+            checkpoints.gone(self.store.job());
         }
         let (store, done) = (self.store.clone(), self.done.clone());
         self.tasks.spawn(async move {
-            while leftovers::remove(&store).await.is_err() {
-                tokio::time::sleep(PAUSE).await;
+            while orphan_cleanup::remove(&store).await.is_err() {
+                tokio::time::sleep(RETRY_DELAY).await;
             }
-            let _ = done.send(Done::Removed);
+            let _ = done.send(TaskResult::Removed);
         });
     }
 
@@ -566,14 +571,16 @@ impl Driver {
         }
     }
 
-    fn tell_standing(&self) {
+    fn publish_state(&self) {
         let standing = match self.candidate.mastership(self.begin.elapsed()) {
-            _ if self.over => Standing::Over,
-            Some(epoch) if !self.leaving && self.candidate.master().is_some() => Standing::Leads {
-                epoch,
-                phase: self.chronicle.present().0.clone(),
-            },
-            _ => Standing::StandsBy,
+            _ if self.over => LeadershipState::Over,
+            Some(epoch) if !self.leaving && self.candidate.master().is_some() => {
+                LeadershipState::Leading {
+                    epoch,
+                    phase: self.event_history.present().0.clone(),
+                }
+            }
+            _ => LeadershipState::Standby,
         };
         self.standing.send_if_modified(|before| {
             let changed = *before != standing;
@@ -583,7 +590,7 @@ impl Driver {
     }
 }
 
-/// Which life of a container it is about, if it is about one.
+/// Returns the worker that a container event concerns, if any.
 fn of(event: &ContainerEvent) -> Option<WorkerId> {
     match event {
         ContainerEvent::Started(running) => Some(running.worker),

@@ -1,59 +1,62 @@
-//! How a worker finds its master: it watches the lease, so that a new master is known at once.
+//! Leader lookup for workers: watches the job's lease, so that a new leader is known at once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_coordination::control::{JobRef, LeaseRecord, Lookup, MasterEpoch};
 use ardea_core::Result;
-use ardea_metastore::StateManager;
+use ardea_metastore::MetadataStore;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::leader::JobStore;
 use crate::leader::store::read_lease;
 
-/// How long to wait after the lease could not be watched.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Retry delay after a failed watch of the lease.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long a look-up waits for a new master, when there is none, or when nobody could be met where the known one should be.
+/// Maximum time that a lookup waits for a new leader.
 const WAITS: Duration = Duration::from_millis(250);
 
-/// Who asks again within this time has not met the master that it was told.
+/// Time in which a repeated lookup implies that the worker could not reach the returned leader.
 const RECENT: Duration = Duration::from_secs(3);
 
-/// How often the same master is told in vain before it is looked whether its job is still there at all.
+/// Number of consecutive lookups with the same leader after which the existence of the job is
+/// checked.
 const TRUSTED: u32 = 8;
 
-/// Finds the master of one submission of a job.
+/// Leader lookup for one submission of a job.
 ///
-/// A look-up costs nothing as long as a master leads: the lease is watched, not read. Only when there is none, or when nobody was met
-/// there time and again, the job itself is looked for.
+/// A lookup reads no node of the metadata store while there is a leader, because the lease is
+/// watched. The job's node is read only without a leader, or if the same leader was returned
+/// repeatedly.
 #[derive(Debug)]
 pub struct LeaseFinder {
     store: JobStore,
     lease: watch::Receiver<Option<LeaseRecord>>,
-    told: Mutex<Option<Told>>,
+    told: Mutex<Option<LastLease>>,
     task: AbortHandle,
 }
 
-/// Which mastership was told last, when, and how often in a row.
+/// The last returned leader: its epoch, the time of the lookup, and the number of consecutive
+/// lookups with it.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct LastLease {
     epoch: MasterEpoch,
     at: Instant,
     times: u32,
 }
 
 impl LeaseFinder {
-    /// Begins to watch.
+    /// Starts to watch the lease.
     ///
     /// # Errors
     ///
-    /// When no node can have the job's name.
-    pub fn new(state: Arc<dyn StateManager>, job: JobRef) -> Result<Self> {
+    /// If the job's name is no valid node name.
+    pub fn new(state: Arc<dyn MetadataStore>, job: JobRef) -> Result<Self> {
         let store = JobStore::new(state, job)?;
         let (seen, lease) = watch::channel(None);
-        let task = tokio::spawn(look(store.clone(), seen)).abort_handle();
+        let task = tokio::spawn(watch_lease(store.clone(), seen)).abort_handle();
         Ok(LeaseFinder {
             store,
             lease,
@@ -62,22 +65,22 @@ impl LeaseFinder {
         })
     }
 
-    /// Where the master is. While the state manager is away this is what was known last.
+    /// Returns the current leader, or the last known one while the metadata store is unavailable.
     ///
-    /// Whoever asks again right after an answer has not met anybody there: then, and when there is no master, this waits up to 250 ms for a
-    /// new one, and answers as soon as it is there.
+    /// If there is no leader, or the worker could not reach the last returned one, the call waits
+    /// up to 250 ms for a new leader.
     pub async fn look_up(&self) -> Lookup {
         let told = self.recent();
         let fresh = |lease: &LeaseRecord| told.is_none_or(|told| told.epoch != lease.epoch);
         let mut lease = self.lease.clone();
         let found = lease.wait_for(|lease| leader(lease).is_some_and(fresh));
-        // Time may be up, and then the master that is known is told once more.
+        // On a timeout the known leader is returned again.
         let _ = tokio::time::timeout(WAITS, found).await;
         let now = lease.borrow().clone();
         let Some(lease) = leader(&now) else {
             return self.without_master().await;
         };
-        let times = self.tells(lease.epoch);
+        let times = self.record_lookup(lease.epoch);
         if times.is_multiple_of(TRUSTED) && matches!(self.store.exists().await, Ok(false)) {
             return Lookup::JobGone;
         }
@@ -90,20 +93,20 @@ impl LeaseFinder {
     async fn without_master(&self) -> Lookup {
         match self.store.exists().await {
             Ok(false) => Lookup::JobGone,
-            Ok(true) | Err(_) => Lookup::Nobody,
+            Ok(true) | Err(_) => Lookup::NoLeader,
         }
     }
 
-    fn recent(&self) -> Option<Told> {
+    fn recent(&self) -> Option<LastLease> {
         let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.filter(|told| told.at.elapsed() < RECENT)
     }
 
-    /// Remembers what is told; how often in a row it has been.
-    fn tells(&self, epoch: MasterEpoch) -> u32 {
+    /// Records the leader that a lookup returns. Returns the number of consecutive lookups with it.
+    fn record_lookup(&self, epoch: MasterEpoch) -> u32 {
         let before = self.recent().filter(|told| told.epoch == epoch);
         let times = before.map_or(0, |told| told.times) + 1;
-        let told = Told {
+        let told = LastLease {
             epoch,
             at: Instant::now(),
             times,
@@ -113,7 +116,7 @@ impl LeaseFinder {
     }
 }
 
-/// The one who leads, if somebody does.
+/// Returns the lease, unless there is none or its holder has resigned.
 fn leader(lease: &Option<LeaseRecord>) -> Option<&LeaseRecord> {
     lease.as_ref().filter(|lease| !lease.resigned)
 }
@@ -124,12 +127,12 @@ impl Drop for LeaseFinder {
     }
 }
 
-/// Watches the lease for as long as somebody wants to know.
-async fn look(store: JobStore, seen: watch::Sender<Option<LeaseRecord>>) {
+/// Watches the lease until the finder is dropped.
+async fn watch_lease(store: JobStore, seen: watch::Sender<Option<LeaseRecord>>) {
     loop {
         if let Ok(mut watcher) = store.state().watch_node(store.lease_path()).await {
             while let Ok(node) = watcher.next().await {
-                // What can't be read was written by nobody who could be asked.
+                // An unreadable lease was written by no reachable leader.
                 let lease = node.and_then(|node| read_lease(&node.value).ok());
                 seen.send_if_modified(|before| {
                     let changed = *before != lease;
@@ -138,6 +141,6 @@ async fn look(store: JobStore, seen: watch::Sender<Option<LeaseRecord>>) {
                 });
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The last hour of a job's metrics, as its workers tell them to its master.
+//! The metrics of a job that its workers have reported to the leader within the last hour.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,24 +8,24 @@ use ardea_metrics::{Batch, History, HistoryConfig};
 
 use crate::leader::clock::now_ms;
 
-/// The last hour of a job's metrics, since its master leads. Cheap to clone.
+/// The last hour of a job's metrics since its leader was elected. Cheap to clone.
 #[derive(Clone)]
-pub struct JobMetrics(Arc<Kept>);
+pub struct JobMetrics(Arc<MetricsHistory>);
 
-struct Kept {
+struct MetricsHistory {
     history: Mutex<History>,
     broken: AtomicU64,
 }
 
 impl JobMetrics {
     pub(crate) fn new() -> Self {
-        JobMetrics(Arc::new(Kept {
+        JobMetrics(Arc::new(MetricsHistory {
             history: Mutex::new(empty()),
             broken: AtomicU64::new(0),
         }))
     }
 
-    /// Takes in what a worker has measured; what can't be read is counted and left out.
+    /// Adds a worker's batch; an undecodable batch is counted and dropped.
     pub(crate) fn take(&self, batch: &[u8]) {
         match Batch::decode(batch) {
             Ok(batch) => {
@@ -39,27 +39,27 @@ impl JobMetrics {
         }
     }
 
-    /// Takes in what the master itself has counted.
+    /// Adds a batch of the leader's own metrics.
     pub(crate) fn take_own(&self, batch: &Batch) {
         let history = self.0.history.lock();
         let mut history = history.unwrap_or_else(PoisonError::into_inner);
         history.take(batch, now());
     }
 
-    /// Forgets everything.
+    /// Removes all metrics.
     pub(crate) fn clear(&self) {
         let history = self.0.history.lock();
         *history.unwrap_or_else(PoisonError::into_inner) = empty();
         self.0.broken.store(0, Ordering::Relaxed);
     }
 
-    /// Asks the history something. Workers' batches wait meanwhile, and nothing else.
+    /// Runs a query on the metrics history. Incoming batches wait until the query ends.
     pub fn ask<T>(&self, question: impl FnOnce(&History) -> T) -> T {
         let history = self.0.history.lock();
         question(&history.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many batches could not be read.
+    /// Returns the number of metrics batches that could not be decoded.
     pub fn broken_batches(&self) -> u64 {
         self.0.broken.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A process that may be master: of every job of a cluster, or of one.
+//! A process that is a leader candidate for every job of a cluster, or for a single job.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -12,29 +12,30 @@ use ardea_network::rpc::Listener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::leader::{Candidacy, JobDesk, JobStore, MasterSetup, StoredJob, sweep};
+use crate::leader::{JobHandle, JobStore, LeaderTask, MasterSetup, StoredJob, sweep};
 
-/// How long to wait after something could not be watched.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Retry delay after a failed watch or accept.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How often what belongs to no job is looked for.
+/// Interval between two removals of nodes that belong to no job.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-/// How long leases may take to be given up when the process ends.
+/// Maximum time for the release of all leases when the process ends.
 const CLOSES_WITHIN: Duration = Duration::from_secs(3);
 
-/// Which jobs a process stands for.
+/// The jobs that a process is a candidate for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Jobs {
-    /// Every job of the cluster, those that will be submitted included.
+    /// All jobs of the cluster, including later submissions.
     All,
-    /// The job of this name, whenever there is one.
+    /// The job of this name, whenever it exists.
     Named(String),
 }
 
-/// A process that may be master: it listens for workers, and stands as candidate for every job that appears.
+/// A process that listens for workers and is a leader candidate for every job that appears.
 ///
-/// Dropping it is as if the process had died: leases run out, and others take over. [`close`](Self::close) gives them up at once.
+/// Dropping it has the same effect as the death of the process: leases expire, and other candidates
+/// take over. [`close`](Self::close) releases the leases at once.
 #[derive(Debug)]
 pub struct MasterProcess {
     shared: Arc<Shared>,
@@ -46,28 +47,31 @@ pub struct MasterProcess {
 struct Shared {
     setup: MasterSetup,
     address: String,
-    desks: Desks,
-    /// Why this process does not stand for a job, by the job's name.
+    handles: LeaderTasks,
+    /// The errors that prevent this process from being a candidate, by job name.
     obstacles: RwLock<BTreeMap<String, Error>>,
 }
 
-/// The jobs that this process stands for, by their keys.
-type Desks = Arc<RwLock<HashMap<String, JobDesk>>>;
+/// The candidacies of this process, by job key.
+type LeaderTasks = Arc<RwLock<HashMap<String, JobHandle>>>;
 
 impl MasterProcess {
-    /// Listens, and stands for these jobs from now on.
+    /// Listens for workers and starts the candidacies.
     ///
     /// # Errors
     ///
-    /// When it can't listen, when nobody could reach where it listens, or when a job's name makes no sense.
+    /// If the process cannot listen, if other machines cannot reach its address, or if a job's name
+    /// is invalid.
     pub async fn start(setup: MasterSetup, jobs: Jobs) -> Result<Self> {
-        let desks = Desks::default();
+        let desks = LeaderTasks::default();
         let known = Arc::clone(&desks);
-        let admission = move |greeting: &ardea_network::rpc::Greeting| {
+        let admission = move |greeting: &ardea_network::rpc::HandshakeRequest| {
             let job = greeting.job.as_deref().unwrap_or_default();
             match read(&known).contains_key(job) {
                 true => Ok(()),
-                false => Err(format!("there is no job {job:?} that it stands for")),
+                false => Err(format!(
+                    "this host is no leader candidate for a job {job:?}"
+                )),
             }
         };
         let listen = setup.listen.clone();
@@ -76,12 +80,12 @@ impl MasterProcess {
         let shared = Arc::new(Shared {
             setup,
             address,
-            desks,
+            handles: desks,
             obstacles: RwLock::default(),
         });
         let (closing, closed) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        tasks.spawn(welcome(listener, Arc::clone(&shared.desks)));
+        tasks.spawn(accept_connections(listener, Arc::clone(&shared.handles)));
         match jobs {
             Jobs::All => {
                 tasks.spawn(tidy(Arc::clone(&shared)));
@@ -89,7 +93,7 @@ impl MasterProcess {
             }
             Jobs::Named(name) => {
                 let layout = JobLayout::of(&name)?;
-                tasks.spawn(attend(Arc::clone(&shared), name, layout, closed));
+                tasks.spawn(watch_job(Arc::clone(&shared), name, layout, closed));
             }
         }
         Ok(MasterProcess {
@@ -99,35 +103,36 @@ impl MasterProcess {
         })
     }
 
-    /// Where workers reach it.
+    /// Returns the address for workers.
     pub fn address(&self) -> &str {
         &self.shared.address
     }
 
-    /// The jobs that it stands for, sorted by name.
-    pub fn desks(&self) -> Vec<JobDesk> {
-        let mut desks: Vec<_> = read(&self.shared.desks).values().cloned().collect();
+    /// Returns the handles of all candidacies, sorted by job name.
+    pub fn handles(&self) -> Vec<JobHandle> {
+        let mut desks: Vec<_> = read(&self.shared.handles).values().cloned().collect();
         desks.sort_by(|a, b| a.job().cmp(b.job()));
         desks
     }
 
-    /// Where the job of this name is asked; nothing if it does not stand for it.
-    pub fn desk(&self, name: &str) -> Option<JobDesk> {
-        let desks = read(&self.shared.desks);
+    /// Returns the handle of the candidacy for the job of this name, if there is one.
+    pub fn handle(&self, name: &str) -> Option<JobHandle> {
+        let desks = read(&self.shared.handles);
         desks.values().find(|desk| desk.job().name == name).cloned()
     }
 
-    /// The jobs that it can't stand for, and why: their scheduler or packing policy is not known here, or what is stored can't be read.
-    pub fn obstacles(&self) -> BTreeMap<String, Error> {
+    /// Returns the jobs that this process cannot be a candidate for, with the errors: the scheduler
+    /// or the packing policy is unknown, or the stored job is unreadable.
+    pub fn candidacy_errors(&self) -> BTreeMap<String, Error> {
         let obstacles = self.shared.obstacles.read();
         obstacles.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What keeps it from leading jobs at the moment, by their names: its [`obstacles`](Self::obstacles), and the troubles of those that it
-    /// stands for ([`JobDesk::trouble`]).
-    pub fn troubles(&self) -> BTreeMap<String, Error> {
-        let mut troubles = self.obstacles();
-        for desk in self.desks() {
+    /// Returns all current errors by job name: the [`candidacy_errors`](Self::candidacy_errors) and
+    /// the lease errors of the candidacies ([`JobHandle::trouble`]).
+    pub fn leadership_errors(&self) -> BTreeMap<String, Error> {
+        let mut troubles = self.candidacy_errors();
+        for desk in self.handles() {
             if let Some(trouble) = desk.trouble() {
                 troubles.insert(desk.job().name.clone(), trouble);
             }
@@ -135,19 +140,20 @@ impl MasterProcess {
         troubles
     }
 
-    /// Gives up all leases in good order, so that other processes may lead at once, and ends.
+    /// Releases all leases, so that other processes can lead at once, and ends.
     pub async fn close(mut self) {
         self.closing.send_replace(true);
         let resigned = async {
-            while !read(&self.shared.desks).is_empty() && self.tasks.join_next().await.is_some() {}
+            while !read(&self.shared.handles).is_empty() && self.tasks.join_next().await.is_some() {
+            }
         };
-        // What takes longer runs out by itself.
+        // On a timeout the remaining leases expire.
         let _ = tokio::time::timeout(CLOSES_WITHIN, resigned).await;
     }
 }
 
 impl Shared {
-    /// Why this process does not stand for the job, if it does not.
+    /// Records or clears the error that prevents a candidacy for the job.
     fn obstacle(&self, name: &str, error: Option<Error>) {
         let obstacles = self.obstacles.write();
         let mut obstacles = obstacles.unwrap_or_else(PoisonError::into_inner);
@@ -157,34 +163,34 @@ impl Shared {
         };
     }
 
-    /// Stands for the job that is stored in this node.
-    fn stand(&self, name: &str, node: &Node) -> Result<Candidacy> {
+    /// Starts a candidacy for the job stored in `node`.
+    fn stand(&self, name: &str, node: &Node) -> Result<LeaderTask> {
         let stored = StoredJob::decode(&node.value)?;
         let job = stored.record.job.clone();
         if job.name != name || job.cluster != self.setup.security.cluster() {
             let what = format!(
-                "what is stored under job {name:?} of cluster {:?} belongs to {job}",
+                "the metadata of job {name:?} of cluster {:?} belongs to {job}",
                 self.setup.security.cluster()
             );
             return Err(Error::new(ErrorCode::WrongCluster, what)
-                .hint("check the state manager's root that the clusters are configured with"));
+                .hint("check the metadata store's root that the clusters are configured with"));
         }
         let store = JobStore::new(Arc::clone(&self.setup.state), job)?;
-        Candidacy::stand(&self.setup, store, stored.submitted, &self.address)
+        LeaderTask::start(&self.setup, store, stored.submitted, &self.address)
     }
 }
 
-fn read(desks: &Desks) -> std::sync::RwLockReadGuard<'_, HashMap<String, JobDesk>> {
+fn read(desks: &LeaderTasks) -> std::sync::RwLockReadGuard<'_, HashMap<String, JobHandle>> {
     desks.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until the process is to end.
+/// Waits for the request that this process ends.
 async fn closes(closing: &mut watch::Receiver<bool>) {
-    // If nobody can say it any more, the process is being dropped.
+    // An error means that the process is being dropped.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// Where workers reach a process that listens there.
+/// Returns the address for workers of a process that listens at `at`.
 fn advertised(setup: &MasterSetup, at: SocketAddr) -> Result<String> {
     match &setup.advertised_host {
         Some(host) if host.contains(':') && !host.starts_with('[') => {
@@ -192,41 +198,41 @@ fn advertised(setup: &MasterSetup, at: SocketAddr) -> Result<String> {
         }
         Some(host) => Ok(format!("{host}:{}", at.port())),
         None if at.ip().is_unspecified() => {
-            let what = format!("no worker can reach a master at {at}");
+            let what = format!("no worker can connect to a leader that listens at {at}");
             Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("say by which name or address others reach this host"))
+                .hint("set the name or address by which other hosts reach this one"))
         }
         None => Ok(at.to_string()),
     }
 }
 
-/// Gives connections to the jobs that they are for.
-async fn welcome(mut listener: Listener, desks: Desks) {
+/// Accepts the connections of workers and passes each to the candidacy for the worker's job.
+async fn accept_connections(mut listener: Listener, desks: LeaderTasks) {
     loop {
         match listener.accept().await {
             Ok(courier) => {
                 let job = courier.greeting().job.as_deref().unwrap_or_default();
                 let desk = read(&desks).get(job).cloned();
-                // A job that is gone by now has closed its door.
+                // The connection of a deleted job is dropped.
                 if let Some(desk) = desk {
                     desk.connected(courier);
                 }
             }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => tokio::time::sleep(RETRY_DELAY).await,
         }
     }
 }
 
-/// Removes from time to time what belongs to no job.
+/// Removes metadata store nodes that belong to no job, periodically.
 async fn tidy(shared: Arc<Shared>) {
     loop {
-        // What could not be looked at is looked at the next time.
+        // Errors are ignored until the next round.
         let _ = sweep(&*shared.setup.state).await;
         tokio::time::sleep(SWEEP_EVERY).await;
     }
 }
 
-/// Attends to every job that there is.
+/// Keeps a candidacy for every job of the cluster.
 async fn attend_all(shared: Arc<Shared>, closing: watch::Receiver<bool>) {
     let mut tasks = JoinSet::new();
     let mut attended: BTreeMap<String, AbortHandle> = BTreeMap::new();
@@ -236,7 +242,8 @@ async fn attend_all(shared: Arc<Shared>, closing: watch::Receiver<bool>) {
             let Ok(jobs) = layout::jobs() else { return };
             if let Ok(mut watcher) = shared.setup.state.watch_children(&jobs).await {
                 while let Ok(children) = watcher.next().await {
-                    // A node that has been removed and made again in one step has never been away here: whoever attends to it sees that.
+                    // A job's node that was removed and recreated between two events stays in the
+                    // list. The watch of that job notices the change.
                     attended.retain(|child, task| {
                         let there = children.binary_search(child).is_ok();
                         if !there {
@@ -251,14 +258,15 @@ async fn attend_all(shared: Arc<Shared>, closing: watch::Receiver<bool>) {
                             continue;
                         };
                         attended.entry(child).or_insert_with(|| {
-                            let attend = attend(Arc::clone(&shared), name, layout, closing.clone());
+                            let attend =
+                                watch_job(Arc::clone(&shared), name, layout, closing.clone());
                             tasks.spawn(attend)
                         });
                     }
                     while tasks.try_join_next().is_some() {}
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     };
     tokio::select! {
@@ -268,8 +276,8 @@ async fn attend_all(shared: Arc<Shared>, closing: watch::Receiver<bool>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Stands for the job of a name, whenever there is one.
-async fn attend(
+/// Keeps a candidacy for the job of this name, whenever the job exists.
+async fn watch_job(
     shared: Arc<Shared>,
     name: String,
     layout: JobLayout,
@@ -290,45 +298,45 @@ async fn attend(
             },
             Err(error) => error,
         };
-        // What can't be reached may be there unharmed; what is damaged keeps everybody from the job.
-        if failed.code() == ErrorCode::StateCorrupt {
+        // A node that cannot be read now may be intact. A damaged node prevents any candidacy.
+        if failed.code() == ErrorCode::MetastoreCorrupt {
             shared.obstacle(&name, Some(failed));
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(RETRY_DELAY) => {}
             () = closes(&mut closing) => return,
         }
     }
 }
 
-/// Stands for a job until it is gone, or this process ends.
+/// Runs a candidacy until the job is deleted or this process ends.
 async fn stand(shared: &Shared, name: &str, node: &Node, closing: &mut watch::Receiver<bool>) {
     let candidacy = match shared.stand(name, node) {
         Ok(candidacy) => candidacy,
         Err(error) => return shared.obstacle(name, Some(error)),
     };
     shared.obstacle(name, None);
-    let _entry = Entry::new(&shared.desks, candidacy.desk());
+    let _entry = Entry::new(&shared.handles, candidacy.handle());
     tokio::select! {
         () = candidacy.over() => {}
         () = closes(closing) => candidacy.resign().await,
     }
 }
 
-/// A job among those that a process stands for, as long as this is kept.
+/// The registration of a candidacy; dropping it removes the candidacy from the map.
 struct Entry {
-    desks: Desks,
+    handles: LeaderTasks,
     key: String,
 }
 
 impl Entry {
-    fn new(desks: &Desks, desk: &JobDesk) -> Self {
+    fn new(desks: &LeaderTasks, desk: &JobHandle) -> Self {
         let key = desk.job().key();
         let mut all = desks.write().unwrap_or_else(PoisonError::into_inner);
         all.insert(key.clone(), desk.clone());
         drop(all);
         Entry {
-            desks: Arc::clone(desks),
+            handles: Arc::clone(desks),
             key,
         }
     }
@@ -336,7 +344,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let mut all = self.desks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.handles.write().unwrap_or_else(PoisonError::into_inner);
         all.remove(&self.key);
     }
 }

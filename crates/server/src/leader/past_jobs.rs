@@ -1,125 +1,127 @@
-//! What is remembered of jobs that are gone: a short record each, the last hundred.
+//! Summaries of the last hundred ended jobs.
 
 use ardea_coordination::control::JobRef;
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::layout::{self, past_job, past_jobs, submission_of};
-use ardea_metastore::{Expected, Found, StateManager, StatePath, Version, look};
+use ardea_metastore::{Expected, MetadataStore, ReadResult, StatePath, Version, read_node};
 use serde::{Deserialize, Serialize};
 
 use crate::leader::{FailureView, NoteView, ProblemView};
 
-/// How many jobs are remembered.
+/// Maximum number of retained summaries.
 pub const REMEMBERED_JOBS: usize = 100;
 
-/// How much is remembered of each, in bytes of JSON.
+/// Maximum size of a stored summary, in bytes of JSON.
 const MOST_BYTES: usize = 64 << 10;
 
-/// What is remembered of a job that is gone.
+/// The summary of an ended job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PastJob {
     /// The job.
     pub job: JobRef,
-    /// Whether it has come to its end by itself, or has made way for another program; otherwise its user has killed it.
+    /// True if the job finished or was replaced in an upgrade; false if it was killed.
     pub finished: bool,
-    /// Whether another program has taken its place.
+    /// True if another program has replaced the job in an upgrade.
     #[serde(default)]
     pub followed: bool,
-    /// Whether that was the one before, since this one did not come up.
+    /// True if the previous program has replaced the job because the job did not start.
     #[serde(default)]
     pub rolled_back: bool,
-    /// Whether it has ever run with all of its workers.
+    /// True if the job has ever run with all of its workers.
     pub started: bool,
-    /// When it was submitted, in milliseconds since 1970.
+    /// The time of the submission, in milliseconds since 1970.
     pub submitted_ms: u64,
-    /// When it ended, in milliseconds since 1970.
+    /// The time of the job's end, in milliseconds since 1970.
     pub ended_ms: u64,
-    /// The packing policy, by name.
+    /// The name of the packing policy.
     pub packing: String,
-    /// The scheduler, by name.
+    /// The name of the scheduler.
     pub scheduler: String,
-    /// The version of Ardea that its program was built with.
+    /// The version of Ardea that the job's program was built with.
     pub version: String,
-    /// How many containers it had last.
+    /// The number of containers in the last plan.
     pub containers: u32,
-    /// Their numbers, if they are not too many.
+    /// The ids of the job's last containers; empty if there are too many.
     #[serde(default)]
     pub container_ids: Vec<ContainerId>,
-    /// How many instances it had last.
+    /// The number of instances in the last plan.
     pub instances: u32,
-    /// The machines that its containers ran on last, as far as its last master knew: names or addresses, a hundred at most.
+    /// The machines on which the job's containers last ran, as known to the last leader: up to a
+    /// hundred names or addresses.
     #[serde(default)]
     pub machines: Vec<String>,
-    /// What went wrong in its instances, as far as its last master knew.
+    /// Problems of the job's instances, as known to the last leader.
     pub problems: Vec<ProblemView>,
-    /// How processes of its containers ended that should not have, as far as its last master knew.
+    /// Unexpected exits of container processes, as known to the last leader.
     #[serde(default)]
     pub failures: Vec<FailureView>,
-    /// What happened last.
+    /// The last notes on the job's events, oldest first.
     pub notes: Vec<NoteView>,
 }
 
 impl PastJob {
-    /// Whether there is nothing that could be left out.
+    /// Returns true if no problems, exits or notes are left to truncate.
     fn is_short(&self) -> bool {
         self.notes.is_empty() && self.problems.is_empty() && self.failures.is_empty()
     }
 }
 
-/// Remembers a job, and forgets the oldest if there are too many. To do it again changes nothing.
+/// Stores a summary, and removes the oldest summaries beyond [`REMEMBERED_JOBS`]. Idempotent.
 ///
 /// # Errors
 ///
-/// When the state manager does not take it. That old ones could not be forgotten is none: the next job's master tries it again.
-pub(crate) async fn write(state: &dyn StateManager, past: &PastJob) -> Result<()> {
+/// If the metadata store does not accept the summary. A failed removal is ignored and repeated by
+/// the next write.
+pub(crate) async fn write(state: &dyn MetadataStore, past: &PastJob) -> Result<()> {
     let path = past_job(&past.job.name, past.job.submission)?;
     state.set(&path, &encode(past)?, Expected::Any).await?;
     let _ = forget_oldest(state).await;
     Ok(())
 }
 
-/// As JSON, with as many problems and notes as there is room for.
+/// Encodes the summary as JSON, with as many problems and notes as fit into the maximum size.
 fn encode(past: &PastJob) -> Result<Vec<u8>> {
     let mut past = past.clone();
     loop {
         let value = serde_json::to_vec(&past).map_err(|error| {
-            let what = "what is remembered of a job can't be encoded";
+            let what = "the summary of an ended job can't be encoded";
             Error::new(ErrorCode::Internal, what).because(error)
         })?;
         if value.len() <= MOST_BYTES || past.is_short() {
             return Ok(value);
         }
-        // The latest notes are last, the latest problems first.
+        // Notes are ordered oldest first, problems latest first.
         past.notes.drain(..past.notes.len().div_ceil(2));
         past.problems.truncate(past.problems.len() / 2);
         past.failures.truncate(past.failures.len() / 2);
     }
 }
 
-/// The jobs of this name that are gone, the latest first.
+/// Returns the ended jobs of this name, latest first. Unreadable summaries are left out.
 ///
 /// # Errors
 ///
-/// When the state manager does not answer. What can't be read is left out.
-pub async fn past_jobs_of(state: &dyn StateManager, name: &str) -> Result<Vec<PastJob>> {
+/// If the metadata store is unavailable.
+pub async fn past_jobs_of(state: &dyn MetadataStore, name: &str) -> Result<Vec<PastJob>> {
     let paths = submissions(state, &past_jobs(name)?).await?;
     read(state, paths).await
 }
 
-/// All jobs that are remembered, the latest first.
+/// Returns all retained summaries, latest first.
 ///
 /// # Errors
 ///
 /// As [`past_jobs_of`].
-pub async fn all_past_jobs(state: &dyn StateManager) -> Result<Vec<PastJob>> {
+pub async fn all_past_jobs(state: &dyn MetadataStore) -> Result<Vec<PastJob>> {
     let paths = all(state).await?;
     read(state, paths).await
 }
 
-async fn read(state: &dyn StateManager, paths: Vec<(StatePath, u64)>) -> Result<Vec<PastJob>> {
+async fn read(state: &dyn MetadataStore, paths: Vec<(StatePath, u64)>) -> Result<Vec<PastJob>> {
     let mut found = Vec::new();
     for (path, _) in paths {
-        if let Found::Whole(node) = look(state, &path).await? {
+        if let ReadResult::Intact(node) = read_node(state, &path).await? {
             found.extend(serde_json::from_slice::<PastJob>(&node.value).ok());
         }
     }
@@ -127,8 +129,8 @@ async fn read(state: &dyn StateManager, paths: Vec<(StatePath, u64)>) -> Result<
     Ok(found)
 }
 
-/// The nodes of all submissions that are remembered.
-async fn all(state: &dyn StateManager) -> Result<Vec<(StatePath, u64)>> {
+/// Returns the nodes of all retained submissions.
+async fn all(state: &dyn MetadataStore) -> Result<Vec<(StatePath, u64)>> {
     let history = layout::history()?;
     let mut all = Vec::new();
     for name in state.children(&history).await? {
@@ -137,8 +139,8 @@ async fn all(state: &dyn StateManager) -> Result<Vec<(StatePath, u64)>> {
     Ok(all)
 }
 
-/// The nodes of the submissions below a name.
-async fn submissions(state: &dyn StateManager, name: &StatePath) -> Result<Vec<(StatePath, u64)>> {
+/// Returns the nodes of the submissions below the node of a job name.
+async fn submissions(state: &dyn MetadataStore, name: &StatePath) -> Result<Vec<(StatePath, u64)>> {
     let mut found = Vec::new();
     for child in state.children(name).await? {
         if let Some(submission) = submission_of(&child) {
@@ -148,18 +150,18 @@ async fn submissions(state: &dyn StateManager, name: &StatePath) -> Result<Vec<(
     Ok(found)
 }
 
-async fn forget_oldest(state: &dyn StateManager) -> Result<()> {
+async fn forget_oldest(state: &dyn MetadataStore) -> Result<()> {
     let all = all(state).await?;
     if all.len() <= REMEMBERED_JOBS {
         return Ok(());
     }
-    // What is damaged nobody can read: it is older than all.
+    // Damaged summaries sort first, as the oldest.
     let mut aged: Vec<(Option<Version>, StatePath)> = Vec::new();
     for (path, _) in all {
-        match look(state, &path).await? {
-            Found::Absent => {}
-            Found::Whole(node) => aged.push((Some(node.version), path)),
-            Found::Damaged(_) => aged.push((None, path)),
+        match read_node(state, &path).await? {
+            ReadResult::Absent => {}
+            ReadResult::Intact(node) => aged.push((Some(node.version), path)),
+            ReadResult::Damaged(_) => aged.push((None, path)),
         }
     }
     aged.sort();
@@ -168,7 +170,7 @@ async fn forget_oldest(state: &dyn StateManager) -> Result<()> {
         let expected = version.map_or(Expected::Damaged, Expected::Version);
         state.delete(&path, expected).await?;
         if let Some(name) = path.parent() {
-            // Refused while another submission of the name is remembered.
+            // Refused while there are summaries of other submissions of the name.
             let _ = state.delete(&name, Expected::Any).await;
         }
     }

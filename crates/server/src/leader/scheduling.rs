@@ -1,51 +1,52 @@
-//! One mastership's scheduler: started when the mastership begins, called without waiting, and heard.
+//! The scheduler under one leader: its start, the calls to it, and its events.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    Displaced, MasterEpoch, Order, SchedulerAnswer, SchedulerCall, WorkerId,
+    ContainersToMove, MasterEpoch, Order, SchedulerAnswer, SchedulerCall, WorkerId,
 };
 use ardea_scheduler::{ContainerEvent, ContainerEvents, JobScheduler, LaunchPlan, Schedulers};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-/// How long to wait before a scheduler that could not be started is started again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Retry delay after a failed start of the scheduler.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How often it is asked which containers are to leave their hosts.
-const LOOK: Duration = Duration::from_secs(1);
+/// Poll interval for containers that must leave their hosts, because the hosts are drained.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a call may take; stopping a container can take a while.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+/// Timeout of a scheduler call; stopping a container can take long.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What comes from a scheduler.
+/// An event of the scheduler.
 #[derive(Debug)]
 pub(crate) enum SchedulerEvent {
-    /// It is there.
+    /// The scheduler has started.
     Ready(MasterEpoch, JobScheduler),
-    /// It could not be started; it is tried again.
+    /// The scheduler could not be started and will be started again.
     NotReady(MasterEpoch, String),
-    /// The answer to a call.
+    /// The reply to a call.
     Answered(Order, SchedulerAnswer),
-    /// Something has happened to a container.
+    /// An event of a container.
     Happened(MasterEpoch, ContainerEvent),
-    /// These containers are to leave their hosts.
-    Displaced(MasterEpoch, Vec<Displaced>),
+    /// The containers that must leave their hosts.
+    Displaced(MasterEpoch, Vec<ContainersToMove>),
 }
 
-/// One mastership's scheduler. When it is dropped, nothing more is called; containers stay as they are.
+/// The scheduler of one leadership. Dropping it stops all calls; containers are not affected.
 #[derive(Debug)]
 pub(crate) struct Scheduling {
     epoch: MasterEpoch,
     scheduler: Option<JobScheduler>,
     events: mpsc::UnboundedSender<SchedulerEvent>,
-    /// Calls that wait for the scheduler to be there.
+    /// Calls queued until the scheduler has started.
     waiting: Vec<(Order, SchedulerCall)>,
-    /// Calls that have not been answered: the master repeats them, which is not needed here.
+    /// Unanswered calls. The leader's state machine repeats them, and the repetitions are dropped
+    /// here.
     under_way: HashSet<Order>,
-    /// The workers of which the scheduler was told last that they are heard.
+    /// The live workers last reported to the scheduler.
     heard: Vec<WorkerId>,
     tasks: JoinSet<()>,
 }
@@ -58,7 +59,7 @@ impl Scheduling {
         events: mpsc::UnboundedSender<SchedulerEvent>,
     ) -> Self {
         let mut tasks = JoinSet::new();
-        tasks.spawn(attend(epoch, schedulers, launch, events.clone()));
+        tasks.spawn(run_scheduler(epoch, schedulers, launch, events.clone()));
         Scheduling {
             epoch,
             scheduler: None,
@@ -78,9 +79,9 @@ impl Scheduling {
         self.scheduler.as_ref()
     }
 
-    /// It is there: makes the calls that have waited.
+    /// Handles the start of the scheduler: makes the queued calls. `heard` are the live workers.
     pub(crate) fn ready(&mut self, scheduler: JobScheduler, heard: &[WorkerId]) {
-        let looking = look_for_displaced(self.epoch, scheduler.clone(), self.events.clone());
+        let looking = poll_displaced(self.epoch, scheduler.clone(), self.events.clone());
         self.tasks.spawn(looking);
         self.scheduler = Some(scheduler);
         for (order, call) in std::mem::take(&mut self.waiting) {
@@ -89,7 +90,8 @@ impl Scheduling {
         }
     }
 
-    /// Makes a call, while these workers are heard; the answer comes as an event.
+    /// Makes a scheduler call unless the same call is unanswered. `heard` are the live workers; the
+    /// reply arrives as an event.
     pub(crate) fn call(&mut self, order: Order, call: SchedulerCall, heard: &[WorkerId]) {
         while self.tasks.try_join_next().is_some() {}
         if !self.under_way.insert(order) {
@@ -98,26 +100,26 @@ impl Scheduling {
         let Some(scheduler) = self.scheduler.clone() else {
             return self.waiting.push((order, call));
         };
-        scheduler.heard(heard);
+        scheduler.on_live_workers(heard);
         self.heard = heard.to_vec();
         let events = self.events.clone();
         self.tasks.spawn(async move {
-            let answered = tokio::time::timeout(ANSWERS_WITHIN, scheduler.call(order, call)).await;
+            let answered = tokio::time::timeout(CALL_TIMEOUT, scheduler.call(order, call)).await;
             let answer = answered.unwrap_or_else(|_| {
-                let why = format!("it did not answer within {} s", ANSWERS_WITHIN.as_secs());
+                let why = format!("it did not answer within {} s", CALL_TIMEOUT.as_secs());
                 SchedulerAnswer::Failed(why)
             });
             let _ = events.send(SchedulerEvent::Answered(order, answer));
         });
     }
 
-    /// These workers are heard at the moment. What is to leave a drained host that has died is known by that alone, also while nothing is
-    /// called.
-    pub(crate) fn hears(&mut self, heard: &[WorkerId]) {
+    /// Reports the live workers to the scheduler if they have changed. Between calls, the scheduler
+    /// needs them to detect drained hosts that have died.
+    pub(crate) fn report_live_workers(&mut self, heard: &[WorkerId]) {
         if let Some(scheduler) = &self.scheduler
             && heard != self.heard
         {
-            scheduler.heard(heard);
+            scheduler.on_live_workers(heard);
             self.heard = heard.to_vec();
         }
     }
@@ -132,15 +134,15 @@ impl Drop for Scheduling {
         let runtime = tokio::runtime::Handle::try_current();
         if let (Some(scheduler), Ok(runtime)) = (self.scheduler.take(), runtime) {
             runtime.spawn(async move {
-                // It holds nothing any more, whatever it says.
+                // The connection is released even if closing fails.
                 let _ = scheduler.close().await;
             });
         }
     }
 }
 
-/// Starts the scheduler, however often that takes, and passes on what it tells.
-async fn attend(
+/// Starts the scheduler, with retries, and forwards its events.
+async fn run_scheduler(
     epoch: MasterEpoch,
     schedulers: Schedulers,
     launch: LaunchPlan,
@@ -154,7 +156,7 @@ async fn attend(
             }
             Err(error) => {
                 let _ = events.send(SchedulerEvent::NotReady(epoch, error.to_string()));
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     };
@@ -165,18 +167,19 @@ async fn attend(
     }
 }
 
-/// Tells which containers are to leave their hosts, as long as there are some, and once when there are none any more.
-async fn look_for_displaced(
+/// Polls for containers that must leave their hosts, and reports them in every round. Once none is
+/// left, an empty list is reported once.
+async fn poll_displaced(
     epoch: MasterEpoch,
     scheduler: JobScheduler,
     events: mpsc::UnboundedSender<SchedulerEvent>,
 ) {
-    let mut looks = tokio::time::interval(LOOK);
+    let mut looks = tokio::time::interval(POLL_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_told = false;
     loop {
         looks.tick().await;
-        // One that can't be asked now can be asked later: nothing moves meanwhile.
+        // A failed poll is repeated at the next tick.
         let Ok(displaced) = scheduler.displaced().await else {
             continue;
         };

@@ -1,61 +1,65 @@
-//! What a process that may be master has to know.
+//! The configuration of a process that is a leader candidate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ardea_checkpoint::local::Snapshots;
+use ardea_checkpoint::local::LeaderCheckpointBackend;
 use ardea_coordination::control::{CertificateFiles, LeaseConfig, MasterConfig};
-use ardea_coordination::packing::ResourceManagers;
-use ardea_metastore::StateManager;
+use ardea_coordination::packing::PackingPolicies;
+use ardea_metastore::MetadataStore;
 use ardea_network::rpc::Security;
 use ardea_scheduler::{LaunchPlan, Schedulers};
 
 use crate::leader::Submitted;
 
-/// What a process that may be master of jobs has to know. The same for all jobs of a cluster.
+/// The configuration of a leader candidate, the same for all jobs of a cluster.
 #[derive(Clone, Debug)]
 pub struct MasterSetup {
-    /// The process, by a name that no other has or had: leases name it, and whoever reads one finds the process by it.
+    /// The name of the process in leases, by which readers find the process. No other process may
+    /// ever have used it.
     pub holder: String,
-    /// Where to listen for workers: `host:port`, port 0 for any that is free.
+    /// The address to listen at for workers: `host:port`, with port 0 for any free one.
     pub listen: String,
-    /// The host by which workers reach this process, if that is another than the one it listens at.
+    /// The host name or address to which workers connect, if it differs from that in `listen`.
     pub advertised_host: Option<String>,
-    /// The cluster's state.
-    pub state: Arc<dyn StateManager>,
-    /// The cluster's name, and what proves that a worker belongs to it.
+    /// The cluster's metadata store.
+    pub state: Arc<dyn MetadataStore>,
+    /// The cluster's name, and the credentials by which workers are authenticated.
     pub security: Security,
-    /// Packing policies, by name.
-    pub managers: ResourceManagers,
-    /// Schedulers, by name.
+    /// The packing policies by name.
+    pub managers: PackingPolicies,
+    /// The schedulers by name.
     pub schedulers: Schedulers,
-    /// What containers are started with.
+    /// The launch settings of containers.
     pub launch: LaunchSetup,
-    /// Times of leases.
+    /// The timing of leases.
     pub lease: LeaseConfig,
-    /// Times of masters; what the scheduler is like is taken from the scheduler, and what a job promises from [`Snapshots`].
+    /// The timing of leaders. Its fields for the scheduler's traits and the job's guarantee are set
+    /// from the scheduler and the [`LeaderCheckpointBackend`].
     pub master: MasterConfig,
-    /// What there is to know of snapshots; without it no job has a guarantee.
-    pub snapshots: Option<Arc<dyn Snapshots>>,
+    /// The checkpoint backend; without a backend no job can have a processing guarantee.
+    pub checkpoints: Option<Arc<dyn LeaderCheckpointBackend>>,
 }
 
-/// What containers are started with, whatever their job.
+/// The launch settings of containers that do not depend on the job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LaunchSetup {
     /// The URL of the package store.
     pub packages: String,
-    /// The URL of the state manager.
+    /// The URL of the metadata store.
     pub state_url: String,
-    /// A file with the cluster's secret, if it has one, on every machine that starts containers.
+    /// The path of the file with the cluster's secret, if there is one. It is the same on every
+    /// machine that starts containers.
     pub token_file: Option<String>,
-    /// Where its certificates are, if its connections are encrypted: by the same paths on every machine that starts containers.
+    /// The certificate files, if connections are encrypted: the same paths on every machine that
+    /// starts containers.
     pub certificates: Option<CertificateFiles>,
-    /// Variables that are set for every container.
+    /// The environment variables of every container.
     pub environment: BTreeMap<String, String>,
 }
 
 impl LaunchSetup {
-    /// For the containers of this job.
+    /// Returns the launch plan for the containers of a job.
     pub fn plan_for(&self, submitted: &Submitted) -> LaunchPlan {
         LaunchPlan {
             definition: submitted.definition.clone(),

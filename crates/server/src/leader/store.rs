@@ -1,50 +1,52 @@
-//! One job in the state manager: what control's machines ask, put to it.
+//! One job in the metadata store: executes the store requests of the coordination state machines.
 //!
-//! | control says | here it is |
+//! | coordination | metadata store |
 //! |---|---|
-//! | the record | the node [`JobLayout::definition`]: definition and record in one value, so that a job is made by one write |
+//! | the job record | the node [`JobLayout::definition`]: definition and record in one value, so that one write creates a job |
 //! | the lease | the node [`JobLayout::master`] of the submission |
-//! | the record of epochs | the node [`JobLayout::epochs`] of the submission |
-//! | `Conflict` | [`ErrorCode::StateConflict`] |
-//! | `Refused` | what will not change by asking again: too large, access denied, damaged, another layout |
-//! | `Unavailable` | everything else, among that a write of which nobody knows whether it was done |
+//! | the checkpoint record | the node [`JobLayout::epochs`] of the submission |
+//! | `Conflict` | [`ErrorCode::MetastoreConflict`] |
+//! | `Rejection` | permanent errors: too large, access denied, damaged, another layout |
+//! | `Unavailable` | all other errors, including writes with an unknown outcome |
 //!
-//! **Leases of jobs that are gone.** A state manager has no transaction over two nodes. So where there is no lease, the job is
-//! looked at before one is written, and once more after that: if it is gone by then, the lease is removed. A process that dies between
-//! the two leaves a lease behind that belongs to no job; nobody takes it for that of another one, since it is named for the submission,
-//! and [`sweep`](crate::leader::sweep) removes it.
+//! **Leases of deleted jobs.** A metadata store has no transaction over two nodes. So the job's
+//! node is read before and after the first lease is written; if the job has been deleted, the lease
+//! is removed. A process that dies in between leaves a lease that belongs to no job. No later job
+//! uses that lease, because its path contains the submission, and [`sweep`](crate::leader::sweep)
+//! removes it.
 
 use std::sync::Arc;
 
 use ardea_coordination::control::{
-    EpochsRecord, JobRecord, JobRef, LeaseRecord, Refused, StoreReply, StoreRequest, StoreVersion,
+    CheckpointRecord, JobRecord, JobRef, LeaseRecord, Rejection, StoreReply, StoreRequest,
+    StoreVersion,
 };
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::layout::JobLayout;
-use ardea_metastore::{Expected, StateManager, StatePath, Version};
+use ardea_metastore::{Expected, MetadataStore, StatePath, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::leader::leftovers::present;
+use crate::leader::leader_error::LeaseError;
+use crate::leader::orphan_cleanup::present;
 use crate::leader::past_jobs::{self, PastJob};
 use crate::leader::stored_epochs;
-use crate::leader::trouble::Trouble;
 use crate::leader::{StoredJob, Submitted};
 
-/// The version of a lease's JSON.
+/// The version of the lease's JSON format.
 const LEASE_VERSION: u32 = 1;
 
-/// One submission of a job in the state manager. Cheap to clone.
+/// One submission of a job in the metadata store. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct JobStore {
-    state: Arc<dyn StateManager>,
+    state: Arc<dyn MetadataStore>,
     job: Arc<JobRef>,
     layout: Arc<JobLayout>,
     lease: StatePath,
     epochs: StatePath,
-    trouble: Trouble,
+    trouble: LeaseError,
 }
 
-/// A lease as it is written.
+/// The stored form of a lease.
 #[derive(Serialize)]
 struct StoredLease {
     version: u32,
@@ -52,65 +54,66 @@ struct StoredLease {
     lease: LeaseRecord,
 }
 
-/// What leases of all versions have.
+/// The version field of a lease, which leases of all versions have.
 #[derive(Deserialize)]
 struct AnyLease {
     version: u32,
 }
 
 impl JobStore {
-    /// This submission of a job.
+    /// Returns the store of this submission.
     ///
     /// # Errors
     ///
-    /// When no node can have the job's name: it is empty, or longer than 200 bytes.
-    pub fn new(state: Arc<dyn StateManager>, job: JobRef) -> Result<Self> {
+    /// If the job's name is no valid node name: it is empty, or longer than 200 bytes.
+    pub fn new(state: Arc<dyn MetadataStore>, job: JobRef) -> Result<Self> {
         let layout = JobLayout::of(&job.name)?;
         Ok(JobStore {
             lease: layout.master(job.submission)?,
             epochs: layout.epochs(job.submission)?,
-            trouble: Trouble::default(),
+            trouble: LeaseError::default(),
             state,
             job: Arc::new(job),
             layout: Arc::new(layout),
         })
     }
 
-    /// The job.
+    /// Returns the job.
     pub fn job(&self) -> &JobRef {
         &self.job
     }
 
-    /// Its nodes.
+    /// Returns the paths of the job's nodes.
     pub fn layout(&self) -> &JobLayout {
         &self.layout
     }
 
-    /// The node of its lease.
+    /// Returns the path of the submission's lease.
     pub fn lease_path(&self) -> &StatePath {
         &self.lease
     }
 
-    /// The node of its record of epochs.
+    /// Returns the path of the submission's checkpoint record.
     pub fn epochs_path(&self) -> &StatePath {
         &self.epochs
     }
 
-    /// Why its lease can't be read or written, as long as that is so.
-    pub(crate) fn trouble(&self) -> &Trouble {
+    /// Returns the error of the last operation on the lease, if that operation failed.
+    pub(crate) fn trouble(&self) -> &LeaseError {
         &self.trouble
     }
 
-    /// The state manager.
-    pub fn state(&self) -> &Arc<dyn StateManager> {
+    /// Returns the metadata store.
+    pub fn state(&self) -> &Arc<dyn MetadataStore> {
         &self.state
     }
 
-    /// What is stored of the job; nothing if it is gone, or there is another one of its name.
+    /// Reads the stored job; `None` if it has been deleted or a job of the same name has replaced
+    /// it.
     ///
     /// # Errors
     ///
-    /// When the state manager does not answer, or what is there can't be read.
+    /// If the metadata store is unavailable, or the node is unreadable.
     pub async fn read(&self) -> Result<Option<StoredJob>> {
         let Some(node) = self.state.get(self.layout.definition()).await? else {
             return Ok(None);
@@ -119,21 +122,22 @@ impl JobStore {
         Ok(Some(stored).filter(|stored| stored.record.job == *self.job))
     }
 
-    /// Whether the job is there. Reads its node, but does not unpack it.
+    /// Returns true if this submission exists. Reads the job's node, but does not unpack the value.
     ///
     /// # Errors
     ///
-    /// When the state manager does not answer, or it can't be read of which job the node is: that may be this one.
+    /// If the metadata store is unavailable, or the submission in the node is unreadable and may be
+    /// this one.
     pub async fn exists(&self) -> Result<bool> {
         let present = present(&*self.state, &self.layout).await?;
         Ok(present == Some(self.job.submission))
     }
 
-    /// Who leads the job, or did last.
+    /// Reads the lease, which contains the current or the last leader of the job.
     ///
     /// # Errors
     ///
-    /// When the state manager does not answer, or what is there can't be read.
+    /// If the metadata store is unavailable, or the lease is unreadable.
     pub async fn leader(&self) -> Result<Option<LeaseRecord>> {
         match self.state.get(&self.lease).await? {
             Some(node) => read_lease(&node.value).map(Some),
@@ -141,7 +145,8 @@ impl JobStore {
         }
     }
 
-    /// What is asked of the record. A job is removed only after what is remembered of it has been written.
+    /// Executes a read, write or deletion of the job record. Before a deletion, the summary `past`
+    /// is stored.
     pub async fn record(
         &self,
         submitted: Arc<Submitted>,
@@ -185,8 +190,8 @@ impl JobStore {
         })
     }
 
-    /// Puts another job into the place of this one, of which nothing runs any more: in one write, after what is remembered of it has been
-    /// written. The answer is that to a removal.
+    /// Replaces this stopped job with `next` in one write, after the summary `past` has been
+    /// stored. The reply is that of a deletion.
     pub(crate) async fn replace(
         &self,
         next: &StoredJob,
@@ -204,7 +209,8 @@ impl JobStore {
         replaced.await.unwrap_or_else(|error| reply_of(&error))
     }
 
-    /// Writes what is remembered of the job. What the state manager never takes must not keep the job from going.
+    /// Stores the summary of the job. If the metadata store refuses it permanently, the error is
+    /// ignored, so that the job can be deleted.
     async fn remember(&self, past: Option<PastJob>) -> Result<()> {
         let Some(past) = past else { return Ok(()) };
         match past_jobs::write(&*self.state, &past).await {
@@ -213,7 +219,7 @@ impl JobStore {
         }
     }
 
-    /// What is asked of the lease.
+    /// Executes a read or write of the lease.
     pub async fn lease(&self, request: StoreRequest<LeaseRecord>) -> StoreReply<LeaseRecord> {
         let asked = self.ask_lease(request).await;
         self.trouble.note(&asked);
@@ -253,20 +259,21 @@ impl JobStore {
         })
     }
 
-    /// What is asked of the record of epochs. As a lease it is a node of its own, and named for the submission; so where there is none, the job is
-    /// looked at before one is written, and what is written for a job that is gone by then is found by [`sweep`](crate::leader::sweep).
+    /// Executes a read or write of the checkpoint record. Before the first write, the job's node is
+    /// read to check that the job exists. If the job is deleted during the write,
+    /// [`sweep`](crate::leader::sweep) removes the record.
     pub async fn epochs(
         &self,
-        request: StoreRequest<Arc<EpochsRecord>>,
-    ) -> StoreReply<Arc<EpochsRecord>> {
+        request: StoreRequest<Arc<CheckpointRecord>>,
+    ) -> StoreReply<Arc<CheckpointRecord>> {
         let asked = self.ask_epochs(request).await;
         asked.unwrap_or_else(|error| reply_of(&error))
     }
 
     async fn ask_epochs(
         &self,
-        request: StoreRequest<Arc<EpochsRecord>>,
-    ) -> Result<StoreReply<Arc<EpochsRecord>>> {
+        request: StoreRequest<Arc<CheckpointRecord>>,
+    ) -> Result<StoreReply<Arc<CheckpointRecord>>> {
         let path = &self.epochs;
         Ok(match request {
             StoreRequest::Read => match self.state.get(path).await? {
@@ -292,8 +299,9 @@ impl JobStore {
         })
     }
 
-    /// The answer to a job's first lease, which was just written with that version: it stays only if the job is still there. Any other
-    /// answer that lasts says that nothing was changed, so none is given before that is true.
+    /// Checks that the job still exists after its first lease was written with this version, and
+    /// returns the reply. If the job is gone, the lease is removed. It is also removed before a
+    /// permanent error is returned, because that means that nothing was changed.
     async fn looked_at_again(&self, version: Version) -> Result<StoreReply<LeaseRecord>> {
         match self.exists().await {
             Ok(true) => Ok(StoreReply::Written(stored_version(version))),
@@ -310,15 +318,16 @@ impl JobStore {
         }
     }
 
-    /// Removes the lease that was just written with that version. That it is another's, or gone, is as good; if it may still be there,
-    /// nobody knows what came of the write.
+    /// Removes the lease that was just written with this version. A conflict counts as removed.
+    /// After any other error the outcome of the write is unknown.
     async fn take_back(&self, version: Version) -> Result<()> {
         let written = Expected::Version(version);
         match self.state.delete(&self.lease, written).await {
-            Err(error) if error.code() != ErrorCode::StateConflict => {
-                let what = "a lease that was just written could not be taken back";
-                let next = error.what_next().map(str::to_string);
-                let lost = Error::new(ErrorCode::StateUnknown, what).because(error.without_hint());
+            Err(error) if error.code() != ErrorCode::MetastoreConflict => {
+                let what = "a new lease of a deleted or unreadable job could not be removed";
+                let next = error.hint_text().map(str::to_string);
+                let lost =
+                    Error::new(ErrorCode::OutcomeUnknown, what).because(error.without_hint());
                 Err(match next {
                     Some(next) => lost.hint(next),
                     None => lost,
@@ -335,9 +344,10 @@ fn write_lease(lease: LeaseRecord) -> Result<Vec<u8>> {
         .map_err(|error| Error::new(ErrorCode::Internal, "a lease can't be encoded").because(error))
 }
 
-/// Reads the value of a lease's node: its version first, since only that tells what else should be there.
+/// Decodes a lease. The format's version is read first, because it determines the other fields.
 ///
-/// [`ErrorCode::VersionMismatch`] if another version of Ardea wrote it, [`ErrorCode::StateCorrupt`] if it is damaged.
+/// Fails with [`ErrorCode::VersionMismatch`] for another version of the format, and with
+/// [`ErrorCode::MetastoreCorrupt`] if the value is damaged.
 pub(crate) fn read_lease(value: &[u8]) -> Result<LeaseRecord> {
     let AnyLease { version } = serde_json::from_slice(value).map_err(damaged_lease)?;
     if version != LEASE_VERSION {
@@ -351,9 +361,9 @@ pub(crate) fn read_lease(value: &[u8]) -> Result<LeaseRecord> {
 }
 
 fn damaged_lease(error: serde_json::Error) -> Error {
-    Error::new(ErrorCode::StateCorrupt, "a job's lease is damaged")
+    Error::new(ErrorCode::MetastoreCorrupt, "a job's lease is damaged")
         .because(error)
-        .hint("remove its node (`ardea state remove`): a master writes it anew")
+        .hint("remove its node (`ardea metastore remove`): the next leader writes a new one")
 }
 
 fn expectation(version: Option<StoreVersion>) -> Expected {
@@ -367,15 +377,15 @@ fn stored_version(version: Version) -> StoreVersion {
     StoreVersion(version.get())
 }
 
-/// What a machine is told of a failure.
+/// Maps a store error to the reply for the state machine.
 pub(crate) fn reply_of<T>(error: &Error) -> StoreReply<T> {
     match error.code() {
-        ErrorCode::StateConflict => StoreReply::Conflict,
-        ErrorCode::StateRefused
-        | ErrorCode::StateCorrupt
+        ErrorCode::MetastoreConflict => StoreReply::Conflict,
+        ErrorCode::MetastoreRefused
+        | ErrorCode::MetastoreCorrupt
         | ErrorCode::LimitReached
         | ErrorCode::VersionMismatch
-        | ErrorCode::Internal => StoreReply::Refused(Refused::not_stored(error)),
+        | ErrorCode::Internal => StoreReply::Refused(Rejection::not_stored(error)),
         _ => StoreReply::Unavailable,
     }
 }
@@ -383,7 +393,7 @@ pub(crate) fn reply_of<T>(error: &Error) -> StoreReply<T> {
 #[cfg(test)]
 mod tests {
     use ardea_coordination::control::MasterEpoch;
-    use ardea_metastore::conformance::{Fault, Faulty};
+    use ardea_metastore::conformance::{Fault, FaultyStore};
     use ardea_metastore::{FileState, StateOptions};
 
     use super::*;
@@ -406,26 +416,26 @@ mod tests {
         for is_removable in [true, false] {
             let folder = tempfile::tempdir().unwrap();
             let state = FileState::open(folder.path(), StateOptions::default()).await;
-            let state = Arc::new(Faulty::over(Arc::new(state.unwrap())));
+            let state = Arc::new(FaultyStore::over(Arc::new(state.unwrap())));
             let (job, _) = tests::job(10, 1);
             let layout = JobLayout::of(&job.record.job.name).unwrap();
             let encoded = job.encode().unwrap();
             let set = state.set(layout.definition(), &encoded, Expected::Absent);
             set.await.unwrap();
             let store = JobStore::new(Arc::clone(&state) as _, job.record.job.clone()).unwrap();
-            state.has(Fault::DamagedByWrite { is_removable });
+            state.set_fault(Fault::DamagedByWrite { is_removable });
             let answer = store.lease(claim()).await;
             let trouble = store.trouble().get().unwrap().code();
-            state.has(Fault::None);
+            state.set_fault(Fault::None);
             let is_there = store.leader().await.unwrap().is_some();
             match is_removable {
                 true => {
                     assert!(matches!(answer, StoreReply::Refused(_)), "{answer:?}");
-                    assert_eq!((trouble, is_there), (ErrorCode::StateCorrupt, false));
+                    assert_eq!((trouble, is_there), (ErrorCode::MetastoreCorrupt, false));
                 }
                 false => {
                     assert_eq!(answer, StoreReply::Unavailable);
-                    assert_eq!((trouble, is_there), (ErrorCode::StateUnknown, true));
+                    assert_eq!((trouble, is_there), (ErrorCode::OutcomeUnknown, true));
                 }
             }
         }
@@ -447,10 +457,10 @@ mod tests {
     async fn a_record_of_epochs_is_written_for_a_job_that_is_there_and_against_its_version() {
         let folder = tempfile::tempdir().unwrap();
         let state = FileState::open(folder.path(), StateOptions::default()).await;
-        let state: Arc<dyn StateManager> = Arc::new(state.unwrap());
+        let state: Arc<dyn MetadataStore> = Arc::new(state.unwrap());
         let (job, _) = tests::job(10, 1);
         let store = JobStore::new(Arc::clone(&state), job.record.job.clone()).unwrap();
-        let record = Arc::new(EpochsRecord::new(job.record.job.clone()));
+        let record = Arc::new(CheckpointRecord::new(job.record.job.clone()));
         let write = |expected| StoreRequest::Write {
             value: Arc::clone(&record),
             expected,
@@ -484,7 +494,7 @@ mod tests {
     async fn a_job_that_can_not_be_read_is_not_taken_for_one_that_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let state = FileState::open(folder.path(), StateOptions::default()).await;
-        let state: Arc<dyn StateManager> = Arc::new(state.unwrap());
+        let state: Arc<dyn MetadataStore> = Arc::new(state.unwrap());
         let (job, _) = tests::job(10, 1);
         let store = JobStore::new(Arc::clone(&state), job.record.job.clone()).unwrap();
         let claim = claim();
@@ -493,7 +503,7 @@ mod tests {
         let mut later = job.encode().unwrap();
         later[4] = 9;
         for (unread, code) in [
-            (&b"junk"[..], ErrorCode::StateCorrupt),
+            (&b"junk"[..], ErrorCode::MetastoreCorrupt),
             (&later, ErrorCode::VersionMismatch),
         ] {
             let definition = store.layout().definition();
@@ -513,7 +523,7 @@ mod tests {
             assert_eq!(code(other), ErrorCode::VersionMismatch);
         }
         for damaged in [&br#"{"version":1}"#[..], br#"{"version":2"#, b"{}", b""] {
-            assert_eq!(code(damaged), ErrorCode::StateCorrupt);
+            assert_eq!(code(damaged), ErrorCode::MetastoreCorrupt);
         }
     }
 }

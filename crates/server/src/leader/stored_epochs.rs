@@ -1,4 +1,5 @@
-//! What stands in the node of a job's epochs: which life it is in, which epoch is committed, and the receipts of snapshots.
+//! The encoded value of the node with a job's checkpoint record: the current attempt, the committed
+//! epoch, and the manifests of checkpoints.
 //!
 //! ```text
 //! "ARDE"   4 bytes
@@ -6,12 +7,13 @@
 //! the rest    zstd of postcard
 //! ```
 //!
-//! The receipts of a thousand workers are some 100 KB, twice or more often; they differ by little, and pack well.
+//! The value is compressed because the receipts of a thousand workers take 100 KB and more, and are
+//! similar.
 
 use std::io::Read;
 use std::sync::Arc;
 
-use ardea_coordination::control::EpochsRecord;
+use ardea_coordination::control::CheckpointRecord;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::MAX_VALUE_BYTES;
 
@@ -20,22 +22,26 @@ const LETTERS: [u8; 4] = *b"ARDE";
 /// The version of the layout.
 const VERSION: u16 = 1;
 
-/// Letters and version.
+/// The size of the magic bytes and the version.
 const HEAD_BYTES: usize = 6;
 
-/// The most that a value may unpack to: what is damaged can't take all memory.
+/// Maximum unpacked size, so that a damaged value cannot exhaust the memory.
 const MOST_UNPACKED_BYTES: u64 = 256 << 20;
 
 const ZSTD_LEVEL: i32 = 3;
 
-/// The value of the node.
+/// Encodes the record.
 ///
 /// # Errors
 ///
-/// [`ErrorCode::LimitReached`] with both sizes if it is larger than a state manager takes.
-pub(crate) fn encode(record: &EpochsRecord) -> Result<Vec<u8>> {
+/// [`ErrorCode::LimitReached`], with the size and the limit, if the value exceeds the limit of the
+/// metadata store.
+pub(crate) fn encode(record: &CheckpointRecord) -> Result<Vec<u8>> {
     let failed = |why: String| {
-        let what = format!("the epochs of job {} can't be encoded", record.job);
+        let what = format!(
+            "the checkpoint record of job {} can't be encoded",
+            record.job
+        );
         Error::new(ErrorCode::Internal, what).because(why)
     };
     let body = postcard::to_stdvec(record).map_err(|error| failed(error.to_string()))?;
@@ -46,33 +52,36 @@ pub(crate) fn encode(record: &EpochsRecord) -> Result<Vec<u8>> {
     value.extend(VERSION.to_le_bytes());
     value.extend(packed);
     if value.len() > MAX_VALUE_BYTES {
-        let kept = record.snapshots.len();
+        let kept = record.checkpoints.len();
         let what = format!(
-            "what has to be stored of job {}, with {kept} snapshots, takes {} bytes, and a state manager takes {MAX_VALUE_BYTES}",
+            "the checkpoint record of job {}, with {kept} checkpoints, takes {} bytes, and the metadata store allows {MAX_VALUE_BYTES}",
             record.job,
             value.len(),
         );
         return Err(Error::new(ErrorCode::LimitReached, what)
-            .hint("keep fewer snapshots, forget savepoints, or use fewer containers"));
+            .hint("retain fewer checkpoints, delete savepoints, or use fewer containers"));
     }
     Ok(value)
 }
 
-/// Reads the value of a node.
+/// Decodes the record.
 ///
 /// # Errors
 ///
-/// [`ErrorCode::VersionMismatch`] if another version of Ardea wrote it in another layout, [`ErrorCode::StateCorrupt`] if it is damaged.
-pub(crate) fn decode(value: &[u8]) -> Result<Arc<EpochsRecord>> {
+/// [`ErrorCode::VersionMismatch`] for another layout, [`ErrorCode::MetastoreCorrupt`] if the value
+/// is damaged.
+pub(crate) fn decode(value: &[u8]) -> Result<Arc<CheckpointRecord>> {
     let head = value.split_first_chunk::<HEAD_BYTES>();
     let Some((head, packed)) = head.filter(|(head, _)| head.starts_with(&LETTERS)) else {
-        return Err(damaged("it does not begin as a record of epochs does"));
+        return Err(damaged(
+            "it does not begin with the magic bytes of a checkpoint record",
+        ));
     };
     let [.., low, high] = *head;
     let version = u16::from_le_bytes([low, high]);
     if version != VERSION {
         let what = format!(
-            "a job's epochs are stored in layout {version}, and this version of Ardea reads layout {VERSION}"
+            "a job's checkpoint record is stored in layout {version}, and this version of Ardea reads layout {VERSION}"
         );
         return Err(Error::new(ErrorCode::VersionMismatch, what)
             .hint("run the same version of ardea in all processes of the cluster"));
@@ -87,11 +96,11 @@ pub(crate) fn decode(value: &[u8]) -> Result<Arc<EpochsRecord>> {
 
 fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(
-        ErrorCode::StateCorrupt,
-        "a job's record of epochs is damaged",
+        ErrorCode::MetastoreCorrupt,
+        "a job's checkpoint record is damaged",
     )
     .because(why)
-    .hint("the job can't go on: kill it, and submit it again from its newest savepoint (recovery.from); without one it begins with nothing")
+    .hint("the job can't continue: kill it, and submit it again from its newest savepoint (recovery.from); without one it starts with empty state")
 }
 
 #[cfg(test)]
@@ -102,8 +111,8 @@ mod tests {
 
     use super::*;
 
-    fn record() -> EpochsRecord {
-        let mut record = EpochsRecord::new(JobRef {
+    fn record() -> CheckpointRecord {
+        let mut record = CheckpointRecord::new(JobRef {
             cluster: "prod".into(),
             name: "word-count".into(),
             submission: 42,

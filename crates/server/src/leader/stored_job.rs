@@ -1,14 +1,14 @@
-//! What stands in a job's node: what was submitted and what its masters have decided, as one value.
+//! The value of a job's definition node: the submission and the leader's job record, as one value.
 //!
 //! ```text
 //! "ARDJ"   4 bytes
 //! version  2 bytes, little-endian
-//! submission  8 bytes, little-endian: so that a reader knows which job this is without unpacking it
+//! submission  8 bytes, little-endian: readable without unpacking the rest
 //! the rest    zstd of postcard
 //! ```
 //!
-//! A plan of 20,000 instances is nearly 400 KB as JSON, while plans change there are two of them, and a ZooKeeper server takes
-//! one megabyte: packed, both take less than a tenth of that.
+//! The value is compressed because a ZooKeeper server accepts only one megabyte. A plan of 20,000
+//! instances takes nearly 400 KB as JSON, and a change of plan stores two plans.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -25,10 +25,10 @@ const LETTERS: [u8; 4] = *b"ARDJ";
 /// The version of the layout.
 const VERSION: u16 = 2;
 
-/// Letters, version and submission.
+/// The size of the magic bytes, the version and the submission.
 const HEAD_BYTES: usize = 14;
 
-/// The most that a value may unpack to: what is damaged can't take all memory.
+/// Maximum unpacked size, so that a damaged value cannot exhaust the memory.
 const MOST_UNPACKED_BYTES: u64 = 256 << 20;
 
 const ZSTD_LEVEL: i32 = 3;
@@ -36,34 +36,35 @@ const ZSTD_LEVEL: i32 = 3;
 /// The number of hexadecimal digits of a package's digest.
 const DIGEST_DIGITS: usize = 64;
 
-/// A job as it is stored.
+/// A job as stored in its definition node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredJob {
-    /// What was submitted; the same in every write.
+    /// The submission, which never changes.
     pub submitted: Arc<Submitted>,
-    /// What its masters have decided.
+    /// The job record, with the decisions of the job's leaders.
     pub record: Arc<JobRecord>,
 }
 
-/// What was submitted, and when.
+/// A submitted job definition with the time of its submission.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Submitted {
-    /// What was submitted.
+    /// The job definition.
     pub definition: JobDefinition,
-    /// When, in milliseconds since 1970 by the submitter's clock.
+    /// The time of the submission, in milliseconds since 1970 by the submitter's clock.
     pub at_ms: u64,
 }
 
 impl StoredJob {
-    /// The value of the node.
+    /// Encodes the job.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::LimitReached`] with both sizes if it is larger than a state manager takes.
+    /// [`ErrorCode::LimitReached`], with the size and the limit, if the value exceeds the limit of
+    /// the metadata store.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let job = &self.record.job;
         let failed = |why: String| {
-            let what = format!("what is stored of job {job} can't be encoded");
+            let what = format!("the metadata of job {job} can't be encoded");
             Error::new(ErrorCode::Internal, what).because(why)
         };
         let body = (&*self.submitted, &*self.record);
@@ -79,7 +80,7 @@ impl StoredJob {
             let plan = self.record.plan.as_ref();
             let instances = plan.map_or(0, |plan| plan.instance_count());
             let what = format!(
-                "what has to be stored of job {job}, with a plan of {instances} instances, takes {} bytes, and a state manager takes {MAX_VALUE_BYTES}",
+                "the metadata of job {job}, with a plan of {instances} instances, takes {} bytes, and the metadata store allows {MAX_VALUE_BYTES}",
                 value.len(),
             );
             return Err(Error::new(ErrorCode::LimitReached, what)
@@ -88,11 +89,12 @@ impl StoredJob {
         Ok(value)
     }
 
-    /// Reads the value of a node.
+    /// Decodes a job.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::VersionMismatch`] if another version of Ardea wrote it in another layout, [`ErrorCode::StateCorrupt`] if it is damaged.
+    /// [`ErrorCode::VersionMismatch`] for another layout, [`ErrorCode::MetastoreCorrupt`] if the
+    /// value is damaged.
     pub fn decode(value: &[u8]) -> Result<Self> {
         let (submission, packed) = open(value)?;
         let mut body = Vec::new();
@@ -110,19 +112,19 @@ impl StoredJob {
         })
     }
 
-    /// The packages that the job may still need, by their digests: that of its program, and those
-    /// of one that follows it or that it may go back to.
+    /// Returns the digests of the packages that the job may need: those of its program, and of its
+    /// successor and predecessor in an upgrade.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Internal`] if it can't be encoded.
+    /// [`ErrorCode::Internal`] if the job can't be encoded.
     pub fn packages(&self) -> Result<BTreeSet<String>> {
         let body = postcard::to_stdvec(&(&*self.submitted, &*self.record)).map_err(|error| {
-            let what = "the packages of a job can't be found";
+            let what = "the packages of a job can't be determined";
             Error::new(ErrorCode::Internal, what).because(error)
         })?;
-        // Each text that looks like a digest counts, in every field: no place is forgotten, and one
-        // too many does no harm.
+        // Every digest-like text in any field counts: no field can be forgotten, and an extra match
+        // is harmless.
         let is_digest = |bytes: &&[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
         let found = body.windows(DIGEST_DIGITS).filter(is_digest);
         Ok(found
@@ -130,16 +132,17 @@ impl StoredJob {
             .collect())
     }
 
-    /// Which submission a value is of; costs nothing.
+    /// Returns the submission in an encoded value, at constant cost.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode), as far as the beginning tells.
+    /// As [`decode`](Self::decode), but only for the header of the value.
     pub fn submission(value: &[u8]) -> Result<u64> {
         open(value).map(|(submission, _)| submission)
     }
 
-    /// Checks that the job, packed by this plan, can be stored at its largest: while it comes from one plan to another.
+    /// Checks that the job fits into the metadata store at its largest size: during a change of
+    /// plan, with two plans of the size of `plan`.
     ///
     /// # Errors
     ///
@@ -161,11 +164,11 @@ impl StoredJob {
     }
 }
 
-/// The submission, and what is packed.
+/// Splits an encoded value into the submission and the compressed rest.
 fn open(value: &[u8]) -> Result<(u64, &[u8])> {
     let head = value.split_first_chunk::<HEAD_BYTES>();
     let Some((head, packed)) = head.filter(|(head, _)| head.starts_with(&LETTERS)) else {
-        return Err(damaged("it does not begin as a job does"));
+        return Err(damaged("it does not begin with the magic bytes of a job"));
     };
     let [_, _, _, _, low, high, submission @ ..] = *head;
     let version = u16::from_le_bytes([low, high]);
@@ -174,25 +177,26 @@ fn open(value: &[u8]) -> Result<(u64, &[u8])> {
             "a job is stored in layout {version}, and this version of Ardea reads layout {VERSION}"
         );
         return Err(Error::new(ErrorCode::VersionMismatch, what)
-            .hint("use the version that it was submitted with, write a savepoint with it, and submit the job again from there (recovery.from); or kill it, and submit it again with nothing"));
+            .hint("use the version that it was submitted with, write a savepoint with it, and submit the job again from there (recovery.from); or kill it, and submit it again with empty state"));
     }
     Ok((u64::from_le_bytes(submission), packed))
 }
 
 fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(
-        ErrorCode::StateCorrupt,
-        "what is stored of a job is damaged",
+        ErrorCode::MetastoreCorrupt,
+        "the metadata of a job is damaged",
     )
     .because(why)
-    .hint("restore it from a backup, or remove the job's node (`ardea state remove`) and submit it again")
+    .hint("restore it from a backup, or remove the job's node (`ardea metastore remove`) and submit it again")
 }
 
-/// Whether an error says that something is there which nobody here can read: it is damaged, or another version's.
+/// Returns true if an error means that a stored value is unreadable: damaged, or written by another
+/// version.
 pub fn is_unreadable(error: &Error) -> bool {
     matches!(
         error.code(),
-        ErrorCode::StateCorrupt | ErrorCode::VersionMismatch
+        ErrorCode::MetastoreCorrupt | ErrorCode::VersionMismatch
     )
 }
 
@@ -201,11 +205,11 @@ pub(crate) mod tests {
     use super::*;
     use ardea_coordination::control::{JobRef, ProgramRef};
     use ardea_coordination::packing::{
-        JobDemand, PackingConfig, ResourceManager, Resources, RoundRobin, VertexDemand,
+        JobDemand, PackingConfig, PackingPolicy, Resources, RoundRobin, VertexDemand,
     };
     use proptest::prelude::*;
 
-    /// A job of so many instances in so many containers.
+    /// Returns a job with this number of instances, and a plan with this number of containers.
     pub(crate) fn job(instances: u32, containers: u32) -> (StoredJob, PackingPlan) {
         let job = JobRef {
             cluster: "test".into(),
@@ -269,10 +273,10 @@ pub(crate) mod tests {
                 packing: stored.record.packing.clone(),
             },
             back: 7,
-            patience: std::time::Duration::from_secs(1),
+            commit_timeout: std::time::Duration::from_secs(1),
         };
         let mut record = (*stored.record).clone();
-        record.upgrade = Some(ardea_coordination::control::Upgrade::Leaving(Arc::new(
+        record.upgrade = Some(ardea_coordination::control::Upgrade::Stopping(Arc::new(
             order,
         )));
         stored.record = Arc::new(record);

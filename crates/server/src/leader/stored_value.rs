@@ -1,44 +1,47 @@
-//! What stands in a node of the state manager, for people and programs that look into it.
+//! Values of metadata store nodes in a readable form, for tools.
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::StatePath;
-use ardea_metastore::layout::{submission_led_by, submission_with_epochs};
+use ardea_metastore::layout::{submission_of_epochs, submission_of_lease};
 use serde_json::{Value, json};
 
 use crate::leader::StoredJob;
 use crate::leader::store::read_lease;
 use crate::leader::stored_epochs;
 
-/// The value of the node at `path` as JSON: of a job's definition what was submitted and what its masters have decided, of its epochs what is
-/// recorded, of all others what is written there as JSON. `None` of what is neither.
+/// Returns the value of the node at `path` as JSON. Job definitions and checkpoint records are
+/// decoded; other nodes must hold JSON. The result is `None` if the value is not JSON.
 ///
-/// What another version of Ardea has written is not damaged: where that can't be told as JSON, the reason is, as text.
+/// If the value was written by another version of Ardea and is not JSON, the result is the text of
+/// the version error.
 ///
 /// # Errors
 ///
-/// [`ErrorCode::StateCorrupt`] if the job can't go on with it, since it is damaged: its definition, its epochs, or a lease. The others are
-/// written anew by whoever they are from, or are for people only.
+/// [`ErrorCode::MetastoreCorrupt`] if a definition, a checkpoint record or a lease is damaged, so
+/// that the job cannot continue. Damage to other nodes is no error, because leaders rewrite them or
+/// they are for display only.
 pub fn stored_value(path: &StatePath, value: &[u8]) -> Result<Option<Value>> {
     let as_json = || serde_json::from_slice(value).ok();
     let names: Vec<&str> = path.names().collect();
     let read = match names[..] {
         ["jobs", _, "definition"] => StoredJob::decode(value)
             .map(|job| Some(json!({ "submitted": &*job.submitted, "record": &*job.record }))),
-        ["jobs", _, epochs] if submission_with_epochs(epochs).is_some() => {
+        ["jobs", _, epochs] if submission_of_epochs(epochs).is_some() => {
             stored_epochs::decode(value).map(|record| Some(json!(&*record)))
         }
-        ["jobs", _, lease] if submission_led_by(lease).is_some() => {
+        ["jobs", _, lease] if submission_of_lease(lease).is_some() => {
             read_lease(value).map(|_| as_json())
         }
         _ => Ok(as_json()),
     };
     read.or_else(|error| match error.code() {
-        ErrorCode::StateCorrupt => Err(error),
+        ErrorCode::MetastoreCorrupt => Err(error),
         _ => Ok(as_json().or_else(|| Some(json!(error.to_string())))),
     })
 }
 
-/// Why a job can't go on with the value of its node at `path`, if that is damaged: the error of [`stored_value`].
+/// Returns the error of [`stored_value`] if the node's value is damaged and the job cannot continue
+/// with it.
 pub fn damage_of(path: &StatePath, value: &[u8]) -> Option<Error> {
     stored_value(path, value).err()
 }
@@ -89,7 +92,8 @@ mod tests {
         for value in [&b"{}"[..], b"\xff", br#"{"version":1}"#] {
             assert!(is_damaged(&lease, value));
         }
-        // Of another version, and what is nothing of the kind.
+        // A value of a later version is not damaged, and other kinds of nodes are never reported as
+        // damaged.
         let mut later = value;
         later[4] = 9;
         assert!(!is_damaged(definition, &later));

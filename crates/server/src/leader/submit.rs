@@ -1,4 +1,4 @@
-//! How a job gets into a cluster.
+//! Submission of jobs to a cluster.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
@@ -8,50 +8,54 @@ use std::time::{Duration, Instant};
 use ardea_coordination::control::{
     JobDefinition, JobRecord, Submission, SubmissionAction, SubmissionEvent,
 };
-use ardea_coordination::packing::{JobDemand, PackingConfig, ResourceManagers};
+use ardea_coordination::packing::{JobDemand, PackingConfig, PackingPolicies};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_metastore::{StateManager, is_for_want_of_room};
+use ardea_metastore::{MetadataStore, is_disk_full};
 use tokio::sync::mpsc;
 
 use crate::leader::clock::now_ms;
 use crate::leader::store::reply_of;
 use crate::leader::{JobStore, StoredJob, Submitted};
 
-/// How often a submission is told that time has passed.
+/// Interval between two ticks of the submission's state machine.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long a submission is tried again on a disk that is full: room may just be made.
+/// Maximum time for retries while the metadata store's disk is full, since space may be freed soon.
 const FOR_ROOM: Duration = Duration::from_secs(1);
 
-/// A number for a submission, for [`JobRef::submission`](ardea_coordination::control::JobRef): two are never the same in practice.
+/// Returns a practically unique id for [`JobRef::submission`](ardea_coordination::control::JobRef).
 pub fn new_submission() -> u64 {
-    // Seeded by the operating system for each process, and another one each time.
+    // The keys are seeded by the operating system for each process and differ with every call.
     let pid = NonZeroU32::new(std::process::id());
     RandomState::new().hash_one((pid, now_ms()))
 }
 
-/// Puts a job into the cluster whose state this is. Its package has to be in the package store before.
+/// Submits a job to the cluster of this metadata store. The job's package must be in the package
+/// store.
 ///
-/// The job is there, as a whole, from the moment of one write on, and not before: whoever dies while this runs leaves a job or none. It
-/// is packed here first, so that what can't be packed or stored is refused before anything is there; the plan is made
-/// by the job's master.
+/// One write creates the whole job, so a crash of the caller leaves either the job or nothing. A
+/// trial packing rejects a job that cannot be packed before anything is stored. The job's leader
+/// makes the effective plan.
 ///
 /// # Errors
 ///
-/// * [`ErrorCode::ResourcesImpossible`], [`ErrorCode::InvalidJob`]: it can't be packed, with the numbers;
-/// * [`ErrorCode::InvalidConfig`]: there is no such packing policy, or no node can have the job's name;
-/// * [`ErrorCode::LimitReached`]: it is too large to be stored, with both sizes;
-/// * [`ErrorCode::NameTaken`]: another job has its name;
-/// * [`ErrorCode::StateCorrupt`]: what is stored under its name is damaged;
-/// * [`ErrorCode::StateUnavailable`]: the state manager's disk is full, for a second;
-/// * [`ErrorCode::StateUnknown`]: the state manager did not answer within `patience`; whether the job is there has to be looked up. To
-///   submit the same again, with the same number, is safe.
+/// * [`ErrorCode::ResourcesImpossible`], [`ErrorCode::InvalidJob`]: the job can't be packed; the
+///   error contains the requested and the available amounts.
+/// * [`ErrorCode::InvalidConfig`]: the packing policy is unknown, or the job's name is no valid
+///   node name.
+/// * [`ErrorCode::LimitReached`]: the job is too large to be stored; the error contains the job's
+///   size and the limit.
+/// * [`ErrorCode::NameTaken`]: another job has the same name.
+/// * [`ErrorCode::MetastoreCorrupt`]: the node under the job's name is damaged.
+/// * [`ErrorCode::StateUnavailable`]: the metadata store's disk has been full for a second.
+/// * [`ErrorCode::OutcomeUnknown`]: the metadata store did not reply within `patience`. The caller
+///   may safely submit the same job again with the same submission number.
 pub async fn submit(
-    state: Arc<dyn StateManager>,
+    state: Arc<dyn MetadataStore>,
     definition: JobDefinition,
     demand: JobDemand,
     packing: PackingConfig,
-    managers: &ResourceManagers,
+    managers: &PackingPolicies,
     patience: Duration,
 ) -> Result<()> {
     let job = definition.job.clone();
@@ -69,17 +73,17 @@ pub async fn submit(
         record: Arc::new(record),
     };
     stored.check_size(plan)?;
-    let mut trouble = Trouble::default();
+    let mut trouble = SubmitError::default();
     let driven = drive(submission, store, submitted, &mut trouble);
     match tokio::time::timeout(patience, driven).await {
         Ok(outcome) => outcome,
         Err(_) => {
             let what = format!(
-                "whether job {job} was submitted is not known: the state manager did not answer within {} s",
+                "it is not known whether job {job} was submitted: the metadata store did not reply within {} s",
                 patience.as_secs_f64()
             );
-            let error = Error::new(ErrorCode::StateUnknown, what)
-                .hint("look at the list of jobs when the state manager is back, and submit it again if it is not there");
+            let error = Error::new(ErrorCode::OutcomeUnknown, what)
+                .hint("when the metadata store is available again, check the list of jobs, and submit the job again if it is missing");
             Err(match trouble.last {
                 Some(why) => error.because(why.without_hint()),
                 None => error,
@@ -88,18 +92,18 @@ pub async fn submit(
     }
 }
 
-/// Why the state manager has not taken a submission so far.
+/// The last error of the metadata store during the submission.
 #[derive(Default)]
-struct Trouble {
+struct SubmitError {
     last: Option<Error>,
-    /// Since when it has wanted room.
+    /// The start of the current period with a full disk.
     full: Option<Instant>,
 }
 
-impl Trouble {
-    /// It has refused, for now; whether that is hopeless.
+impl SubmitError {
+    /// Records an error. Returns true if the retries should end.
     fn note(&mut self, error: Error) -> bool {
-        let is_full = is_for_want_of_room(&error);
+        let is_full = is_disk_full(&error);
         self.last = Some(error);
         match is_full {
             true => self.full.get_or_insert_with(Instant::now).elapsed() >= FOR_ROOM,
@@ -115,7 +119,7 @@ async fn drive(
     mut submission: Submission,
     store: JobStore,
     submitted: Arc<Submitted>,
-    trouble: &mut Trouble,
+    trouble: &mut SubmitError,
 ) -> Result<()> {
     let begin = Instant::now();
     let (replies, mut replied) = mpsc::unbounded_channel();
@@ -127,10 +131,10 @@ async fn drive(
                     Ok(reply) => reply,
                     Err(error) => {
                         let reply = reply_of(&error);
-                        // Whatever it was, nobody has its name before it is removed.
-                        if error.code() == ErrorCode::StateCorrupt {
+                        // The name stays taken until the damaged node is removed.
+                        if error.code() == ErrorCode::MetastoreCorrupt {
                             let what = format!("job {} was not submitted", store.job());
-                            let hint = error.what_next().unwrap_or_default().to_string();
+                            let hint = error.hint_text().unwrap_or_default().to_string();
                             let refused = Error::new(error.code(), what);
                             return Err(refused.because(error.without_hint()).hint(hint));
                         }
@@ -153,7 +157,7 @@ async fn drive(
                     let submitted = Arc::clone(&submitted);
                     tokio::spawn(async move {
                         let asked = store.ask_record(submitted, request, None).await;
-                        // Nobody listens when the submission was given up.
+                        // Sending fails only if the submission has timed out.
                         let _ = replies.send((id, asked));
                     });
                 }

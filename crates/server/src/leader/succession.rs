@@ -1,4 +1,5 @@
-//! How one mastership of a job follows another: what it takes up of what was seen before, and what it hands over itself.
+//! The succession of a job's leaders: reads the event history of earlier leaders, and hands over
+//! the history to the next one.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,46 +10,48 @@ use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{History, Selector};
 
 use crate::leader::Counted;
-use crate::leader::driver::{Done, Driver};
-use crate::leader::facts::named;
-use crate::leader::handover::{self, Handover, Scribe};
+use crate::leader::driver::{Driver, TaskResult};
+use crate::leader::history_handover::{self, Handover, HandoverWriter};
+use crate::leader::published_state::named;
 
-/// What one mastership has taken up from those before it, and hands over to the next.
-pub(crate) struct Handing {
-    scribe: Scribe,
-    /// What instances had counted before; not known until it has been read, and nothing is written before that.
+/// The counters of earlier leaders, and the state of the handover to the next leader.
+pub(crate) struct Succession {
+    scribe: HandoverWriter,
+    /// The counters of instances under earlier leaders; `None` until the earlier history has been
+    /// read. No history is written before.
     counted: Option<BTreeMap<String, Counted>>,
-    /// How often the chronicle had changed when it was handed over last.
+    /// The change counter of the event history at the last handover.
     changes: u64,
-    /// Not before then it is handed over again.
+    /// The earliest time of the next handover of the history.
     next: Instant,
-    /// Whether people have been told that what was left can't be read, which whoever overwrites it finds as well.
+    /// True if the job already has a notice about the unreadable history. The writer that
+    /// overwrites the node reports the damage again.
     loss_is_told: bool,
 }
 
 impl Driver {
-    /// The mastership of that epoch begins: reads what was left.
+    /// Starts the writer of this leader's history, and reads the history of earlier leaders.
     pub(crate) fn succeed(&mut self, epoch: MasterEpoch) {
         let mended = self.done.clone();
-        self.handing = Some(Handing {
-            scribe: Scribe::start(self.store.clone(), move |error| {
-                let _ = mended.send(Done::Mended(epoch, error));
+        self.succession = Some(Succession {
+            scribe: HandoverWriter::start(self.store.clone(), move |error| {
+                let _ = mended.send(TaskResult::Mended(epoch, error));
             }),
             counted: None,
-            changes: self.chronicle.changes(),
+            changes: self.event_history.changes(),
             next: Instant::now(),
             loss_is_told: false,
         });
         let (store, done) = (self.store.clone(), self.done.clone());
         self.tasks.spawn(async move {
-            let before = handover::left_behind(&store).await;
-            let _ = done.send(Done::LeftBehind(epoch, before));
+            let before = history_handover::read_history(&store).await;
+            let _ = done.send(TaskResult::LeftBehind(epoch, before));
         });
     }
 
-    /// Goes on from what masters before have seen.
+    /// Continues the history of earlier leaders.
     pub(crate) fn take_up(&mut self, before: Result<Option<Handover>>) {
-        let Some(handing) = &mut self.handing else {
+        let Some(handing) = &mut self.succession else {
             return;
         };
         let before = match before {
@@ -57,68 +60,69 @@ impl Driver {
                 handing.counted = Some(BTreeMap::new());
                 if let Err(error) = nothing {
                     handing.loss_is_told = true;
-                    let what = "what masters before have seen of the job is lost";
-                    self.chronicle.notice(format!("{what}: {error}"));
+                    let what = "the job's event history of earlier leaders is lost";
+                    self.event_history.notice(format!("{what}: {error}"));
                 }
                 return;
             }
         };
         handing.counted = Some(before.counted.clone());
-        let text = followed(&before.holder, &self.setup.holder);
-        self.chronicle.resume(before);
+        let text = describe_succession(&before.holder, &self.setup.holder);
+        self.event_history.resume(before);
         self.forget_given_back();
-        self.chronicle.notice(text);
+        self.event_history.notice(text);
     }
 
-    /// What this master has handed over was found damaged, and has been written anew.
+    /// Records that the handover node was damaged and has been overwritten.
     pub(crate) fn mended(&mut self, error: &Error) {
-        let Some(handing) = &mut self.handing else {
+        let Some(handing) = &mut self.succession else {
             return;
         };
         if !std::mem::take(&mut handing.loss_is_told) {
-            let what = "what is kept of what was seen of the job was damaged, and is written anew";
-            self.chronicle.notice(format!("{what}: {error}"));
+            let what = "the stored event history of the job was damaged, and is overwritten";
+            self.event_history.notice(format!("{what}: {error}"));
         }
     }
 
-    /// Forgets the lives of containers that the job does without.
+    /// Releases the incarnations of containers that the job no longer has.
     pub(crate) fn forget_given_back(&mut self) {
         if let Some(master) = self.candidate.master() {
-            self.chronicle.gave_back(|id| master.does_without(id));
+            self.event_history
+                .release_containers(|id| master.is_container_obsolete(id));
         }
     }
 
-    /// Hands over what was seen, unless that has just been done.
+    /// Hands over the history if the minimum interval since the last handover has passed.
     pub(crate) fn hand_over_if_due(&mut self) {
-        let mut handing = self.handing.iter();
+        let mut handing = self.succession.iter();
         if handing.any(|it| Instant::now() >= it.next) {
             self.hand_over();
         }
     }
 
-    /// Has what was seen written for the next master, if there is anything new.
+    /// Passes the history to the writer if it has changed.
     pub(crate) fn hand_over(&mut self) {
-        let changes = self.chronicle.changes();
-        let handing = self.handing.as_ref();
+        let changes = self.event_history.changes();
+        let handing = self.succession.as_ref();
         if handing.is_none_or(|it| it.changes == changes) {
             return;
         }
         let handover = self.handover();
-        if let (Some(handing), Some(handover)) = (&mut self.handing, handover) {
+        if let (Some(handing), Some(handover)) = (&mut self.succession, handover) {
             handing.changes = changes;
-            handing.next = Instant::now() + handover::EVERY;
+            handing.next = Instant::now() + history_handover::EVERY;
             handing.scribe.hand_over(handover);
         }
     }
 
-    /// What the next master should know; nothing while it is not known what masters before have left, nor when the job is ending: a
-    /// write that comes late would leave something behind.
+    /// Returns the history to hand over. Returns `None` until the earlier history has been read,
+    /// and when the job is ending, because a late write would leave a node behind.
     fn handover(&self) -> Option<Handover> {
         let master = self.candidate.master()?;
         if master.record()?.is_ending() {
             return None;
         }
-        let mut counted = self.handing.as_ref()?.counted.clone()?;
+        let mut counted = self.succession.as_ref()?.counted.clone()?;
         self.links.metrics().ask(|history| {
             add_counted(history, &catalogue::RESTARTS, &mut counted, |it| {
                 &mut it.restarts
@@ -132,19 +136,19 @@ impl Driver {
             epoch: master.epoch(),
             holder: self.setup.holder.clone(),
             counted,
-            ..self.chronicle.hand_over()
+            ..self.event_history.hand_over()
         })
     }
 
-    /// What the instances of a vertex had counted under masters before.
+    /// Returns the counters of a vertex's instances under earlier leaders.
     pub(crate) fn counted_before(&self, vertex: &str) -> Counted {
-        let counted = self.handing.as_ref().and_then(|it| it.counted.as_ref());
+        let counted = self.succession.as_ref().and_then(|it| it.counted.as_ref());
         let counted = counted.and_then(|it| it.get(vertex)).copied();
         counted.unwrap_or_default()
     }
 }
 
-/// Adds what a counter has come to since this master leads, by vertex.
+/// Adds the growth of the counter `metric` since this leader was elected to `counted`, by vertex.
 fn add_counted(
     history: &History,
     metric: &Metric,
@@ -161,28 +165,29 @@ fn add_counted(
     }
 }
 
-/// Who leads now, as a person would say it; the names of holders may tell behind an `@` which life of a process they are.
-fn followed(before: &str, now: &str) -> String {
+/// Describes the change of leadership from the holder `before` to `now`. A holder name may end with
+/// `@` and the incarnation of the process.
+fn describe_succession(before: &str, now: &str) -> String {
     let process = |holder: &str| {
         let name = holder.rsplit_once('@').map(|(name, _)| name);
         name.unwrap_or(holder).to_string()
     };
     match (process(before), process(now)) {
-        (before, now) if before == now => format!("{now} leads the job anew"),
+        (before, now) if before == now => format!("{now} leads the job again"),
         (before, now) => format!("{now} leads the job now, {before} did before"),
     }
 }
 
-/// Whether it is no surprise that a worker's process ends: the job ends, or does without the container, or it is stopped to be started
-/// again, or another life has taken its place.
-pub(crate) fn was_to_end(master: &JobMaster, worker: WorkerId) -> bool {
+/// Returns true if the exit of a worker is expected: the job ends or no longer has the container,
+/// the container is being restarted, or a newer incarnation exists.
+pub(crate) fn is_exit_expected(master: &JobMaster, worker: WorkerId) -> bool {
     let Some(record) = master.record() else {
         return false;
     };
     let id = worker.container;
     let newest = master.worker(id);
     record.is_ending()
-        || master.does_without(id)
+        || master.is_container_obsolete(id)
         || master.container(id) == ContainerState::Restarting
         || newest.is_some_and(|newest| newest.incarnation > worker.incarnation)
 }
@@ -196,12 +201,12 @@ mod tests {
 
     #[test]
     fn who_follows_whom_is_told_by_the_names_of_their_hosts() {
-        let told = |before, now| followed(before, now);
+        let told = |before, now| describe_succession(before, now);
         assert_eq!(
             told("quay@1f", "pier@2a"),
             "pier leads the job now, quay did before"
         );
-        assert_eq!(told("quay@1f", "quay@2a"), "quay leads the job anew");
+        assert_eq!(told("quay@1f", "quay@2a"), "quay leads the job again");
         assert_eq!(told("a", "b"), "b leads the job now, a did before");
     }
 

@@ -1,9 +1,10 @@
-//! A job as its master sees it: plain data, for whoever shows it.
+//! The view of a job by its leader, as plain data.
 
 use std::collections::BTreeMap;
 
 use ardea_coordination::control::{
-    ContainerState, Intent, JobPhase, JobRef, MasterEpoch, Note, PlanVersion, Upgrade, WorkerId,
+    ContainerState, DesiredState, JobPhase, JobRef, MasterEpoch, MasterStatus, PlanVersion,
+    Upgrade, WorkerId,
 };
 use ardea_coordination::packing::{ContainerId, InstanceId, Resources};
 use ardea_scheduler::Ending;
@@ -11,198 +12,201 @@ use serde::{Deserialize, Serialize};
 
 use crate::leader::{EpochsView, Submitted};
 
-/// A job as its master sees it. Times are milliseconds since 1970 by the master's clock.
+/// The leader's view of a job. Times are milliseconds since 1970 by the leader's clock.
 ///
-/// What was seen of it (notes, problems, restarts) was seen by its master, and by those before it as far as they could hand it over:
-/// what happened in the last seconds before a master died may be missing.
+/// Notes, problems and restarts include those that earlier leaders have handed over. Events of the
+/// last seconds before the crash of a leader may be missing.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobView {
     /// The job.
     pub job: JobRef,
-    /// What was submitted, and when.
+    /// The submission.
     pub submitted: Submitted,
-    /// Who leads it.
+    /// The leader.
     pub master: MasterView,
-    /// What it is doing.
+    /// The current phase.
     pub phase: JobPhase,
-    /// Since when. A job that runs again after a recovery or a change of plans has run since it first did.
+    /// The start time of the current phase. A recovery or a change of plan does not reset the time
+    /// of a running job.
     pub since_ms: u64,
-    /// What its user wants of it; nothing while the master reads what is stored.
-    pub intent: Option<Intent>,
-    /// The plan's number; zero while there is none.
+    /// The state requested by the user; `None` until the leader has read the job.
+    pub intent: Option<DesiredState>,
+    /// The version of the packing plan; zero if there is no plan yet.
     pub plan: PlanVersion,
-    /// Its epochs and lives, if it has a guarantee.
+    /// The epochs and attempts of the job, if it has a processing guarantee.
     #[serde(default)]
     pub epochs: Option<EpochsView>,
-    /// How far another program has followed its own, or it has followed another.
+    /// The progress of an upgrade, if there is or was one.
     #[serde(default)]
     pub upgrade: Option<Upgrade>,
-    /// What it waits for, if that does not come by itself: room for its containers.
+    /// The resource that the job waits for, such as room for its containers.
     #[serde(default)]
     pub waits_for: Option<String>,
-    /// Its vertices, with how many instances each has, in the order of the graph.
+    /// The job's vertices in the order of its graph.
     pub vertices: Vec<VertexView>,
-    /// Its containers, by number.
+    /// The job's containers, ordered by id.
     pub containers: Vec<ContainerView>,
-    /// What went wrong in instances, the latest first.
+    /// Problems of the job's instances, latest first.
     pub problems: Vec<ProblemView>,
-    /// How processes of containers ended that should not have, the latest first.
+    /// Unexpected exits of container processes, latest first.
     pub failures: Vec<FailureView>,
-    /// What has happened, the latest last; at most 1,000.
+    /// Notes on the job's events, oldest first; at most 1,000.
     pub notes: Vec<NoteView>,
 }
 
-/// Who leads a job.
+/// The leader of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MasterView {
-    /// The process, by the name that it has in leases.
+    /// The holder name of the leader's process in leases.
     pub holder: String,
-    /// Where workers reach it.
+    /// The leader's address for the job's workers.
     pub address: String,
-    /// The number of its mastership.
+    /// The epoch of the leadership; each new leader has a greater one.
     pub epoch: MasterEpoch,
 }
 
 /// A vertex of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VertexView {
-    /// Its name.
+    /// The vertex's name in the job's graph.
     pub name: String,
-    /// How many instances it has, by the newest plan.
+    /// The number of instances in the newest plan.
     pub parallelism: u32,
-    /// What each of them takes.
+    /// The resources of each instance.
     pub resources: Resources,
-    /// What else was said of it when it was submitted, such as the edges that lead into it.
+    /// Further attributes of the vertex from the submission, such as its incoming edges.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
-    /// What its instances had counted under masters before this one, whose metrics are gone.
+    /// The failure counters of the vertex's instances under earlier leaders, whose metrics are
+    /// lost.
     #[serde(default)]
     pub before: Counted,
 }
 
-/// What the instances of a vertex have counted that tells how it goes with them.
+/// Failure counters of a vertex's instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// How often they were made anew.
+    /// The number of restarts of the instances.
     pub restarts: u64,
-    /// How many exceptions there were in them.
+    /// The number of errors and panics of the instances.
     pub exceptions: u64,
 }
 
 /// A container of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ContainerView {
-    /// Its number.
+    /// The container's id.
     pub id: ContainerId,
-    /// What the master waits for.
+    /// The container's state.
     pub state: ContainerState,
-    /// What it may use.
+    /// The resources that the container may use.
     pub required: Resources,
-    /// What it runs by the newest plan.
+    /// The container's instances in the newest plan.
     pub instances: Vec<InstanceId>,
-    /// Its worker, while it has one.
+    /// The container's worker, if it is connected to the leader.
     pub worker: Option<WorkerView>,
-    /// The host that it was started on last, as the scheduler says.
+    /// The host on which the container was last started, as the scheduler reports it.
     pub host: Option<String>,
-    /// The name in the cluster of that host, if the scheduler knows it.
+    /// The cluster's name for `host`, if the scheduler knows it.
     pub host_name: Option<String>,
-    /// What it is there, as the scheduler says: `pid 4711`.
+    /// The container's process or object on `host`, as the scheduler reports it: `pid 4711`.
     pub process: Option<String>,
-    /// How often it was started again.
+    /// The number of restarts of the container, including those under earlier leaders.
     pub restarts: u32,
-    /// Whether it has had a worker, or been started, as far as is known.
+    /// True if the container is known to have been started.
     pub has_been: bool,
 }
 
-/// A container's worker.
+/// The worker of a container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerView {
-    /// Which life of its container it is.
+    /// The worker's container and incarnation.
     pub worker: WorkerId,
-    /// Where other workers reach it.
+    /// The worker's address for other workers.
     pub address: String,
-    /// When it was last heard of.
+    /// The time of the worker's last message to the leader.
     pub heard_ms: u64,
-    /// Whether it has not been heard of for a while.
+    /// True if the worker's heartbeats are overdue.
     pub suspected: bool,
 }
 
-/// What went wrong in an instance.
+/// The problems of an instance: their number, and the latest one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProblemView {
     /// The instance.
     pub instance: InstanceId,
-    /// How often.
+    /// The number of problems.
     pub count: u64,
-    /// When it last did.
+    /// The time of the latest one.
     pub at_ms: u64,
-    /// What it was last.
+    /// The message of the latest problem.
     pub message: String,
 }
 
-/// How the processes of a container ended that should not have.
+/// The unexpected exits of a container's processes: their number, and the latest one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FailureView {
     /// The container.
     pub container: ContainerId,
-    /// How many did.
+    /// The number of exits.
     pub count: u64,
-    /// When the last one did.
+    /// The time of the latest one.
     pub at_ms: u64,
-    /// How it did, and what it said last.
+    /// The exit status and the last line of output of the latest exit.
     pub message: String,
 }
 
-/// Something that has happened.
+/// An event of a job with its time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NoteView {
-    /// When.
+    /// The time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What.
-    pub what: Happening,
+    /// The event.
+    pub what: JobTimelineEvent,
 }
 
-/// Something that has happened to a job.
+/// An event of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Happening {
-    /// It is in another phase.
+pub enum JobTimelineEvent {
+    /// The job has entered a phase.
     Phase(JobPhase),
-    /// What its master has noted.
-    Noted(Note),
-    /// The process of a container has ended.
+    /// A decision or observation of the leader's state machine.
+    Noted(MasterStatus),
+    /// The process of a container has exited.
     Exited {
-        /// Which one.
+        /// The worker whose process has exited.
         worker: WorkerId,
-        /// How.
+        /// The exit status.
         how: Ending,
-        /// What it wrote last to standard error.
+        /// The last lines of the worker's standard error.
         last_words: Vec<String>,
-        /// Whether it was to end: the job ends, or does without this container, or it is started again on purpose.
+        /// True if the exit was expected: the job ends or no longer has the container, or the
+        /// container is restarted deliberately.
         #[serde(default)]
         expected: bool,
     },
-    /// What the scheduler, or this process, wants a person to know.
+    /// A notice of the scheduler or of the leader's process.
     Notice {
-        /// The container that it is about, if it is about one.
+        /// The container concerned, if any.
         container: Option<ContainerId>,
-        /// What.
+        /// The text.
         text: String,
     },
 }
 
-/// As a person would say it.
-impl std::fmt::Display for Happening {
+/// Formats the event as a sentence for users.
+impl std::fmt::Display for JobTimelineEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Happening::Phase(phase) => write!(f, "the job is {}", phase_in_words(phase)),
-            Happening::Noted(note) => noted(f, note),
-            Happening::Exited {
+            JobTimelineEvent::Phase(phase) => write!(f, "the job is {}", phase_in_words(phase)),
+            JobTimelineEvent::Noted(note) => noted(f, note),
+            JobTimelineEvent::Exited {
                 worker,
                 how: Ending::Unknown,
                 expected: true,
                 ..
-            } => write!(f, "the process of worker {worker} has ended, as it was to"),
-            Happening::Exited {
+            } => write!(f, "the process of worker {worker} has ended as expected"),
+            JobTimelineEvent::Exited {
                 worker,
                 how,
                 last_words,
@@ -211,7 +215,7 @@ impl std::fmt::Display for Happening {
                 let how = ended(how, last_words);
                 write!(f, "the process of worker {worker} {how}")
             }
-            Happening::Notice { container, text } => match container {
+            JobTimelineEvent::Notice { container, text } => match container {
                 Some(container) => write!(f, "container {container}: {text}"),
                 None => f.write_str(text),
             },
@@ -219,7 +223,8 @@ impl std::fmt::Display for Happening {
     }
 }
 
-/// How a process ended, and what it said of it: the error that it told last, if it told one, else its last line.
+/// Formats the exit of a process: its status, and the last error line of its output or else the
+/// last line.
 pub(crate) fn ended(how: &Ending, last_words: &[String]) -> String {
     let mut lines = last_words.iter().rev();
     let error = lines.find(|line| line.starts_with("error: "));
@@ -231,7 +236,7 @@ pub(crate) fn ended(how: &Ending, last_words: &[String]) -> String {
 
 fn phase_in_words(phase: &JobPhase) -> String {
     let words = match phase {
-        JobPhase::Reading => "being read by its master",
+        JobPhase::Reading => "being loaded by its leader",
         JobPhase::Impossible(why) => return format!("not possible: {why}"),
         JobPhase::SafeMode(why) => return format!("in safe mode: {why}"),
         JobPhase::Starting => "being started",
@@ -246,29 +251,36 @@ fn phase_in_words(phase: &JobPhase) -> String {
     words.to_string()
 }
 
-fn noted(f: &mut std::fmt::Formatter<'_>, note: &Note) -> std::fmt::Result {
+fn noted(f: &mut std::fmt::Formatter<'_>, note: &MasterStatus) -> std::fmt::Result {
     match note {
-        Note::Packed(version) => write!(f, "plan {} was made", version.0),
-        Note::Joined(worker) => write!(f, "worker {worker} has joined"),
-        Note::Turned(worker, why) => write!(f, "worker {worker} was refused: {why}"),
-        Note::Suspected(worker) => write!(f, "worker {worker} has not been heard of for a while"),
-        Note::Died(worker, cause) => {
+        MasterStatus::Packed(version) => write!(f, "plan {} was made", version.0),
+        MasterStatus::Joined(worker) => write!(f, "worker {worker} has joined"),
+        MasterStatus::Refused(worker, why) => write!(f, "worker {worker} was refused: {why}"),
+        MasterStatus::Suspected(worker) => {
+            write!(f, "worker {worker} has sent no heartbeat for a while")
+        }
+        MasterStatus::Died(worker, cause) => {
             write!(f, "worker {worker} was given up: {}", cause.in_words())
         }
-        Note::Missing(container) => {
-            write!(f, "no worker of container {container} has come in time")
+        MasterStatus::Missing(container) => {
+            write!(
+                f,
+                "no worker of container {container} has registered in time"
+            )
         }
-        Note::RestartAt(container, _) => write!(f, "container {container} will be started again"),
-        Note::SchedulerFailed(why) => write!(f, "the scheduler failed: {why}"),
-        Note::Moves {
+        MasterStatus::RestartAt(container, _) => {
+            write!(f, "container {container} will be started again")
+        }
+        MasterStatus::SchedulerFailed(why) => write!(f, "the scheduler failed: {why}"),
+        MasterStatus::Moves {
             container,
             host,
             to,
         } => write!(
             f,
-            "host {host} is drained: container {to} takes the place of container {container}, on another"
+            "host {host} is drained: container {to} replaces container {container}, on another host"
         ),
-        Note::Stuck {
+        MasterStatus::Stuck {
             container,
             host,
             why,
@@ -276,12 +288,14 @@ fn noted(f: &mut std::fmt::Formatter<'_>, note: &Note) -> std::fmt::Result {
             f,
             "host {host} is drained, and container {container} has to stay there: {why}"
         ),
-        Note::WentBack(why) => write!(
+        MasterStatus::PlanCancelled(why) => write!(
             f,
-            "the job goes back to the plan that it has, as containers of the next one got no room: {why}"
+            "the job returns to its current plan, because containers of the next plan could not be placed: {why}"
         ),
-        Note::Problem(instance, message) => write!(f, "instance {instance} failed: {message}"),
-        Note::LifeFailed(worker, why) => write!(f, "worker {worker} can't go on: {why}"),
-        Note::Epochs(note) => write!(f, "{note}"),
+        MasterStatus::Problem(instance, message) => {
+            write!(f, "instance {instance} failed: {message}")
+        }
+        MasterStatus::AttemptFailed(worker, why) => write!(f, "worker {worker} can't go on: {why}"),
+        MasterStatus::Epochs(note) => write!(f, "{note}"),
     }
 }

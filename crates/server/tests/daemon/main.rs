@@ -1,6 +1,6 @@
-//! A host as those who ask it see it, when something of its machine is not as it should be.
+//! Hosts with faults of their machine, as clients see them.
 
-mod kept;
+mod retained_logs;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use ardea_config::{Resolver, Schema};
 use ardea_coordination::control::{JobDefinition, JobRef, LeaseConfig, ProgramRef};
 use ardea_coordination::packing::{
-    ContainerId, JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand,
+    ContainerId, JobDemand, PackingConfig, PackingPolicies, Resources, VertexDemand,
 };
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_metastore::conformance::{Fault, Faulty};
-use ardea_metastore::{Expected, FileState, StateManager, StateOptions, layout};
+use ardea_metastore::conformance::{Fault, FaultyStore};
+use ardea_metastore::{Expected, FileState, MetadataStore, StateOptions, layout};
 use ardea_network::rpc::Security;
 use ardea_rest::{CLUSTER_SETTINGS, Client, ClusterSettings, ParallelismUpdate, SubmitRequest};
 use ardea_scheduler::artifacts::{Cache, CacheConfig, PackageStores, StoreOptions};
@@ -21,20 +21,20 @@ use ardea_scheduler::{CachedPrograms, Schedulers};
 use ardea_server::daemon::{Host, HostSetup};
 use ardea_server::leader::{Jobs, StoredJob, new_submission};
 
-/// How long anything may take.
+/// The timeout of any wait.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-async fn state(folder: &Path) -> Arc<Faulty> {
+async fn state(folder: &Path) -> Arc<FaultyStore> {
     let state = FileState::open(&folder.join("state"), StateOptions::default()).await;
-    Arc::new(Faulty::over(Arc::new(state.expect("it opens"))))
+    Arc::new(FaultyStore::over(Arc::new(state.expect("it opens"))))
 }
 
-async fn host(name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result<Host> {
+async fn host(name: &str, folder: &Path, state: Arc<dyn MetadataStore>) -> Result<Host> {
     host_for(Jobs::All, name, folder, state).await
 }
 
-/// A host that has started, and a client of its interface.
-async fn opened(name: &str, folder: &Path, state: &Arc<Faulty>) -> (Host, Client) {
+/// Starts a host, with a client of its interface.
+async fn opened(name: &str, folder: &Path, state: &Arc<FaultyStore>) -> (Host, Client) {
     let host = host(name, folder, Arc::clone(state) as _).await;
     with_client(host.expect("it starts"))
 }
@@ -44,7 +44,7 @@ fn with_client(host: Host) -> (Host, Client) {
     (host, client)
 }
 
-/// Submits the job `words`, and waits until it is led.
+/// Submits the job `words`, and waits until it has a leader.
 async fn submit_words(client: &Client) {
     client.submit(&job("words")).await.expect("it is taken");
     until("it is led", async || {
@@ -57,12 +57,17 @@ async fn host_for(
     jobs: Jobs,
     name: &str,
     folder: &Path,
-    state: Arc<dyn StateManager>,
+    state: Arc<dyn MetadataStore>,
 ) -> Result<Host> {
     Host::start(setup(jobs, name, folder, state)?).await
 }
 
-fn setup(jobs: Jobs, name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result<HostSetup> {
+fn setup(
+    jobs: Jobs,
+    name: &str,
+    folder: &Path,
+    state: Arc<dyn MetadataStore>,
+) -> Result<HostSetup> {
     let schema = Schema::of(CLUSTER_SETTINGS);
     let resolved = Resolver::new(&schema).flags(["cluster.port=0"]).resolve()?;
     let cluster = ClusterSettings::from_settings(&resolved, Some(folder))?;
@@ -73,15 +78,15 @@ fn setup(jobs: Jobs, name: &str, folder: &Path, state: Arc<dyn StateManager>) ->
         jobs,
         state,
         security: Security::new(cluster.name.as_str()),
-        managers: ResourceManagers::builtin(),
+        managers: PackingPolicies::builtin(),
         schedulers: Schedulers::none(),
         programs: Arc::new(CachedPrograms::new(cache, stores, options)),
         attributes: Default::default(),
         lease: LeaseConfig {
             term: Duration::from_secs(2),
             drift_margin: Duration::from_millis(200),
-            every: Duration::from_millis(400),
-            patience: Duration::from_secs(1),
+            renew_interval: Duration::from_millis(400),
+            request_timeout: Duration::from_secs(1),
         },
         master: Default::default(),
         masters: tokio::runtime::Handle::current(),
@@ -89,7 +94,7 @@ fn setup(jobs: Jobs, name: &str, folder: &Path, state: Arc<dyn StateManager>) ->
     })
 }
 
-/// A job whose program is nowhere: it is led all the same.
+/// A job whose program does not exist. The job still gets a leader.
 fn job(name: &str) -> SubmitRequest {
     SubmitRequest {
         definition: JobDefinition {
@@ -113,7 +118,7 @@ fn job(name: &str) -> SubmitRequest {
     }
 }
 
-/// Asks until the answer is as it should be.
+/// Polls until there is a result.
 async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         let mut looks = tokio::time::interval(Duration::from_millis(20));
@@ -142,9 +147,9 @@ async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
     let (host, client) = opened("quay", folder.path(), &state).await;
     submit_words(&client).await;
 
-    state.has(Fault::Full);
-    // What is begun while the lease lasts may be done; when it has run out nothing is.
-    let lost = client.deactivate("words").await.expect_err("not stored");
+    state.set_fault(Fault::Full);
+    // Commands stored before the lease expires may succeed; later ones fail.
+    let lost = client.pause("words").await.expect_err("not stored");
     assert_eq!(lost.code(), ErrorCode::Superseded, "{lost}");
     let text = lost.to_string();
     for part in [
@@ -154,9 +159,9 @@ async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let next = lost.what_next().expect("a hint");
+    let next = lost.hint_text().expect("a hint");
     assert!(next.contains("may have been taken"), "{lost}");
-    assert_eq!(next, ardea_rest::DOUBTFUL, "{lost}");
+    assert_eq!(next, ardea_rest::OUTCOME_UNKNOWN, "{lost}");
     let update = ParallelismUpdate {
         parallelism: [("words".to_string(), 2)].into(),
     };
@@ -169,11 +174,8 @@ async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
         "{refused}"
     );
 
-    state.has(Fault::None);
-    until("it is led again", async || {
-        client.deactivate("words").await.ok()
-    })
-    .await;
+    state.set_fault(Fault::None);
+    until("it is led again", async || client.pause("words").await.ok()).await;
     let names = client.list().await.expect("a list").into_iter();
     let names: Vec<String> = names.map(|job| job.name).collect();
     assert_eq!(names, ["words"]);
@@ -187,8 +189,8 @@ async fn damage_is_told_to_whom_it_is_in_the_way_of_and_to_nobody_else() {
     let state = state(folder.path()).await;
     let (host, client) = opened("quay", folder.path(), &state).await;
     submit_words(&client).await;
-    // Its master has read what is stored, and has written.
-    client.deactivate("words").await.expect("it is stored");
+    // The leader has read and written the job.
+    client.pause("words").await.expect("it is stored");
     let node = layout::JobLayout::of("words").expect("a name");
     let damaged = state.set(node.definition(), b"damaged", Expected::Any);
     damaged.await.expect("it is set");
@@ -197,8 +199,8 @@ async fn damage_is_told_to_whom_it_is_in_the_way_of_and_to_nobody_else() {
     let unknown = client.restart("words", ContainerId(7)).await;
     let unknown = unknown.expect_err("there is no such container");
     assert_eq!(unknown.code(), ErrorCode::NoSuchContainer, "{unknown}");
-    assert_eq!(unknown.what_next(), Some("it has one: 1"));
-    let refused = client.activate("words").await.expect_err("not stored");
+    assert_eq!(unknown.hint_text(), Some("it has one: 1"));
+    let refused = client.resume("words").await.expect_err("not stored");
     assert_eq!(refused.to_string(), stored.to_string());
     host.close().await;
 }
@@ -230,14 +232,14 @@ async fn a_job_without_a_host_is_not_said_to_be_taken_over_and_one_that_comes_le
     let other = host_for(others, "pier", folder.path(), Arc::clone(&state) as _).await;
     let (other, client) = with_client(other.expect("it starts"));
     let error = until("its host is gone", async || {
-        let error = client.deactivate("words").await.expect_err("nobody leads");
+        let error = client.pause("words").await.expect_err("nobody leads");
         (error.code() != ErrorCode::Superseded).then_some(error)
     })
     .await;
     assert_eq!(error.code(), ErrorCode::Network, "{error}");
     assert!(error.to_string().contains("ardea cluster start"), "{error}");
     let (again, _) = opened("quay", folder.path(), &state).await;
-    until("it is led", async || client.deactivate("words").await.ok()).await;
+    until("it is led", async || client.pause("words").await.ok()).await;
     again.close().await;
     other.close().await;
 }
@@ -267,14 +269,14 @@ async fn a_host_that_will_lead_a_job_says_so_though_none_is_registered() {
     let (first, client) = opened("quay", folder.path(), &state).await;
     submit_words(&client).await;
     let (next, client_of_next) = opened("pier", folder.path(), &state).await;
-    // As if its process had died: the lease lasts a while.
+    // The drop acts like the death of the process: the lease lasts a while.
     drop(first);
     for name in ["quay", "pier"] {
         let path = layout::worker(name).expect("a path");
-        // It may be gone already.
+        // The session may have expired already.
         let _ = state.delete(&path, Expected::Any).await;
     }
-    let led = client_of_next.deactivate("words").await;
+    let led = client_of_next.pause("words").await;
     led.expect("it comes to lead");
     next.close().await;
 }

@@ -1,21 +1,21 @@
-//! What users want of a running job.
+//! Commands of users for a running job.
 
 use ardea_coordination::control::{Command, JobPhase, Run};
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode};
-use ardea_server::leader::Undone;
+use ardea_server::leader::CommandError;
 
-use crate::rig::{Rig, desk, leads, until};
+use crate::fixture::{Fixture, desk, leads, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_pauses_and_goes_on() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
     for (command, phase, run) in [
-        (Command::Deactivate, JobPhase::Paused, Run::Paused),
-        (Command::Activate, JobPhase::Running, Run::Running),
+        (Command::Pause, JobPhase::Paused, Run::Paused),
+        (Command::Resume, JobPhase::Running, Run::Running),
     ] {
         desk.command(command).await.unwrap();
         leads(&master, "word-count", phase).await;
@@ -32,7 +32,7 @@ async fn a_job_pauses_and_goes_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_starts_what_is_new_and_restarts_nothing() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
@@ -57,7 +57,7 @@ async fn an_update_starts_what_is_new_and_restarts_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_container_is_started_again_and_an_unknown_one_is_refused() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
@@ -80,14 +80,14 @@ async fn a_container_is_started_again_and_an_unknown_one_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_does_not_lead_says_so() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let leader = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     leads(&leader, "word-count", JobPhase::Running).await;
     let other = rig.master("b").await;
     let desk = desk(&other, "word-count").await;
     let refused = desk.command(Command::Kill).await.unwrap_err();
-    assert!(matches!(&refused, Undone::NotLed(_)), "{refused:?}");
+    assert!(matches!(&refused, CommandError::NotLed(_)), "{refused:?}");
     assert_eq!(Error::from(refused).code(), ErrorCode::Superseded);
     assert_eq!(desk.view().await.unwrap_err().code(), ErrorCode::Superseded);
     leads(&leader, "word-count", JobPhase::Running).await;

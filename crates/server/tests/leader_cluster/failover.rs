@@ -1,26 +1,26 @@
-//! One master goes, another comes, and no worker notices more than that.
+//! Failover of the leader, with no effect on workers.
 
 use std::time::Duration;
 
 use ardea_coordination::control::{Command, JobPhase, MasterEpoch};
 use ardea_core::ErrorCode;
-use ardea_metastore::StateManager;
+use ardea_metastore::MetadataStore;
 use ardea_metastore::layout::JobLayout;
-use ardea_server::leader::{JobDesk, JobStore, JobView, NoteView, Standing, past_jobs_of};
+use ardea_server::leader::{JobHandle, JobStore, JobView, LeadershipState, NoteView, past_jobs_of};
 use tokio::io::AsyncWriteExt;
 
-use crate::rig::{Rig, desk, leads, until, until_told};
+use crate::fixture::{Fixture, desk, leads, until, until_told};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_takes_over_from_a_dead_leader_and_no_worker_is_restarted() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let first = rig.master("a").await;
     let job = rig.submit("word-count").await.unwrap();
     leads(&first, "word-count", JobPhase::Running).await;
     let second = rig.master("b").await;
     assert_eq!(
-        desk(&second, "word-count").await.standing(),
-        Standing::StandsBy
+        desk(&second, "word-count").await.state(),
+        LeadershipState::Standby
     );
     let before = rig.machine.workers();
     drop(first);
@@ -50,7 +50,7 @@ async fn a_standby_takes_over_from_a_dead_leader_and_no_worker_is_restarted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_ends_in_good_order_is_followed_at_once_and_commands_go_on() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let first = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     leads(&first, "word-count", JobPhase::Running).await;
@@ -61,8 +61,8 @@ async fn who_ends_in_good_order_is_followed_at_once_and_commands_go_on() {
     let desk = leads(&second, "word-count", JobPhase::Running).await;
     assert_eq!(rig.machine.workers(), before);
     desk.command(Command::Kill).await.unwrap();
-    let over = desk.wait_for(|standing| *standing == Standing::Over);
-    tokio::time::timeout(crate::rig::DEADLINE, over)
+    let over = desk.wait_for(|standing| *standing == LeadershipState::Over);
+    tokio::time::timeout(crate::fixture::DEADLINE, over)
         .await
         .expect("over");
     rig.workers("no worker", <[_]>::is_empty).await;
@@ -70,7 +70,7 @@ async fn who_ends_in_good_order_is_followed_at_once_and_commands_go_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_leads_many_jobs_and_the_end_of_one_is_none_of_the_others() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     for name in ["one", "two", "three"] {
         rig.submit(name).await.unwrap();
@@ -78,11 +78,11 @@ async fn one_process_leads_many_jobs_and_the_end_of_one_is_none_of_the_others() 
     for name in ["one", "two", "three"] {
         leads(&master, name, JobPhase::Running).await;
     }
-    assert_eq!(master.desks().len(), 3);
+    assert_eq!(master.handles().len(), 3);
     let two = desk(&master, "two").await;
     two.command(Command::Kill).await.unwrap();
-    let over = two.wait_for(|standing| *standing == Standing::Over);
-    tokio::time::timeout(crate::rig::DEADLINE, over)
+    let over = two.wait_for(|standing| *standing == LeadershipState::Over);
+    tokio::time::timeout(crate::fixture::DEADLINE, over)
         .await
         .expect("over");
     rig.workers("four workers", |workers| workers.len() == 4)
@@ -94,7 +94,7 @@ async fn one_process_leads_many_jobs_and_the_end_of_one_is_none_of_the_others() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_and_strangers_at_the_masters_port_change_nothing() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     let job = rig.submit("word-count").await.unwrap();
     leads(&master, "word-count", JobPhase::Running).await;
@@ -102,22 +102,22 @@ async fn garbage_and_strangers_at_the_masters_port_change_nothing() {
         .await
         .unwrap();
     let _ = garbage.write_all(&[0xA5; 100_000]).await;
-    let unknown = ardea_network::rpc::Greeting::new("to work").of_job("nobody#1");
+    let unknown = ardea_network::rpc::HandshakeRequest::new("to work").of_job("nobody#1");
     let refused = ardea_network::rpc::connect(
         master.address(),
         &unknown,
         &rig.security,
-        crate::rig::DEADLINE,
+        crate::fixture::DEADLINE,
     );
     let refused = refused.await.unwrap_err();
     assert!(refused.to_string().contains("nobody#1"), "{refused}");
-    // Somebody who greets well and then talks nonsense.
-    let greeting = ardea_network::rpc::Greeting::new("to work").of_job(job.key());
+    // A client with a valid handshake and invalid messages.
+    let greeting = ardea_network::rpc::HandshakeRequest::new("to work").of_job(job.key());
     let courier = ardea_network::rpc::connect(
         master.address(),
         &greeting,
         &rig.security,
-        crate::rig::DEADLINE,
+        crate::fixture::DEADLINE,
     );
     let (mut sender, mut receiver) = courier.await.unwrap().split();
     sender
@@ -139,8 +139,8 @@ async fn garbage_and_strangers_at_the_masters_port_change_nothing() {
     );
 }
 
-/// Waits until what was seen of the job is handed over, and that says this.
-async fn handed_over(rig: &Rig, what: &str) {
+/// Waits until the handover contains the text.
+async fn handed_over(rig: &Fixture, what: &str) {
     let layout = JobLayout::of("word-count").unwrap();
     let says_so = async || {
         let node = rig.state.get(layout.chronicle()).await.ok().flatten()?;
@@ -150,8 +150,8 @@ async fn handed_over(rig: &Rig, what: &str) {
     until_told(what, says_so).await;
 }
 
-/// Waits until it is handed over since when the job runs.
-async fn runs_since(rig: &Rig) -> u64 {
+/// Waits until the handover contains the time since when the job runs, and returns it.
+async fn runs_since(rig: &Fixture) -> u64 {
     let layout = JobLayout::of("word-count").unwrap();
     let since = async || {
         let node = rig.state.get(layout.chronicle()).await.ok().flatten()?;
@@ -164,10 +164,11 @@ async fn runs_since(rig: &Rig) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_master_knows_what_the_last_one_has_seen() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let first = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
-    // Whoever leads from now on knows it, also if the lease is lost on a busy machine: what `a` itself says may be of before or after that.
+    // Every later leader has this start time, even if the lease is lost on a busy machine. The view
+    // of `a` may be older or newer than that loss.
     let runs_since = runs_since(&rig).await;
     let second = rig.master("b").await;
     rig.machine.kill(2);
@@ -176,7 +177,8 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
     handed_over(&rig, "\"restarts\":1").await;
     drop(first);
     let desk = leads(&second, "word-count", JobPhase::Running).await;
-    // Not by the restart, which a scheduler that has just been started may tell before what was handed over has been read.
+    // The restart is not checked, because a new scheduler may report it before the handover has
+    // been read.
     let followed = "b leads the job now, a did before";
     let is_told = |note: &NoteView| note.what.to_string().contains(followed);
     let view = until_seen(&desk, |view| view.notes.iter().any(is_told)).await;
@@ -191,8 +193,8 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
         assert!(told.iter().any(|told| told.contains(wanted)), "{told:?}");
     }
     desk.command(Command::Kill).await.unwrap();
-    let over = desk.wait_for(|standing| *standing == Standing::Over);
-    tokio::time::timeout(crate::rig::DEADLINE, over)
+    let over = desk.wait_for(|standing| *standing == LeadershipState::Over);
+    tokio::time::timeout(crate::fixture::DEADLINE, over)
         .await
         .expect("over");
     let past = past_jobs_of(&*rig.state, "word-count").await.unwrap();
@@ -204,8 +206,8 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_handed_over_and_is_damaged_is_written_anew_and_that_is_told() {
-    let mut rig = Rig::new().await;
-    // A master that lost its lease meanwhile, on a machine with much else to do, would tell of it once more.
+    let mut rig = Fixture::new().await;
+    // A leader that loses its lease on a busy machine would report the damage once more.
     rig.term = Duration::from_secs(8);
     let first = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
@@ -221,24 +223,24 @@ async fn what_was_handed_over_and_is_damaged_is_written_anew_and_that_is_told() 
         let mut notes = view.notes.iter().map(|note| note.what.to_string());
         notes.any(|note| note.contains(what) && note.contains("ARD-505"))
     };
-    // By the master that reads it first.
+    // The leader that reads the node first reports the damage.
     let desk = leads(&second, "word-count", JobPhase::Running).await;
-    let lost = "what masters before have seen of the job is lost";
+    let lost = "the job's event history of earlier leaders is lost";
     until_seen(&desk, |view| told(view, lost)).await;
     handed_over(&rig, lost).await;
-    // By the one that overwrites it.
+    // The leader that overwrites the node reports the damage.
     std::fs::write(file.join(".node"), "").unwrap();
     rig.machine.kill(2);
-    let anew = "was damaged, and is written anew";
+    let anew = "was damaged, and is overwritten";
     let view = until_seen(&desk, |view| told(view, anew)).await;
     let notes = view.notes.iter().map(|note| note.what.to_string());
     assert_eq!(notes.filter(|note| note.contains("ARD-505")).count(), 2);
     handed_over(&rig, anew).await;
-    // A job that ends leaves nothing, also if it can't be read.
+    // An ended job leaves no node, even an unreadable one.
     std::fs::write(file.join(".node"), "").unwrap();
     desk.command(Command::Kill).await.unwrap();
-    let over = desk.wait_for(|standing| *standing == Standing::Over);
-    tokio::time::timeout(crate::rig::DEADLINE, over)
+    let over = desk.wait_for(|standing| *standing == LeadershipState::Over);
+    tokio::time::timeout(crate::fixture::DEADLINE, over)
         .await
         .expect("over");
     let left = rig.state.get(layout.chronicle()).await.unwrap();
@@ -247,7 +249,7 @@ async fn what_was_handed_over_and_is_damaged_is_written_anew_and_that_is_told() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_node_of_one_job_is_told_and_keeps_nobody_from_the_others() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     rig.submit("other").await.unwrap();
     let tree = rig.folder.as_ref().unwrap().path().join("tree");
     std::fs::write(tree.join("jobs/other/.node"), "").unwrap();
@@ -255,12 +257,12 @@ async fn a_damaged_node_of_one_job_is_told_and_keeps_nobody_from_the_others() {
     let master = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     leads(&master, "word-count", JobPhase::Running).await;
-    let obstacle = until("it is told", || master.obstacles().remove("other")).await;
-    assert_eq!(obstacle.code(), ErrorCode::StateCorrupt);
+    let obstacle = until("it is told", || master.candidacy_errors().remove("other")).await;
+    assert_eq!(obstacle.code(), ErrorCode::MetastoreCorrupt);
 }
 
-/// Waits until the job is seen so.
-async fn until_seen(desk: &JobDesk, is_so: impl Fn(&JobView) -> bool) -> JobView {
+/// Waits until the view satisfies the condition.
+async fn until_seen(desk: &JobHandle, is_so: impl Fn(&JobView) -> bool) -> JobView {
     let look = async || Some(desk.view().await.unwrap()).filter(&is_so);
     until_told("the job is seen so", look).await
 }

@@ -1,20 +1,20 @@
-//! From submission to the end.
+//! The life cycle of a job, from submission to its end.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ardea_coordination::control::{Command, ContainerState, Intent, JobPhase, Run};
+use ardea_coordination::control::{Command, ContainerState, DesiredState, JobPhase, Run};
 use ardea_core::{ErrorCode, MetricsSnapshot, Timestamp};
-use ardea_metastore::StateManager;
+use ardea_metastore::MetadataStore;
 use ardea_metastore::layout::{JobLayout, jobs};
-use ardea_metrics::{Batch, InstanceReading, Labels, Selector};
-use ardea_server::leader::{PlanFact, Standing, WorkerFact, past_jobs_of};
+use ardea_metrics::{Batch, InstanceCounters, Labels, Selector};
+use ardea_server::leader::{LeadershipState, PlanState, WorkerState, past_jobs_of};
 
-use crate::rig::{DEADLINE, Rig, leads, until, until_told};
+use crate::fixture::{DEADLINE, Fixture, leads, until, until_told};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scheduler_knows_which_workers_are_heard_also_while_nothing_is_called() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     leads(&master, "word-count", JobPhase::Running).await;
@@ -24,7 +24,7 @@ async fn a_scheduler_knows_which_workers_are_heard_also_while_nothing_is_called(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submitted_job_runs_and_is_seen() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     let job = rig.submit("word count").await.unwrap();
     let desk = leads(&master, "word count", JobPhase::Running).await;
@@ -42,7 +42,7 @@ async fn a_submitted_job_runs_and_is_seen() {
     let view = desk.view().await.unwrap();
     assert_eq!(
         (view.phase, view.intent),
-        (JobPhase::Running, Some(Intent::Run))
+        (JobPhase::Running, Some(DesiredState::Run))
     );
     assert_eq!((view.containers.len(), view.vertices.len()), (2, 2));
     for (container, worker) in view.containers.iter().zip(rig.machine.workers()) {
@@ -61,7 +61,7 @@ async fn a_submitted_job_runs_and_is_seen() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plan_scheduler_and_workers_are_told_to_readers() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     let job = rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
@@ -70,12 +70,12 @@ async fn plan_scheduler_and_workers_are_told_to_readers() {
         let look = async || rig.state.get(path).await.unwrap();
         until_told("it is there", look).await.value
     };
-    let plan: PlanFact = serde_json::from_slice(&read(layout.packing_plan()).await).unwrap();
+    let plan: PlanState = serde_json::from_slice(&read(layout.packing_plan()).await).unwrap();
     assert_eq!(plan.submission, format!("{:x}", job.submission));
     assert_eq!(plan.plan.instance_count(), 6);
     for worker in rig.machine.workers() {
         let path = layout.container(worker.container.0).unwrap();
-        let fact: WorkerFact = serde_json::from_slice(&read(&path).await).unwrap();
+        let fact: WorkerState = serde_json::from_slice(&read(&path).await).unwrap();
         assert_eq!(fact.worker, worker);
     }
     let scheduler = read(layout.scheduler()).await;
@@ -86,12 +86,12 @@ async fn plan_scheduler_and_workers_are_told_to_readers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_job_leaves_nothing_but_a_memory() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     let job = rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
     desk.command(Command::Kill).await.unwrap();
-    let over = desk.wait_for(|standing| *standing == Standing::Over);
+    let over = desk.wait_for(|standing| *standing == LeadershipState::Over);
     tokio::time::timeout(DEADLINE, over).await.expect("over");
     rig.workers("no worker", <[_]>::is_empty).await;
     assert!(
@@ -108,7 +108,7 @@ async fn a_killed_job_leaves_nothing_but_a_memory() {
     assert_eq!((past[0].containers, past[0].instances), (2, 6));
     let numbers = past[0].container_ids.iter().map(|id| id.0);
     assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
-    // The name is free again.
+    // The name can be used again.
     let again = rig.submit("word-count").await.unwrap();
     assert_ne!(again.submission, job.submission);
     let desk = leads(&master, "word-count", JobPhase::Running).await;
@@ -117,14 +117,14 @@ async fn a_killed_job_leaves_nothing_but_a_memory() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_whose_instances_have_all_ended_has_finished() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
     for notes in rig.machine.all_notes() {
         notes.lock().unwrap().ends.store(true, Ordering::Relaxed);
     }
-    let over = desk.wait_for(|standing| *standing == Standing::Over);
+    let over = desk.wait_for(|standing| *standing == LeadershipState::Over);
     tokio::time::timeout(DEADLINE, over).await.expect("over");
     rig.workers("no worker", <[_]>::is_empty).await;
     assert!(
@@ -141,7 +141,7 @@ async fn a_job_whose_instances_have_all_ended_has_finished() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_whose_process_ends_is_started_again_and_the_other_is_left_alone() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
@@ -175,7 +175,7 @@ async fn a_worker_whose_process_ends_is_started_again_and_the_other_is_left_alon
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_heard_is_left_alone_although_its_host_is_lost() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
@@ -187,7 +187,7 @@ async fn a_worker_that_is_heard_is_left_alone_although_its_host_is_lost() {
             looks.tick().await;
             let view = desk.view().await.unwrap();
             let mut notes = view.notes.iter().map(|note| note.what.to_string());
-            if let Some(text) = notes.find(|text| text.contains("left alone as long")) {
+            if let Some(text) = notes.find(|text| text.contains("stays in use while")) {
                 return text;
             }
         }
@@ -196,7 +196,7 @@ async fn a_worker_that_is_heard_is_left_alone_although_its_host_is_lost() {
     assert!(told.contains(&before[0].to_string()), "{told}");
     assert_eq!(rig.machine.workers(), before);
     leads(&master, "word-count", JobPhase::Running).await;
-    // Once it is not heard any more it is started again as any other.
+    // Once the container's worker sends no heartbeats, the container is restarted.
     rig.machine.kill(1);
     let after = rig
         .workers("another worker", |now| {
@@ -208,11 +208,11 @@ async fn a_worker_that_is_heard_is_left_alone_although_its_host_is_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_workers_measure_is_kept_for_an_hour_and_what_can_not_be_read_is_counted() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let master = rig.master("a").await;
     let job = rig.submit("word-count").await.unwrap();
     let desk = leads(&master, "word-count", JobPhase::Running).await;
-    let greeting = ardea_network::rpc::Greeting::new("to tell").of_job(job.key());
+    let greeting = ardea_network::rpc::HandshakeRequest::new("to tell").of_job(job.key());
     let courier = ardea_network::rpc::connect(master.address(), &greeting, &rig.security, DEADLINE);
     let (mut sender, _receiver) = courier.await.unwrap().split();
     let process = Labels::of([("job", "word-count"), ("container", "1")]);
@@ -222,7 +222,7 @@ async fn what_workers_measure_is_kept_for_an_hour_and_what_can_not_be_read_is_co
         records_in: 500,
         ..MetricsSnapshot::default()
     };
-    InstanceReading::new("words", 0, counters).write(&mut batch);
+    InstanceCounters::new("words", 0, counters).write(&mut batch);
     for bytes in [vec![1, 2, 3], batch.encode().unwrap()] {
         let message = ardea_coordination::control::FromWorker::Metrics(bytes);
         sender.send(&message).await.unwrap();
@@ -239,7 +239,7 @@ async fn what_workers_measure_is_kept_for_an_hour_and_what_can_not_be_read_is_co
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_is_taken_is_refused_and_other_faults_are_told_before_anything_is_there() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     rig.submit("word-count").await.unwrap();
     let taken = rig.submit("word-count").await.unwrap_err();
     assert_eq!(taken.code(), ErrorCode::NameTaken);

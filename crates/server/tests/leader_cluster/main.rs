@@ -1,15 +1,15 @@
-//! Masters as processes would be: a state manager in files, real connections, and workers' agents that a scheduler starts in
-//! tasks of this process.
+//! Leader processes with a metadata store in files, real connections, and worker agents that a
+//! scheduler starts as tasks of this process.
 
-mod away;
+mod attempts;
 mod commands;
 mod failover;
-mod following;
+mod fixture;
 #[cfg(feature = "etcd")]
 mod killed_etcd;
 mod life;
-mod lives;
-mod rig;
+mod metadata_outage;
 mod scheduler;
 mod stored;
+mod upgrades;
 mod worker;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ardea_coordination::control::{ContainerRequest, JobRef, Order, SchedulerTraits, WorkerId};
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_metastore::StateManager;
+use ardea_metastore::MetadataStore;
 use ardea_network::rpc::Security;
 use ardea_scheduler::{
     ContainerEvent, ContainerEvents, Ending, EventFeed, LaunchPlan, LogPiece, LogRequest, Pending,
@@ -17,12 +17,12 @@ use tokio::task::AbortHandle;
 
 use crate::worker::{Notes, SharedNotes, work};
 
-/// All containers of the "machine", whichever scheduler object has started them.
+/// The containers of the "machine", shared by all scheduler objects.
 #[derive(Clone)]
 pub struct Machine(Arc<Mutex<Inner>>);
 
 struct Inner {
-    state: Arc<dyn StateManager>,
+    state: Arc<dyn MetadataStore>,
     security: Security,
     containers: BTreeMap<(String, ContainerId), Life>,
     feeds: Vec<EventFeed>,
@@ -38,7 +38,7 @@ struct Life {
 }
 
 impl Machine {
-    pub fn new(state: Arc<dyn StateManager>, security: Security) -> Self {
+    pub fn new(state: Arc<dyn MetadataStore>, security: Security) -> Self {
         Machine(Arc::new(Mutex::new(Inner {
             state,
             security,
@@ -54,7 +54,7 @@ impl Machine {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The workers that run, by container.
+    /// Returns the running workers, by container.
     pub fn workers(&self) -> Vec<WorkerId> {
         let inner = self.inner();
         let running = inner
@@ -64,12 +64,12 @@ impl Machine {
         running.map(|life| life.worker).collect()
     }
 
-    /// The workers that a master hears, as it has told last.
+    /// Returns the live workers last reported by a leader.
     pub fn heard(&self) -> Vec<WorkerId> {
         self.inner().heard.clone()
     }
 
-    /// What the worker of a container has noted.
+    /// Returns the notes of a container's worker.
     pub fn notes(&self, container: u32) -> SharedNotes {
         let inner = self.inner();
         let mut lives = inner.containers.iter();
@@ -77,7 +77,7 @@ impl Machine {
         Arc::clone(&found.expect("a container").1.notes)
     }
 
-    /// What all workers have noted.
+    /// Returns the notes of all workers.
     pub fn all_notes(&self) -> Vec<SharedNotes> {
         let inner = self.inner();
         inner
@@ -87,14 +87,14 @@ impl Machine {
             .collect()
     }
 
-    /// Tells that the host of a container is lost, as a scheduler does that does not see it any more. The container goes on.
+    /// Reports the host of a container as lost, while the container continues to run.
     pub fn lose_sight_of(&self, container: u32) {
         let inner = self.inner();
         let mut lives = inner.containers.values();
         let life = lives.find(|life| life.worker.container.0 == container);
         let worker = life.expect("a container").worker;
         for feed in &inner.feeds {
-            feed.tell(ContainerEvent::Exited {
+            feed.send(ContainerEvent::Exited {
                 worker,
                 how: Ending::HostLost,
                 last_words: vec!["host a is lost".to_string()],
@@ -102,7 +102,7 @@ impl Machine {
         }
     }
 
-    /// Ends the process of a container, as `kill -9` would.
+    /// Kills the process of a container, as `kill -9` does.
     pub fn kill(&self, container: u32) {
         let mut inner = self.inner();
         let key = inner
@@ -116,7 +116,7 @@ impl Machine {
             .expect("it");
         life.task.abort();
         for feed in &inner.feeds {
-            feed.tell(ContainerEvent::Exited {
+            feed.send(ContainerEvent::Exited {
                 worker: life.worker,
                 how: Ending::Signal(9),
                 last_words: vec!["killed".to_string()],
@@ -145,7 +145,7 @@ impl Inner {
         worker
     }
 
-    /// Whether this order is to be carried out, or has been before.
+    /// Returns true if this order is to be executed, or has been executed.
     fn takes(&mut self, job: &JobRef, about: Option<ContainerId>, order: Order) -> Result<bool> {
         let newest = self.newest.entry((job.key(), about)).or_default();
         if order < *newest {
@@ -177,7 +177,7 @@ impl SchedulerKind for Machine {
                 job,
             };
             for running in scheduler.running() {
-                feed.tell(ContainerEvent::Started(running));
+                feed.send(ContainerEvent::Started(running));
             }
             self.inner().feeds.push(feed);
             Ok((Arc::new(scheduler) as Arc<dyn Scheduler>, events))
@@ -228,7 +228,7 @@ impl Scheduler for JobContainers {
         })
     }
 
-    fn heard(&self, workers: &[WorkerId]) {
+    fn on_live_workers(&self, workers: &[WorkerId]) {
         self.machine.inner().heard = workers.to_vec();
     }
 

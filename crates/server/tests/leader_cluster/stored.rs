@@ -1,4 +1,4 @@
-//! What is stored, and what never stays: late leases, submissions that are given up.
+//! Stored nodes and their cleanup: late leases, and cancelled submissions.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,10 +8,10 @@ use std::time::Instant;
 use ardea_coordination::control::{LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest};
 use ardea_core::ErrorCode;
 use ardea_metastore::layout::{JobLayout, history, jobs};
-use ardea_metastore::{Expected, StateManager};
+use ardea_metastore::{Expected, MetadataStore};
 use ardea_server::leader::{JobStore, LeaseFinder, all_past_jobs, sweep};
 
-use crate::rig::{DEADLINE, Rig};
+use crate::fixture::{DEADLINE, Fixture};
 
 fn lease() -> LeaseRecord {
     LeaseRecord {
@@ -31,7 +31,7 @@ fn claim() -> StoreRequest<LeaseRecord> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_a_job_that_is_gone_is_not_taken_and_leaves_nothing() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let job = rig.submit("word-count").await.unwrap();
     let store = JobStore::new(rig.state(), job).unwrap();
     assert!(matches!(store.lease(claim()).await, StoreReply::Written(_)));
@@ -52,11 +52,11 @@ async fn a_lease_of_a_job_that_is_gone_is_not_taken_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_finder_tells_who_leads_and_who_follows_and_that_the_job_is_gone() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let job = rig.submit("word-count").await.unwrap();
     let store = JobStore::new(rig.state(), job.clone()).unwrap();
     let finder = LeaseFinder::new(rig.state(), job).unwrap();
-    assert_eq!(finder.look_up().await, Lookup::Nobody);
+    assert_eq!(finder.look_up().await, Lookup::NoLeader);
     let mut expected = None;
     for epoch in [1, 2] {
         let value = LeaseRecord {
@@ -77,7 +77,7 @@ async fn a_finder_tells_who_leads_and_who_follows_and_that_the_job_is_gone() {
             }
         }
     }
-    // A lease that nobody was left to remove misleads nobody for ever.
+    // An orphaned lease must not mislead lookups forever.
     rig.state
         .delete(store.layout().definition(), Expected::Any)
         .await
@@ -90,7 +90,7 @@ async fn a_finder_tells_who_leads_and_who_follows_and_that_the_job_is_gone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sweep_removes_what_belongs_to_no_job_and_nothing_else() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     let job = rig.submit("word-count").await.unwrap();
     let store = JobStore::new(rig.state(), job).unwrap();
     store.lease(claim()).await;
@@ -118,7 +118,7 @@ async fn a_sweep_removes_what_belongs_to_no_job_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_what_is_damaged_a_sweep_leaves_only_what_may_be_of_a_job_that_is_there() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     rig.submit("word-count").await.unwrap();
     rig.submit("a damaged one").await.unwrap();
     let [there, damaged, gone] =
@@ -131,7 +131,7 @@ async fn of_what_is_damaged_a_sweep_leaves_only_what_may_be_of_a_job_that_is_the
         damaged.master(8).unwrap(),
         past,
     ];
-    // A lease says by its path whose it is.
+    // The path of a lease names its job.
     let go = [
         there.master(8).unwrap(),
         gone.master(8).unwrap(),
@@ -159,21 +159,21 @@ async fn of_what_is_damaged_a_sweep_leaves_only_what_may_be_of_a_job_that_is_the
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_whose_job_is_damaged_is_refused_with_what_to_remove() {
-    let rig = Rig::new().await;
+    let rig = Fixture::new().await;
     rig.submit("word-count").await.unwrap();
     let layout = JobLayout::of("word-count").unwrap();
     let mut file = rig.folder.as_ref().unwrap().path().join("tree");
     file.extend(layout.definition().names());
     std::fs::write(file.join(".node"), "junk").unwrap();
     let error = rig.submit("word-count").await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::StateCorrupt);
-    let hint = error.what_next().unwrap();
+    assert_eq!(error.code(), ErrorCode::MetastoreCorrupt);
+    let hint = error.hint_text().unwrap();
     assert!(hint.contains("remove"), "{hint}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_submission_that_is_given_up_at_any_moment_leaves_a_whole_job_or_none() {
-    let rig = Rig::new().await;
+async fn a_submission_that_is_aborted_at_any_moment_leaves_a_whole_job_or_none() {
+    let rig = Fixture::new().await;
     let (mut whole, mut none) = (0, 0);
     for polls in 0..40 {
         let name = format!("job {polls}");
@@ -181,7 +181,8 @@ async fn a_submission_that_is_given_up_at_any_moment_leaves_a_whole_job_or_none(
         let (job, demand) = (asked.0.job.clone(), asked.1.clone());
         {
             let mut submitting = pin!(rig.submit_as(asked.clone(), DEADLINE));
-            // Between two looks the runtime goes on; after the last the submission is dropped where it is.
+            // Between two polls the runtime continues; after the last one the submission is
+            // dropped.
             for _ in 0..polls {
                 let look = submitting
                     .as_mut()
@@ -201,7 +202,7 @@ async fn a_submission_that_is_given_up_at_any_moment_leaves_a_whole_job_or_none(
             }
             None => none += 1,
         }
-        // With the same number it can be submitted again, whatever has become of it.
+        // It can be submitted again with the same number in either case.
         rig.submit_as(asked, DEADLINE).await.unwrap();
         assert!(store.exists().await.unwrap());
     }

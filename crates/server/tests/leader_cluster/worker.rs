@@ -1,4 +1,5 @@
-//! A worker without instances: its agent is real, its connections are, and what it is told to run it notes down.
+//! A worker without instances: it has a real agent and real connections, and records the requested
+//! actions.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,28 +7,28 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ardea_coordination::control::{
-    AgentAction, AgentConfig, AgentEvent, Credentials, EpochsAgentAction, EpochsAgentEvent,
-    FromWorker, Generation, JobRef, Order, Receipt, Run, ToWorker, WorkerAgent, WorkerId,
+    AgentAction, AgentConfig, AgentEvent, Credentials, FromWorker, Generation, JobRef, Order,
+    ParticipantAction, ParticipantEvent, Run, SnapshotAck, ToWorker, WorkerAgent, WorkerId,
 };
 use ardea_coordination::packing::InstanceId;
-use ardea_metastore::StateManager;
-use ardea_network::rpc::{Encoded, Greeting, Security, connect};
+use ardea_metastore::MetadataStore;
+use ardea_network::rpc::{Encoded, HandshakeRequest, Security, connect};
 use ardea_server::leader::LeaseFinder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a worker has been told, for tests to look at.
+/// The requests received by a worker.
 #[derive(Debug, Default)]
 pub struct Notes {
     pub running: BTreeSet<InstanceId>,
     pub run: Option<Run>,
-    /// Instances that were started, again and again if they were.
+    /// The number of starts of instances, including repeated ones.
     pub starts: usize,
-    /// The lives of the job that were begun here.
+    /// The attempts of the job begun on this worker.
     pub lives: Vec<Generation>,
-    /// All of its instances are to come to their end.
+    /// True if all of its instances should end.
     pub ends: AtomicBool,
 }
 
@@ -38,9 +39,9 @@ struct Connection {
     out: mpsc::UnboundedSender<Encoded>,
 }
 
-/// Works until it is told to leave.
+/// Runs the worker until it is requested to exit.
 pub async fn work(
-    state: Arc<dyn StateManager>,
+    state: Arc<dyn MetadataStore>,
     job: JobRef,
     id: WorkerId,
     security: Security,
@@ -81,7 +82,7 @@ pub async fn work(
                             .is_some_and(|c| c.address == address && !c.out.is_closed());
                         if !open {
                             let (out, queued) = mpsc::unbounded_channel();
-                            let greeting = Greeting::new("to work").of_job(job.key());
+                            let greeting = HandshakeRequest::new("to work").of_job(job.key());
                             let (security, events) = (security.clone(), events.clone());
                             let to = address.clone();
                             tasks.spawn(async move {
@@ -101,7 +102,7 @@ pub async fn work(
                             notes.running.remove(stopped);
                         }
                         notes.starts += change.start.len();
-                        let begun = change.life.filter(|_| change.begins);
+                        let begun = change.attempt.filter(|_| change.begins);
                         notes.lives.extend(begun.map(|life| life.generation));
                         notes.running.extend(change.start);
                         notes.run = Some(change.run);
@@ -121,26 +122,26 @@ pub async fn work(
     }
 }
 
-/// It remembers nothing, so a cut is saved at once.
-fn carried_out(action: EpochsAgentAction) -> Option<EpochsAgentEvent> {
+/// Returns the result of an action. The worker has no state, so snapshots are written at once.
+fn carried_out(action: ParticipantAction) -> Option<ParticipantEvent> {
     match action {
-        EpochsAgentAction::End(epoch, _) => {
-            let receipt = Receipt {
+        ParticipantAction::End(epoch, _) => {
+            let receipt = SnapshotAck {
                 since: None,
                 place: Vec::new(),
                 bytes: 0,
             };
-            Some(EpochsAgentEvent::Saved(epoch, receipt))
+            Some(ParticipantEvent::Saved(epoch, receipt))
         }
-        EpochsAgentAction::Commit(epoch) => Some(EpochsAgentEvent::Visible(epoch)),
-        EpochsAgentAction::GivenUp(_) | EpochsAgentAction::Tell(_) => None,
+        ParticipantAction::Commit(epoch) => Some(ParticipantEvent::Visible(epoch)),
+        ParticipantAction::Abort(_) | ParticipantAction::Send(_) => None,
     }
 }
 
-/// One connection to a master.
+/// Serves one connection to a leader.
 async fn talk(
     address: String,
-    greeting: Greeting,
+    greeting: HandshakeRequest,
     security: Security,
     mut queued: mpsc::UnboundedReceiver<Encoded>,
     events: mpsc::UnboundedSender<AgentEvent>,

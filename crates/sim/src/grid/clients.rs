@@ -1,28 +1,29 @@
-//! Who uses the grid.
+//! The clients of the simulated grid.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use ardea_core::PartitionId;
 use ardea_grid::protocol::{
-    Answer, Bunch, Functions, MapId, NodeEvent, Operation, Outcome, Pairs, Refusal, When, WhenFull,
+    Answer, EntryBatch, Functions, MapId, NodeEvent, Operation, Outcome, Pairs, Refusal, When,
+    WhenFull,
 };
 
-use super::history::{CAPACITY, Deed, Event, Seen};
-use super::scene::{Happening, Scene};
+use super::history::{CAPACITY, Event, HistoryOperation, OperationResult};
+use super::simulation::{GridSimulation, SimulationEvent};
 
-/// How many keys are often used: to the last two is added, and nothing is put.
+/// The number of frequently used keys. The last two are counters, which are only added to.
 const KEYS: u64 = 10;
 const COUNTERS: Range<u64> = KEYS - 2..KEYS;
 
-/// Keys that are used now and then.
+/// The number of rarely used keys.
 const RARE: u64 = 60;
 
-/// From this number on keys are rings, so many of them.
+/// The first number of the ring buffers, and their count.
 const FIRST_RING: u64 = KEYS + RARE;
 const RINGS: u64 = 3;
 
-/// The function that adds its argument to what a key has.
+/// The function that adds its argument to the value of a key.
 pub struct Adds;
 
 impl Functions for Adds {
@@ -38,7 +39,7 @@ impl Functions for Adds {
     }
 }
 
-/// A number as it is kept, with something behind it so that sizes differ.
+/// Decodes a number; values are padded so that their sizes differ.
 fn number(bytes: &[u8]) -> u64 {
     bytes
         .first_chunk()
@@ -52,57 +53,57 @@ fn padded(value: u64) -> Vec<u8> {
 }
 
 fn bunch(entries: [(u64, u64); 2]) -> Pairs {
-    let mut bunch = Bunch::default();
+    let mut bunch = EntryBatch::default();
     for (key, value) in entries {
         bunch.push(&key.to_le_bytes(), &padded(value));
     }
     bunch.finish()
 }
 
-/// Something that a client waits for.
+/// A pending operation of a client.
 #[derive(Clone, Copy, Debug)]
-pub struct UnderWay {
+pub struct PendingOperation {
     pub client: u32,
     pub life: u64,
     pub key: u64,
-    pub deed: Deed,
-    /// Another key of the same partition, and what it has from then on as well.
+    pub deed: HistoryOperation,
+    /// A second key of the same partition and its value, written in the same operation.
     beside: Option<(u64, u64)>,
     pub began: Duration,
 }
 
-impl Scene {
-    /// The partition of a key.
+impl GridSimulation {
+    /// Returns the partition of a key.
     pub fn partition_of(&self, key: u64) -> PartitionId {
         let index = key % u64::from(self.partitions);
         PartitionId::from_index(index as u32).expect("there are so many")
     }
 
-    /// A client does the next thing, at some member.
+    /// Starts the next operation of a client, at a random member.
     pub fn client_acts(&mut self, client: u32) {
         let lives: Vec<u64> = self.lives.keys().copied().collect();
         let Some(life) = self.random.pick(&lives) else {
-            self.after(50, 200, Happening::Client(client));
+            self.after(50, 200, SimulationEvent::Client(client));
             return;
         };
         let (key, deed) = self.chosen_deed();
-        self.asks(client, life, key, deed);
+        self.start_operation(client, life, key, deed);
     }
 
-    fn chosen_deed(&mut self) -> (u64, Deed) {
+    fn chosen_deed(&mut self) -> (u64, HistoryOperation) {
         if self.random.per_mille(150) {
             let key = KEYS + self.random.below(RARE);
             let value = self.next_value();
-            return (key, Deed::Put(value));
+            return (key, HistoryOperation::Put(value));
         }
         if self.random.per_mille(200) {
             let key = FIRST_RING + self.random.below(RINGS);
             let value = self.next_value();
             let deed = match self.random.below(10) {
-                0..=2 => Deed::Offer(value),
-                3..=4 => Deed::Push(value),
-                5..=7 => Deed::Take,
-                _ => Deed::Peek,
+                0..=2 => HistoryOperation::Offer(value),
+                3..=4 => HistoryOperation::Push(value),
+                5..=7 => HistoryOperation::Take,
+                _ => HistoryOperation::Peek,
             };
             return (key, deed);
         }
@@ -110,15 +111,15 @@ impl Scene {
         let is_counter = COUNTERS.contains(&key);
         let value = self.next_value();
         let deed = match self.random.below(10) {
-            0..=3 => Deed::Get,
-            _ if is_counter => Deed::Add(1 + self.random.below(1000)),
-            4..=6 => Deed::Put(value),
-            7 => Deed::PutIfAbsent(value),
-            8 => Deed::Replace {
+            0..=3 => HistoryOperation::Get,
+            _ if is_counter => HistoryOperation::Add(1 + self.random.below(1000)),
+            4..=6 => HistoryOperation::Put(value),
+            7 => HistoryOperation::PutIfAbsent(value),
+            8 => HistoryOperation::Replace {
                 wanted: self.last_seen.get(&key).copied().unwrap_or(0),
                 value,
             },
-            _ => Deed::Remove,
+            _ => HistoryOperation::Remove,
         };
         (key, deed)
     }
@@ -128,15 +129,15 @@ impl Scene {
         self.values
     }
 
-    /// What shows what a key or ring has.
-    pub fn look_at(key: u64) -> Deed {
+    /// Returns the operation that reads a key or a ring buffer.
+    pub fn look_at(key: u64) -> HistoryOperation {
         match key < FIRST_RING {
-            true => Deed::Get,
-            false => Deed::Peek,
+            true => HistoryOperation::Get,
+            false => HistoryOperation::Peek,
         }
     }
 
-    pub fn asks(&mut self, client: u32, life: u64, key: u64, deed: Deed) {
+    pub fn start_operation(&mut self, client: u32, life: u64, key: u64, deed: HistoryOperation) {
         let (map, name) = (MapId(1), key.to_le_bytes().to_vec().into());
         let put = |value: u64, when| Operation::Put {
             map,
@@ -154,16 +155,16 @@ impl Scene {
             full,
         };
         let operation = match deed {
-            Deed::Offer(value) => append(value, WhenFull::Refuse),
-            Deed::Push(value) => append(value, WhenFull::Overwrite),
-            Deed::Take => Operation::Take(ring),
-            Deed::Peek => Operation::Read {
+            HistoryOperation::Offer(value) => append(value, WhenFull::Refuse),
+            HistoryOperation::Push(value) => append(value, WhenFull::Overwrite),
+            HistoryOperation::Take => Operation::Take(ring),
+            HistoryOperation::Peek => Operation::Read {
                 ring,
                 from: 0,
                 bytes: 0,
             },
-            Deed::Get | Deed::Lose => Operation::Get { map, key: name },
-            Deed::Put(value) => match beside {
+            HistoryOperation::Get | HistoryOperation::Lose => Operation::Get { map, key: name },
+            HistoryOperation::Put(value) => match beside {
                 None => put(value, When::Always),
                 Some(other) => Operation::PutAll {
                     map,
@@ -171,10 +172,12 @@ impl Scene {
                     expires: None,
                 },
             },
-            Deed::PutIfAbsent(value) => put(value, When::Absent),
-            Deed::Replace { wanted, value } => put(value, When::Is(padded(wanted).into())),
-            Deed::Remove => Operation::Remove { map, key: name },
-            Deed::Add(more) => Operation::Compute {
+            HistoryOperation::PutIfAbsent(value) => put(value, When::Absent),
+            HistoryOperation::Replace { wanted, value } => {
+                put(value, When::Is(padded(wanted).into()))
+            }
+            HistoryOperation::Remove => Operation::Remove { map, key: name },
+            HistoryOperation::Add(more) => Operation::Compute {
                 map,
                 key: name,
                 function: "add".to_string(),
@@ -185,7 +188,7 @@ impl Scene {
         self.asked += 1;
         let id = self.asked;
         let began = self.now;
-        let under_way = UnderWay {
+        let under_way = PendingOperation {
             client,
             life,
             key,
@@ -198,9 +201,9 @@ impl Scene {
         self.happens_at(life, NodeEvent::Ask(id, partition, operation));
     }
 
-    /// What is put beside it, now and then.
-    fn chosen_beside(&mut self, key: u64, deed: Deed) -> Option<(u64, u64)> {
-        if !matches!(deed, Deed::Put(_)) || !self.random.per_mille(400) {
+    /// Returns a second key and value for the same operation, in some cases.
+    fn chosen_beside(&mut self, key: u64, deed: HistoryOperation) -> Option<(u64, u64)> {
+        if !matches!(deed, HistoryOperation::Put(_)) || !self.random.per_mille(400) {
             return None;
         }
         let partition = self.partition_of(key);
@@ -212,10 +215,10 @@ impl Scene {
         Some((other, self.next_value()))
     }
 
-    /// What came of something is remembered, of each key.
-    pub fn has_seen(&mut self, under_way: &UnderWay, seen: Seen) {
+    /// Adds the outcome of an operation to the history of each of its keys.
+    pub fn has_seen(&mut self, under_way: &PendingOperation, seen: OperationResult) {
         let beside = under_way.beside;
-        let beside = beside.map(|(key, value)| (key, Deed::Put(value)));
+        let beside = beside.map(|(key, value)| (key, HistoryOperation::Put(value)));
         for (key, deed) in [(under_way.key, under_way.deed)].into_iter().chain(beside) {
             let event = Event {
                 deed,
@@ -227,27 +230,27 @@ impl Scene {
         }
     }
 
-    /// What a client waited for has ended.
-    pub fn client_hears(&mut self, id: u64, outcome: Outcome) {
+    /// Handles the end of an operation.
+    pub fn operation_ended(&mut self, id: u64, outcome: Outcome) {
         let Some(under_way) = self.under_way.remove(&id) else {
             return;
         };
         let seen = match outcome {
             Outcome::Answered(Answer::Value(value)) => {
-                Some(Seen::Value(value.as_deref().map(number)))
+                Some(OperationResult::Value(value.as_deref().map(number)))
             }
             Outcome::Answered(Answer::Place(place)) => {
                 let value = match under_way.deed {
-                    Deed::Offer(value) | Deed::Push(value) => Some(value),
+                    HistoryOperation::Offer(value) | HistoryOperation::Push(value) => Some(value),
                     _ => None,
                 };
-                Some(Seen::Value(value.filter(|_| place.is_some())))
+                Some(OperationResult::Value(value.filter(|_| place.is_some())))
             }
             Outcome::Answered(Answer::Run { values, .. }) => {
                 let first = values.first();
-                Some(Seen::Value(first.map(|value| number(value))))
+                Some(OperationResult::Value(first.map(|value| number(value))))
             }
-            Outcome::Answered(_) => Some(Seen::Done),
+            Outcome::Answered(_) => Some(OperationResult::Done),
             Outcome::Refused(refusal) => {
                 if !refusal.may_pass() {
                     self.breaks(format!("{:?} is refused: {refusal:?}", under_way.deed));
@@ -255,18 +258,18 @@ impl Scene {
                 let _: Refusal = refusal;
                 None
             }
-            Outcome::Unknown => Some(Seen::Unknown),
+            Outcome::Unknown => Some(OperationResult::Unknown),
         };
         match seen {
             None => self.report.refused += 1,
-            Some(Seen::Unknown) => self.report.unknown += 1,
+            Some(OperationResult::Unknown) => self.report.unknown += 1,
             Some(_) => self.report.answered += 1,
         }
         if let Some(seen) = seen {
-            if let Seen::Value(Some(value)) = seen {
+            if let OperationResult::Value(Some(value)) = seen {
                 self.last_seen.insert(under_way.key, value);
             }
-            if let (Deed::Put(value), Seen::Done) = (under_way.deed, seen) {
+            if let (HistoryOperation::Put(value), OperationResult::Done) = (under_way.deed, seen) {
                 self.last_seen.insert(under_way.key, value);
                 self.last_seen.extend(under_way.beside);
             }
@@ -281,8 +284,8 @@ impl Scene {
             ));
             self.has_seen(&under_way, seen);
         }
-        if under_way.client != super::scene::NOBODY {
-            self.after(5, 150, Happening::Client(under_way.client));
+        if under_way.client != super::simulation::FINAL_READER {
+            self.after(5, 150, SimulationEvent::Client(under_way.client));
         }
     }
 }

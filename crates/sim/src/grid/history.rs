@@ -1,17 +1,17 @@
-//! What clients have seen of a key or a ring, and whether it can be explained.
+//! The observed history of a key or a ring buffer, and the check that it is linearizable.
 //!
-//! The search is that of Wing and Gong ("Testing and verifying concurrent objects", 1993), remembering where it has been as Lowe does
-//! ("Testing for linearizability", 2017).
+//! The search is that of Wing and Gong ("Testing and verifying concurrent objects", 1993), with
+//! memoisation as by Lowe ("Testing for linearizability", 2017).
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// How many values a ring has at most.
+/// The capacity of a ring buffer.
 pub const CAPACITY: u64 = 5;
 
-/// Something that is done with a key, or with a ring. Values are numbers that are put once only.
+/// An operation on a key, or on a ring buffer. Each value is written only once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum HistoryOperation {
     Get,
     Put(u64),
     PutIfAbsent(u64),
@@ -21,105 +21,110 @@ pub enum Deed {
     },
     Remove,
     Add(u64),
-    /// To a ring, which refuses it if it is full.
+    /// Append to a ring buffer, which refuses it if it is full.
     Offer(u64),
-    /// To a ring, whose first value goes if it is full.
+    /// Append to a ring buffer, which drops its first value if it is full.
     Push(u64),
-    /// From a ring.
+    /// Remove the first value of a ring buffer.
     Take,
-    /// The first of a ring.
+    /// Read the first value of a ring buffer.
     Peek,
-    /// All copies were lost: what was there may be lost.
+    /// The loss of all copies: the value may be lost.
     Lose,
 }
 
-/// What came of it.
+/// The outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Seen {
-    /// It was done; what was told, if it tells something.
+pub enum OperationResult {
+    /// The operation was done, and returned this value; `None` if there was no value.
     Value(Option<u64>),
-    /// It was done, and tells nothing.
+    /// The operation was done, and has no return value.
     Done,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// A deed, while it was under way, and what came of it.
+/// An operation with its interval and outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    pub deed: Deed,
+    pub deed: HistoryOperation,
     pub began: Duration,
     pub ended: Duration,
-    pub seen: Seen,
+    pub seen: OperationResult,
 }
 
 impl Event {
-    /// What is there after it, if it was done when that was there: at most one value of a key, those of a ring in their order. None if it can't have been done then.
+    /// Returns the contents after the operation, if it was done on the contents `there`. Returns
+    /// `None` if the observed outcome is impossible then. A key has at most one value, a ring
+    /// buffer several in order.
     fn explain(&self, there: &[u64]) -> Option<Vec<u64>> {
         let had = there.first().copied();
         let one = |value: Option<u64>| value.into_iter().collect::<Vec<u64>>();
         let is_full = there.len() as u64 >= CAPACITY;
         let with = |from: usize, value: u64| [&there[from..], &[value]].concat();
         let (has, told) = match self.deed {
-            Deed::Get | Deed::Peek => (there.to_vec(), had),
-            Deed::Put(value) => (one(Some(value)), None),
-            Deed::PutIfAbsent(value) => (one(had.or(Some(value))), had),
-            Deed::Replace { wanted, value } => match had == Some(wanted) {
+            HistoryOperation::Get | HistoryOperation::Peek => (there.to_vec(), had),
+            HistoryOperation::Put(value) => (one(Some(value)), None),
+            HistoryOperation::PutIfAbsent(value) => (one(had.or(Some(value))), had),
+            HistoryOperation::Replace { wanted, value } => match had == Some(wanted) {
                 true => (one(Some(value)), had),
                 false => (one(had), had),
             },
-            Deed::Remove => (one(None), had),
-            Deed::Add(more) => {
+            HistoryOperation::Remove => (one(None), had),
+            HistoryOperation::Add(more) => {
                 let sum = Some(had.unwrap_or(0) + more);
                 (one(sum), sum)
             }
-            Deed::Offer(_) if is_full => (there.to_vec(), None),
-            Deed::Offer(value) => (with(0, value), Some(value)),
-            Deed::Push(value) => (with(usize::from(is_full), value), Some(value)),
-            Deed::Take => (there.get(1..).unwrap_or_default().to_vec(), had),
-            Deed::Lose => (one(None), None),
+            HistoryOperation::Offer(_) if is_full => (there.to_vec(), None),
+            HistoryOperation::Offer(value) => (with(0, value), Some(value)),
+            HistoryOperation::Push(value) => (with(usize::from(is_full), value), Some(value)),
+            HistoryOperation::Take => (there.get(1..).unwrap_or_default().to_vec(), had),
+            HistoryOperation::Lose => (one(None), None),
         };
         match self.seen {
-            Seen::Value(seen) => (seen == told).then_some(has),
-            Seen::Done | Seen::Unknown => Some(has),
+            OperationResult::Value(seen) => (seen == told).then_some(has),
+            OperationResult::Done | OperationResult::Unknown => Some(has),
         }
     }
 
-    /// Whether somebody may have seen that it was done.
+    /// Returns true if the effect of the operation may have been observed.
     fn may_show(&self, all: &[Event]) -> bool {
         let value = match self.deed {
-            Deed::Put(value) | Deed::PutIfAbsent(value) | Deed::Replace { value, .. } => value,
+            HistoryOperation::Put(value)
+            | HistoryOperation::PutIfAbsent(value)
+            | HistoryOperation::Replace { value, .. } => value,
             _ => return true,
         };
         let shows = |event: &Event| {
-            event.seen == Seen::Value(Some(value))
-                || matches!(event.deed, Deed::Replace { wanted, .. } if wanted == value)
+            event.seen == OperationResult::Value(Some(value))
+                || matches!(event.deed, HistoryOperation::Replace { wanted, .. } if wanted == value)
         };
         all.iter().any(shows)
     }
 }
 
-/// What came of looking for an explanation.
+/// The result of the check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Explained,
     Impossible,
-    /// It takes too long to say.
+    /// The check is too expensive.
     TooMuch,
 }
 
-/// Whether the events are explained by doing each deed once, at a moment while it was under way; those of which nobody knows once or never, at any
-/// later moment.
+/// Checks that the history is linearizable: each operation is done once, at a moment within its
+/// interval. Operations with an unknown outcome are done at most once, at any moment after their
+/// start.
 pub fn explain(events: &[Event], most: usize) -> Verdict {
-    // Nobody has seen what these did: they may not have been done.
+    // Unknown operations without observers may not have been done, and are skipped.
     let counts = |event: &&Event| {
-        let reads = matches!(event.deed, Deed::Get | Deed::Peek);
-        event.seen != Seen::Unknown || (!reads && event.may_show(events))
+        let reads = matches!(event.deed, HistoryOperation::Get | HistoryOperation::Peek);
+        event.seen != OperationResult::Unknown || (!reads && event.may_show(events))
     };
     let mut events: Vec<Event> = events.iter().filter(counts).copied().collect();
     events.sort_by_key(|event| event.began);
     let ends = |event: &Event| match event.seen {
-        Seen::Unknown => Duration::MAX,
+        OperationResult::Unknown => Duration::MAX,
         _ => event.ended,
     };
     let words = events.len().div_ceil(64).max(1);
@@ -128,13 +133,13 @@ pub fn explain(events: &[Event], most: usize) -> Verdict {
     while let Some((done, there)) = open.pop() {
         let is_done = |at: usize| done[at / 64] & (1 << (at % 64)) != 0;
         let left = || (0..events.len()).filter(|at| !is_done(*at));
-        if left().all(|at| events[at].seen == Seen::Unknown) {
+        if left().all(|at| events[at].seen == OperationResult::Unknown) {
             return Verdict::Explained;
         }
         if been.len() > most {
             return Verdict::TooMuch;
         }
-        // The next is one that had begun when the first of those left ended.
+        // The next operation must have started before the first of the remaining ones ended.
         let first_end = left()
             .map(|at| ends(&events[at]))
             .min()
@@ -156,7 +161,7 @@ pub fn explain(events: &[Event], most: usize) -> Verdict {
 mod tests {
     use super::*;
 
-    fn event(deed: Deed, began: u64, ended: u64, seen: Seen) -> Event {
+    fn event(deed: HistoryOperation, began: u64, ended: u64, seen: OperationResult) -> Event {
         Event {
             deed,
             began: Duration::from_millis(began),
@@ -171,19 +176,33 @@ mod tests {
 
     #[test]
     fn what_happens_one_after_the_other_is_explained_in_that_order_only() {
-        let put = event(Deed::Put(1), 0, 1, Seen::Done);
-        let get = |began, seen| event(Deed::Get, began, began + 1, Seen::Value(seen));
+        let put = event(HistoryOperation::Put(1), 0, 1, OperationResult::Done);
+        let get = |began, seen| {
+            event(
+                HistoryOperation::Get,
+                began,
+                began + 1,
+                OperationResult::Value(seen),
+            )
+        };
         assert_eq!(verdict(&[put, get(2, Some(1))]), Verdict::Explained);
         assert_eq!(verdict(&[put, get(2, None)]), Verdict::Impossible);
-        let later = event(Deed::Put(2), 4, 5, Seen::Done);
+        let later = event(HistoryOperation::Put(2), 4, 5, OperationResult::Done);
         let back = [put, later, get(6, Some(2)), get(8, Some(1))];
         assert_eq!(verdict(&back), Verdict::Impossible);
     }
 
     #[test]
     fn what_nobody_knows_of_may_be_done_late_once_or_never() {
-        let unknown = event(Deed::Put(1), 0, 1, Seen::Unknown);
-        let get = |began, seen| event(Deed::Get, began, began + 1, Seen::Value(seen));
+        let unknown = event(HistoryOperation::Put(1), 0, 1, OperationResult::Unknown);
+        let get = |began, seen| {
+            event(
+                HistoryOperation::Get,
+                began,
+                began + 1,
+                OperationResult::Value(seen),
+            )
+        };
         assert_eq!(verdict(&[unknown, get(5, None)]), Verdict::Explained);
         assert_eq!(
             verdict(&[unknown, get(5, None), get(9, Some(1))]),
@@ -192,17 +211,38 @@ mod tests {
         let twice = [
             unknown,
             get(5, Some(1)),
-            event(Deed::Remove, 7, 8, Seen::Value(Some(1))),
+            event(
+                HistoryOperation::Remove,
+                7,
+                8,
+                OperationResult::Value(Some(1)),
+            ),
             get(9, Some(1)),
         ];
         assert_eq!(verdict(&twice), Verdict::Impossible);
-        let added = event(Deed::Add(4), 0, 1, Seen::Unknown);
+        let added = event(HistoryOperation::Add(4), 0, 1, OperationResult::Unknown);
         assert_eq!(
-            verdict(&[added, event(Deed::Add(1), 2, 3, Seen::Value(Some(5)))]),
+            verdict(&[
+                added,
+                event(
+                    HistoryOperation::Add(1),
+                    2,
+                    3,
+                    OperationResult::Value(Some(5))
+                )
+            ]),
             Verdict::Explained
         );
         assert_eq!(
-            verdict(&[added, event(Deed::Add(1), 2, 3, Seen::Value(Some(9)))]),
+            verdict(&[
+                added,
+                event(
+                    HistoryOperation::Add(1),
+                    2,
+                    3,
+                    OperationResult::Value(Some(9))
+                )
+            ]),
             Verdict::Impossible
         );
     }
@@ -210,23 +250,48 @@ mod tests {
     #[test]
     fn what_is_under_way_together_may_be_done_in_any_order() {
         let together = [
-            event(Deed::PutIfAbsent(1), 0, 10, Seen::Value(Some(2))),
-            event(Deed::PutIfAbsent(2), 0, 10, Seen::Value(None)),
             event(
-                Deed::Replace {
+                HistoryOperation::PutIfAbsent(1),
+                0,
+                10,
+                OperationResult::Value(Some(2)),
+            ),
+            event(
+                HistoryOperation::PutIfAbsent(2),
+                0,
+                10,
+                OperationResult::Value(None),
+            ),
+            event(
+                HistoryOperation::Replace {
                     wanted: 2,
                     value: 3,
                 },
                 5,
                 12,
-                Seen::Value(Some(2)),
+                OperationResult::Value(Some(2)),
             ),
-            event(Deed::Get, 13, 14, Seen::Value(Some(3))),
+            event(
+                HistoryOperation::Get,
+                13,
+                14,
+                OperationResult::Value(Some(3)),
+            ),
         ];
         assert_eq!(verdict(&together), Verdict::Explained);
         let both = [
-            event(Deed::PutIfAbsent(1), 0, 10, Seen::Value(None)),
-            event(Deed::PutIfAbsent(2), 0, 10, Seen::Value(None)),
+            event(
+                HistoryOperation::PutIfAbsent(1),
+                0,
+                10,
+                OperationResult::Value(None),
+            ),
+            event(
+                HistoryOperation::PutIfAbsent(2),
+                0,
+                10,
+                OperationResult::Value(None),
+            ),
         ];
         assert_eq!(verdict(&both), Verdict::Impossible);
     }
@@ -235,13 +300,20 @@ mod tests {
     fn values_of_a_ring_go_in_their_order_and_once() {
         let offer = |value, began| {
             event(
-                Deed::Offer(value),
+                HistoryOperation::Offer(value),
                 began,
                 began + 1,
-                Seen::Value(Some(value)),
+                OperationResult::Value(Some(value)),
             )
         };
-        let take = |began, seen| event(Deed::Take, began, began + 1, Seen::Value(seen));
+        let take = |began, seen| {
+            event(
+                HistoryOperation::Take,
+                began,
+                began + 1,
+                OperationResult::Value(seen),
+            )
+        };
         let both = [offer(1, 0), offer(2, 2)];
         let and = |more: &[Event]| verdict(&[&both[..], more].concat());
         assert_eq!(
@@ -253,7 +325,7 @@ mod tests {
             and(&[take(4, Some(1)), take(6, Some(1))]),
             Verdict::Impossible
         );
-        let lost = event(Deed::Take, 4, 5, Seen::Unknown);
+        let lost = event(HistoryOperation::Take, 4, 5, OperationResult::Unknown);
         assert_eq!(and(&[lost, take(6, Some(2))]), Verdict::Explained);
         assert_eq!(
             and(&[lost, take(6, Some(1)), take(8, Some(2))]),
@@ -264,13 +336,40 @@ mod tests {
     #[test]
     fn a_full_ring_refuses_or_lets_the_first_value_go() {
         let mut events: Vec<Event> = (0..CAPACITY)
-            .map(|n| event(Deed::Push(n), 2 * n, 2 * n + 1, Seen::Value(Some(n))))
+            .map(|n| {
+                event(
+                    HistoryOperation::Push(n),
+                    2 * n,
+                    2 * n + 1,
+                    OperationResult::Value(Some(n)),
+                )
+            })
             .collect();
-        events.push(event(Deed::Offer(90), 20, 21, Seen::Value(None)));
-        events.push(event(Deed::Push(91), 22, 23, Seen::Value(Some(91))));
-        events.push(event(Deed::Peek, 24, 25, Seen::Value(Some(1))));
+        events.push(event(
+            HistoryOperation::Offer(90),
+            20,
+            21,
+            OperationResult::Value(None),
+        ));
+        events.push(event(
+            HistoryOperation::Push(91),
+            22,
+            23,
+            OperationResult::Value(Some(91)),
+        ));
+        events.push(event(
+            HistoryOperation::Peek,
+            24,
+            25,
+            OperationResult::Value(Some(1)),
+        ));
         assert_eq!(verdict(&events), Verdict::Explained);
-        events.push(event(Deed::Peek, 26, 27, Seen::Value(Some(0))));
+        events.push(event(
+            HistoryOperation::Peek,
+            26,
+            27,
+            OperationResult::Value(Some(0)),
+        ));
         assert_eq!(verdict(&events), Verdict::Impossible);
     }
 }

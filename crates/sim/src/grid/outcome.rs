@@ -1,4 +1,4 @@
-//! What always has to hold of a simulated grid, and what has to hold in the end.
+//! The invariants of the simulated grid, and the conditions of recovery.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use ardea_core::PartitionId;
 use ardea_grid::protocol::{Holder, Member, MemberId, Node, Record, Replica, View};
 
-use super::history::{Deed, Event, Seen, Verdict, explain};
-use super::scene::{NOBODY, Scene};
+use super::history::{Event, HistoryOperation, OperationResult, Verdict, explain};
+use super::simulation::{FINAL_READER, GridSimulation};
 
-/// How many ways of explaining what was seen of a key are looked at.
+/// The maximum number of states in the search for a linearization of one key.
 const MOST_WAYS: usize = 200_000;
 
-impl Scene {
+impl GridSimulation {
     fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
         (0..self.partitions).filter_map(PartitionId::from_index)
     }
 
-    /// No other member serves a partition that this one serves.
+    /// Checks that no other member serves a partition that the member `id` serves.
     pub fn check_alone(&mut self, id: u64) {
         let Some(life) = self.lives.get(&id) else {
             return;
@@ -36,7 +36,8 @@ impl Scene {
         }
     }
 
-    /// A member has a view: it is the one that others have of this number, or the next.
+    /// Checks a view that a member has installed: it equals the known view of the same number, or
+    /// has the next number.
     pub fn installed(&mut self, id: u64, view: Arc<View>) {
         if view.number == self.newest.number && *view != *self.newest {
             self.breaks(format!("{id} has another view {}", view.number));
@@ -45,7 +46,8 @@ impl Scene {
             return;
         }
         if view.number != self.newest.number.next() {
-            // Whoever decided the views between is the first to have them, and may have died at once.
+            // The member that decided the views in between has them first, and may have died
+            // immediately.
             self.remember(format!(
                 "views between {} and {} were never seen",
                 self.newest.number, view.number
@@ -64,7 +66,8 @@ impl Scene {
         self.newest = view;
     }
 
-    /// Who keeps a partition has changed. All copies may be lost only if more members went than there are backups, since it had all of them.
+    /// Checks a change of a partition's owners. All copies may be lost only if more members were
+    /// lost than there are backups, since the partition last had all copies.
     fn changed(
         &mut self,
         partition: PartitionId,
@@ -82,14 +85,14 @@ impl Scene {
         if old.whole.len() > self.backups() {
             self.lost_copies.insert(partition, 0);
         }
-        // Where too few members stay for all copies, those of who leaves are given up as well.
+        // If too few members stay for all copies, those of leaving members are dropped too.
         let stay = view.members.len() - view.leaving.len();
-        let is_given_up = |holder: &&Holder| {
+        let is_aborted = |holder: &&Holder| {
             is_here(&holder.member) && !new.is_kept_by(holder.member) && stay <= self.backups()
         };
-        let given_up = old.whole.iter().filter(is_given_up).count();
+        let aborted = old.whole.iter().filter(is_aborted).count();
         if let Some(lost) = self.lost_copies.get_mut(&partition) {
-            *lost += gone + given_up;
+            *lost += gone + aborted;
         }
         let whole_before = |member: MemberId| old.is_whole(member);
         let filled = new
@@ -107,10 +110,10 @@ impl Scene {
                 self.breaks(format!("{partition:?} was lost with {lost:?} copies"));
             }
             let event = Event {
-                deed: Deed::Lose,
+                deed: HistoryOperation::Lose,
                 began: now,
                 ended: now,
-                seen: Seen::Unknown,
+                seen: OperationResult::Unknown,
             };
             let keys: Vec<u64> = (0..100)
                 .filter(|key| self.partition_of(*key) == partition)
@@ -129,18 +132,19 @@ impl Scene {
         }
     }
 
-    /// Whether nobody lives. The last one is never killed: it has left or was put out, bound by what it had voted for, and who was to stay died before that was
-    /// known.
+    /// Returns true if no member is alive. The last one is never killed: it has left or was
+    /// expelled, bound by its vote, and the members that were to stay died before they knew of that
+    /// decision.
     pub fn has_ended(&self) -> bool {
         self.lives.is_empty()
     }
 
-    /// Whether so many members are gone that those left may not decide for all.
+    /// Returns true if the remaining members do not form a quorum.
     pub fn is_stuck(&self) -> bool {
         self.is_stuck_but_for(|_| false)
     }
 
-    /// Whether that would be so if this one ended as well.
+    /// Returns true if the other members would not form a quorum without the member `life`.
     pub fn is_stuck_without(&self, life: u64) -> bool {
         self.is_stuck_but_for(|id| id.0 == life)
     }
@@ -151,17 +155,17 @@ impl Scene {
         let lives = lives.filter(|(id, _)| !ends(MemberId(**id)));
         let nodes: Vec<&Node> = lives.map(|(_, life)| &life.node).collect();
         if nodes.iter().any(|node| node.is_out()) {
-            // It has left, and still tells others of that.
+            // A member that has left still notifies others.
             return false;
         }
-        // Whoever knew of the newest view may have died with that.
+        // The members with the newest view may have died.
         let known = nodes.iter().filter_map(|node| node.view());
         let known = known.max_by_key(|view| view.number);
         known.is_none_or(|view| !view.is_quorum(|id| !is_dead(id), is_dead))
     }
 
-    /// Whether it was put out while it was cut off, and all others that it knows have gone since, or were put out with it: nobody is left to tell it. It has
-    /// no lease.
+    /// Returns true if the member was expelled while it was cut off, and all others that it knows
+    /// have ended or were expelled too. No member is left to notify it, and it has no lease.
     fn is_forlorn(&self, id: u64) -> bool {
         let view = self.lives.get(&id).and_then(|life| life.node.view());
         let mut others = view.iter().flat_map(|view| &view.members);
@@ -170,7 +174,7 @@ impl Scene {
         view.is_some() && !self.newest.has(MemberId(id)) && others.all(is_gone)
     }
 
-    /// What is not as it should be after all is mended; nothing if all is well.
+    /// Returns a condition of recovery that is not met yet, or `None`.
     pub fn missing(&mut self) -> Option<String> {
         let alive = self.lives.iter().filter(|(_, life)| !life.node.is_out());
         let alive = alive.map(|(id, _)| *id);
@@ -212,19 +216,19 @@ impl Scene {
             .find_map(|partition| self.differs(partition))
     }
 
-    /// Reads all keys, each at some member.
+    /// Reads all keys, each at a random member.
     fn read_all(&mut self) {
         let lives = self.lives.iter().filter(|(_, life)| !life.node.is_out());
         let lives: Vec<u64> = lives.map(|(id, _)| *id).collect();
         let keys: Vec<u64> = self.history.keys().copied().collect();
         for key in keys {
             if let Some(life) = self.random.pick(&lives) {
-                self.asks(NOBODY, life, key, Scene::look_at(key));
+                self.start_operation(FINAL_READER, life, key, GridSimulation::look_at(key));
             }
         }
     }
 
-    /// Copies of a partition that are not equal.
+    /// Returns a difference between the copies of a partition, if any.
     fn differs(&self, partition: PartitionId) -> Option<String> {
         let record = self.newest.record(partition)?;
         let mut copies = record.whole.iter().filter_map(|holder| {
@@ -243,18 +247,18 @@ impl Scene {
         })
     }
 
-    /// Whether what clients have seen can be explained.
+    /// Checks that the observations of all clients are linearizable.
     ///
     /// # Errors
     ///
-    /// What can't.
+    /// The history of a key whose observations are not linearizable.
     pub fn explain(&mut self) -> Result<(), String> {
         if !self.is_synchronous() {
             return Ok(());
         }
-        // A grid that is stuck answers nobody: what was asked of it last was done, or not.
+        // A stuck grid does not answer: the pending operations may have been done or not.
         for asked in std::mem::take(&mut self.under_way).into_values() {
-            self.has_seen(&asked, Seen::Unknown);
+            self.has_seen(&asked, OperationResult::Unknown);
         }
         for (key, events) in &self.history {
             match explain(events, MOST_WAYS) {
@@ -275,7 +279,7 @@ impl Scene {
                         })
                         .collect();
                     return Err(format!(
-                        "what was seen of key {key} can't be explained:\n{}",
+                        "the history of key {key} is not linearizable:\n{}",
                         lines.join("\n")
                     ));
                 }

@@ -1,38 +1,38 @@
-//! What goes wrong with a disk, in words.
+//! Errors of the disk store.
 
 use std::io;
 use std::path::Path;
 
 use ardea_core::{Error, ErrorCode};
 
-/// What can't be written.
+/// Returns the error for a failed write.
 pub(crate) fn unwritable(folder: &Path, cause: fjall::Error) -> Error {
     match cause {
-        fjall::Error::Io(cause) => of_folder(folder, cause),
+        fjall::Error::Io(cause) => folder_error(folder, cause),
         cause => {
             let what = format!("state can't be written to {}", folder.display());
             Error::new(ErrorCode::WriteFailed, what)
                 .because(cause)
-                .hint("look what the system says of this disk; state.folder names another one")
+                .hint("check the system's log for errors of this disk, or set state.folder to a folder on another disk")
         }
     }
 }
 
-/// What can't be read.
+/// Returns the error for a failed read.
 pub(crate) fn unreadable(folder: &Path, cause: fjall::Error) -> Error {
     let what = format!("state can't be read back from {}", folder.display());
     Error::new(ErrorCode::ReadFailed, what)
         .because(cause)
-        .hint("look what the system says of this disk; state.folder names another one")
+        .hint("check the system's log for errors of this disk, or set state.folder to a folder on another disk")
 }
 
-/// A folder that can't be made, or used.
-pub(crate) fn of_folder(folder: &Path, cause: io::Error) -> Error {
+/// Returns the error for a folder that can't be created or used.
+pub(crate) fn folder_error(folder: &Path, cause: io::Error) -> Error {
     if cause.kind() == io::ErrorKind::StorageFull {
         return full(folder, 0);
     }
-    let what = format!("state can't be put into {}", folder.display());
-    // A folder for temporary files may be cleaned: another attempt makes it again.
+    let what = format!("state can't be stored in {}", folder.display());
+    // A folder for temporary files may be cleaned: a retry creates it again.
     let is_gone = cause.kind() == io::ErrorKind::NotFound;
     let error = Error::new(ErrorCode::WriteFailed, what)
         .because(cause)
@@ -43,7 +43,7 @@ pub(crate) fn of_folder(folder: &Path, cause: io::Error) -> Error {
     }
 }
 
-/// A disk without room.
+/// Returns the error for a full disk.
 pub(crate) fn full(folder: &Path, free: u64) -> Error {
     let what = format!(
         "the disk of {} has no room for the job's state: {} MiB are free",

@@ -1,4 +1,4 @@
-//! A process's own part of a folder that several may share.
+//! Subfolders of a shared folder, one per process and store.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,83 +7,84 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ardea_core::{Error, ErrorCode, Result};
 
-use crate::disk::failure::of_folder;
+use crate::disk::failure::folder_error;
 
-/// What the names of parts begin with.
-const PART: &str = "state-";
-/// In a part: locked for as long as its owner lives.
-const LOCK: &str = "lock";
-/// In the folder: locked while somebody makes or removes parts.
-const DOOR: &str = "state.lock";
+/// The name prefix of subfolders.
+const SUBFOLDER_PREFIX: &str = "state-";
+/// The lock file in a subfolder: locked as long as its owner lives.
+const SUBFOLDER_LOCK: &str = "lock";
+/// The lock file in the shared folder: locked while a process creates or removes subfolders.
+const FOLDER_LOCK: &str = "state.lock";
 
-/// How many parts this process has made.
-static MADE: AtomicU64 = AtomicU64::new(0);
+/// Number of subfolders that this process has created.
+static CREATED: AtomicU64 = AtomicU64::new(0);
 
-/// A part of a folder that nobody else uses; removed with everything in it when it is dropped.
+/// A subfolder with a single owner; deleted with its content when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct Subfolder {
     path: PathBuf,
-    /// Locked.
+    /// Holds the file lock.
     _lock: File,
 }
 
-impl Part {
-    /// Makes one, and removes those whose owners are gone.
-    pub(crate) fn make(folder: &Path) -> Result<Part> {
-        Part::try_make(folder).map_err(|cause| of_folder(folder, cause))
+impl Subfolder {
+    /// Creates a subfolder, and removes those whose owners have ended.
+    pub(crate) fn make(folder: &Path) -> Result<Subfolder> {
+        Subfolder::try_make(folder).map_err(|cause| folder_error(folder, cause))
     }
 
-    fn try_make(folder: &Path) -> io::Result<Part> {
+    fn try_make(folder: &Path) -> io::Result<Subfolder> {
         fs::create_dir_all(folder)?;
-        let door = File::create(folder.join(DOOR))?;
+        let door = File::create(folder.join(FOLDER_LOCK))?;
         door.lock()?;
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if is_part(&path) && is_left(&path) {
-                // What can't be removed is in nobody's way.
+            if is_subfolder(&path) && is_abandoned(&path) {
+                // A subfolder that can't be removed does no harm.
                 let _ = fs::remove_dir_all(&path);
             }
         }
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("{PART}{}-{number}", std::process::id()));
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{SUBFOLDER_PREFIX}{}-{number}", std::process::id()));
         fs::create_dir(&path)?;
-        let lock = File::create(path.join(LOCK))?;
+        let lock = File::create(path.join(SUBFOLDER_LOCK))?;
         lock.lock()?;
-        Ok(Part { path, _lock: lock })
+        Ok(Subfolder { path, _lock: lock })
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many bytes are free on its disk.
+    /// Returns the free bytes on the disk of the subfolder.
     pub(crate) fn free(&self) -> Result<u64> {
         let told = rustix::fs::statvfs(&self.path).map_err(|cause| {
-            let what = format!("nobody says how much room {} has", self.path.display());
+            let what = format!("cannot determine the free space of {}", self.path.display());
             Error::new(ErrorCode::ReadFailed, what).because(io::Error::from(cause))
         })?;
         Ok(told.f_bavail.saturating_mul(told.f_frsize))
     }
 }
 
-impl Drop for Part {
+impl Drop for Subfolder {
     fn drop(&mut self) {
-        // If that fails, the next process tries again.
+        // If the removal fails, the next process tries again.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-fn is_part(path: &Path) -> bool {
+fn is_subfolder(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with(PART)) && path.is_dir()
+    name.is_some_and(|name| name.starts_with(SUBFOLDER_PREFIX)) && path.is_dir()
 }
 
-/// Whether nobody holds a part any more.
-fn is_left(path: &Path) -> bool {
-    match File::open(path.join(LOCK)) {
+/// Returns true if no process holds the lock of a subfolder.
+fn is_abandoned(path: &Path) -> bool {
+    match File::open(path.join(SUBFOLDER_LOCK)) {
         Ok(lock) => lock.try_lock().is_ok(),
-        // Whoever made it did not come to lock it: only one process at a time makes parts.
+        // Its owner ended before it created the lock file: only one process at a time creates
+        // subfolders.
         Err(_) => true,
     }
 }
@@ -97,11 +98,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (left, own) = (folder.path().join("state-1-0"), folder.path().join("mine"));
         fs::create_dir_all(&left).unwrap();
-        fs::write(left.join(LOCK), "").unwrap();
+        fs::write(left.join(SUBFOLDER_LOCK), "").unwrap();
         fs::create_dir_all(&own).unwrap();
-        let first = Part::make(folder.path()).unwrap();
+        let first = Subfolder::make(folder.path()).unwrap();
         assert!(!left.exists() && own.exists());
-        let second = Part::make(folder.path()).unwrap();
+        let second = Subfolder::make(folder.path()).unwrap();
         assert!(first.path().exists() && second.path().exists());
         let path = first.path().to_path_buf();
         drop(first);
@@ -114,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = Part::make(&file.join("state")).unwrap_err();
+        let error = Subfolder::make(&file.join("state")).unwrap_err();
         assert_eq!(error.code(), ErrorCode::WriteFailed);
         assert!(error.to_string().contains("file/state"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! The store of a process.
+//! The disk store of a process.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,36 +6,37 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
-use ardea_core::{Error, ErrorCode, LocalPlace, LocalStore, Result};
+use ardea_core::{Error, ErrorCode, KeyValueStore, Result, StateBackend};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::disk::failure::{full, unreadable, unwritable};
-use crate::disk::folder::Part;
-use crate::disk::place::DiskPlace;
+use crate::disk::folder::Subfolder;
+use crate::disk::instance_store::DiskKeyValueStore;
 
-/// Writing fails with less room than this on the disk.
-const LEAST_FREE: u64 = 128 << 20;
-/// Threads that tidy up what was written.
-const THREADS: usize = 2;
-/// The least size of all journals that fjall accepts.
-const JOURNALS: u64 = 64 << 20;
-/// Of the memory one part in so many is for what was read from disk, and as much for what is about to be written there.
+/// Minimum free disk space in bytes; writing fails below it.
+const MIN_FREE: u64 = 128 << 20;
+/// Number of compaction threads.
+const COMPACTION_THREADS: usize = 2;
+/// Limit of the total journal size: the smallest that fjall accepts.
+const MAX_JOURNAL_BYTES: u64 = 64 << 20;
+/// The block cache, and all write buffers together, each get the memory budget divided by this.
 const CACHE_SHARE: u64 = 8;
 
-/// Places on a local disk for the state of this process's instances; see the crate's documentation.
+/// A disk store for the state of this process's instances; see the module documentation.
 pub struct DiskStore {
     folder: PathBuf,
     memory: u64,
-    /// Where the threads of the store may run.
+    /// The cores on which the threads of the store may run.
     cores: Option<CpuSet>,
-    /// There while there are places.
-    open: Mutex<Weak<Open>>,
+    /// The open database, as long as an instance uses it.
+    open: Mutex<Weak<OpenDatabase>>,
 }
 
 impl DiskStore {
-    /// In a part of this folder, which is made when it is needed. `memory` is the number of bytes that all of it may take together, about: what
-    /// instances keep in memory, and what the store itself does. The store's threads may run where the caller may.
+    /// Creates a store in a subfolder of `folder`, which is created when needed. `memory` is the
+    /// approximate memory budget in bytes, for the store itself and for the state that the
+    /// instances have in memory. The store's threads may run on the caller's cores.
     pub fn new(folder: impl Into<PathBuf>, memory: u64) -> Self {
         DiskStore {
             folder: folder.into(),
@@ -45,8 +46,8 @@ impl DiskStore {
         }
     }
 
-    /// The store, opened if nobody has.
-    fn opened(&self) -> Result<Arc<Open>> {
+    /// Returns the database, opening it if necessary.
+    fn opened(&self) -> Result<Arc<OpenDatabase>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = open.upgrade() {
             return Ok(open);
@@ -56,20 +57,20 @@ impl DiskStore {
         Ok(made)
     }
 
-    /// Opens it on a thread that may run on any core: whoever asks for it may be kept on one, and the store's own threads would be kept there
-    /// as well.
-    fn make(&self) -> Result<Open> {
+    /// Opens the database on a thread without core affinity: the caller may be pinned to a core,
+    /// and the store's threads would inherit that.
+    fn make(&self) -> Result<OpenDatabase> {
         let (folder, memory, cores) = (self.folder.clone(), self.memory, self.cores);
         let opening = thread::Builder::new().name("ardea-state".to_string());
         let opening = opening.spawn(move || {
             if let Some(cores) = cores {
-                // Where that is forbidden they stay where they are.
+                // If that is forbidden, they keep the present affinity.
                 let _ = sched_setaffinity(None, &cores);
             }
-            Open::make(&folder, memory)
+            OpenDatabase::make(&folder, memory)
         });
         let opening = opening.map_err(|cause| {
-            let what = "the system refuses a thread that opens the place of state on disk";
+            let what = "cannot start a thread to open the state store on disk";
             Error::new(ErrorCode::LimitReached, what).because(cause)
         })?;
         let opened = opening.join();
@@ -83,47 +84,47 @@ impl fmt::Debug for DiskStore {
     }
 }
 
-impl LocalStore for DiskStore {
-    fn open(&self) -> Result<Box<dyn LocalPlace>> {
-        Ok(Box::new(DiskPlace::open(self.opened()?)?))
+impl StateBackend for DiskStore {
+    fn open(&self) -> Result<Box<dyn KeyValueStore>> {
+        Ok(Box::new(DiskKeyValueStore::open(self.opened()?)?))
     }
 }
 
-/// What the places of a process share.
-pub(crate) struct Open {
-    /// None once it has been dropped.
+/// The database, shared by the instances of a process.
+pub(crate) struct OpenDatabase {
+    /// `None` during drop.
     database: Option<Database>,
     memory: u64,
-    places: AtomicUsize,
+    maps: AtomicUsize,
     made: AtomicU64,
-    /// Something could not be written: fjall does not go on after that.
+    /// True after a write failed: fjall does not work after that.
     is_broken: AtomicBool,
-    part: Part,
+    part: Subfolder,
 }
 
-impl Open {
-    fn make(folder: &Path, memory: u64) -> Result<Open> {
-        let part = Part::make(folder)?;
+impl OpenDatabase {
+    fn make(folder: &Path, memory: u64) -> Result<OpenDatabase> {
+        let part = Subfolder::make(folder)?;
         check_room(&part)?;
         let database = Database::builder(part.path().join("data"))
             .cache_size(memory / CACHE_SHARE)
-            .worker_threads(THREADS)
-            .max_journaling_size(JOURNALS)
+            .worker_threads(COMPACTION_THREADS)
+            .max_journaling_size(MAX_JOURNAL_BYTES)
             .manual_journal_persist(true)
             .open()
             .map_err(|cause| unwritable(folder, cause))?;
-        Ok(Open {
+        Ok(OpenDatabase {
             database: Some(database),
             memory,
-            places: AtomicUsize::new(0),
+            maps: AtomicUsize::new(0),
             made: AtomicU64::new(0),
             is_broken: AtomicBool::new(false),
             part,
         })
     }
 
-    /// A map of its own for one more place.
-    pub(crate) fn add_place(&self) -> Result<Keyspace> {
+    /// Creates the map of another instance.
+    pub(crate) fn add_map(&self) -> Result<Keyspace> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let options = || {
             let buffer = (self.memory / CACHE_SHARE / 8).clamp(1 << 20, 32 << 20);
@@ -134,48 +135,50 @@ impl Open {
         let keyspace = self
             .database()?
             .keyspace(&format!("place-{number}"), options);
-        let keyspace = keyspace.map_err(|cause| self.failed(cause))?;
-        self.places.fetch_add(1, Ordering::Relaxed);
+        let keyspace = keyspace.map_err(|cause| self.write_error(cause))?;
+        self.maps.fetch_add(1, Ordering::Relaxed);
         Ok(keyspace)
     }
 
-    /// A place is gone.
-    pub(crate) fn remove_place(&self, keyspace: &Keyspace) {
-        self.places.fetch_sub(1, Ordering::Relaxed);
+    /// Removes the map of an instance.
+    pub(crate) fn remove_map(&self, keyspace: &Keyspace) {
+        self.maps.fetch_sub(1, Ordering::Relaxed);
         if let Some(database) = self.database.as_ref().filter(|_| !self.is_broken()) {
-            // It goes with the folder at the latest.
+            // The map is deleted with the folder at the latest.
             let _ = database.delete_keyspace(keyspace.clone());
         }
     }
 
-    /// How many bytes the owner of a place may keep in memory: what is left of all, shared alike.
+    /// Returns the memory budget of each instance in bytes: an equal share of the budget without
+    /// cache and write buffers.
     pub(crate) fn share(&self) -> u64 {
-        let places = self.places.load(Ordering::Relaxed).max(1) as u64;
+        let places = self.maps.load(Ordering::Relaxed).max(1) as u64;
         (self.memory - 2 * (self.memory / CACHE_SHARE)) / places
     }
 
-    /// The database.
+    /// Returns the database.
     ///
     /// # Errors
-    /// If something could not be written before.
+    /// If a write has failed before.
     pub(crate) fn database(&self) -> Result<&Database> {
         let database = self.database.as_ref().filter(|_| !self.is_broken());
         database.ok_or_else(|| unwritable(self.part.path(), fjall::Error::Poisoned))
     }
 
-    /// Refuses to write to a disk that is nearly full: fjall would wait for room without an end, or go on no more.
+    /// Refuses writes to a disk that is nearly full: fjall would wait for room indefinitely, or
+    /// stop working.
     pub(crate) fn check_room(&self) -> Result<()> {
         check_room(&self.part)
     }
 
-    /// What has to be said of something that could not be written.
-    pub(crate) fn failed(&self, cause: fjall::Error) -> ardea_core::Error {
+    /// Marks the store as broken after a failed write, and returns the error.
+    pub(crate) fn write_error(&self, cause: fjall::Error) -> ardea_core::Error {
         self.is_broken.store(true, Ordering::Relaxed);
         unwritable(self.part.path(), cause)
     }
 
-    /// What has to be said of something that could not be read.
-    pub(crate) fn unread(&self, cause: fjall::Error) -> ardea_core::Error {
+    /// Returns the error for a failed read.
+    pub(crate) fn read_error(&self, cause: fjall::Error) -> ardea_core::Error {
         unreadable(self.part.path(), cause)
     }
 
@@ -184,19 +187,19 @@ impl Open {
     }
 }
 
-fn check_room(part: &Part) -> Result<()> {
+fn check_room(part: &Subfolder) -> Result<()> {
     match part.free()? {
-        free if free < LEAST_FREE => Err(full(part.path(), free)),
+        free if free < MIN_FREE => Err(full(part.path(), free)),
         _ => Ok(()),
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenDatabase {
     fn drop(&mut self) {
         if let Some(database) = self.database.take()
             && self.is_broken()
         {
-            // It would wait for threads of its own that have ended with the failure.
+            // Dropping it would wait for its threads, which have ended with the failure.
             std::mem::forget(database);
         }
     }

@@ -1,7 +1,8 @@
-//! The acker against what happened in earnest: bolts whose news come late, in any order, twice or never.
+//! A simulation of the acker: bolts whose acks arrive late, in any order, twice or never.
 //!
-//! Within a process a mailbox neither loses nor doubles; what lies between workers may, when a connection is cut or a worker is lost. A spout that emits in
-//! bursts, with rests longer than its message timeout, drives the acker as `SpoutP` does.
+//! Within a process, an ack queue neither loses nor duplicates. Between workers, acks may be lost
+//! or duplicated when a connection or worker is lost. A spout that emits in bursts, with pauses
+//! longer than its message timeout, drives the acker as `SpoutProcessor` does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,16 +13,16 @@ use super::{AckActions, AckEvent, Acker, FailReason, Update};
 use crate::MessageId;
 use crate::anchor::{Ids, Root, Task};
 
-/// How long a message may take; its trees take a hundredth of it.
+/// The message timeout; trees normally take a hundredth of it.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// How often the spout is called at least.
+/// The longest interval between calls of the spout.
 const STEP: Duration = Duration::from_millis(50);
-/// The longest way of a message.
+/// The longest network delay.
 const DELAY_MICROS: u64 = 5_000;
 
-/// How bad the ways are: so many of a thousand messages are lost, or come twice.
+/// The fault rates: the number of messages in a thousand that are lost or duplicated.
 #[derive(Clone, Copy, Debug)]
-struct Weather {
+struct FaultRates {
     lost: u64,
     doubled: u64,
 }
@@ -30,52 +31,53 @@ struct Weather {
 enum Event {
     /// The spout is called.
     Spout,
-    /// The spout emits a burst of so many messages.
+    /// The spout emits a burst of this number of messages.
     Emit(u64),
-    /// A tuple of that tree comes to a bolt.
+    /// A tuple of this tree, with this id, arrives at a bolt.
     Tuple(Root, u64),
-    /// A bolt's news come to the spout.
+    /// The acks of a bolt arrive at the spout.
     News(Vec<Update>, Vec<Root>),
-    /// A process was lost, and the spout hears of it.
+    /// The spout is notified of the loss of a process.
     Lost,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+enum Notification {
     Acked,
     Failed(FailReason),
 }
 
-/// What happened to a message in earnest.
-struct Truth {
+/// The true state of a message.
+struct ExpectedOutcome {
     emitted: Duration,
-    /// Tuples that were made and that no bolt has dealt with.
+    /// The number of emitted tuples that no bolt has processed.
     open: u64,
     failed: bool,
-    /// Whether a tuple of it, or news, was lost or doubled: then its account says nothing.
+    /// True if a tuple or ack of the message was lost or duplicated. Its account then proves
+    /// nothing.
     spoilt: bool,
-    told: Option<Told>,
+    told: Option<Notification>,
 }
 
 struct Simulation {
     now: Duration,
     ids: Ids,
-    weather: Weather,
+    weather: FaultRates,
     timeline: BTreeMap<(Duration, u64), Event>,
     planned: u64,
     acker: Acker,
     actions: AckActions,
-    truth: Vec<Truth>,
+    truth: Vec<ExpectedOutcome>,
     messages: HashMap<Root, usize>,
-    /// How many messages had been emitted when a process was last lost.
+    /// The number of messages emitted before the last loss of a process.
     lost_before: usize,
-    /// News that a bolt has gathered and not yet sent.
+    /// Acks that a bolt has gathered and not yet sent.
     updates: Vec<Update>,
     failed: Vec<Root>,
 }
 
 impl Simulation {
-    fn new(seed: u64, weather: Weather) -> Self {
+    fn new(seed: u64, weather: FaultRates) -> Self {
         Simulation {
             now: Duration::ZERO,
             ids: Ids::of_seed(seed),
@@ -98,7 +100,7 @@ impl Simulation {
             .insert((self.now + after, self.planned), event);
     }
 
-    /// Runs until nothing happens any more; what went wrong, if anything.
+    /// Runs until no event is left; returns the first violation.
     fn run(&mut self) -> Result<(), String> {
         self.plan(Duration::ZERO, Event::Spout);
         while let Some(((now, _), event)) = self.timeline.pop_first() {
@@ -106,7 +108,7 @@ impl Simulation {
             match event {
                 Event::Spout => self.call_again(),
                 Event::Emit(burst) => (0..burst).for_each(|_| self.emit()),
-                Event::Tuple(root, id) => self.deal_with(root, id),
+                Event::Tuple(root, id) => self.process_tuple(root, id),
                 Event::News(updates, failed) => {
                     let updates = AckEvent::Updates(&updates);
                     self.acker.on(now, updates, &mut self.actions);
@@ -125,7 +127,7 @@ impl Simulation {
             {
                 self.acker.on(now, AckEvent::Time, &mut self.actions);
             }
-            self.hear()?;
+            self.check_notifications()?;
         }
         if self.acker.pending() > 0 || self.acker.deadline().is_some() {
             return Err(format!("{} trees are left open", self.acker.pending()));
@@ -134,13 +136,13 @@ impl Simulation {
             return Err("a place for an account was lost, or given back twice".to_string());
         }
         match self.truth.iter().position(|truth| truth.told.is_none()) {
-            Some(message) => Err(format!("what became of message {message} is never told")),
+            Some(message) => Err(format!("the result of message {message} is never reported")),
             None => Ok(()),
         }
     }
 
     fn call_again(&mut self) {
-        // What has gathered at the bolt does not stay there.
+        // Gathered acks must not stay at the bolt.
         self.send_news();
         if self.acker.pending() > 0 || !self.timeline.is_empty() {
             self.plan(STEP, Event::Spout);
@@ -150,9 +152,9 @@ impl Simulation {
     fn emit(&mut self) {
         let message = self.truth.len();
         let root = self.acker.open(self.now, MessageId(message as u64));
-        // Some go to nobody, some to several subscribers.
+        // Some tuples have no subscriber, some have several.
         let copies: Vec<u64> = (0..self.below(3)).map(|_| self.ids.draw()).collect();
-        self.truth.push(Truth {
+        self.truth.push(ExpectedOutcome {
             emitted: self.now,
             open: copies.len() as u64,
             failed: false,
@@ -167,8 +169,8 @@ impl Simulation {
         }
     }
 
-    /// A bolt deals with a tuple: emits some more and acks, or fails.
-    fn deal_with(&mut self, root: Root, id: u64) {
+    /// A bolt processes a tuple: emits some more and acks, or fails.
+    fn process_tuple(&mut self, root: Root, id: u64) {
         let children = match self.below(4) {
             0 => self.below(4),
             _ => 0,
@@ -179,7 +181,7 @@ impl Simulation {
         if fails {
             self.failed.push(root);
         } else {
-            // Of a tuple that comes twice, the second is one more that was made.
+            // The second copy of a duplicated tuple counts as one more emitted tuple.
             truth.open = truth.open.saturating_sub(1) + children;
             let mut ids = id;
             for _ in 0..children {
@@ -208,7 +210,7 @@ impl Simulation {
         self.send(&of, Event::News(updates, failed));
     }
 
-    /// Sends something about these trees over a way that may lose or double it.
+    /// Sends `event`, about the trees `of`, over a link that may lose or duplicate the event.
     fn send(&mut self, of: &[Root], event: Event) {
         let copies = match self.below(1000) {
             chance if chance < self.weather.lost => 0,
@@ -225,15 +227,15 @@ impl Simulation {
         }
     }
 
-    /// Compares what the spout is told with what happened.
-    fn hear(&mut self) -> Result<(), String> {
+    /// Compares the notifications of the spout with the true state.
+    fn check_notifications(&mut self) -> Result<(), String> {
         let acked = self
             .actions
             .acked
             .iter()
-            .map(|message| (*message, Told::Acked));
+            .map(|message| (*message, Notification::Acked));
         let failed = self.actions.failed.iter();
-        let failed = failed.map(|(message, reason)| (*message, Told::Failed(*reason)));
+        let failed = failed.map(|(message, reason)| (*message, Notification::Failed(*reason)));
         let lost_before = self.lost_before as u64;
         for (MessageId(message), told) in acked.chain(failed) {
             let truth = &mut self.truth[message as usize];
@@ -242,13 +244,13 @@ impl Simulation {
             }
             let age = self.now - truth.emitted;
             let is_true = match told {
-                Told::Acked => truth.spoilt || (truth.open == 0 && !truth.failed),
-                Told::Failed(FailReason::Bolt) => truth.failed,
-                Told::Failed(FailReason::Timeout) => {
+                Notification::Acked => truth.spoilt || (truth.open == 0 && !truth.failed),
+                Notification::Failed(FailReason::Bolt) => truth.failed,
+                Notification::Failed(FailReason::Timeout) => {
                     let is_due = age >= TIMEOUT && age <= TIMEOUT * 4 / 3 + STEP;
                     is_due && (truth.spoilt || truth.open > 0)
                 }
-                Told::Failed(FailReason::WorkerLost) => message < lost_before,
+                Notification::Failed(FailReason::WorkerLost) => message < lost_before,
             };
             if !is_true {
                 return Err(format!(
@@ -260,11 +262,11 @@ impl Simulation {
         Ok(())
     }
 
-    fn truth_of(&mut self, root: Root) -> &mut Truth {
+    fn truth_of(&mut self, root: Root) -> &mut ExpectedOutcome {
         &mut self.truth[self.messages[&root]]
     }
 
-    /// A random number below `end`.
+    /// Returns a random number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.ids.draw() % end
     }
@@ -279,7 +281,7 @@ proptest! {
         doubled in 0u64..30,
         losses in prop::collection::vec(0u64..40_000, 0..4),
     ) {
-        let mut simulation = Simulation::new(seed, Weather { lost, doubled });
+        let mut simulation = Simulation::new(seed, FaultRates { lost, doubled });
         let mut at = Duration::ZERO;
         for (pause_millis, burst) in bursts {
             at += Duration::from_millis(pause_millis);
@@ -294,10 +296,10 @@ proptest! {
 
     #[test]
     fn where_nothing_is_lost_or_doubled_or_fails_nothing_times_out(seed in any::<u64>()) {
-        let mut simulation = Simulation::new(seed, Weather { lost: 0, doubled: 0 });
+        let mut simulation = Simulation::new(seed, FaultRates { lost: 0, doubled: 0 });
         simulation.plan(Duration::ZERO, Event::Emit(100));
         prop_assert_eq!(simulation.run(), Ok(()));
-        let in_time = |truth: &Truth| truth.told == Some(Told::Acked) || truth.failed;
+        let in_time = |truth: &ExpectedOutcome| truth.told == Some(Notification::Acked) || truth.failed;
         prop_assert!(simulation.truth.iter().all(in_time));
     }
 }

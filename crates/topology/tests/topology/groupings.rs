@@ -1,4 +1,4 @@
-//! Which instance each grouping sends a tuple to.
+//! The target instances of each grouping.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,8 @@ use ardea_topology::{BoltDeclarer, Outputs, Spout, TopologyBuilder};
 
 const NUMBERS: u64 = 20_000;
 
-/// Two spouts send numbers to four bolts over the edge that `declare` declares; what came where, in the order of the numbers.
+/// Sends numbers from two spouts to four bolts over the edge that `declare` declares. Returns the
+/// instance of each number, in the order of the numbers.
 fn arrivals(declare: impl FnOnce(BoltDeclarer<'_>) -> BoltDeclarer<'_>) -> Vec<(u32, u64)> {
     let arrivals = Arrivals::default();
     let noted = Arc::clone(&arrivals);
@@ -94,7 +95,7 @@ fn custom_goes_where_the_function_says() {
     let arrivals = arrivals(|bolt| {
         bolt.custom("numbers", |tuple, instances| {
             assert_eq!(instances, 4);
-            // More than there are: counted round.
+            // Beyond the parallelism: taken modulo.
             tuple.int("number").unwrap_or(0) as u32 + 4
         })
     });

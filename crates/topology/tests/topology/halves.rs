@@ -1,4 +1,5 @@
-//! Parts of a topology as they run in several processes, joined by hand: chunks as payloads, news as letters.
+//! Parts of a topology as they run in several processes, connected by the test: chunks as payloads,
+//! acks as batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use ardea_core::{
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_topology::Topology;
 
-/// What one process makes of the topology.
+/// The program of one process.
 pub struct Process(pub Program);
 
 /// One instance in a process, called by the test.
@@ -19,10 +20,10 @@ pub struct Driven {
     processor: Box<dyn Processor>,
     inbox: Inbox,
     outbox: Outbox,
-    /// What has been taken out of the first output to make room.
+    /// Chunks taken out of the first output to make room.
     sent: VecDeque<Chunk>,
     pub signals: Arc<JobSignals>,
-    /// How often it was woken.
+    /// The number of wakeups.
     pub woken: Arc<AtomicUsize>,
 }
 
@@ -38,7 +39,7 @@ impl Process {
             .unwrap()
     }
 
-    /// Starts an instance; `prepare` says more of where it runs.
+    /// Starts an instance; `prepare` changes its signals.
     pub fn start(&self, name: &str, index: u32, prepare: impl FnOnce(&JobSignals)) -> Driven {
         let id = self.vertex(name);
         let which = Instance {
@@ -70,7 +71,8 @@ impl Process {
         driven
     }
 
-    /// The payloads of what lies on the first output of `from`, which is empty then; how many tuples each holds.
+    /// Takes the chunks on the first output of `from` as payloads, with the number of tuples in
+    /// each.
     pub fn encode(&self, name: &str, from: &mut Driven) -> Vec<(usize, Vec<u8>)> {
         let edge = self.0.dag.outputs(self.vertex(name))[0];
         let codec = self.0.dag.edges()[edge.index()].wanted_codec().unwrap();
@@ -86,7 +88,7 @@ impl Process {
         payloads
     }
 
-    /// Gives payloads to an instance of this process, at its only input.
+    /// Passes payloads to the only input of an instance of this process.
     pub fn feed(&self, name: &str, to: &mut Driven, payloads: &[(usize, Vec<u8>)]) {
         let edge = self.0.dag.inputs(self.vertex(name))[0];
         let codec = self.0.dag.edges()[edge.index()].wanted_codec().unwrap();
@@ -103,7 +105,7 @@ impl Process {
         }
     }
 
-    /// Takes letters to an instance of a spout out of this process.
+    /// Takes the ack batches for an instance of a spout out of this process.
     pub fn collect(&self, spout: &str, instance: u32) -> Vec<Vec<u8>> {
         let channel = &self.0.side_channels[0];
         let mut letters = Vec::new();
@@ -125,14 +127,14 @@ impl Process {
         }
     }
 
-    /// The instance lives elsewhere.
+    /// Makes the instance remote.
     pub fn carry(&self, spout: &str, instance: u32) -> Arc<AtomicUsize> {
         let woken: Arc<AtomicUsize> = Arc::default();
         let count = Arc::clone(&woken);
         let carrier = Waker::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
         });
-        self.0.side_channels[0].carry(self.vertex(spout), instance, carrier);
+        self.0.side_channels[0].start_forwarding(self.vertex(spout), instance, carrier);
         woken
     }
 }
@@ -150,7 +152,7 @@ impl Driven {
         }
     }
 
-    /// As `complete`, whatever comes of it.
+    /// Like `complete`, ignoring the result.
     pub fn call(&mut self) {
         let _ = self.complete();
     }

@@ -1,4 +1,5 @@
-//! Topologies as their users see them, run on the threads of a node, or by hand where several processes are to be joined.
+//! Topologies as users run them, on the threads of a node, or with several processes connected by
+//! the test.
 
 mod groupings;
 mod halves;

@@ -1,4 +1,4 @@
-//! What a topology that can't run is told.
+//! The error messages of invalid topologies.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use ardea_topology::{
     BoltDeclarer, Next, Outcome, Outputs, Reliability, Spout, SpoutCollector, TopologyBuilder,
 };
 
-/// The error of a topology with a spout "numbers" (number, word), a bolt "split" (word; "late": word; direct "aimed": word), and a bolt
-/// "count" that reads what `declare` says.
+/// Returns the error of a topology with a spout "numbers" (number, word), a bolt "split" (word;
+/// "late": word; direct "aimed": word), and a bolt "count" with the inputs that `declare` declares.
 fn error(declare: impl FnOnce(BoltDeclarer<'_>) -> BoltDeclarer<'_>) -> String {
     let mut builder = TopologyBuilder::new("wrong");
     builder.spout("numbers", 1, || Numbers::untracked(1));
@@ -93,7 +93,7 @@ fn a_cycle_is_refused_with_its_way_round() {
     assert!(error.contains(told), "{error}");
 }
 
-/// Why a topology with this in it is refused.
+/// Returns the error of a topology with this addition.
 fn build(add: &dyn Fn(&mut TopologyBuilder)) -> String {
     let mut builder = TopologyBuilder::new("wrong");
     add(&mut builder);
@@ -128,7 +128,7 @@ fn names_and_numbers_that_make_no_sense_are_refused() {
     });
     assert!(
         crowd.contains(
-            "the spout \"many\" has 16385 instances, and tuples are followed of at most 16384"
+            "the spout \"many\" has 16385 instances, and at most 16384 can be tracked with acks"
         ),
         "{crowd}"
     );
@@ -139,7 +139,7 @@ fn names_and_numbers_that_make_no_sense_are_refused() {
         }
     });
     assert!(
-        various.contains("has 65 spouts, and tuples are followed of at most 64"),
+        various.contains("has 65 spouts, and at most 64 can be tracked with acks"),
         "{various}"
     );
     for cores in [0.0, -1.0, f64::NAN, f64::INFINITY] {
@@ -166,14 +166,14 @@ fn a_spout_that_nobody_reads_is_refused_unless_it_declares_no_output() {
         let sink = || each(|_, _, _| Ok(()));
         builder.bolt("sink", 1, sink).shuffle("numbers");
     });
-    let told = "nothing reads what the spout \"idle\" emits; add a bolt that reads \"idle\"";
+    let told = "the spout \"idle\" has no subscriber; add a bolt that reads \"idle\"";
     assert!(unread.contains(told), "{unread}");
     let mut builder = TopologyBuilder::new("right");
     builder.spout("effects", 1, || Silent);
     assert!(builder.build().is_ok());
 }
 
-/// A spout that only has effects.
+/// A spout without output.
 struct Silent;
 
 impl Spout for Silent {

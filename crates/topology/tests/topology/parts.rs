@@ -10,7 +10,7 @@ use ardea_topology::{
     SpoutCollector, Topology, Tuple,
 };
 
-/// What a [`Numbers`] spout has seen, for the test to look at.
+/// The observations of a [`Numbers`] spout.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub acked: Vec<u64>,
@@ -20,7 +20,8 @@ pub struct Seen {
     pub deactivations: u32,
 }
 
-/// Emits the numbers below `end` that fall to its instance, as fields "number" and "word", and emits what fails again.
+/// Emits its instance's share of the numbers below `end`, as fields "number" and "word", and
+/// replays failed ones.
 pub struct Numbers {
     end: u64,
     next: u64,
@@ -53,7 +54,7 @@ impl Numbers {
     }
 }
 
-/// The word that goes with a number.
+/// The word for a number.
 pub fn word_of(number: u64) -> String {
     format!("word{}", number % 1000)
 }
@@ -161,10 +162,10 @@ where
     }
 }
 
-/// What came where: pairs of an instance and a number.
+/// Pairs of an instance and a received number.
 pub type Arrivals = Arc<Mutex<Vec<(u32, u64)>>>;
 
-/// A bolt that notes what comes.
+/// Creates a bolt that records received numbers.
 pub fn notes(arrivals: &Arrivals) -> impl Bolt + use<> {
     let arrivals = Arc::clone(arrivals);
     each(move |instance, tuple, _| {
@@ -174,7 +175,7 @@ pub fn notes(arrivals: &Arrivals) -> impl Bolt + use<> {
     })
 }
 
-/// Two threads, whatever the machine has.
+/// Creates a node with two threads on any machine.
 pub fn node() -> Node {
     Node::start(NodeConfig {
         pin: false,

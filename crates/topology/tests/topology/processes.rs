@@ -1,4 +1,5 @@
-//! Topologies over several processes: tuples that travel, acks that come back, workers that are lost, components that are rescaled.
+//! Topologies over several processes: transferred tuples and acks, lost workers, rescaled
+//! components.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +18,8 @@ const END: u64 = 3000;
 
 type Shared = Arc<Mutex<Seen>>;
 
-/// At least once: spout "numbers" (tracked, below `END`), and what `declare` adds. No message times out within the test.
+/// At least once: spout "numbers" (tracked, below `END`), and the components that `declare` adds.
+/// No message times out within the test.
 fn tracked(declare: impl FnOnce(&mut TopologyBuilder)) -> (TopologyBuilder, Shared) {
     let seen = Shared::default();
     let shared = Arc::clone(&seen);
@@ -44,7 +46,7 @@ fn acked(seen: &Shared) -> Vec<u64> {
     acked
 }
 
-/// Has the spout in `here` emit until it is done, and the bolt in `there` take it.
+/// Runs the spout in `here` until it is done, and passes its tuples to the bolt in `there`.
 fn run_to_end(here: &Process, spout: &mut Driven, there: &Process, bolt: &mut Driven) {
     let mut calls = 0;
     while !spout.complete().done {
@@ -115,7 +117,7 @@ fn what_was_pending_when_an_instance_elsewhere_was_lost_comes_again() {
         spout.call();
     }
     let pending = seen.lock().unwrap().most_pending;
-    // It fails with what has come, and is made anew; its process is there all the while.
+    // It fails with its input, and is restarted; its process stays alive.
     drop(here.encode("numbers", &mut spout));
     let channel = &there.0.side_channels[0];
     channel.instance_lost(there.vertex("numbers"));
@@ -156,7 +158,7 @@ fn a_running_topology_replays_at_once_when_a_process_is_lost() {
     let node = node();
     let job = node.submit(&program.dag, JobConfig::named("lost")).unwrap();
     let tried = || tried.lock().unwrap().len() as u64;
-    // Once while it runs, and once when nothing else would bring back what is lost.
+    // Once while it runs, and once when nothing else would replay the lost messages.
     until("some is lost", || tried() > END / 10);
     program.side_channels[0].process_lost();
     until("all has been tried", || tried() == END);
@@ -183,8 +185,8 @@ fn a_spout_that_has_moved_emits_no_more_and_waits_for_nobody() {
     }
     assert_eq!(seen.lock().unwrap().failed.len(), pending);
     assert!(spout.drain().done);
-    // Back again: it goes on.
-    here.0.side_channels[0].keep(here.vertex("numbers"), 0);
+    // Back again: it continues.
+    here.0.side_channels[0].stop_forwarding(here.vertex("numbers"), 0);
     spout.call();
     assert!(!here.encode("numbers", &mut spout).is_empty());
 }
@@ -227,7 +229,7 @@ fn a_tuple_for_all_is_acked_by_as_many_as_there_are_now() {
     }
 }
 
-/// Emits to the last instance of "notes" that there is.
+/// Emits to the last instance of "notes".
 struct Aim(Option<ComponentContext>, Arc<AtomicU32>);
 
 impl Bolt for Aim {
@@ -423,7 +425,7 @@ fn a_spout_that_leaves_emits_nothing_new_and_stays_until_what_failed_is_acked() 
     let pending = seen.lock().unwrap().most_pending;
     assert!(pending > 0 && (pending as u64) < END);
     assert!(!spout.drain().done, "nothing of it is acked");
-    // What was under way is lost with another process.
+    // The tuples in flight are lost with another process.
     here.0.side_channels[0].process_lost();
     let mut bolt = there.start("notes", 0, |_| {});
     until("all is acked that was emitted", || {

@@ -1,4 +1,4 @@
-//! What becomes of tuples: acks, failures, timeouts, and how much is under way.
+//! Acks, failures, timeouts, and the limit of pending messages.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::parts::{Arrivals, Numbers, Seen, each, emitting, notes, run};
 use ardea_core::ErrorCode;
 use ardea_topology::{
-    Bolt, Collector, Failure, Held, Outcome, Outputs, Reliability, TopologyBuilder, Tuple,
+    Bolt, Collector, Failure, Outcome, Outputs, PendingTuple, Reliability, TopologyBuilder, Tuple,
 };
 
-/// At least once, with one tracked spout of so many instances that emits the numbers below `end`.
+/// At least once, with one tracked spout of this parallelism that emits the numbers below `end`.
 pub fn tracked(end: u64, parallelism: u32) -> (TopologyBuilder, Arc<Mutex<Seen>>) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let mut builder = TopologyBuilder::new("reliability");
@@ -115,7 +115,7 @@ fn what_a_bolt_fails_is_told_to_the_spout_and_comes_again() {
         (letter.vertex.as_str(), letter.reason.as_str()),
         ("moody", "not at the first time")
     );
-    // At least once: what was emitted before the failure came as well.
+    // At least once: tuples emitted before the failure arrived as well.
     assert_eq!(arrivals.lock().unwrap().len() as u64, END + failed);
 }
 
@@ -202,10 +202,10 @@ fn without_acks_a_failed_tuple_is_counted_and_nothing_waits_for_it() {
     assert_eq!(running.job().sum("sink", |metrics| metrics.bad), END);
 }
 
-/// Lets go of what it holds in pairs, tied to one new tuple; at the end, of what is left.
+/// Releases held tuples in pairs, anchoring one new tuple to them; at the end, the rest.
 #[derive(Default)]
 struct Pairs {
-    held: Vec<(Held, i64)>,
+    held: Vec<(PendingTuple, i64)>,
 }
 
 impl Pairs {
@@ -266,9 +266,9 @@ fn a_tuple_made_from_several_that_were_held_belongs_to_the_trees_of_all() {
     assert_eq!(sum.load(Ordering::SeqCst), (0..END).sum::<u64>());
 }
 
-/// Passes tuples on at once, and acks each when the next one comes.
+/// Forwards tuples at once, and acks each when the next one arrives.
 #[derive(Default)]
-struct Late(Option<Held>);
+struct Late(Option<PendingTuple>);
 
 impl Bolt for Late {
     fn outputs(&self) -> Outputs {

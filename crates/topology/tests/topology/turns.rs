@@ -1,4 +1,4 @@
-//! Calls that no tuple causes: activation and deactivation, and ticks.
+//! Calls that are not caused by tuples: activation, deactivation, and ticks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::parts::{Arrivals, Seen, each, node, notes, until};
 use crate::reliability::tracked;
 use ardea_topology::{Bolt, Collector, Outcome, Outputs, Tuple};
 
-/// How often the spout was activated, and deactivated.
+/// The number of activations and deactivations of the spout.
 fn told(seen: &Mutex<Seen>) -> (u32, u32) {
     let seen = seen.lock().unwrap();
     (seen.activations, seen.deactivations)
@@ -48,7 +48,7 @@ fn a_deactivated_topology_emits_nothing_until_it_is_activated_again() {
     );
 }
 
-/// Emits how often it ticked.
+/// Emits its number of ticks.
 #[derive(Default)]
 struct Ticks(i64);
 

@@ -9,7 +9,7 @@ use ardea_topology::{
     WindowedBolt,
 };
 
-/// Of each window all its numbers and how many were fresh.
+/// The numbers of each window, and how many of them were fresh.
 type Noted = Arc<Mutex<Vec<(Vec<i64>, usize)>>>;
 
 struct Note {
@@ -32,7 +32,7 @@ impl WindowedBolt for Note {
     }
 }
 
-/// The windows of the numbers below `end`, and what their spout saw.
+/// Returns the windows of the numbers below `end`, and the observations of their spout.
 fn windows(window: Window, end: u64, fails_once_at: Option<i64>) -> (Vec<(Vec<i64>, usize)>, Seen) {
     let (noted, seen) = (Noted::default(), Arc::new(Mutex::new(Seen::default())));
     let (note, shared) = (Arc::clone(&noted), Arc::clone(&seen));

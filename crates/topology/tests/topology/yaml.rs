@@ -1,4 +1,4 @@
-//! Topologies that a file describes.
+//! Topologies described by a file.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ fn a_file_says_what_instances_need_and_makes_a_job() {
     );
 }
 
-/// What stands in the good file, what stands there instead, and what is told of it.
+/// A part of the valid file, its replacement, and the expected message.
 const FAULTS: &[(&str, &str, &str)] = &[
     (
         "component: double",

@@ -1,4 +1,4 @@
-//! A process that was started here, and the wait for its end: by a descriptor of it, so that it costs nothing.
+//! A child process whose exit can be polled together with a socket.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,16 +9,18 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// A process that is killed, at the latest, when this is dropped.
+/// A child process; dropping it kills the process if it still runs.
 pub(super) struct ChildProcess {
     child: Child,
-    /// Becomes readable when the process ends.
+    /// A descriptor that becomes readable when the process ends.
     end: OwnedFd,
 }
 
 impl ChildProcess {
+    /// Wraps a child process.
+    ///
     /// # Errors
-    /// If the system has no more room for open files; the child is killed then.
+    /// If the system has no more file descriptors. The child is killed then.
     pub(super) fn of(mut child: Child) -> io::Result<Self> {
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(end) => Ok(ChildProcess { child, end }),
@@ -30,24 +32,25 @@ impl ChildProcess {
         }
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub(super) fn number(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until the process has ended or `socket` has something to read, its end too; whether the latter. Costs nothing meanwhile.
-    pub(super) fn is_heard(&self, socket: &UnixStream) -> io::Result<bool> {
+    /// Blocks until the process has ended or `socket` is readable or closed. Returns true in the
+    /// latter case.
+    pub(super) fn wait_readable(&self, socket: &UnixStream) -> io::Result<bool> {
         let readable = PollFlags::IN;
         let mut fds = [
             PollFd::new(socket, readable),
             PollFd::new(&self.end, readable),
         ];
         wait(&mut fds, None)?;
-        // What it has said before it ended is heard first.
+        // Messages written before the exit are read first.
         Ok(!fds[0].revents().is_empty())
     }
 
-    /// How it ended; none if that takes longer than `most`.
+    /// Waits for the exit status; `None` after the timeout `most`.
     pub(super) fn ends_within(&mut self, most: Duration) -> Option<ExitStatus> {
         let mut fds = [PollFd::new(&self.end, PollFlags::IN)];
         let _ = wait(&mut fds, Some(most));
@@ -62,7 +65,7 @@ impl Drop for ChildProcess {
     }
 }
 
-/// Waits until one of them is ready, at most so long.
+/// Blocks until one descriptor is ready, or until the timeout.
 fn wait(fds: &mut [PollFd<'_>], most: Option<Duration>) -> io::Result<()> {
     let until = most.map(|most| Instant::now() + most);
     loop {

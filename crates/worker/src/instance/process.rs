@@ -11,41 +11,42 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, MessageCounts, Result, Token, VertexId, Waker};
 use ardea_engine::{
-    Begin, Crossings, Deployment, Job, JobConfig, JobStatus, Node, Parallelisms, Placement, Site,
+    Deployment, Job, JobConfig, JobStatus, Node, Parallelisms, Placement, RemoteEdges, Site,
+    StartMode,
 };
 use ardea_network::exchange::{Identity, LinkConfig, Transport, WorkerNumber};
 
-use super::cut_out::CutOut;
+use super::subgraph::Subgraph;
 use super::{FromInstance, InstanceStart, ToInstance, site_of};
-use crate::crossings::{StreamConfig, WorkerCrossings};
-use crate::mail::PostOffice;
-use crate::network::{NetworkEvent, NetworkThread, PeerAddress, Tell};
+use crate::backchannel::BackchannelRouter;
+use crate::network::{EventCallback, NetworkEvent, NetworkThread, PeerAddress};
 use crate::plan::Names;
+use crate::remote_edges::{StreamConfig, WorkerRemoteEdges};
 use crate::settings::WorkerConfig;
 use crate::start::{exchange_cluster, read_token};
 use crate::transports::TransportSetup;
-use crate::worker::Surroundings;
+use crate::worker::WorkerDependencies;
 
-/// How often it tells what it has counted, at least.
-const TELL_EVERY: Duration = Duration::from_millis(500);
+/// Maximum interval between two reports of counters.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What happens to an instance's process.
-enum News {
+/// An event of an instance's process.
+enum ProcessEvent {
     Told(ToInstance),
-    /// Its container is gone, or needs it no longer.
+    /// The container has ended, or no longer needs the process.
     Over,
     Network(NetworkEvent),
     Look,
 }
 
-/// Runs an instance until its container needs it no longer, or is gone.
+/// Runs an instance in this process until its container has ended or no longer needs the process.
 ///
 /// # Errors
-/// What keeps it from starting; the first error of the instance.
+/// Errors at the start, or the first error of the instance.
 pub(crate) fn run_instance(
     start: &InstanceStart,
     job: &dyn Job,
-    surroundings: Surroundings,
+    surroundings: WorkerDependencies,
 ) -> Result<()> {
     ignore_signals()?;
     let container = std::io::stdin().as_fd().try_clone_to_owned();
@@ -61,12 +62,13 @@ pub(crate) fn run_instance(
         .and_then(|running| running.run(&container, &happens));
     if let Err(error) = &outcome {
         let (code, why) = (error.code().as_str().to_owned(), error.to_string());
-        tell(&container, &FromInstance::Failed { code, why });
+        send_message(&container, &FromInstance::Failed { code, why });
     }
     outcome
 }
 
-/// It ends when its container does, and not before: a signal to the whole group is the container's affair.
+/// Ignores signals, which may go to the whole process group: the process ends only with its
+/// container.
 fn ignore_signals() -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -79,35 +81,35 @@ fn ignore_signals() -> Result<()> {
 fn no_container(error: std::io::Error) -> Error {
     Error::new(
         ErrorCode::Internal,
-        "the process of an instance can't hear its container",
+        "the process of an instance can't communicate with its container",
     )
     .because(error)
 }
 
-fn listen(container: UnixStream, news: &Sender<News>) {
+fn listen(container: UnixStream, news: &Sender<ProcessEvent>) {
     for line in BufReader::new(container).lines() {
         let Ok(line) = line else { break };
         if let Ok(message) = serde_json::from_str(&line)
-            && news.send(News::Told(message)).is_err()
+            && news.send(ProcessEvent::Told(message)).is_err()
         {
             return;
         }
     }
-    let _ = news.send(News::Over);
+    let _ = news.send(ProcessEvent::Over);
 }
 
-fn tell(mut container: &UnixStream, message: &FromInstance) {
+fn send_message(mut container: &UnixStream, message: &FromInstance) {
     if let Ok(mut line) = serde_json::to_vec(message) {
         line.push(b'\n');
-        // A container that is gone will not miss it.
+        // A failure means that the container has ended.
         let _ = container.write_all(&line);
     }
 }
 
-/// What runs.
+/// The running instance.
 struct Running {
-    // In the order in which they end.
-    mail: PostOffice,
+    // The fields are dropped in this order.
+    mail: BackchannelRouter,
     deployment: Deployment,
     node: Node,
     _network: NetworkThread,
@@ -116,7 +118,7 @@ struct Running {
     site: Site,
     container: Site,
     counted: [u64; 3],
-    /// What was told of messages last.
+    /// The last reported message statistics.
     messages: MessageCounts,
 }
 
@@ -124,8 +126,8 @@ impl Running {
     fn start(
         start: &InstanceStart,
         job: &dyn Job,
-        surroundings: Surroundings,
-        news: &Sender<News>,
+        surroundings: WorkerDependencies,
+        news: &Sender<ProcessEvent>,
     ) -> Result<Self> {
         let program = job.program(&start.parallelisms)?;
         let names = Names::of(&program.dag)?;
@@ -135,7 +137,7 @@ impl Running {
             Site(start.worker.worker.container.0),
         );
         let mut config = WorkerConfig::of(&start.worker.settings, &start.worker.resources)?;
-        // One for what comes and goes; the instance has a thread of its own.
+        // One thread for sending and receiving; the instance has its own thread.
         config.node.threads = std::num::NonZeroU32::MIN;
         config.node.pin = false;
         let token = read_token(start.worker.token_file.as_deref())?;
@@ -144,25 +146,25 @@ impl Running {
             is_protected: token.is_some(),
             tls: surroundings.tls,
         };
-        // The container listens by the same one.
+        // The container uses the same transport.
         let transport = surroundings.transports.make(&config.transport, &setup)?;
         let sites = (site, container);
         let network = connect(start, &config, sites, (token, transport), &node, news)?;
-        let cut = CutOut::of(&program.dag, vertex)?;
+        let cut = Subgraph::of(&program.dag, vertex)?;
         let streams = StreamConfig::default();
-        let crossings = Arc::new(WorkerCrossings::new(&cut.dag, network.network(), streams));
+        let crossings = Arc::new(WorkerRemoteEdges::new(&cut.dag, network.network(), streams));
         let parallelism = start.parallelisms.get(&start.vertex).copied().unwrap_or(1);
         let layout = cut.placement(start.instance, parallelism, site, container);
         let begin = match start.is_paused {
-            true => Begin::Paused,
-            false => Begin::Running,
+            true => StartMode::Paused,
+            false => StartMode::Running,
         };
         let name = start.worker.job.to_string();
-        let ends: Arc<dyn Crossings> = Arc::<WorkerCrossings>::clone(&crossings);
-        let mut mail = PostOffice::new(&name, program.side_channels, crossings);
+        let ends: Arc<dyn RemoteEdges> = Arc::<WorkerRemoteEdges>::clone(&crossings);
+        let mut mail = BackchannelRouter::new(&name, program.side_channels, crossings);
         let own = (vertex, start.instance);
         let places = names.around(own, (site, container), &start.parallelisms);
-        // Before the instance runs: what it posts has to find its way.
+        // Before the instance runs, so that its messages can be routed.
         mail.place(&places, &BTreeSet::from([container]), &node)?;
         let config = JobConfig {
             dead_letters: surroundings.dead_letters,
@@ -170,7 +172,7 @@ impl Running {
         };
         let deployment = node.deploy(&cut.dag, config, layout, ends, begin)?;
         let look = news.clone();
-        deployment.when_changed(Waker::new(move || drop(look.send(News::Look))));
+        deployment.when_changed(Waker::new(move || drop(look.send(ProcessEvent::Look))));
         Ok(Running {
             mail,
             deployment,
@@ -185,16 +187,17 @@ impl Running {
         })
     }
 
-    fn run(mut self, container: &UnixStream, happens: &Receiver<News>) -> Result<()> {
+    fn run(mut self, container: &UnixStream, happens: &Receiver<ProcessEvent>) -> Result<()> {
         loop {
-            match happens.recv_timeout(TELL_EVERY) {
-                Ok(News::Told(message)) => self.obey(message)?,
-                Ok(News::Over) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                Ok(News::Network(NetworkEvent::Lost(..))) => self.mail.process_lost(),
-                Ok(News::Network(NetworkEvent::Failed(why))) => {
+            match happens.recv_timeout(REPORT_INTERVAL) {
+                Ok(ProcessEvent::Told(message)) => self.handle_message(message)?,
+                Ok(ProcessEvent::Over) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(ProcessEvent::Network(NetworkEvent::Lost(..))) => self.mail.process_lost(),
+                Ok(ProcessEvent::Network(NetworkEvent::Failed(why))) => {
                     return Err(Error::new(ErrorCode::Network, why));
                 }
-                Ok(News::Network(_) | News::Look) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(ProcessEvent::Network(_) | ProcessEvent::Look)
+                | Err(RecvTimeoutError::Timeout) => {}
             }
             self.tell_counted(container);
             if let JobStatus::Failed(error) = self.deployment.status() {
@@ -203,7 +206,7 @@ impl Running {
         }
     }
 
-    fn obey(&mut self, message: ToInstance) -> Result<()> {
+    fn handle_message(&mut self, message: ToInstance) -> Result<()> {
         match message {
             ToInstance::Pause(true) => self.deployment.pause(),
             ToInstance::Pause(false) => self.deployment.resume(),
@@ -238,26 +241,26 @@ impl Running {
                 late_in_part,
                 bad,
             };
-            tell(container, &counted);
+            send_message(container, &counted);
         }
         let mut reports = self.mail.messages().into_iter();
         if let Some(report) = reports.find(|report| report.instance == self.own.1)
             && report.counts != self.messages
         {
             self.messages = report.counts.clone();
-            tell(container, &FromInstance::Messages(Box::new(report.counts)));
+            send_message(container, &FromInstance::Messages(Box::new(report.counts)));
         }
     }
 }
 
-/// Starts the network of an instance's process, which has one connection: to its container.
+/// Starts the network of an instance's process, with a single connection to its container.
 fn connect(
     start: &InstanceStart,
     config: &WorkerConfig,
     (site, container): (Site, Site),
     (token, transport): (Option<Token>, Box<dyn Transport>),
     node: &Node,
-    news: &Sender<News>,
+    news: &Sender<ProcessEvent>,
 ) -> Result<NetworkThread> {
     let identity = Identity {
         cluster: exchange_cluster(&start.worker.job),
@@ -266,12 +269,13 @@ fn connect(
         token,
     };
     let link = LinkConfig {
-        silence_limit: config.peer_silence,
-        heartbeat_every: config.peer_silence / 8,
+        silence_timeout: config.peer_silence,
+        heartbeat_interval: config.peer_silence / 8,
         ..LinkConfig::default()
     };
     let news = news.clone();
-    let told: Arc<Tell> = Arc::new(move |event| drop(news.send(News::Network(event))));
+    let told: Arc<EventCallback> =
+        Arc::new(move |event| drop(news.send(ProcessEvent::Network(event))));
     let network = NetworkThread::connecting(transport, identity, link, node.clock().clone(), told)?;
     let address = start.container_address.parse().map_err(|_| {
         Error::new(

@@ -13,30 +13,30 @@ use ardea_core::{
 };
 use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
 
-use super::cut_out::{CutOut, isolated, with_suppliers};
-use super::keeper::{Death, Kept, Task, keep};
-use super::stand_in::{StandInP, StartProcess};
-use super::{InstanceStart, Passing, ToInstance, site_of};
-use crate::crossings::WorkerCrossings;
+use super::process_proxy::{ProcessProxyP, StartProcess};
+use super::subgraph::{Subgraph, isolated, with_suppliers};
+use super::supervisor::{ProcessExit, SupervisedProcess, Task, supervise};
+use super::{InstanceStart, PassthroughCodec, ToInstance, site_of};
+use crate::remote_edges::WorkerRemoteEdges;
 
-/// How processes of instances are started.
+/// The launch settings of instance processes.
 pub(crate) struct Launch {
     /// Program and arguments.
     pub(crate) command: Vec<OsString>,
     pub(crate) worker: WorkerStart,
-    /// Where this container listens.
+    /// The listen address of this container.
     pub(crate) container_address: String,
-    /// How often in a row one that has died is started again.
+    /// Maximum number of consecutive restarts of a process.
     pub(crate) most_in_a_row: u32,
-    /// Told when a process has died, and why.
-    pub(crate) died: Arc<dyn Fn(InstanceId, Death) + Send + Sync>,
+    /// The callback after the death of a process, with the instance and the reason.
+    pub(crate) died: Arc<dyn Fn(InstanceId, ProcessExit) + Send + Sync>,
 }
 
-/// All of them. When this is closed, none is left.
+/// The supervised processes of a container. Closing it ends all of them.
 pub(crate) struct InstanceProcesses {
     launch: Launch,
     parallelisms: Mutex<Parallelisms>,
-    kept: Mutex<Vec<(Arc<Kept>, JoinHandle<()>)>>,
+    supervised: Mutex<Vec<(Arc<SupervisedProcess>, JoinHandle<()>)>>,
 }
 
 impl InstanceProcesses {
@@ -44,26 +44,28 @@ impl InstanceProcesses {
         Arc::new(InstanceProcesses {
             launch,
             parallelisms: Mutex::default(),
-            kept: Mutex::default(),
+            supervised: Mutex::default(),
         })
     }
 
-    /// The graph with stand-ins for the vertices whose instances have processes of their own, and which these are.
+    /// Replaces vertices with process isolation by proxies. Returns the new graph and the replaced
+    /// vertices.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if records from or to one of them can't become bytes.
-    pub(crate) fn stand_in(
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if an edge of a replaced vertex
+    /// has no codec.
+    pub(crate) fn with_proxies(
         self: &Arc<Self>,
         dag: &Dag,
-        crossings: &Arc<WorkerCrossings>,
+        crossings: &Arc<WorkerRemoteEdges>,
     ) -> Result<(Dag, Vec<VertexId>)> {
         let isolated = isolated(dag)?;
         let mut suppliers = BTreeMap::new();
         for vertex in &isolated {
-            let supplier = StandIns {
+            let supplier = ProcessProxies {
                 vertex: *vertex,
                 name: dag.get(*vertex).name().to_string(),
-                cut: CutOut::of(dag, *vertex)?,
+                cut: Subgraph::of(dag, *vertex)?,
                 original: Arc::clone(dag.get(*vertex).supplier()),
                 processes: Arc::clone(self),
                 crossings: Arc::clone(crossings),
@@ -74,24 +76,30 @@ impl InstanceProcesses {
         Ok((dag, isolated))
     }
 
-    /// Vertices have so many instances from now on.
+    /// Sets the parallelism of vertices, and reports it to all processes.
     pub(crate) fn rescaled(&self, parallelisms: &Parallelisms) {
         let known = self.parallelisms.lock();
         known
             .unwrap_or_else(PoisonError::into_inner)
             .clone_from(parallelisms);
-        self.tell_all(&ToInstance::Rescaled(parallelisms.clone()));
+        self.send_all(&ToInstance::Rescaled(parallelisms.clone()));
     }
 
-    /// Tells the processes of all instances.
-    pub(crate) fn tell_all(&self, message: &ToInstance) {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().for_each(|(kept, _)| kept.tell(message.clone()));
+    /// Sends a message to the processes of all instances.
+    pub(crate) fn send_all(&self, message: &ToInstance) {
+        let kept = self
+            .supervised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        kept.iter().for_each(|(kept, _)| kept.send(message.clone()));
     }
 
-    /// What became of the messages of sources that have processes of their own.
+    /// Returns the message statistics of sources in separate processes.
     pub(crate) fn messages(&self) -> Vec<MessageReport> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self
+            .supervised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let reports = kept.iter().filter_map(|(kept, _)| {
             Some(MessageReport {
                 vertex: kept.vertex.as_str().into(),
@@ -102,9 +110,12 @@ impl InstanceProcesses {
         reports.collect()
     }
 
-    /// The instances that have processes of their own, each with the number of its process, if that is there.
+    /// Returns the instances in separate processes, with the ids of running processes.
     pub(crate) fn numbers(&self) -> Vec<(InstanceId, Option<u32>)> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self
+            .supervised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let needed = kept.iter().filter(|(kept, _)| !kept.is_stopped());
         needed
             .map(|(kept, _)| {
@@ -116,23 +127,23 @@ impl InstanceProcesses {
             .collect()
     }
 
-    /// Ends all processes, and waits for that.
+    /// Stops all processes, and waits until they have ended.
     pub(crate) fn close(&self) {
-        let kept = self.kept.lock();
+        let kept = self.supervised.lock();
         let kept = std::mem::take(&mut *kept.unwrap_or_else(PoisonError::into_inner));
         kept.iter().for_each(|(kept, _)| kept.stop());
-        // A thread that panicked has said so itself.
+        // A panic has been reported by the thread itself.
         kept.into_iter().for_each(|(_, thread)| drop(thread.join()));
     }
 
-    /// Starts the process of an instance, and keeps it alive until it is stopped.
+    /// Starts and supervises the process of an instance until it is stopped.
     fn start(
         &self,
         vertex: &str,
         instance: u32,
         stand_in: Waker,
         is_paused: bool,
-    ) -> Result<Arc<Kept>> {
+    ) -> Result<Arc<SupervisedProcess>> {
         let parallelisms = self.parallelisms.lock();
         let start = InstanceStart {
             worker: self.launch.worker.clone(),
@@ -143,7 +154,7 @@ impl InstanceProcesses {
             container_address: self.launch.container_address.clone(),
             is_paused,
         };
-        let kept = Kept::new(&start, stand_in);
+        let kept = SupervisedProcess::new(&start, stand_in);
         let (died, id) = (
             Arc::clone(&self.launch.died),
             InstanceId::new(vertex, instance),
@@ -154,18 +165,23 @@ impl InstanceProcesses {
             most_in_a_row: self.launch.most_in_a_row,
             died: Box::new(move |death| died(id.clone(), death)),
         };
-        let thread = keep(Arc::clone(&kept), task)?;
-        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = supervise(Arc::clone(&kept), task)?;
+        let mut all = self
+            .supervised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         all.retain(|(_, thread)| !thread.is_finished());
         all.push((Arc::clone(&kept), thread));
         Ok(kept)
     }
 }
 
-/// A placement as the mail sees it: instances in processes of their own are where these are. And these places.
+/// Returns the placement for side channels, and the sites of the instances in separate processes.
+/// In this placement each such instance has its own site.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if there are more than can have processes of their own.
+/// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the limits on separate processes
+/// are exceeded.
 pub(crate) fn with_processes(
     placement: &Placement,
     vertices: usize,
@@ -193,22 +209,22 @@ pub(crate) fn with_processes(
     Ok((Placement::new(placement.here(), sites), own))
 }
 
-/// Makes stand-ins for the instances of a vertex.
-struct StandIns {
+/// Creates the proxies for the instances of a vertex.
+struct ProcessProxies {
     vertex: VertexId,
     name: String,
-    cut: CutOut,
+    cut: Subgraph,
     original: Arc<dyn ProcessorSupplier>,
     processes: Arc<InstanceProcesses>,
-    crossings: Arc<WorkerCrossings>,
+    crossings: Arc<WorkerRemoteEdges>,
 }
 
-impl ProcessorSupplier for StandIns {
+impl ProcessorSupplier for ProcessProxies {
     fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>> {
         let site = site_of(self.vertex, instance.index)?;
         let inputs = self.cut.input_streams();
         let inputs = inputs.map(|(stream, codec)| {
-            let codec: Arc<dyn ChunkCodec> = Arc::new(Passing(Arc::clone(codec)));
+            let codec: Arc<dyn ChunkCodec> = Arc::new(PassthroughCodec(Arc::clone(codec)));
             self.crossings.sending(stream, site, &codec)
         });
         let outputs = self.cut.output_streams();
@@ -218,7 +234,7 @@ impl ProcessorSupplier for StandIns {
         let index = instance.index;
         let start: Box<StartProcess> =
             Box::new(move |waker, is_paused| processes.start(&name, index, waker, is_paused));
-        Ok(Box::new(StandInP::new(
+        Ok(Box::new(ProcessProxyP::new(
             index,
             start,
             inputs.collect(),

@@ -1,4 +1,4 @@
-//! The connections, the peers and the stations: who belongs to whom.
+//! The registry of connections, peers and port slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -6,47 +6,49 @@ use std::time::Duration;
 
 use ardea_engine::Site;
 use ardea_network::exchange::{
-    Connection, Greeted, Identity, Link, LinkConfig, LinkCounts, PeerGone, Side, Transport, Why,
-    WorkerNumber,
+    Connection, DisconnectReason, Disconnected, Identity, Link, LinkConfig, LinkCounts,
+    PeerIdentity, Side, Transport, WorkerNumber,
 };
-use ardea_network::rpc::TurnedAway;
+use ardea_network::rpc::RefusedLog;
 
 use super::peers::PeerState;
-use super::{NetworkEvent, PeerAddress, Tell};
+use super::{EventCallback, NetworkEvent, PeerAddress};
 use crate::instance::is_instance;
-use crate::station::{LinkNumber, Station};
+use crate::port_slot::{LinkNumber, PortSlot};
 
-/// How many connections may be there whose other end has not greeted.
+/// Maximum number of accepted connections without a completed handshake.
 pub(super) const MOST_STRANGERS: usize = 1024;
 
 struct Entry {
     link: Link,
-    /// Whom it was made to reach.
+    /// The peer to which this process opened the connection; `None` for an accepted connection.
     wanted: Option<Site>,
-    /// Who is there.
-    greeted: Option<Greeted>,
+    /// The identity of the peer; `None` before the handshake.
+    greeted: Option<PeerIdentity>,
 }
 
 /// All connections of this process.
 pub(super) struct Links {
     here: Site,
-    /// Otherwise it connects to those with greater numbers, and the others connect to it.
+    /// True if this process connects to all peers; otherwise it connects only to peers with greater
+    /// numbers.
     connects_to_all: bool,
     identity: Identity,
     config: LinkConfig,
-    tell: Arc<Tell>,
+    tell: Arc<EventCallback>,
     entries: BTreeMap<LinkNumber, Entry>,
     last: LinkNumber,
     peers: BTreeMap<Site, PeerState>,
     members: Option<BTreeSet<Site>>,
-    stations: BTreeMap<Site, Vec<Weak<Station>>>,
-    /// Stations whose port could not be opened yet, because the one before is not closed.
+    slots: BTreeMap<Site, Vec<Weak<PortSlot>>>,
+    /// True if a port slot waits for its previous port to close.
     unopened: bool,
-    /// The connections that are being polled: kept, so that a slice allocates nothing.
+    /// A buffer with the numbers of the connections being polled, retained so that polling does not
+    /// allocate.
     polled: Vec<LinkNumber>,
-    /// What connections have counted that are gone.
+    /// The counters of closed connections, by peer.
     past: BTreeMap<Site, LinkCounts>,
-    turned_away: TurnedAway,
+    turned_away: RefusedLog,
 }
 
 impl Links {
@@ -54,7 +56,7 @@ impl Links {
         identity: Identity,
         config: LinkConfig,
         connects_to_all: bool,
-        tell: Arc<Tell>,
+        tell: Arc<EventCallback>,
     ) -> Self {
         Links {
             connects_to_all,
@@ -66,21 +68,21 @@ impl Links {
             last: LinkNumber::default(),
             peers: BTreeMap::new(),
             members: None,
-            stations: BTreeMap::new(),
+            slots: BTreeMap::new(),
             unopened: false,
             polled: Vec::new(),
             past: BTreeMap::new(),
-            turned_away: TurnedAway::default(),
+            turned_away: RefusedLog::default(),
         }
     }
 
-    /// How many have not said who they are.
+    /// Returns the number of connections without a completed handshake.
     pub(super) fn strangers(&self) -> usize {
         let entries = self.entries.values();
         entries.filter(|entry| entry.greeted.is_none()).count()
     }
 
-    /// Somebody has connected.
+    /// Adds an accepted connection.
     pub(super) fn accepted(
         &mut self,
         connection: Box<dyn Connection>,
@@ -99,7 +101,7 @@ impl Links {
         now: Duration,
     ) -> LinkNumber {
         self.last = LinkNumber(self.last.0 + 1);
-        let (identity, bell) = (self.identity.clone(), transport.doorbell());
+        let (identity, bell) = (self.identity.clone(), transport.waker());
         let link = Link::new(connection, side, identity, bell, self.config, now);
         let entry = Entry {
             link,
@@ -110,7 +112,7 @@ impl Links {
         self.last
     }
 
-    pub(super) fn told(&mut self, peers: Vec<PeerAddress>, now: Duration) {
+    pub(super) fn set_addresses(&mut self, peers: Vec<PeerAddress>, now: Duration) {
         for told in peers {
             let site = told.site;
             if site == self.here {
@@ -127,17 +129,18 @@ impl Links {
                 is_later && greeted.is_none_or(|greeted| greeted.incarnation < incarnation)
             });
             if let Some(old) = old {
-                self.drop_link(old, "a later start of it was told of", now);
+                self.drop_link(old, "a later start of it has been reported", now);
             }
         }
     }
 
     pub(super) fn set_members(&mut self, members: BTreeSet<Site>) {
         self.members = Some(members);
-        self.give_up_those_gone();
+        self.abort_missing_peers();
     }
 
-    /// Whether the job has this container. The processes of this one's instances come back whenever they have died.
+    /// Returns true if a site belongs to the job. Local instance processes always belong to it,
+    /// because they are restarted.
     fn is_member(&self, site: Site) -> bool {
         let members = self.members.as_ref();
         is_instance(site) || members.is_none_or(|members| members.contains(&site))
@@ -147,8 +150,8 @@ impl Links {
         self.connects_to_all || (self.here < site && !is_instance(site))
     }
 
-    pub(super) fn join(&mut self, station: &Arc<Station>) {
-        let stations = self.stations.entry(station.site).or_default();
+    pub(super) fn join(&mut self, station: &Arc<PortSlot>) {
+        let stations = self.slots.entry(station.site).or_default();
         stations.retain(|known| known.strong_count() > 0);
         stations.push(Arc::downgrade(station));
         let peer = self.peers.get(&station.site);
@@ -158,18 +161,25 @@ impl Links {
         {
             self.unopened |= !open(&mut entry.link, number, station);
         }
-        self.give_up_those_gone();
+        self.abort_missing_peers();
     }
 
-    /// Somebody can't go on with this connection: if it is there, it is dropped.
-    pub(super) fn complained(&mut self, site: Site, link: LinkNumber, why: &str, now: Duration) {
+    /// Drops a connection that an endpoint has reported as invalid, if it is still the current
+    /// connection to the peer.
+    pub(super) fn drop_if_current(
+        &mut self,
+        site: Site,
+        link: LinkNumber,
+        why: &str,
+        now: Duration,
+    ) {
         let peer = self.peers.get(&site);
         if peer.is_some_and(|peer| peer.link == Some(link)) {
             self.drop_link(link, why, now);
         }
     }
 
-    /// Connects to those whose time has come.
+    /// Connects to the peers whose retry time has come.
     pub(super) fn connect_due(&mut self, transport: &mut dyn Transport, now: Duration) {
         let due = |peer: &PeerState| peer.retry_at.is_some_and(|at| at <= now);
         let sites: Vec<Site> = self
@@ -196,14 +206,14 @@ impl Links {
                     }
                 }
                 Err(error) => {
-                    peer.missed(now, is_member);
+                    peer.record_failure(now, is_member);
                     (self.tell)(NetworkEvent::Unreachable(site, error.to_string()));
                 }
             }
         }
     }
 
-    /// Lets every connection do a slice of its work; whether any had some.
+    /// Polls every connection. Returns true if any has made progress.
     pub(super) fn poll(&mut self, now: Duration) -> bool {
         let mut made = false;
         let mut numbers = std::mem::take(&mut self.polled);
@@ -235,33 +245,34 @@ impl Links {
         made
     }
 
-    /// When to poll again at the latest.
+    /// Returns the latest time of the next poll.
     pub(super) fn next_poll(&self) -> Option<Duration> {
         let links = self.entries.values().map(|entry| entry.link.next_poll());
         let retries = self.peers.values().filter_map(|peer| peer.retry_at);
         links.chain(retries).min()
     }
 
-    fn greeted(&mut self, number: LinkNumber, greeted: Greeted, now: Duration) {
+    fn greeted(&mut self, number: LinkNumber, greeted: PeerIdentity, now: Duration) {
         let site = site_of(greeted.worker);
         let peer = self.peers.entry(site).or_default();
         if site == self.here || greeted.incarnation < peer.incarnation {
-            // An earlier life, which does not know yet that it was given up.
+            // The peer is an earlier incarnation that does not know of its successor.
             self.drop_link(number, "it is an earlier start of this container", now);
             return;
         }
         peer.incarnation = greeted.incarnation;
         let before = peer.link.filter(|before| *before != number);
         if let Some(before) = before {
-            // Of the same life as well: the peer has noticed a cut before this side has.
+            // The new connection may be of the same incarnation, if the peer was first to notice
+            // the loss of the old one.
             self.drop_link(before, "it has connected again", now);
         }
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.greeted = Some(greeted);
         }
-        self.peers.entry(site).or_default().reached(number);
+        self.peers.entry(site).or_default().record_success(number);
         for station in self.stations_of(site) {
-            station.give_up(false);
+            station.set_aborted(false);
             if let Some(entry) = self.entries.get_mut(&number) {
                 self.unopened |= !open(&mut entry.link, number, &station);
             }
@@ -269,12 +280,17 @@ impl Links {
         (self.tell)(NetworkEvent::Up(site, greeted.incarnation));
     }
 
-    fn gone(&mut self, number: LinkNumber, gone: &PeerGone, now: Duration) {
+    fn gone(&mut self, number: LinkNumber, gone: &Disconnected, now: Duration) {
         let entry = self.entries.get(&number);
         let is_stranger =
             entry.is_some_and(|entry| entry.greeted.is_none() && entry.wanted.is_none());
-        // One that only connects and leaves may have looked whether the port is open.
-        if is_stranger && !matches!(gone.why, Why::Closed | Why::CutOff(_)) {
+        // A connection that only closes may be a probe for an open port.
+        if is_stranger
+            && !matches!(
+                gone.reason,
+                DisconnectReason::Closed | DisconnectReason::Broken(_)
+            )
+        {
             self.turned_away.note(&gone.peer, &gone.to_string());
         }
         self.remove(number, gone.to_string(), now);
@@ -284,7 +300,7 @@ impl Links {
         self.remove(number, why.to_string(), now);
     }
 
-    /// Forgets a connection; its ports learn of its end.
+    /// Removes a connection and notifies its ports.
     fn remove(&mut self, number: LinkNumber, why: String, now: Duration) {
         let Some(entry) = self.entries.remove(&number) else {
             return;
@@ -292,7 +308,7 @@ impl Links {
         let site = match (entry.greeted, entry.wanted) {
             (Some(greeted), _) => site_of(greeted.worker),
             (None, Some(site)) => site,
-            // A stranger who went as one.
+            // The connection had no completed handshake.
             (None, None) => return,
         };
         let (is_member, connects) = (self.is_member(site), self.connects_to(site));
@@ -309,7 +325,7 @@ impl Links {
             }
             None => {
                 if is_present {
-                    peer.missed(now, is_member);
+                    peer.record_failure(now, is_member);
                 }
                 (self.tell)(NetworkEvent::Unreachable(site, why));
             }
@@ -317,26 +333,26 @@ impl Links {
         if !connects && let Some(peer) = self.peers.get_mut(&site) {
             peer.retry_at = None;
         }
-        self.give_up_those_gone();
+        self.abort_missing_peers();
     }
 
-    /// Tells the stations of those who are gone and no part of the job that nobody comes.
-    fn give_up_those_gone(&mut self) {
-        let sites: Vec<Site> = self.stations.keys().copied().collect();
+    /// Marks the port slots of a peer as aborted if the peer is gone and not part of the job.
+    fn abort_missing_peers(&mut self) {
+        let sites: Vec<Site> = self.slots.keys().copied().collect();
         for site in sites {
             let peer = self.peers.get(&site);
             let entry = peer
                 .and_then(|peer| peer.link)
                 .and_then(|number| self.entries.get(&number));
             let is_there = entry.is_some_and(|entry| entry.greeted.is_some());
-            let is_given_up = !is_there && !self.is_member(site);
+            let is_aborted = !is_there && !self.is_member(site);
             for station in self.stations_of(site) {
-                station.give_up(is_given_up);
+                station.set_aborted(is_aborted);
             }
         }
     }
 
-    /// Opens what could not be opened before.
+    /// Opens the ports that could not be opened before, because the slot's previous port was open.
     fn open_all(&mut self) {
         self.unopened = false;
         let greeted: Vec<(LinkNumber, Site)> = self
@@ -355,12 +371,12 @@ impl Links {
         }
     }
 
-    fn stations_of(&self, site: Site) -> Vec<Arc<Station>> {
-        let stations = self.stations.get(&site).into_iter().flatten();
+    fn stations_of(&self, site: Site) -> Vec<Arc<PortSlot>> {
+        let stations = self.slots.get(&site).into_iter().flatten();
         stations.filter_map(Weak::upgrade).collect()
     }
 
-    /// What the connections to each peer have counted.
+    /// Returns the counters of the connections to each peer.
     pub(super) fn counts(&self) -> BTreeMap<Site, LinkCounts> {
         let mut counts = self.past.clone();
         for entry in self.entries.values() {
@@ -373,18 +389,18 @@ impl Links {
     }
 }
 
-/// Puts a port of this connection into a station; false if the station's former one is still open.
-fn open(link: &mut Link, number: LinkNumber, station: &Arc<Station>) -> bool {
+/// Opens a port for a port slot. Returns false if the slot's previous port is still open.
+fn open(link: &mut Link, number: LinkNumber, station: &Arc<PortSlot>) -> bool {
     match link.open(station.end, station.stream, station.waker()) {
         Ok(port) => {
-            station.give(port, number);
+            station.put(port, number);
             true
         }
         Err(_) => false,
     }
 }
 
-/// The container with a worker's number. Numbers of containers have 32 bits; whoever claims to have more is nobody's peer.
+/// Returns the site of a worker number. Numbers that exceed 32 bits are invalid and match no peer.
 fn site_of(worker: WorkerNumber) -> Site {
     Site(u32::try_from(worker.0).unwrap_or(u32::MAX))
 }

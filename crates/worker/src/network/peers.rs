@@ -1,31 +1,33 @@
-//! What is known of each peer, and when to try to reach it again.
+//! The state of each peer and its connection retries.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{PeerAddress, RETRY};
-use crate::station::LinkNumber;
+use crate::port_slot::LinkNumber;
 
-/// After so many attempts in vain a container that is no part of the job is not tried any more.
+/// Maximum number of failed attempts to reach a container that is not part of the job.
 const MOST_ATTEMPTS: u32 = 5;
 
-/// What is known of a peer.
+/// The state of a peer.
 #[derive(Debug, Default)]
 pub(super) struct PeerState {
-    /// The newest life that has been heard of.
+    /// The newest known incarnation of the peer.
     pub(super) incarnation: u64,
     addresses: Vec<SocketAddr>,
     next_address: usize,
-    /// Attempts in vain since it was last reached or told of.
+    /// The number of failed connection attempts since the last success or the last report of the
+    /// leader.
     attempts: u32,
-    /// When to connect, if this side connects and there is no connection.
+    /// The time of the next connection attempt, if this side connects and there is no connection.
     pub(super) retry_at: Option<Duration>,
-    /// The connection that it has greeted over, or that is being made.
+    /// The current connection, or the connection being opened.
     pub(super) link: Option<LinkNumber>,
 }
 
 impl PeerState {
-    /// Takes in what the master says; whether this is a later life than the one known.
+    /// Applies the leader's report about the peer. Returns true if the report contains a later
+    /// incarnation.
     pub(super) fn told(&mut self, told: PeerAddress, now: Duration) -> bool {
         if told.incarnation < self.incarnation {
             return false;
@@ -41,28 +43,29 @@ impl PeerState {
         is_later
     }
 
-    /// Where to try next.
+    /// Returns the next address of the peer to try.
     pub(super) fn next_address(&mut self) -> Option<SocketAddr> {
         let address = self.addresses.get(self.next_address).copied();
         self.next_address = (self.next_address + 1) % self.addresses.len().max(1);
         address
     }
 
-    /// It has been reached.
-    pub(super) fn reached(&mut self, link: LinkNumber) {
+    /// Records a completed handshake over the connection `link`.
+    pub(super) fn record_success(&mut self, link: LinkNumber) {
         self.link = Some(link);
         self.attempts = 0;
         self.retry_at = None;
     }
 
-    /// The connection is gone: tried again at once.
+    /// Records the loss of the connection, and schedules an immediate retry.
     pub(super) fn lost(&mut self, now: Duration) {
         self.link = None;
         self.retry_at = Some(now);
     }
 
-    /// It could not be reached: tried again after a while that grows, unless it is no part of the job.
-    pub(super) fn missed(&mut self, now: Duration, is_member: bool) {
+    /// Records a failed connection attempt and schedules a retry with an increasing delay. A peer
+    /// outside the job is retried [`MOST_ATTEMPTS`] times at most.
+    pub(super) fn record_failure(&mut self, now: Duration, is_member: bool) {
         self.link = None;
         self.attempts += 1;
         let delay = RETRY.0 * (1 << self.attempts.min(10));
@@ -100,12 +103,12 @@ mod tests {
         peer.told(told(1, 7), Duration::ZERO);
         let mut last = Duration::ZERO;
         for _ in 0..40 {
-            peer.missed(Duration::ZERO, true);
+            peer.record_failure(Duration::ZERO, true);
             let delay = peer.retry_at.unwrap();
             assert!(delay >= last && delay <= RETRY.1);
             last = delay;
         }
-        peer.missed(Duration::ZERO, false);
+        peer.record_failure(Duration::ZERO, false);
         assert_eq!(peer.retry_at, None);
     }
 }

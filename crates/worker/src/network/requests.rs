@@ -1,4 +1,4 @@
-//! What others ask of the network's thread.
+//! Requests to the network thread.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -6,21 +6,21 @@ use std::sync::{Arc, Weak};
 use ardea_engine::Site;
 
 use super::PeerAddress;
-use crate::berth::Tended;
-use crate::station::{LinkNumber, Station};
+use crate::endpoint_slot::Serviced;
+use crate::port_slot::{LinkNumber, PortSlot};
 
-/// A wish.
+/// A request to the network thread.
 pub(crate) enum Request {
-    /// Put ports into this station.
-    Join(Arc<Station>),
-    /// Peers are there.
+    /// Put the ports of new connections into this slot.
+    Join(Arc<PortSlot>),
+    /// Update the addresses of these peers.
     Peers(Vec<PeerAddress>),
-    /// These are the containers of the job.
+    /// Set the containers and processes that belong to the job.
     Members(BTreeSet<Site>),
-    /// Somebody has given up a connection's port.
+    /// Drop the invalid connection of this number to this peer, for this reason.
     Complaint(Site, LinkNumber, String),
-    /// Tend this.
-    Tend(Weak<dyn Tended>),
-    /// Send what there is to send, and end.
+    /// Service this object once.
+    Tend(Weak<dyn Serviced>),
+    /// Send pending data and end.
     Stop,
 }

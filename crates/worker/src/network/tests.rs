@@ -1,4 +1,4 @@
-//! Containers of one process, over loopback.
+//! Tests with several containers in one process, over loopback.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
@@ -13,12 +13,12 @@ use ardea_network::exchange::{
 };
 
 use super::*;
-use crate::berth::{Berth, Lent};
-use crate::crossings::StreamConfig;
-use crate::receive_end::{Came, ReceiveEnd};
-use crate::send_end::SendEnd;
+use crate::endpoint_slot::{EndpointGuard, EndpointSlot};
+use crate::receive_endpoint::{ReceiveEndpoint, ReceivedItem};
+use crate::remote_edges::StreamConfig;
+use crate::send_endpoint::SendEndpoint;
 
-/// How long anything may take before a test gives up.
+/// The timeout of any wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Container {
@@ -27,7 +27,7 @@ struct Container {
     site: Site,
     incarnation: u64,
     clock: Clock,
-    /// The life that its streams belong to, of a job with a guarantee.
+    /// The execution attempt of its streams, for a job with a processing guarantee.
     life: Option<Generation>,
 }
 
@@ -68,7 +68,7 @@ impl Container {
         self.thread.network().peers(peers.collect());
     }
 
-    /// Waits until this is told; what was told before is forgotten.
+    /// Waits for a matching event; earlier ones are dropped.
     fn wait_for(&self, wanted: impl Fn(&NetworkEvent) -> bool) -> NetworkEvent {
         let told = self.told.lock().unwrap();
         loop {
@@ -79,27 +79,33 @@ impl Container {
         }
     }
 
-    fn sends_to(&self, to: u32) -> (Arc<Berth<SendEnd>>, Lent<SendEnd>) {
-        let station = Station::new(Site(to), End::Sender, StreamId::new(1, 0));
+    fn sends_to(&self, to: u32) -> (Arc<EndpointSlot<SendEndpoint>>, EndpointGuard<SendEndpoint>) {
+        let station = PortSlot::new(Site(to), End::Sender, StreamId::new(1, 0));
         let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
         let config = StreamConfig {
             life: self.life,
             ..StreamConfig::default()
         };
-        let end = SendEnd::new(station, codec, config, network.clone(), Default::default());
-        let berth = Berth::new(end, network);
-        let lent = berth.lend(&Waker::none()).unwrap();
+        let end = SendEndpoint::new(station, codec, config, network.clone(), Default::default());
+        let berth = EndpointSlot::new(end, network);
+        let lent = berth.borrow(&Waker::none()).unwrap();
         (berth, lent)
     }
 
-    fn receives_from(&self, from: u32) -> Lent<ReceiveEnd> {
-        let station = Station::new(Site(from), End::Receiver, StreamId::new(1, 0));
+    fn receives_from(&self, from: u32) -> EndpointGuard<ReceiveEndpoint> {
+        let station = PortSlot::new(Site(from), End::Receiver, StreamId::new(1, 0));
         let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
-        let end = ReceiveEnd::new(station, codec, ReceiverConfig::default(), network.clone());
-        Berth::new(end, network).lend(&Waker::none()).unwrap()
+        let end = ReceiveEndpoint::new(station, codec, ReceiverConfig::default(), network.clone());
+        EndpointSlot::new(end, network)
+            .borrow(&Waker::none())
+            .unwrap()
     }
 
-    fn receive(&self, end: &mut Lent<ReceiveEnd>, got: &mut Vec<u64>) -> Option<Came> {
+    fn receive(
+        &self,
+        end: &mut EndpointGuard<ReceiveEndpoint>,
+        got: &mut Vec<u64>,
+    ) -> Option<ReceivedItem> {
         let mut chunk = Chunk::default();
         let end = end.end().unwrap();
         let came = end.receive(self.clock.now(), &mut chunk).unwrap();
@@ -118,8 +124,12 @@ fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Sends values, while `meanwhile` is done.
-fn send(end: &mut Lent<SendEnd>, values: impl Iterator<Item = u64>, mut meanwhile: impl FnMut()) {
+/// Sends values, calling `meanwhile` between the attempts.
+fn send(
+    end: &mut EndpointGuard<SendEndpoint>,
+    values: impl Iterator<Item = u64>,
+    mut meanwhile: impl FnMut(),
+) {
     let mut chunk = Chunk::new(Rows::from_iter(values.map(|it| (it, Timestamp::MIN))));
     until(|| {
         meanwhile();
@@ -130,8 +140,8 @@ fn send(end: &mut Lent<SendEnd>, values: impl Iterator<Item = u64>, mut meanwhil
     });
 }
 
-fn said(marker: Marker) -> Option<Came> {
-    Some(Came::Said(Received::Marker(marker)))
+fn said(marker: Marker) -> Option<ReceivedItem> {
+    Some(ReceivedItem::Frame(Received::Marker(marker)))
 }
 
 #[test]
@@ -206,7 +216,7 @@ fn in_a_life_of_the_job_nothing_is_sent_behind_what_was_lost() {
         first.receive(&mut receiver, &mut got);
         sender.end().unwrap().mark(Marker::Idle).unwrap()
     });
-    // Nobody says that these have been dealt with.
+    // These records are never acknowledged.
     send(&mut sender, 0..10, || {});
     drop(receiver);
     drop(first);
@@ -235,7 +245,7 @@ fn an_epochs_end_that_may_be_lost_with_a_connection_is_told_over_the_next_one() 
     let (_berth, mut sender) = ours.sends_to(2);
     let mut receiver = first.receives_from(1);
     let mut got = Vec::new();
-    let end = |epoch| Marker::EpochEnd(ardea_core::Epoch(epoch));
+    let end = |epoch| Marker::Barrier(ardea_core::Epoch(epoch));
     for epoch in [6, 7] {
         until(|| {
             first.receive(&mut receiver, &mut got);
@@ -247,7 +257,7 @@ fn an_epochs_end_that_may_be_lost_with_a_connection_is_told_over_the_next_one() 
         first.receive(&mut receiver, &mut got);
         sender.end().unwrap().mark(up_to_seven).unwrap()
     });
-    // Nobody knows whether that arrives.
+    // It is unknown whether these arrive.
     sender.end().unwrap().flush().unwrap();
     drop(receiver);
     drop(first);
@@ -275,7 +285,7 @@ fn a_later_life_that_was_not_told_of_yet_takes_the_place_of_the_earlier_one() {
     let later = container(1, 6);
     later.hears_of(&[&theirs]);
     theirs.wait_for(|event| *event == NetworkEvent::Up(Site(1), 6));
-    // The earlier one tries again, in vain.
+    // The earlier incarnation retries in vain.
     earlier.wait_for(|event| matches!(event, NetworkEvent::Lost(..)));
     later.hears_of(&[&theirs]);
     let (_berth, mut sender) = later.sends_to(2);
@@ -294,7 +304,7 @@ fn a_later_life_that_was_not_told_of_yet_takes_the_place_of_the_earlier_one() {
 fn the_end_of_a_stream_is_told_to_each_life_of_its_receiver() {
     let ours = container(1, 1);
     let (_berth, mut sender) = ours.sends_to(2);
-    // Its processor is gone by the time that anybody is there to hear it.
+    // Its processor is dropped before any peer exists.
     sender.end().unwrap().finish().unwrap();
     drop(sender);
     for incarnation in 1..=3 {
@@ -315,7 +325,7 @@ fn nobody_waits_for_a_container_that_is_gone_and_no_part_of_the_job() {
     let (_berth, mut sender) = ours.sends_to(2);
     ours.thread.network().members([Site(1)]);
     drop(theirs);
-    // What can't be sent any more is dropped.
+    // Data that cannot be sent any more is dropped.
     send(&mut sender, 0..1_000, || {});
     send(&mut sender, 0..1_000, || {});
 }
@@ -331,7 +341,7 @@ fn garbage_is_turned_away_and_changes_nothing() {
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 10_000], &[]] {
         for at in [&ours, &theirs] {
             let mut socket = std::net::TcpStream::connect(at.thread.address()).unwrap();
-            // It may be closed already.
+            // The peer may have closed it already.
             let _ = socket.write_all(garbage);
         }
     }

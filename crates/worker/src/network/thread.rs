@@ -1,4 +1,4 @@
-//! The loop of the network's thread.
+//! The event loop of the network thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use ardea_core::{Clock, Result};
 use ardea_network::exchange::{Identity, LinkConfig, Listener, Transport};
 
 use super::links::{Links, MOST_STRANGERS};
-use super::{NetworkEvent, Request, Shared, Tell};
+use super::{EventCallback, NetworkEvent, Request, Shared};
 
-/// How often counts are published.
+/// Interval between two updates of the published connection counters.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
-/// The longest sleep.
+/// Maximum time that the thread sleeps.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// How long what is left to send may take at the end.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// Maximum time for sending pending data at the end.
+const FINISH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What the thread starts with.
+/// The start parameters of the thread.
 pub(super) struct Setup {
     pub(super) transport: Box<dyn Transport>,
-    /// None for a process that only connects.
+    /// The listener; `None` for a process that only connects.
     pub(super) listener: Option<Box<dyn Listener>>,
     pub(super) identity: Identity,
     pub(super) config: LinkConfig,
     pub(super) clock: Clock,
-    pub(super) tell: Arc<Tell>,
+    pub(super) tell: Arc<EventCallback>,
 }
 
-/// Tells that the thread has ended, whatever ended it.
-struct LastWord<'a> {
-    tell: &'a Tell,
+/// A guard that reports the end of the thread, including a panic.
+struct FinalFlush<'a> {
+    tell: &'a EventCallback,
     why: Option<String>,
 }
 
-impl Drop for LastWord<'_> {
+impl Drop for FinalFlush<'_> {
     fn drop(&mut self) {
         if let Some(why) = self.why.take() {
             (self.tell)(NetworkEvent::Failed(why));
@@ -43,10 +43,10 @@ impl Drop for LastWord<'_> {
     }
 }
 
-/// Runs until it is asked to stop, or the operating system refuses to poll.
+/// Runs the event loop until a stop request or an error of polling.
 pub(super) fn run(setup: Setup, shared: &Shared) {
     let tell = Arc::clone(&setup.tell);
-    let mut word = LastWord {
+    let mut word = FinalFlush {
         tell: &*tell,
         why: Some("the network's thread panicked".into()),
     };
@@ -71,7 +71,7 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
         shared.take_requests(&mut requests);
         for request in requests.drain(..) {
             if matches!(request, Request::Stop) {
-                return say_farewell(&mut *transport, links, &clock);
+                return finish(&mut *transport, links, &clock);
             }
             grant(request, &mut links, now);
         }
@@ -100,9 +100,9 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
 fn grant(request: Request, links: &mut Links, now: Duration) {
     match request {
         Request::Join(station) => links.join(&station),
-        Request::Peers(peers) => links.told(peers, now),
+        Request::Peers(peers) => links.set_addresses(peers, now),
         Request::Members(members) => links.set_members(members),
-        Request::Complaint(site, link, why) => links.complained(site, link, &why, now),
+        Request::Complaint(site, link, why) => links.drop_if_current(site, link, &why, now),
         Request::Tend(tended) => {
             if let Some(tended) = tended.upgrade() {
                 tended.tend(now);
@@ -112,9 +112,9 @@ fn grant(request: Request, links: &mut Links, now: Duration) {
     }
 }
 
-/// Sends what has been given to the connections, as far as it goes without waiting long.
-fn say_farewell(transport: &mut dyn Transport, mut links: Links, clock: &Clock) -> Result<()> {
-    let end = clock.now() + FAREWELL;
+/// Sends pending data for a limited time.
+fn finish(transport: &mut dyn Transport, mut links: Links, clock: &Clock) -> Result<()> {
+    let end = clock.now() + FINISH_TIMEOUT;
     while links.poll(clock.now()) && clock.now() < end {
         transport.wait(Duration::ZERO)?;
     }

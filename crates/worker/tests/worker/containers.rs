@@ -1,4 +1,4 @@
-//! Containers as threads of this process, or as processes of their own.
+//! Containers as threads of this process, or as separate processes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,19 +6,20 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ardea_checkpoint::local::CutKeeper;
+use ardea_checkpoint::local::WorkerCheckpointBackend;
 use ardea_coordination::control::{WORKER_START_VARIABLE, WorkerId, WorkerStart};
 use ardea_coordination::packing::{ContainerId, Resources};
 use ardea_core::Result;
 use ardea_engine::Job;
 use ardea_metrics::MetricsSinks;
-use ardea_worker::{FinderFactory, MasterFinder, Surroundings, run, start_from_environment};
+use ardea_worker::{FinderFactory, MasterFinder, WorkerDependencies, run, start_from_environment};
 
 use crate::jobs::{Adding, Relaying};
 use crate::master::{Finder, job};
 use crate::receipts::WithReceipts;
 
-/// What a container's worker is started with. The master's address stands where the state manager's would.
+/// Returns the start parameters of a container's worker. The leader's address takes the place of
+/// the metadata store's URL.
 pub fn start(container: u32, incarnation: u64, master: &str) -> WorkerStart {
     WorkerStart {
         worker: WorkerId {
@@ -39,19 +40,19 @@ pub fn start(container: u32, incarnation: u64, master: &str) -> WorkerStart {
     }
 }
 
-fn surroundings(finder: Box<FinderFactory>) -> Surroundings {
-    Surroundings {
+fn surroundings(finder: Box<FinderFactory>) -> WorkerDependencies {
+    WorkerDependencies {
         finder,
         sinks: MetricsSinks::builtin(),
         transports: ardea_worker::Transports::builtin(),
         tls: None,
         command: Some(own_command()),
-        cuts: None,
+        snapshots: None,
         dead_letters: Arc::default(),
     }
 }
 
-/// Finds the master where the start says.
+/// Returns a leader lookup with the address in the start parameters.
 fn as_told() -> Box<FinderFactory> {
     Box::new(|start| {
         let finder: Arc<dyn MasterFinder> = Arc::new(Finder::at(&start.state_url));
@@ -59,25 +60,25 @@ fn as_told() -> Box<FinderFactory> {
     })
 }
 
-/// A container's worker on a thread of this process.
+/// Starts a container's worker on a thread of this process.
 pub fn thread(start: WorkerStart, job: Arc<dyn Job>) -> JoinHandle<Result<()>> {
     std::thread::spawn(move || run(&start, &*job, surroundings(as_told())))
 }
 
-/// The same, which keeps what its instances remember there.
+/// Starts a worker with a checkpoint backend.
 pub fn thread_keeping(
     start: WorkerStart,
     job: Arc<dyn Job>,
-    keeper: Arc<dyn CutKeeper>,
+    keeper: Arc<dyn WorkerCheckpointBackend>,
 ) -> JoinHandle<Result<()>> {
     std::thread::spawn(move || {
         let mut surroundings = surroundings(as_told());
-        surroundings.cuts = Some(keeper);
+        surroundings.snapshots = Some(keeper);
         run(&start, &*job, surroundings)
     })
 }
 
-/// The same, which finds its master by `finder`.
+/// Starts a worker with its own leader lookup.
 pub fn thread_with(
     start: WorkerStart,
     job: Arc<dyn Job>,
@@ -91,7 +92,7 @@ pub fn thread_with(
     std::thread::spawn(move || run(&start, &*job, surroundings(finder)))
 }
 
-/// This program, as it is started to be a worker: the test below is one then.
+/// Returns the command that starts this program as a worker, by running the test below.
 fn own_command() -> Vec<OsString> {
     let program = std::env::current_exe().unwrap().into_os_string();
     let test = "containers::a_process_that_is_started_as_a_worker_is_one";
@@ -99,7 +100,7 @@ fn own_command() -> Vec<OsString> {
     [program].into_iter().chain(arguments).collect()
 }
 
-/// A container's worker in a process of its own.
+/// Starts a container's worker in a separate process.
 pub fn process(start: &WorkerStart) -> Child {
     let command = own_command();
     let child = Command::new(&command[0])
@@ -109,7 +110,7 @@ pub fn process(start: &WorkerStart) -> Child {
     Child(child.unwrap())
 }
 
-/// A process that does not outlive its test.
+/// A process that is killed at the end of its test.
 pub struct Child(std::process::Child);
 
 impl Child {
@@ -117,13 +118,13 @@ impl Child {
         self.0.id()
     }
 
-    /// Ends it at once, as `kill -9` does.
+    /// Kills the process, as `kill -9` does.
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Requests the end of the process, and waits for it.
     pub fn ask_to_end(&mut self) -> ExitStatus {
         let asked = Command::new("kill").arg(self.id().to_string()).status();
         assert!(asked.unwrap().success());
@@ -138,7 +139,8 @@ impl Drop for Child {
     }
 }
 
-/// The job of a process, by the settings of its start: which one, and what of it is isolated.
+/// Returns the job of a process by the settings of its start: the kind of job and the isolated
+/// vertices.
 fn job_of(start: &WorkerStart) -> Box<dyn Job> {
     let isolated = start.settings.get("test.isolated");
     let isolated = isolated.map_or("", |names| names).split(',');
@@ -164,7 +166,7 @@ fn job_of(start: &WorkerStart) -> Box<dyn Job> {
 #[test]
 fn a_process_that_is_started_as_a_worker_is_one() {
     if let Some(start) = start_from_environment().unwrap() {
-        // Nobody reads a failed test here: it would be taken for one of this program's.
+        // A panic would look like a failed test of this program.
         if let Err(error) = run(&start, &*job_of(&start), surroundings(as_told())) {
             eprintln!("error: {error}");
             std::process::exit(1);

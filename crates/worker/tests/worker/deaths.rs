@@ -1,4 +1,4 @@
-//! Containers that die, and what the others notice of it.
+//! Containers that die, and the effects on others.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -66,7 +66,8 @@ fn a_change_of_plans_ends_although_a_container_dies_to_which_records_are_under_w
         master.start_reading().await;
         master.grow(2, &[BEFORE, AFTER]).await;
         list.kill();
-        // Numbers come without end, so the relay here holds some for the list. The next plan knows of no relay here.
+        // The source is infinite, so this relay holds some numbers for the list. The next plan has
+        // no relay here.
         master.switch(2);
         let _again = process(&start(2, 2, &address));
         master
@@ -79,7 +80,8 @@ fn a_change_of_plans_ends_although_a_container_dies_to_which_records_are_under_w
     });
 }
 
-/// Two containers, of which the second is about to be given back, and its instance to move to a third, with one from the first.
+/// Starts two containers, and the change to a plan without the second one. Its instance and one of
+/// the first container move to a third container.
 async fn giving_back() -> (Master, [JoinHandle<Result<()>>; 2], Child) {
     const BEFORE: &Plan = &[(1, &[("ticks", 0), ("list", 0)]), (2, &[("relay", 0)])];
     let mut master = Master::start(plan(BEFORE)).await;
@@ -93,7 +95,7 @@ async fn giving_back() -> (Master, [JoinHandle<Result<()>>; 2], Child) {
     (master, here, relay)
 }
 
-/// The plan is the last one, and all end well.
+/// Completes the change and ends the job.
 async fn give_back(mut master: Master, here: [JoinHandle<Result<()>>; 2]) {
     master.shrink(GIVEN_BACK).await;
     master.say_farewell().await;
@@ -112,7 +114,7 @@ fn a_change_of_plans_ends_although_a_container_dies_that_is_given_back() {
         master.switch(2);
         master.assign().await;
         master.settled().await;
-        // The list here ends, although the relay that it listened to has never said that it has ended.
+        // The list here ends although the former relay has never ended its stream.
         give_back(master, here).await;
     });
 }

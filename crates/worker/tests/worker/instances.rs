@@ -1,4 +1,4 @@
-//! Instances in processes of their own.
+//! Instances in separate processes.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn is_there(process: u32) -> bool {
     Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// The processes that numbers have come through, in order.
+/// Returns the processes that numbers have passed through, in order.
 fn relays(job: &Relaying) -> Vec<u32> {
     let results = job.results.lock().unwrap();
     let mut relays: Vec<u32> = results.iter().map(|(_, by)| *by as u32).collect();
@@ -124,7 +124,7 @@ fn a_container_does_not_decode_what_is_for_the_process_of_an_instance() {
                 worker.join().unwrap().unwrap();
             }
         });
-        // Both containers live in this process, and the instance that is isolated does not.
+        // Both containers run in this process; an isolated instance does not.
         let decoded = job.decoded.load(Ordering::Relaxed);
         assert_eq!(decoded == 0, !isolated.is_empty(), "{decoded} decoded");
     }

@@ -14,15 +14,15 @@ use ardea_core::{
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_network::exchange::{RowsCodec, Wire};
 
-/// What came out of a job.
+/// The results of a job.
 pub type Results<T> = Arc<Mutex<Vec<T>>>;
 
-/// Emits the numbers below `total` that fall to its instance, each at its own time.
+/// Emits the numbers below `total` that belong to its instance, each with its own event time.
 struct Numbers {
     instance: Instance,
     total: u64,
     next: u64,
-    /// How many it looks at in a millisecond; none: as many as there is room for.
+    /// The numbers processed in a millisecond; `None`: as many as there is room for.
     pace: Option<u64>,
     clock: Clock,
 }
@@ -53,7 +53,7 @@ impl Processor for Numbers {
     }
 }
 
-/// Sums numbers by their last two digits, and tells the sums at the end.
+/// Sums numbers by their last two digits, and emits the sums at the end.
 #[derive(Default)]
 struct Sums {
     sums: BTreeMap<u64, u64>,
@@ -92,7 +92,7 @@ impl Processor for Sums {
     }
 }
 
-/// Collects what comes.
+/// Collects records.
 struct Collect<T>(Results<T>);
 
 impl<T: Send + 'static> Processor for Collect<T> {
@@ -104,11 +104,11 @@ impl<T: Send + 'static> Processor for Collect<T> {
     }
 }
 
-/// Numbers, their sums by two digits, and a list of these.
+/// A job of numbers, their sums by two digits, and a list of the sums.
 pub struct Adding {
     pub total: u64,
     pub pace: Option<u64>,
-    /// The vertices whose instances have processes of their own.
+    /// The vertices whose instances run in separate processes.
     pub isolated: Vec<String>,
     pub results: Results<(u64, u64)>,
 }
@@ -123,11 +123,11 @@ impl Adding {
         }
     }
 
-    /// What came out, sorted.
+    /// Returns the results, sorted.
     pub fn results(&self) -> Vec<(u64, u64)> {
         let mut sums = BTreeMap::new();
         for (digits, sum) in self.results.lock().unwrap().iter() {
-            // An instance that has moved has summed in two places.
+            // An instance that has moved has summed in two containers.
             *sums.entry(*digits).or_default() += sum;
         }
         sums.into_iter().collect()
@@ -201,7 +201,7 @@ impl Job for Adding {
     }
 }
 
-/// Emits numbers for ever, some a millisecond.
+/// Emits an infinite sequence, some numbers a millisecond.
 struct Ticks {
     next: u64,
     clock: Clock,
@@ -219,7 +219,7 @@ impl Processor for Ticks {
     }
 }
 
-/// Says which process a number has come through.
+/// Adds the process id to each number.
 struct Relay;
 
 impl Processor for Relay {
@@ -236,18 +236,18 @@ impl Processor for Relay {
     }
 }
 
-/// Numbers that come through a relay, with the process that it was in.
+/// A job of numbers that pass through a relay, which adds its process id.
 #[derive(Default)]
 pub struct Relaying {
     pub first: u64,
-    /// The vertices whose instances have processes of their own.
+    /// The vertices whose instances run in separate processes.
     pub isolated: Vec<String>,
     pub results: Results<(u64, u64)>,
-    /// How many numbers for relays were decoded by this process.
+    /// The number of records for relays decoded by this process.
     pub decoded: Arc<AtomicU64>,
 }
 
-/// A codec that counts what it decodes.
+/// A codec that counts the decoded records.
 struct Counting {
     inner: Arc<dyn ChunkCodec>,
     decoded: Arc<AtomicU64>,
@@ -265,15 +265,15 @@ impl ChunkCodec for Counting {
 }
 
 impl Relaying {
-    /// The number that a relay can't bear.
+    /// The number at which a relay fails.
     pub const POISON: u64 = u64::MAX / 2;
 
-    /// How many have come out.
+    /// Returns the number of results.
     pub fn count(&self) -> usize {
         self.results.lock().unwrap().len()
     }
 
-    /// The numbers that have come through this process.
+    /// Returns the numbers that have passed through this process.
     pub fn through(&self, process: u32) -> Vec<u64> {
         let results = self.results.lock().unwrap();
         let through = results.iter().filter(|(_, by)| *by == u64::from(process));

@@ -1,11 +1,11 @@
-//! Workers of one job, with a master by hand.
+//! Workers of one job with a simulated leader.
 
+mod attempts;
+mod backchannel;
 mod containers;
 mod deaths;
 mod instances;
 mod jobs;
-mod lives;
-mod mail;
 mod master;
 mod memory;
 mod receipts;

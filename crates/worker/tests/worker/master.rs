@@ -1,4 +1,5 @@
-//! A master by hand: it has one plan at a time, and tells its workers what a real one would.
+//! A simulated leader: it has one plan at a time, and sends its workers the same messages as a real
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -6,22 +7,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    Assignment, EpochWord, FromParticipant, FromWorker, Generation, JobRef, Life, LifeEnd, Lookup,
-    MasterEpoch, Order, Peer, PlanVersion, Registration, Run, Status, ToMaster, ToParticipant,
-    ToWorker, WorkerId,
+    Assignment, AttemptEnd, CoordinatorMessage, ExecutionAttempt, FromParticipant, FromWorker,
+    Generation, JobRef, Lookup, MasterEpoch, Order, Peer, PlanVersion, Registration, Run, Status,
+    ToMaster, ToParticipant, ToWorker, WorkerId,
 };
 use ardea_coordination::packing::{
     ContainerId, InstanceId, JobDemand, PackingConfig, PackingPlan, Resources, VertexDemand,
 };
 use ardea_core::{Epoch, Result};
-use ardea_network::rpc::{Courier, Listener, Security, Sender};
+use ardea_network::rpc::{Listener, RpcConnection, Security, Sender};
 use ardea_worker::MasterFinder;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub const EPOCH: MasterEpoch = MasterEpoch(1);
 
-/// How long anything may take before a test gives up.
+/// The timeout of any wait.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn job() -> JobRef {
@@ -32,7 +33,7 @@ pub fn job() -> JobRef {
     }
 }
 
-/// Finds the master wherever it is at the time.
+/// A leader lookup with a settable result.
 #[derive(Clone)]
 pub struct Finder(Arc<Mutex<(String, MasterEpoch)>>);
 
@@ -41,7 +42,7 @@ impl Finder {
         Finder(Arc::new(Mutex::new((address.to_string(), EPOCH))))
     }
 
-    /// Another one is the master now.
+    /// Sets another leader.
     pub fn set(&self, address: &str, epoch: MasterEpoch) {
         *self.0.lock().unwrap() = (address.to_string(), epoch);
     }
@@ -57,7 +58,7 @@ impl MasterFinder for Finder {
 /// The instances of each container.
 pub type Plan = [(u32, &'static [(&'static str, u32)])];
 
-/// The instances of each vertex by container.
+/// Builds a packing plan from the instances of each container.
 pub fn plan(containers: &[(u32, &[(&str, u32)])]) -> Arc<PackingPlan> {
     let mut counts = BTreeMap::<&str, u32>::new();
     let mut placement = BTreeMap::new();
@@ -94,20 +95,20 @@ pub struct Master {
     pub next: PlanVersion,
     pub last: PlanVersion,
     pub run: Run,
-    /// The life that all are in, of a job with a guarantee.
-    pub life: Option<Life>,
-    /// What each container runs, where that is not what the plan of the routes says.
+    /// The current attempt of a job with a processing guarantee.
+    pub life: Option<ExecutionAttempt>,
+    /// The instances of containers that differ from the current plan.
     pub running: BTreeMap<ContainerId, Vec<InstanceId>>,
     number: u64,
     pub problems: Vec<String>,
-    /// What was said of epochs.
+    /// The received reports about epochs.
     pub reports: Vec<(ContainerId, FromParticipant)>,
-    /// The lives that could not go on somewhere.
-    pub lives_over: BTreeMap<Generation, LifeEnd>,
+    /// The attempts that have failed in a container.
+    pub lives_over: BTreeMap<Generation, AttemptEnd>,
     pub epoch: MasterEpoch,
-    /// How each container's worker has registered last.
+    /// The last registration of each container's worker.
     pub registered: BTreeMap<ContainerId, Registration>,
-    /// Takes connections, and listens to them.
+    /// The task that accepts and reads connections.
     listening: JoinHandle<()>,
 }
 
@@ -170,7 +171,7 @@ impl Master {
             .unwrap_or_default()
     }
 
-    /// Takes in what workers say, until `done`.
+    /// Handles messages of workers until `done` returns true.
     pub async fn listen_until(&mut self, done: impl Fn(&Master) -> bool) {
         let listen = async {
             while !done(self) {
@@ -199,7 +200,10 @@ impl Master {
                 {
                     member.applied = applied;
                     member.ended = ended;
-                    let _ = member.sender.send(&ToWorker::Heard(self.epoch)).await;
+                    let _ = member
+                        .sender
+                        .send(&ToWorker::StatusReceived(self.epoch))
+                        .await;
                 }
             }
             ToMaster::Problem { message, .. } => self.problems.push(message),
@@ -207,7 +211,7 @@ impl Master {
             ToMaster::Epochs { worker, message } => {
                 self.reports.push((worker.container, message));
             }
-            ToMaster::LifeOver {
+            ToMaster::AttemptOver {
                 generation, why, ..
             } => {
                 self.lives_over.insert(generation, why);
@@ -220,7 +224,7 @@ impl Master {
         let endpoint = Arc::clone(&registration.endpoint);
         self.registered.insert(worker.container, registration);
         let known = self.members.get(&worker.container);
-        // Asked again on the same connection: it was welcomed already.
+        // A repeated registration on the same connection has no sender.
         let (Some(mut sender), true) = (sender, known.is_none_or(|known| known.id <= worker))
         else {
             return;
@@ -246,7 +250,7 @@ impl Master {
             .all(|container| self.members.contains_key(container))
     }
 
-    /// Tells everybody everything.
+    /// Sends the peers, the plans and the assignments to all workers.
     pub async fn assign(&mut self) {
         self.number += 1;
         let order = Order {
@@ -270,7 +274,7 @@ impl Master {
                 routes: self.routes,
                 next: self.next,
                 last: self.last,
-                life: self.life,
+                attempt: self.life,
                 peers: order,
             };
             let plans = self.plans.iter().map(|(version, plan)| ToWorker::Plan {
@@ -290,13 +294,13 @@ impl Master {
             let told: Vec<ToWorker> = told.collect();
             let member = self.members.get_mut(&container).unwrap();
             for message in told {
-                // It may be dead.
+                // The worker may be dead.
                 let _ = member.sender.send(&message).await;
             }
         }
     }
 
-    /// Waits until all workers are there and have done what they were told last.
+    /// Waits until all workers are registered and have applied the last assignment.
     pub async fn settled(&mut self) {
         self.listen_until(|master| {
             let mut containers = master.containers().into_iter();
@@ -305,7 +309,7 @@ impl Master {
         .await;
     }
 
-    /// Whether a worker has done what it was told last.
+    /// Checks whether a worker has applied the last assignment.
     fn is_settled(&self, container: ContainerId) -> bool {
         let order = Order {
             epoch: self.epoch,
@@ -315,8 +319,8 @@ impl Master {
         self.number > 0 && member.is_some_and(|member| member.applied == Some(order))
     }
 
-    /// Says something of epochs to all that are in the present life.
-    pub async fn say(&mut self, committed: Option<Epoch>, word: EpochWord) {
+    /// Sends a coordinator message to all participants of the current attempt.
+    pub async fn say(&mut self, committed: Option<Epoch>, word: CoordinatorMessage) {
         let message = ToParticipant {
             master: self.epoch,
             generation: self.life.expect("there is a life").generation,
@@ -328,7 +332,7 @@ impl Master {
         }
     }
 
-    /// Has sources read.
+    /// Starts the sources.
     pub async fn start_reading(&mut self) {
         self.settled().await;
         self.run = Run::Running;
@@ -346,13 +350,13 @@ impl Master {
         .await;
     }
 
-    /// Which life of a container's worker was heard of last.
+    /// Returns the last registered incarnation of a container's worker.
     pub fn incarnation(&self, container: u32) -> Option<u64> {
         let member = self.members.get(&ContainerId(container))?;
         Some(member.id.incarnation)
     }
 
-    /// A container is not needed any more: it is let go when all that it had has ended.
+    /// Releases a container once it has applied the last assignment.
     pub async fn dismiss(&mut self, container: u32) {
         let container = ContainerId(container);
         self.listen_until(|master| master.is_settled(container))
@@ -362,7 +366,7 @@ impl Master {
         }
     }
 
-    /// The job is over.
+    /// Ends the job.
     pub async fn say_farewell(mut self) {
         for member in self.members.values_mut() {
             let _ = member.sender.send(&ToWorker::Leave(self.epoch)).await;
@@ -370,8 +374,8 @@ impl Master {
     }
 }
 
-/// The sender travels with the first message.
-async fn listen(courier: Courier, heard: mpsc::UnboundedSender<(ToMaster, Option<Sender>)>) {
+/// Forwards the messages of a connection, with its sending end in the first one.
+async fn listen(courier: RpcConnection, heard: mpsc::UnboundedSender<(ToMaster, Option<Sender>)>) {
     let (sender, mut receiver) = courier.split();
     let mut sender = Some(sender);
     loop {

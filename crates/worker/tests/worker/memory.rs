@@ -1,35 +1,39 @@
-//! Keeps the cuts of a job's containers in memory, all of them at one place, as if it were durable.
+//! A checkpoint backend in memory, shared by all containers of a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use ardea_checkpoint::local::{CutKeeper, LifeCuts, LifeHere};
-use ardea_coordination::control::{EpochKind, EpochsAgentEvent, Life, Receipt};
+use ardea_checkpoint::local::{AttemptCheckpoints, AttemptContext, WorkerCheckpointBackend};
+use ardea_coordination::control::{EpochKind, ExecutionAttempt, ParticipantEvent, SnapshotAck};
 use ardea_core::{
-    Cut, Epoch, Error, ErrorCode, Guarantee, PartitionId, Result, StateChunk, StateEntry, Waker,
+    Epoch, Error, ErrorCode, Guarantee, PartitionId, Result, SnapshotRequest, StateChunk,
+    StateEntry, Waker,
 };
-use ardea_engine::{CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName};
+use ardea_engine::{
+    InstanceName, RestoreReader, RestoreSource, SnapshotAbort, SnapshotIo, SnapshotRead,
+    SnapshotReport, SnapshotSink,
+};
 
-/// Vertex and number.
+/// Vertex and instance.
 type Which = (String, u32);
 
 /// State, partition, key, value.
 pub type Entry = (String, Option<u32>, Vec<u8>, Option<Vec<u8>>);
 
-/// All that one worker has saved for an epoch; nothing for its last state.
+/// The snapshots of the instances for an epoch.
 type Saved = BTreeMap<Which, Vec<Entry>>;
 
-/// Where all workers of a job save.
+/// The snapshot store of a job.
 #[derive(Default)]
 pub struct Memory {
-    /// By life and epoch; what several workers have saved lies together.
+    /// The snapshots of all workers, by attempt and epoch.
     saved: Mutex<BTreeMap<(u64, Epoch), Saved>>,
-    /// Why nothing can be read, if that is so.
+    /// The error of all reads, if any.
     pub unreadable: Mutex<Option<ErrorCode>>,
     late: Mutex<Late>,
 }
 
-/// Whose state does not come back before it may, and who waits for that.
+/// A vertex whose state is delayed, and the callbacks that wait for it.
 #[derive(Default)]
 struct Late {
     vertex: Option<&'static str>,
@@ -37,18 +41,19 @@ struct Late {
 }
 
 impl Memory {
-    /// From now on the state of this vertex does not come back.
+    /// Delays the state of this vertex.
     pub fn hold_back(&self, vertex: &'static str) {
         self.late.lock().unwrap().vertex = Some(vertex);
     }
 
-    /// It comes.
+    /// Ends the delay.
     pub fn let_come(&self) {
         let late = std::mem::take(&mut *self.late.lock().unwrap());
         late.waiting.into_iter().for_each(|then| then());
     }
 
-    /// Does it when the state of these vertices may come back; whether that was now.
+    /// Runs the callback, or queues it while the state of one of these vertices is delayed. Returns
+    /// true if it was run.
     fn when_it_may(&self, of: &[&str], then: impl FnOnce() + Send + 'static) -> bool {
         let mut late = self.late.lock().unwrap();
         let is_late = late.vertex.is_some_and(|vertex| of.contains(&vertex));
@@ -59,32 +64,32 @@ impl Memory {
         !is_late
     }
 
-    /// What a vertex had saved at the end of an epoch, as it was saved.
+    /// Returns the snapshot of a vertex at an epoch.
     pub fn value(&self, life: u64, epoch: Epoch, vertex: &str) -> Vec<Entry> {
         let saved = self.saved.lock().unwrap();
-        let cut = &saved[&(life, epoch)];
-        let own = cut.iter().filter(|((of, _), _)| of == vertex);
+        let snapshot = &saved[&(life, epoch)];
+        let own = snapshot.iter().filter(|((of, _), _)| of == vertex);
         own.flat_map(|(_, entries)| entries.clone()).collect()
     }
 }
 
-/// A worker's way there.
+/// The backend of one worker.
 pub struct InMemory(pub Arc<Memory>);
 
-impl CutKeeper for InMemory {
+impl WorkerCheckpointBackend for InMemory {
     fn guarantee(&self) -> Guarantee {
         Guarantee::ExactlyOnce
     }
 
-    fn begin(&self, here: LifeHere) -> Result<Box<dyn LifeCuts>> {
-        let state = match here.life.from {
+    fn begin(&self, here: AttemptContext) -> Result<Box<dyn AttemptCheckpoints>> {
+        let state = match here.attempt.from {
             Some(epoch) => {
                 if let Some(code) = *self.0.unreadable.lock().unwrap() {
                     return Err(Error::new(code, "it can't be read"));
                 }
                 let saved = self.0.saved.lock().unwrap();
-                let snapshot = saved.get(&(here.life.taken_in.0, epoch));
-                Some(snapshot.cloned().expect("it was committed"))
+                let checkpoint = saved.get(&(here.attempt.taken_in.0, epoch));
+                Some(checkpoint.cloned().expect("it was committed"))
             }
             None => None,
         };
@@ -96,13 +101,13 @@ impl CutKeeper for InMemory {
         let expected = expected.map(|id| (id.vertex.as_str().to_string(), id.index));
         let desk = Desk {
             memory: Arc::clone(&self.0),
-            life: here.life,
+            life: here.attempt,
             expected: expected.collect(),
             open: Mutex::default(),
             tell: here.tell,
         };
         Ok(Box::new(Here {
-            life: here.life,
+            life: here.attempt,
             desk: Arc::new(desk),
             state,
         }))
@@ -110,13 +115,13 @@ impl CutKeeper for InMemory {
 }
 
 struct Here {
-    life: Life,
+    life: ExecutionAttempt,
     desk: Arc<Desk>,
     state: Option<Saved>,
 }
 
-impl LifeCuts for Here {
-    fn cuts(&self) -> Cuts {
+impl AttemptCheckpoints for Here {
+    fn snapshots(&self) -> SnapshotIo {
         let source = self.state.clone().map(|state| {
             let epoch = self.life.from.expect("it has state from there");
             let memory = Arc::clone(&self.desk.memory);
@@ -124,12 +129,12 @@ impl LifeCuts for Here {
                 epoch,
                 state,
                 memory,
-            }) as Arc<dyn CutSource>
+            }) as Arc<dyn RestoreSource>
         });
-        Cuts {
+        SnapshotIo {
             sink: Some(Arc::<Desk>::clone(&self.desk)),
             source,
-            ..Cuts::default()
+            ..SnapshotIo::default()
         }
     }
 
@@ -141,24 +146,24 @@ impl LifeCuts for Here {
         self.desk.look_at_hearers(&mut open);
     }
 
-    fn given_up(&mut self, _: Epoch) {}
+    fn aborted(&mut self, _: Epoch) {}
 }
 
-/// Takes the cuts of the instances of one worker in one life, all of them full.
+/// Takes full snapshots of the instances of one worker in one attempt.
 struct Desk {
     memory: Arc<Memory>,
-    life: Life,
+    life: ExecutionAttempt,
     expected: BTreeSet<Which>,
     open: Mutex<Open>,
-    tell: Arc<dyn Fn(EpochsAgentEvent) + Send + Sync>,
+    tell: Arc<dyn Fn(ParticipantEvent) + Send + Sync>,
 }
 
 #[derive(Default)]
 struct Open {
     begun: BTreeMap<Which, Vec<Entry>>,
-    cuts: BTreeMap<Epoch, Saved>,
+    snapshots: BTreeMap<Epoch, Saved>,
     ended: Saved,
-    last_cut: Option<Epoch>,
+    last_snapshot: Option<Epoch>,
     telling: Option<Epoch>,
     heard: BTreeMap<Which, Epoch>,
     left: BTreeSet<Which>,
@@ -180,48 +185,48 @@ fn owned(entry: StateEntry<'_>) -> Entry {
 }
 
 impl Desk {
-    /// What is whole by now.
+    /// Saves complete snapshots and reports them.
     fn settle(&self, open: &mut Open) {
-        let epochs: Vec<Epoch> = open.cuts.keys().copied().collect();
+        let epochs: Vec<Epoch> = open.snapshots.keys().copied().collect();
         for epoch in epochs {
-            let mut cut = open.ended.clone();
-            cut.extend(open.cuts[&epoch].clone());
-            if !cut.keys().eq(&self.expected) {
+            let mut snapshot = open.ended.clone();
+            snapshot.extend(open.snapshots[&epoch].clone());
+            if !snapshot.keys().eq(&self.expected) {
                 continue;
             }
-            open.cuts.remove(&epoch);
-            open.last_cut = open.last_cut.max(Some(epoch));
-            let receipt = self.save(epoch, cut);
-            (self.tell)(EpochsAgentEvent::Saved(epoch, receipt));
+            open.snapshots.remove(&epoch);
+            open.last_snapshot = open.last_snapshot.max(Some(epoch));
+            let receipt = self.save(epoch, snapshot);
+            (self.tell)(ParticipantEvent::Saved(epoch, receipt));
         }
         if open.ended.keys().eq(&self.expected) {
-            // It is found again by whatever epoch it is committed with: all that can follow.
-            let after = open.last_cut;
+            // The snapshot must be found under any epoch with which it may be committed.
+            let after = open.last_snapshot;
             let first = after.max(self.life.from).map_or(1, |epoch| epoch.0 + 1);
             let last = (first..first + 1_000).map(Epoch);
             let receipts = last.map(|epoch| self.save(epoch, open.ended.clone()));
             let receipt = receipts.last().expect("there are some");
-            (self.tell)(EpochsAgentEvent::Ended { after, receipt });
+            (self.tell)(ParticipantEvent::Ended { after, receipt });
         }
     }
 
-    /// Whether all have heard of the commit that they were told of.
+    /// Reports the commit once all instances have processed it.
     fn look_at_hearers(&self, open: &mut Open) {
         let Some(epoch) = open.telling else { return };
         let has_heard =
             |which: &Which| open.left.contains(which) || open.heard.get(which) >= Some(&epoch);
         if self.expected.iter().all(has_heard) {
             open.telling = None;
-            (self.tell)(EpochsAgentEvent::Visible(epoch));
+            (self.tell)(ParticipantEvent::Visible(epoch));
         }
     }
 
-    fn save(&self, epoch: Epoch, cut: Saved) -> Receipt {
+    fn save(&self, epoch: Epoch, snapshot: Saved) -> SnapshotAck {
         let mut saved = self.memory.saved.lock().unwrap();
-        let bytes = cut.len() as u64;
+        let bytes = snapshot.len() as u64;
         let place = saved.entry((self.life.generation.0, epoch)).or_default();
-        place.extend(cut);
-        Receipt {
+        place.extend(snapshot);
+        SnapshotAck {
             since: None,
             place: Vec::new(),
             bytes,
@@ -229,14 +234,14 @@ impl Desk {
     }
 }
 
-impl CutSink for Desk {
-    fn heard(&self, of: &InstanceName, epoch: Epoch) {
+impl SnapshotSink for Desk {
+    fn commit_processed(&self, of: &InstanceName, epoch: Epoch) {
         let mut open = self.open.lock().unwrap();
         open.heard.insert(which(of), epoch);
         self.look_at_hearers(&mut open);
     }
 
-    fn left(&self, of: &InstanceName) {
+    fn instance_ended(&self, of: &InstanceName) {
         let mut open = self.open.lock().unwrap();
         open.left.insert(which(of));
         self.look_at_hearers(&mut open);
@@ -250,30 +255,30 @@ impl CutSink for Desk {
         Some(StateChunk::default())
     }
 
-    fn take(&self, of: &InstanceName, _: Cut, entries: StateChunk) {
+    fn take(&self, of: &InstanceName, _: SnapshotRequest, entries: StateChunk) {
         let mut open = self.open.lock().unwrap();
         let begun = open.begun.entry(which(of)).or_default();
         begun.extend(entries.entries().map(owned));
     }
 
-    fn finish(&self, of: &InstanceName, report: CutReport, entries: StateChunk) {
+    fn finish(&self, of: &InstanceName, report: SnapshotReport, entries: StateChunk) {
         let mut open = self.open.lock().unwrap();
         let mut all = open.begun.remove(&which(of)).unwrap_or_default();
         all.extend(entries.entries().map(owned));
-        match report.cut.is_last {
+        match report.snapshot.is_last {
             true => open.ended.insert(which(of), all),
             false => {
-                let cut = open.cuts.entry(report.cut.epoch).or_default();
-                cut.insert(which(of), all)
+                let snapshot = open.snapshots.entry(report.snapshot.epoch).or_default();
+                snapshot.insert(which(of), all)
             }
         };
         self.settle(&mut open);
     }
 
-    fn give_up(&self, of: &InstanceName, cut: Cut, why: CutEnd) {
+    fn abort(&self, of: &InstanceName, snapshot: SnapshotRequest, why: SnapshotAbort) {
         self.open.lock().unwrap().begun.remove(&which(of));
-        if let CutEnd::Failed(error) = why {
-            let failed = EpochsAgentEvent::CannotSave(cut.epoch, error.to_string());
+        if let SnapshotAbort::Failed(error) = why {
+            let failed = ParticipantEvent::CannotSave(snapshot.epoch, error.to_string());
             (self.tell)(failed);
         }
     }
@@ -285,12 +290,12 @@ struct Source {
     memory: Arc<Memory>,
 }
 
-impl CutSource for Source {
+impl RestoreSource for Source {
     fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    fn open(&self, of: &InstanceName) -> Result<Box<dyn CutReader>> {
+    fn open(&self, of: &InstanceName) -> Result<Box<dyn RestoreReader>> {
         let own = self.state.iter();
         let own = own.filter(|((vertex, _), _)| **vertex == *of.vertex);
         let entries = own.flat_map(|(_, entries)| entries.clone());
@@ -308,17 +313,17 @@ struct Reader {
     memory: Arc<Memory>,
 }
 
-impl CutReader for Reader {
-    fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead> {
+impl RestoreReader for Reader {
+    fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<SnapshotRead> {
         let waker = waker.clone();
         if !self
             .memory
             .when_it_may(&[&self.vertex], move || waker.wake())
         {
-            return Ok(CutRead::NotYet);
+            return Ok(SnapshotRead::Pending);
         }
         if self.entries.is_empty() {
-            return Ok(CutRead::End);
+            return Ok(SnapshotRead::End);
         }
         for (state, partition, key, value) in self.entries.drain(..) {
             into.push(StateEntry {
@@ -328,6 +333,6 @@ impl CutReader for Reader {
                 value: value.as_deref(),
             })?;
         }
-        Ok(CutRead::Entries)
+        Ok(SnapshotRead::Entries)
     }
 }

@@ -1,18 +1,18 @@
-//! A job whose instances send each other news beside its graph.
+//! A job whose instances exchange side-channel messages.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ardea_core::{
-    Dag, Edge, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    Result, SideChannel, Timestamp, Vertex, VertexId, Waker,
+    Backchannel, Dag, Edge, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, Result, Timestamp, Vertex, VertexId, Waker,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 
 use crate::jobs::{Results, add_isolated, wire};
 
-/// A mailbox for each instance of the first vertex.
+/// A side channel with a mailbox for each instance of the first vertex.
 struct Receipts {
     vertices: [VertexId; 1],
     boxes: Mutex<BTreeMap<u32, Mailbox>>,
@@ -41,7 +41,7 @@ impl Receipts {
     }
 }
 
-impl SideChannel for Receipts {
+impl Backchannel for Receipts {
     fn name(&self) -> &str {
         "receipts"
     }
@@ -50,12 +50,12 @@ impl SideChannel for Receipts {
         &self.vertices
     }
 
-    fn carry(&self, _: VertexId, instance: u32, carrier: Waker) {
+    fn start_forwarding(&self, _: VertexId, instance: u32, carrier: Waker) {
         let mut boxes = self.boxes.lock().unwrap();
         boxes.entry(instance).or_default().carrier = Some(carrier);
     }
 
-    fn keep(&self, _: VertexId, instance: u32) {
+    fn stop_forwarding(&self, _: VertexId, instance: u32) {
         let mut boxes = self.boxes.lock().unwrap();
         boxes.entry(instance).or_default().carrier = None;
     }
@@ -92,10 +92,10 @@ impl SideChannel for Receipts {
     fn rescaled(&self, _: VertexId, _: u32) {}
 }
 
-/// A number with this bit is no new one, but says that a receipt for it has come.
+/// The bit of a number that confirms a receipt.
 const THANKS: u64 = 1 << 63;
 
-/// Emits numbers, lists those that it has a receipt for, and says thanks for them.
+/// Emits numbers, lists its receipts, and confirms them.
 struct Sends {
     thanks: Vec<(u32, u64)>,
     receipts: Arc<Receipts>,
@@ -131,7 +131,7 @@ impl Processor for Sends {
     }
 }
 
-/// Posts a receipt for whatever comes, and lists the thanks.
+/// Posts a receipt for each number, and lists the confirmations.
 struct Takes(Arc<Receipts>, Results<(u32, u64)>);
 
 impl Processor for Takes {
@@ -148,9 +148,9 @@ impl Processor for Takes {
 
 #[derive(Default)]
 pub struct WithReceipts {
-    /// The vertices whose instances have processes of their own.
+    /// The vertices whose instances run in separate processes.
     pub isolated: Vec<String>,
-    /// How many numbers each sender has; without end if not said.
+    /// The count of numbers that each sender emits; infinite if `None`.
     pub most: Option<u64>,
     pub results: Results<(u32, u64)>,
     pub thanks: Results<(u32, u64)>,
@@ -164,7 +164,8 @@ impl Job for WithReceipts {
 
     fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
         let mut dag = Dag::new();
-        // The channel has to know the vertex, and the vertex the channel: that of the first vertex of a graph is known beforehand.
+        // Channel and vertex refer to each other, so the id of a graph's first vertex is taken from
+        // another graph.
         let first = {
             let mut other = Dag::new();
             let nothing = Vertex::new("sends", ardea_core::supplier(|| Nothing));

@@ -1,4 +1,4 @@
-//! Plans change while records flow, and nothing is lost or doubled.
+//! Changes of plan while records flow, without loss or duplicates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::jobs::Adding;
 use crate::master::{Master, Plan, plan};
 use crate::spread::{embedded, runtime};
 
-/// Which instances each container has by any of these plans.
+/// Returns the instances of each container in the union of these plans.
 fn instances(plans: &[&Plan]) -> BTreeMap<ContainerId, Vec<InstanceId>> {
     let mut instances = BTreeMap::<ContainerId, Vec<InstanceId>>::new();
     for (container, ids) in plans.iter().flat_map(|plan| plan.iter()) {
@@ -26,7 +26,7 @@ fn instances(plans: &[&Plan]) -> BTreeMap<ContainerId, Vec<InstanceId>> {
 }
 
 impl Master {
-    /// Has all started that the next plan, the last of these, has more than the one before.
+    /// Starts the additional instances of the next plan, the last of these.
     pub async fn grow(&mut self, version: u64, plans: &[&Plan; 2]) {
         self.add_plan(version, plan(plans[1]));
         self.next = PlanVersion(version);
@@ -35,12 +35,12 @@ impl Master {
         self.settled().await;
     }
 
-    /// From now on records are routed by this plan. Nobody is told yet.
+    /// Routes records by this plan from the next assignment on.
     pub fn switch(&mut self, version: u64) {
         self.routes = PlanVersion(version);
     }
 
-    /// Has all stopped that the next plan has no more, and says that the change is done.
+    /// Stops the instances that the next plan lacks, and completes the change.
     pub async fn shrink(&mut self, after: &Plan) {
         let before = std::mem::take(&mut self.running);
         self.running = instances(&[after]);
@@ -55,7 +55,8 @@ impl Master {
     }
 }
 
-/// From one plan to the next, as a master does it: start what is new, switch the routes, stop what is old.
+/// Changes from one plan to the next as a leader does: starts new instances, switches the routes,
+/// stops old instances.
 async fn rescale(master: &mut Master, version: u64, before: &Plan, after: &Plan) {
     master.grow(version, &[before, after]).await;
     master.switch(version);
@@ -64,7 +65,8 @@ async fn rescale(master: &mut Master, version: u64, before: &Plan, after: &Plan)
     master.shrink(after).await;
 }
 
-/// Numbers that are summed while instances come, go and move; so many are looked at in a millisecond.
+/// Sums numbers while instances are added, removed and moved; `pace` is the rate of the source per
+/// millisecond.
 fn summed_while_plans_change(total: u64, pace: u64) -> Vec<(u64, u64)> {
     const FIRST: &Plan = &[
         (1, &[("numbers", 0), ("sums", 0), ("list", 0)]),

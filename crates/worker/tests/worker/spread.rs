@@ -1,4 +1,4 @@
-//! A job over several containers gives what it gives in one process.
+//! A job over several containers has the same results as in one process.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The vertices of a summary: what each did, and where time went.
+//! The vertices of a summary: counters and times.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use ardea_core::Timestamp;
 use serde_json::{Value, json};
 
 use crate::console::columns::table;
-use crate::console::figures::{duration, grouped};
-use crate::console::shape::VertexShape;
+use crate::console::format_number::{duration, grouped};
+use crate::console::graph_view::VertexRole;
 
 /// Sums over the instances of a vertex.
 pub(super) struct VertexSummary {
@@ -28,12 +28,12 @@ pub(super) struct VertexSummary {
     pub(super) blocked_for: Duration,
     pub(super) longest_slice: Duration,
     pub(super) blocked: u64,
-    /// That of the instance which is furthest behind.
+    /// The lowest watermark of the instances.
     pub(super) watermark: Timestamp,
 }
 
 impl VertexSummary {
-    pub(super) fn new(vertex: &VertexShape) -> Self {
+    pub(super) fn new(vertex: &VertexRole) -> Self {
         VertexSummary {
             name: vertex.name.to_string(),
             is_source: vertex.is_source,
@@ -73,7 +73,7 @@ impl VertexSummary {
         self.watermark = self.watermark.min(metrics.watermark);
     }
 
-    /// Returns true if it had records and could deal with none.
+    /// Returns true if the vertex received records and all of them were bad.
     pub(super) fn is_all_bad(&self) -> bool {
         let good = if self.is_source {
             self.records_out
@@ -123,8 +123,8 @@ impl VertexSummary {
     }
 }
 
-/// A table of where time went, by vertex, for people who look for the slow step of a job that
-/// `took` so long.
+/// Returns a table of the time spent by each vertex of a job that ran for `took`, to find the slow
+/// step.
 pub(super) fn times(vertices: &[VertexSummary], took: Duration) -> String {
     let share = |time: Duration, vertex: &VertexSummary| {
         let whole = took.as_secs_f64() * f64::from(vertex.instances.max(1));
@@ -165,7 +165,7 @@ mod tests {
     fn where_time_went_is_told_by_vertex() {
         let vertex = |name: &str, instances| VertexSummary {
             instances,
-            ..VertexSummary::new(&VertexShape {
+            ..VertexSummary::new(&VertexRole {
                 name: name.into(),
                 is_source: false,
                 is_sink: false,

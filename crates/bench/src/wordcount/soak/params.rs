@@ -1,4 +1,4 @@
-//! What `ardea bench soak` can be asked for.
+//! The parameters of `ardea bench soak`.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::bounds::{check_times, refused};
 use crate::report::Field;
 use crate::wordcount::WordcountParams;
 
-/// How many samples a trend is made of at least.
+/// The minimum number of samples of a trend.
 const LEAST_SAMPLES: u32 = 4;
 
-/// What `ardea bench soak` can be asked for; the names are those of its flags.
+/// The parameters of `ardea bench soak`, named as its flags.
 #[derive(Clone, Debug)]
 pub struct SoakParams {
-    /// What runs, and for how long.
+    /// The job, and its duration.
     pub wordcount: WordcountParams,
-    /// How often it is looked at.
+    /// The sampling interval.
     pub every: Duration,
 }
 
@@ -46,7 +46,7 @@ impl SoakParams {
                 format_duration(self.every),
                 format_duration(self.wordcount.duration),
             );
-            return Err(refused(what).hint("a trend is seen in several samples: run for longer"));
+            return Err(refused(what).hint("a trend needs several samples: run for longer"));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What was seen of a long run, and what that says.
+//! The samples of a long run, and the verdict on its trends.
 
 use std::time::Duration;
 
@@ -6,32 +6,33 @@ use serde_json::json;
 
 use crate::report::{Field, Report, rounded, seconds};
 use crate::trend::Trend;
-use crate::usage::{Held, Spent};
+use crate::usage::{ResourceUsage, Spent};
 use crate::wordcount::run::counted;
 
-/// Throughput may drift by less than this, in percent.
+/// The limit of the drift of throughput, in percent.
 const MOST_DRIFT_PERCENT: f64 = 3.0;
 
-/// Memory that grows by less than this part of itself over the whole run is not told from memory that doesn't.
+/// Relative growth of memory over the whole run below which it counts as constant.
 const LEAST_GROWTH: f64 = 0.01;
 
-/// How many standard errors a slope may be away from none: nineteen of twenty runs without one are nearer.
+/// The number of standard errors by which a slope may differ from zero; about 95 % of runs without
+/// a trend are within it.
 const ERRORS: f64 = 2.0;
 
-/// What happened between two looks, and what the processes had at the second.
+/// The work between two moments, and the resources held at the second.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Since the warm-up ended.
+    /// The time since the warm-up ended.
     pub(super) elapsed: Duration,
     pub(super) tuples: u64,
     pub(super) spent: Spent,
     pub(super) processes: usize,
-    pub(super) held: Held,
+    pub(super) held: ResourceUsage,
     pub(super) failed: u64,
 }
 
 impl Sample {
-    /// What is told of it.
+    /// Returns the report of this sample.
     pub(super) fn report(&self, number: usize) -> Report {
         let mut figures = vec![
             ("sample", json!(number)),
@@ -54,13 +55,13 @@ impl Sample {
     }
 }
 
-/// All that happened.
+/// The totals of a run.
 pub(super) struct Whole {
     pub(super) tuples: u64,
     pub(super) spent: Spent,
 }
 
-/// All samples together.
+/// Returns the totals of all samples.
 pub(super) fn whole(samples: &[Sample]) -> Whole {
     Whole {
         tuples: samples.iter().map(|sample| sample.tuples).sum(),
@@ -71,7 +72,7 @@ pub(super) fn whole(samples: &[Sample]) -> Whole {
     }
 }
 
-/// The trends, their limits, and whether those were held; `null` what so few samples don't tell.
+/// Returns the trends, their limits, and the verdicts; `null` if there are too few samples.
 pub(super) fn verdict(samples: &[Sample]) -> Vec<Field> {
     let over_hours = |of: &dyn Fn(&Sample) -> Option<f64>| {
         let hours = |sample: &Sample| sample.elapsed.as_secs_f64() / 3600.0;
@@ -93,7 +94,7 @@ pub(super) fn verdict(samples: &[Sample]) -> Vec<Field> {
     let per_cpu_held = drift(per_cpu).map(|drift| drift.abs() < MOST_DRIFT_PERCENT);
     let held = rss_held.zip(per_cpu_held).map(|(rss, drift)| rss && drift);
     let told = |value: Option<f64>| json!(value.map(|value| rounded(value, 1e3)));
-    let ends = |of: fn(&Held) -> u64| {
+    let ends = |of: fn(&ResourceUsage) -> u64| {
         let of = |sample: &Sample| of(&sample.held);
         (samples.first().map(of), samples.last().map(of))
     };
@@ -121,7 +122,8 @@ mod tests {
 
     use super::*;
 
-    /// A sample a minute; memory and throughput as these make them of the minute.
+    /// Returns a sample for each minute of two hours, with memory and throughput as functions of
+    /// the minute.
     fn minutes(rss_mb: impl Fn(u64) -> f64, per_cpu: impl Fn(u64) -> u64) -> Vec<Sample> {
         (1..=120)
             .map(|minute| Sample {
@@ -132,7 +134,7 @@ mod tests {
                     cpu: Duration::from_secs(60),
                 },
                 processes: 1,
-                held: Held {
+                held: ResourceUsage {
                     rss_mb: rss_mb(minute),
                     files: 20,
                     threads: 4,

@@ -1,34 +1,36 @@
-//! In which order the partitions of an instance are read.
+//! The order in which the partitions of an instance are read.
 
 use std::collections::VecDeque;
 
 use crate::store::{Extent, PartitionRange};
 use ardea_core::PartitionId;
 
-/// How many bytes of entries are read in one go, at the least: those of some ten milliseconds.
+/// The minimum size of a piece, in bytes of entries: about ten milliseconds of reading.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// How many of the first piece, so that records that wait do so no longer than they must.
+/// The size of the first piece in bytes; small, so that the first records wait shortly.
 const FIRST_BYTES: u64 = 1 << 20;
 
-/// The partitions of an instance in pieces of neighbours, as those share blocks: those first that somebody waits for. Each piece is twice as
-/// large as the one before, until they are as large as is best for all together.
+/// The order in which an instance's partitions are read, in pieces of adjacent partitions, which
+/// share blocks. Requested partitions come first. The size doubles from piece to piece, up to the
+/// most efficient size.
 #[derive(Debug)]
 pub(super) struct Plan {
     own: PartitionRange,
-    /// How many partitions the next piece has at most.
+    /// The maximum number of partitions in the next piece.
     step: u32,
-    /// How many the largest have.
+    /// The maximum number of partitions in any piece.
     most: u32,
     has_begun: Vec<bool>,
     hurried: VecDeque<u32>,
-    /// None before this one is left, but those that are hurried.
+    /// All partitions before this one have been begun.
     next: u32,
 }
 
 impl Plan {
-    /// Of these partitions, of whose entries there are so many bytes. Where the entries of a partition are scattered over much, so much more is read in one
-    /// go: of what is read for a piece a third at the most belongs to others, but for the first ones.
+    /// Creates the plan for the partitions `own`. Pieces are larger if the entries of a partition
+    /// are scattered over many blocks. Except in the first pieces, at most a third of the data read
+    /// belongs to other pieces.
     pub(super) fn new(own: PartitionRange, extent: Extent) -> Self {
         let count = u64::from(own.len());
         let of_bytes = |bytes: u64| {
@@ -45,17 +47,17 @@ impl Plan {
         }
     }
 
-    /// These come next, in this order, as far as they have not been begun.
+    /// Moves `partitions` to the front, in their given order, except those already begun.
     pub(super) fn hurry(&mut self, partitions: &[PartitionId]) {
         let own = partitions.iter().filter(|it| self.own.contains(**it));
         self.hurried
             .extend(own.map(|it| it.index() - self.own.first()));
     }
 
-    /// The next ones, if there are any left.
+    /// Returns the next piece, `None` if none is left.
     pub(super) fn next(&mut self) -> Option<PartitionRange> {
         while let Some(wanted) = self.hurried.pop_front() {
-            // Those of its neighbours that it shares blocks with.
+            // The piece includes the adjacent partitions that share blocks with `wanted`.
             let first = wanted - wanted % self.step;
             if self.is_left(wanted) {
                 return self.begin((first..=wanted).rev(), first + self.step);
@@ -75,7 +77,8 @@ impl Plan {
         self.has_begun.get(at as usize) == Some(&false)
     }
 
-    /// Takes what is left without a gap: down from the first of `back`, as far as that goes, and up from there until `end`.
+    /// Marks a gapless range of unread partitions as begun and returns it. The range starts as far
+    /// down along `back` as possible, and extends up to `end`.
     fn begin(&mut self, back: impl Iterator<Item = u32>, end: u32) -> Option<PartitionRange> {
         let first = back.take_while(|at| self.is_left(*at)).last()?;
         let end = (first..end).find(|at| !self.is_left(*at)).unwrap_or(end);

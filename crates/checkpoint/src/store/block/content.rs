@@ -1,4 +1,5 @@
-//! The entries of a block: written in order, and read group by group.
+//! The entries of a block: written in order, and read by group. A group has the entries of one
+//! slot.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,15 +11,15 @@ use crate::store::failure::damaged;
 use crate::store::file_name::FileName;
 use crate::store::partitions::{Space, Span};
 
-/// No key is longer.
+/// The maximum size of a key.
 pub(crate) const KEY_MOST_BYTES: usize = 64 << 20;
-/// No value is longer.
+/// The maximum size of a value.
 pub(crate) const VALUE_MOST_BYTES: usize = 1 << 30;
 
-/// What stands before the entries of a group.
+/// The size of a group header.
 const GROUP_BYTES: usize = 12;
 
-/// The content of one block, as it grows.
+/// The content of a block under construction.
 #[derive(Debug)]
 pub(crate) struct ContentBuilder {
     of: Space,
@@ -28,11 +29,10 @@ pub(crate) struct ContentBuilder {
     group: Option<Group>,
 }
 
-/// The group that is being written.
+/// The group being written.
 #[derive(Debug)]
 struct Group {
     slot: u32,
-    /// Where its head is.
     at: usize,
     entries: u32,
 }
@@ -48,7 +48,7 @@ impl ContentBuilder {
         }
     }
 
-    /// Appends an entry, behind those of lower slots and those of lower keys.
+    /// Appends an entry. Entries must be in the order of slots and keys.
     pub fn push(&mut self, slot: u32, key: &[u8], value: Option<&[u8]>) {
         match &mut self.group {
             Some(group) if group.slot == slot => group.entries += 1,
@@ -90,7 +90,7 @@ impl ContentBuilder {
         }
     }
 
-    /// What nothing more is appended to.
+    /// Ends the content. Nothing may be appended afterwards.
     pub fn finish(&mut self) {
         self.end_group();
     }
@@ -115,7 +115,7 @@ impl ContentBuilder {
         }
     }
 
-    /// Empty again, with its memory.
+    /// Clears the content, but keeps its allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries = 0;
@@ -123,18 +123,18 @@ impl ContentBuilder {
     }
 }
 
-/// The content of one block that was read.
+/// The content of a block that was read.
 #[derive(Debug)]
 pub(crate) struct Content {
     bytes: Bytes,
-    /// Ascending by slot; where the entries are.
+    /// The groups by ascending slot, with the byte ranges of their entries.
     groups: Vec<(u32, Range<usize>)>,
     file: Option<FileName>,
     place: String,
 }
 
 impl Content {
-    /// Finds the groups, and checks that they are as the head says.
+    /// Parses the groups, and checks them against the head.
     pub fn read(bytes: Bytes, places: Span, entries: u32) -> Result<Self, &'static str> {
         let mut groups: Vec<(u32, Range<usize>)> = Vec::new();
         let (mut at, mut counted) = (0, 0u64);
@@ -170,18 +170,18 @@ impl Content {
         })
     }
 
-    /// With where it was read, for messages.
+    /// Adds the file name and the location of the block, for error messages.
     pub fn of(mut self, file: FileName, place: String) -> Self {
         self.file = Some(file);
         self.place = place;
         self
     }
 
-    /// Stands before the first entry of a slot; none if there are no entries of it. `age` orders cursors: the lower one has the newer
-    /// entries.
+    /// Returns a cursor at the first entry of a slot; `None` if the slot has no entries. `age`
+    /// orders the cursors of several blocks: a lower `age` has newer entries.
     ///
     /// # Errors
-    /// `SnapshotDamaged`.
+    /// `CheckpointDamaged` if the first entry is malformed.
     pub fn cursor(self: &Arc<Self>, slot: u32, age: u32) -> Result<Option<Cursor>> {
         let Ok(found) = self.groups.binary_search_by_key(&slot, |(slot, _)| *slot) else {
             return Ok(None);
@@ -198,19 +198,18 @@ impl Content {
         Ok(cursor.advance(true)?.then_some(cursor))
     }
 
-    /// The memory that it takes, about.
+    /// Returns the approximate size in memory, in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// Stands at an entry of a group.
+/// A cursor at an entry of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     content: Arc<Content>,
-    /// Where the next entry begins.
+    /// The offset of the next entry.
     at: usize,
-    /// Where the group ends.
     end: usize,
     age: u32,
     key: Range<usize>,
@@ -222,16 +221,16 @@ impl Cursor {
         &self.content.bytes[self.key.clone()]
     }
 
-    /// None if the key was removed.
+    /// Returns the value of the current entry; `None` for a tombstone.
     pub fn value(&self) -> Option<&[u8]> {
         let value = self.value.clone()?;
         Some(&self.content.bytes[value])
     }
 
-    /// Goes to the next entry; false if there is none.
+    /// Advances to the next entry of the group. Returns false if there is none.
     ///
     /// # Errors
-    /// `SnapshotDamaged`, if the entries are not what a writer writes.
+    /// `CheckpointDamaged` if the entries are malformed or not in order.
     pub fn next(&mut self) -> Result<bool> {
         self.advance(false)
     }
@@ -241,7 +240,7 @@ impl Cursor {
             return Ok(false);
         }
         let read = self.read_entry().filter(|(key, _, _)| {
-            // Two cursors are merged by keys that ascend in both.
+            // Merging requires ascending keys in all cursors.
             is_first || self.content.bytes[self.key.clone()] < self.content.bytes[key.clone()]
         });
         let Some((key, value, at)) = read else {
@@ -249,14 +248,14 @@ impl Cursor {
             let why = "an entry is cut off or not in order";
             return Err(match &content.file {
                 Some(file) => damaged(file, &content.place, why),
-                None => ardea_core::Error::new(ardea_core::ErrorCode::SnapshotDamaged, why),
+                None => ardea_core::Error::new(ardea_core::ErrorCode::CheckpointDamaged, why),
             });
         };
         (self.key, self.value, self.at) = (key, value, at);
         Ok(true)
     }
 
-    /// Where key and value of the next entry are, and where it ends.
+    /// Returns the byte ranges of the next entry's key and value, and the offset behind the entry.
     fn read_entry(&self) -> Option<(Range<usize>, Option<Range<usize>>, usize)> {
         let bytes = &self.content.bytes[..self.end];
         let (length, start) = read_varint(bytes, self.at)?;
@@ -271,7 +270,7 @@ impl Cursor {
     }
 }
 
-/// By key, and the newer first.
+/// Cursors are ordered by their current key; of equal keys, the newer entry comes first.
 impl Ord for Cursor {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(other.key()).then(self.age.cmp(&other.age))
@@ -300,7 +299,7 @@ fn write_varint(to: &mut Vec<u8>, mut value: u32) {
     to.push(value as u8);
 }
 
-/// The number at `at`, and what comes behind it.
+/// Decodes the number at `at`. Returns it with the offset behind it.
 fn read_varint(bytes: &[u8], mut at: usize) -> Option<(u32, usize)> {
     let mut value = 0u64;
     for shift in [0, 7, 14, 21, 28] {

@@ -1,26 +1,24 @@
-//! What stands before the content of a block.
+//! The head of a block: the fields and names before its content.
 
 use ardea_core::{Epoch, Result};
 
 use super::{CHECKSUM_BYTES, Subject};
-use crate::store::SnapshotId;
+use crate::store::CheckpointId;
 use crate::store::failure::{damaged, other_version};
 use crate::store::file_name::FileName;
 use crate::store::partitions::{Space, Span};
 
 const MAGIC: &[u8; 8] = b"ARDBLOCK";
 const VERSION: u16 = 1;
-/// All before the names.
+/// The size in bytes of the fields before the names.
 const FIXED_BYTES: usize = 54;
 
-/// How the content is packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packing {
     None,
     Zstd,
 }
 
-/// The head of a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     pub subject: Subject,
@@ -32,7 +30,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Its length.
+    /// Returns the size of the encoded head in bytes.
     pub fn bytes(&self) -> usize {
         let Subject {
             job, vertex, state, ..
@@ -40,11 +38,11 @@ impl Head {
         FIXED_BYTES + job.len() + vertex.len() + state.len()
     }
 
-    /// Appends it. Names are shorter than 64 KiB.
+    /// Appends the encoded head. Names must be shorter than 64 KiB.
     pub fn write(&self, to: &mut Vec<u8>) {
         let Subject {
             job,
-            snapshot,
+            checkpoint,
             vertex,
             state,
         } = &self.subject;
@@ -61,7 +59,7 @@ impl Head {
         for number in [self.places.first, self.places.last] {
             to.extend_from_slice(&number.to_le_bytes());
         }
-        for number in [snapshot.generation, snapshot.epoch.0] {
+        for number in [checkpoint.generation, checkpoint.epoch.0] {
             to.extend_from_slice(&number.to_le_bytes());
         }
         for number in [self.entries, self.unpacked, self.packed] {
@@ -76,7 +74,7 @@ impl Head {
         }
     }
 
-    /// Reads it from the start of a file.
+    /// Decodes the head from the start of a file.
     pub fn read(file: &[u8], name: &FileName, place: &str) -> Result<Head> {
         let wrong = || damaged(name, place, "its head is not that of a block");
         let mut reader = Reader(file);
@@ -117,7 +115,7 @@ impl Head {
         Some(Head {
             subject: Subject {
                 job: job?,
-                snapshot: SnapshotId::new(generation, epoch),
+                checkpoint: CheckpointId::new(generation, epoch),
                 vertex: vertex?,
                 state: state?,
             },
@@ -130,7 +128,7 @@ impl Head {
     }
 }
 
-/// Bytes that are still to be read.
+/// The bytes still to be decoded.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -173,7 +171,7 @@ mod tests {
         Head {
             subject: Subject {
                 job: "words".to_string(),
-                snapshot: SnapshotId::new(1, Epoch(7)),
+                checkpoint: CheckpointId::new(1, Epoch(7)),
                 vertex: "zählen".to_string(),
                 state: String::new(),
             },

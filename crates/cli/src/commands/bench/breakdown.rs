@@ -1,29 +1,29 @@
-//! `ardea bench breakdown`: its options.
+//! The arguments of `ardea bench breakdown`.
 
 use super::Repeat;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct BreakdownBenchArgs {
-    /// Brokers of Kafka, which make a topic when it is first written to
+    /// Kafka brokers, which must create topics on first use
     #[arg(long, value_name = "BROKERS", default_value = "localhost:9092")]
     kafka: String,
-    /// The Redis server
+    /// Redis server
     #[arg(long, value_name = "URL", default_value = "redis://localhost:6379")]
     redis: String,
-    /// How many records are written to a new topic, and read
+    /// Number of records to write to a new topic, and to read
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     records: u64,
-    /// How many cooperative threads the job has
+    /// Number of cooperative threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 #[cfg(all(feature = "kafka", feature = "redis"))]
 pub fn run(args: &BreakdownBenchArgs, context: &Context) -> Result<(), Failure> {
     use ardea_bench::breakdown::{self, BreakdownParams};
@@ -38,7 +38,7 @@ pub fn run(args: &BreakdownBenchArgs, context: &Context) -> Result<(), Failure> 
     })
 }
 
-/// Says how to get a program that can.
+/// Fails with a hint, since this program is built without the clients for Kafka and Redis.
 #[cfg(not(all(feature = "kafka", feature = "redis")))]
 pub fn run(args: &BreakdownBenchArgs, _: &Context) -> Result<(), Failure> {
     let _ = (

@@ -1,4 +1,4 @@
-//! `ardea bench exchange`: its options.
+//! The arguments of `ardea bench exchange`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::args::{count, duration};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// What the records are.
+/// The kind of records.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Records {
     /// Five numbers, 40 bytes
@@ -19,29 +19,29 @@ enum Records {
     Words,
 }
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct ExchangeBenchArgs {
-    /// What the records are
+    /// Kind of records
     #[arg(long, value_name = "KIND", value_enum, default_value_t = Records::Rows)]
     records: Records,
-    /// Records a second: measures latency
+    /// Records per second: measures latency
     #[arg(long, value_name = "N", value_parser = count, default_value = "100000")]
     rate: u64,
-    /// As fast as possible: measures throughput
+    /// Run as fast as possible: measures throughput
     #[arg(long)]
     max: bool,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
     warmup: Duration,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &ExchangeBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = ExchangeParams {
         records: match args.records {

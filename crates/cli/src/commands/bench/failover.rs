@@ -1,4 +1,4 @@
-//! `ardea bench failover`: its options.
+//! The arguments of `ardea bench failover`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,53 +6,53 @@ use std::time::Duration;
 use ardea_bench::failover::{self, FailoverParams};
 use ardea_core::Guarantee;
 
-use super::promise::{both, guarantee};
+use super::guarantee_arg::{both, guarantee};
 use super::{Repeat, repeat};
 use crate::args::{count, duration};
 use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct FailoverBenchArgs {
-    /// Keys of the state, of about a hundred bytes each
+    /// Number of keys of the state, about 100 bytes each
     #[arg(long, value_name = "N", value_parser = count, default_value = "10_000_000")]
     keys: u64,
-    /// Records a second, each for another key
+    /// Records per second, each for another key
     #[arg(long, value_name = "N", value_parser = count, default_value = "50000")]
     rate: u64,
-    /// Processes: containers of a cluster on this machine, which is made for the bench
+    /// Number of processes: containers of a temporary cluster on this machine
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=64))]
     workers: u32,
-    /// Cooperative threads of each
+    /// Number of cooperative threads per process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
-    /// When the worker is killed, within the measured time
+    /// Time of the kill, from the start of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     at: Duration,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     duration: Duration,
-    /// How long records flow before that, behind the first snapshot, which is of everything
+    /// Duration of the warm-up before the measurement, after the first (full) checkpoint
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     warmup: Duration,
-    /// What the job promises of its records: none, at-least-once or exactly-once
+    /// Processing guarantee of the job: none, at-least-once or exactly-once
     #[arg(long, value_name = "GUARANTEE", default_value = "exactly-once", value_parser = guarantee)]
     guarantee: Guarantee,
-    /// How often an epoch ends, with a snapshot
+    /// Checkpoint interval
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
-    snapshot_interval: Duration,
-    /// The folder for snapshots; in the memory of the cluster's hosts without one
+    checkpoint_interval: Duration,
+    /// Folder for checkpoints (default: the memory of the cluster's hosts)
     #[arg(long, value_name = "DIR")]
-    snapshot_folder: Option<PathBuf>,
-    /// Run each time without the guarantee first, and tell at the end what it costs, pair by pair
+    checkpoint_folder: Option<PathBuf>,
+    /// Run in pairs, first without the guarantee, and report its cost at the end
     #[arg(long)]
     both: bool,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &FailoverBenchArgs, context: &Context) -> Result<(), Failure> {
     check_threads(args.threads)?;
     let params = FailoverParams {
@@ -64,8 +64,8 @@ pub fn run(args: &FailoverBenchArgs, context: &Context) -> Result<(), Failure> {
         duration: args.duration,
         warmup: args.warmup,
         guarantee: args.guarantee,
-        snapshot_interval: args.snapshot_interval,
-        snapshot_folder: args.snapshot_folder.clone(),
+        checkpoint_interval: args.checkpoint_interval,
+        checkpoint_folder: args.checkpoint_folder.clone(),
     };
     if args.both {
         let without = FailoverParams {

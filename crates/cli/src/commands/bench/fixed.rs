@@ -1,8 +1,8 @@
-//! Options that the benchmark contract has and that can have one value in this version.
+//! Options of the benchmark contract with only one valid value in this version.
 
 use crate::failure::Failure;
 
-/// Accepted, so that a command made for the contract runs, and hidden, because they change nothing.
+/// Hidden options without effect, accepted so that commands written for the contract run.
 #[derive(clap::Args, Debug)]
 pub struct Fixed {
     #[arg(long, hide = true, value_name = "MODE", default_value = "continuous")]

@@ -1,4 +1,4 @@
-//! `ardea bench forward`: its options.
+//! The arguments of `ardea bench forward`.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use crate::args::{count, duration};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct ForwardBenchArgs {
-    /// Bytes of each frame's payload at most: as many words as fit
+    /// Maximum payload of a frame in bytes; it is filled with as many words as fit
     #[arg(long, value_name = "N", value_parser = count, default_value = "16384")]
     bytes: u64,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
     warmup: Duration,
-    /// Copy each payload, to see what leaving it in place gains
+    /// Copy each payload, to measure the gain of leaving it in place
     #[arg(long)]
     no_in_place: bool,
-    /// Allocate memory for every read, to see what using it again gains
+    /// Allocate memory for every read, to measure the gain of reusing it
     #[arg(long)]
     no_pools: bool,
-    /// Decode each tuple of each payload, and encode it again, to see what leaving it alone gains
+    /// Decode and re-encode each tuple, to measure the gain of not doing so
     #[arg(long)]
     no_lazy: bool,
-    /// Measure with all savings, without each alone, and without any: what each of them gains
+    /// Measure with all optimizations, without each one, and without any
     #[arg(long, conflicts_with_all = ["no_in_place", "no_pools", "no_lazy"])]
     ablation: bool,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &ForwardBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = ForwardParams {
         bytes: usize::try_from(args.bytes).unwrap_or(usize::MAX),

@@ -1,4 +1,4 @@
-//! `ardea bench grid`: its options.
+//! The arguments of `ardea bench grid`.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use crate::args::{count, duration};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct GridBenchArgs {
-    /// How many members the grid has, all in this process
+    /// Number of grid members, all in this process
     #[arg(long, value_name = "N", value_parser = count, default_value = "2")]
     members: u64,
-    /// How many synchronous backups each entry has
+    /// Number of synchronous backups per entry
     #[arg(long, value_name = "N", value_parser = count, default_value = "1")]
     backups: u64,
-    /// Bytes of each value
+    /// Size of a value in bytes
     #[arg(long, value_name = "N", value_parser = count, default_value = "1024")]
     bytes: u64,
-    /// How many keys the map has
+    /// Number of keys in the map
     #[arg(long, value_name = "N", value_parser = count, default_value = "100000")]
     keys: u64,
-    /// How long each kind of reading and writing is measured
+    /// Duration of the measurement of each kind of read and write
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     duration: Duration,
-    /// How long each kind runs before that
+    /// Duration of the warm-up before each measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
     warmup: Duration,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &GridBenchArgs, context: &Context) -> Result<(), Failure> {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let params = GridParams {

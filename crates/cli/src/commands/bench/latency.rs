@@ -1,4 +1,4 @@
-//! `ardea bench latency`: its options.
+//! The arguments of `ardea bench latency`.
 
 use std::time::Duration;
 
@@ -9,38 +9,40 @@ use crate::args::{count, duration};
 use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct LatencyBenchArgs {
-    /// How many steps a tuple passes
+    /// Number of steps that a tuple passes through
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
     steps: u32,
-    /// Tuples a second
+    /// Tuples per second
     #[arg(long, value_name = "N", value_parser = count, default_value = "1000")]
     rate: u64,
-    /// For how long each step is busy with a tuple
+    /// Processing time of a tuple in each step
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10us")]
     work: Duration,
-    /// Processes: containers of a cluster on this machine, which is made for the bench; steps that follow each other are in different ones
+    /// Number of processes: containers of a temporary cluster on this machine; consecutive steps
+    /// are in different ones
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     containers: u32,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
     warmup: Duration,
-    /// Cooperative threads, of each container
+    /// Number of cooperative threads per container
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
-    /// How long an idle thread looks for work before it sleeps: more is steadier, and burns up to a whole core
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10us")]
     spin: Duration,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &LatencyBenchArgs, context: &Context) -> Result<(), Failure> {
     check_threads(args.threads)?;
     let params = LatencyParams {

@@ -1,4 +1,4 @@
-//! `ardea bench nexmark`: its options.
+//! The arguments of `ardea bench nexmark`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,67 +7,69 @@ use ardea_bench::nexmark::{self, NexmarkParams};
 use ardea_core::Guarantee;
 
 use super::fixed::Fixed;
-use super::promise::{both, guarantee};
+use super::guarantee_arg::{both, guarantee};
 use super::{Repeat, repeat};
 use crate::args::{count, duration};
 use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct NexmarkBenchArgs {
     /// The query: q0, q1, q2, q5, q7, q8 or q13
     #[arg(long, value_name = "QUERY", default_value = "q5")]
     query: String,
-    /// Events a second, over all jobs: measures latency
+    /// Events per second, over all jobs: measures latency
     #[arg(long, value_name = "N", value_parser = count, default_value = "1000000")]
     rate: u64,
-    /// As fast as possible: measures throughput. `--rate` is then the pace of event time only
+    /// Run as fast as possible: measures throughput; `--rate` then only sets the pace of event time
     #[arg(long)]
     max: bool,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20s")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     warmup: Duration,
-    /// The length of windows
+    /// Length of windows
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     window: Duration,
-    /// How far they slide
+    /// Slide of windows
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10ms")]
     slide: Duration,
-    /// How many auctions there are
+    /// Number of auctions
     #[arg(long, value_name = "N", value_parser = count, default_value = "10000")]
     keys: u64,
-    /// Cooperative threads, of each process
+    /// Number of cooperative threads per process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
-    /// Processes; more than one are containers of a cluster on this machine, which is made for the bench
+    /// Number of processes; more than one are containers of a temporary cluster on this machine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// Jobs that run at once, each with its share of the rate
+    /// Number of concurrent jobs, each with its share of the rate
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
-    /// How long an idle thread looks for work before it sleeps: more is steadier, and burns up to a whole core
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10us")]
     spin: Duration,
-    /// Give every stage a tasklet of its own, to see what sharing gains
+    /// Disable the fusion of stages into tasklets, to measure its gain
     #[arg(long)]
     no_fuse: bool,
-    /// Don't run the plain loop to compare with
+    /// Skip the plain loop that is used for comparison
     #[arg(long)]
     no_baseline: bool,
-    /// What the jobs promise of their records: none, at-least-once or exactly-once
+    /// Processing guarantee of the jobs: none, at-least-once or exactly-once
     #[arg(long, value_name = "GUARANTEE", default_value = "none", value_parser = guarantee)]
     guarantee: Guarantee,
-    /// How often an epoch ends then, with a snapshot
+    /// Checkpoint interval, with a guarantee
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
-    snapshot_interval: Duration,
-    /// The folder for snapshots, made anew; in memory without one, with several processes in that of the cluster's hosts
+    checkpoint_interval: Duration,
+    /// Folder for checkpoints, which is recreated (default: in memory; with several processes, in
+    /// the memory of the cluster's hosts)
     #[arg(long, value_name = "DIR")]
-    snapshot_folder: Option<PathBuf>,
-    /// Run each time without the guarantee first, and tell at the end what it costs, pair by pair
+    checkpoint_folder: Option<PathBuf>,
+    /// Run in pairs, first without the guarantee, and report its cost at the end
     #[arg(long)]
     both: bool,
     #[command(flatten)]
@@ -76,7 +78,7 @@ pub struct NexmarkBenchArgs {
     fixed: Fixed,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
     args.fixed.check()?;
     check_threads(args.threads)?;
@@ -96,13 +98,13 @@ pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
         fuse: !args.no_fuse,
         baseline: !args.no_baseline,
         guarantee: args.guarantee,
-        snapshot_interval: args.snapshot_interval,
-        snapshot_folder: args.snapshot_folder.clone(),
+        checkpoint_interval: args.checkpoint_interval,
+        checkpoint_folder: args.checkpoint_folder.clone(),
     };
     if args.both {
         let without = NexmarkParams {
             guarantee: Guarantee::None,
-            // It is the same for both.
+            // The baseline is the same for both runs.
             baseline: false,
             ..params.clone()
         };

@@ -1,4 +1,5 @@
-//! Running a bench in pairs, without something and with it: what each run had, then what it costs, pair by pair.
+//! Runs a benchmark in pairs, without and with an option, and reports the cost of the option pair
+//! by pair.
 
 use std::io::{self, IsTerminal};
 
@@ -13,13 +14,15 @@ use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::stdout;
 
-/// One run without, and one with it.
+/// A run without the option, and a run with it.
 type Pair = [Report; 2];
 
-/// Runs `bench` in this many pairs: first without, then, as it is told, with it. Progress goes to standard error.
+/// Runs `bench` in `times` pairs; its first argument is false for the first run of a pair and true
+/// for the second. Progress goes to standard error.
 ///
-/// The results are a table on a terminal: the medians of both, and the median of each figure with it by the same without, pair by pair.
-/// Elsewhere, and where JSON is asked for, they are one object a line, and a last one with `pairs` and `with_by_without`.
+/// On a terminal the results are a table: the medians of both kinds of runs, and the median ratio
+/// of each figure, pair by pair. Elsewhere, and with `--json`, each result is one JSON object on a
+/// line, followed by an object with `pairs` and `with_by_without`.
 pub fn run(
     times: u32,
     context: &Context,
@@ -51,7 +54,7 @@ pub fn run(
     }
 }
 
-/// The columns of the table, each under its heading.
+/// Returns the columns of the table with their headings.
 fn columns(pairs: &[Pair]) -> Vec<(String, Vec<Field>)> {
     let runs = |at: usize| -> Vec<Report> { pairs.iter().map(|pair| pair[at].clone()).collect() };
     vec![
@@ -61,7 +64,7 @@ fn columns(pairs: &[Pair]) -> Vec<(String, Vec<Field>)> {
     ]
 }
 
-/// The last line.
+/// Returns the last object of the output, which summarizes the pairs.
 fn summary(first: &Report, pairs: &[Pair]) -> Value {
     let mut line = first.head();
     line.insert("pairs".into(), json!(pairs.len()));
@@ -71,7 +74,8 @@ fn summary(first: &Report, pairs: &[Pair]) -> Value {
     Value::Object(line)
 }
 
-/// Each figure that is a number in both runs of some pair: with it by without, the median over these pairs.
+/// Returns the median ratio (with / without) of each figure, over the pairs in which both runs have
+/// a number.
 fn ratios(pairs: &[Pair]) -> Vec<Field> {
     let names = pairs.first().into_iter().flat_map(|[_, with]| {
         let figures = with.figures.iter();
@@ -93,14 +97,14 @@ fn ratios(pairs: &[Pair]) -> Vec<Field> {
 mod tests {
     use super::*;
 
-    fn run(latency: f64, rate: u64, snapshots: Value) -> Report {
+    fn run(latency: f64, rate: u64, checkpoints: Value) -> Report {
         Report {
             bench: "nexmark",
             parameters: vec![("query", json!("q5"))],
             figures: vec![
                 ("p50_ms", json!(latency)),
                 ("events_per_cpu_s", json!(rate)),
-                ("snapshots", snapshots),
+                ("checkpoints", checkpoints),
                 ("agrees_with_baseline", json!(true)),
             ],
         }
@@ -112,7 +116,7 @@ mod tests {
             let without = run(before, 1_000, Value::Null);
             [without, run(after, 950, json!(4))]
         };
-        // The machine was slower in the second pair: that is no cost.
+        // The machine was slower in the second pair, which is no cost of the option.
         let pairs = [pair(1.0, 1.1), pair(5.0, 6.0), pair(2.0, 2.6)];
         let last = summary(&pairs[0][1], &pairs);
         assert_eq!((&last["pairs"], &last["query"]), (&json!(3), &json!("q5")));

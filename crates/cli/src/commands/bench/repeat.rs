@@ -1,4 +1,4 @@
-//! Running a bench several times: what each run had, then the best and the median of every figure.
+//! Runs a benchmark several times, and reports the best and the median of every figure.
 
 use std::io::{self, IsTerminal};
 
@@ -12,13 +12,14 @@ use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::stdout;
 
-/// With more runs than this a table has only the best and the median.
+/// The maximum number of runs that have columns of their own in the table.
 const MOST_COLUMNS: usize = 5;
 
-/// Runs `bench` this many times. Progress goes to standard error.
+/// Runs `bench` `times` times. Progress goes to standard error.
 ///
-/// The results are a table on a terminal. Elsewhere, and where JSON is asked for, they are one object a line, and with several runs
-/// a last one with `repeat`, `best` and `median` beside what was asked for.
+/// On a terminal the results are a table. Elsewhere, and with `--json`, each result is one JSON
+/// object on a line. Several results are followed by an object with the parameters, `repeat`,
+/// `best` and `median`.
 pub fn run(
     times: u32,
     context: &Context,
@@ -52,7 +53,7 @@ pub fn run(
     }
 }
 
-/// The columns of the table, each under its heading.
+/// Returns the columns of the table with their headings.
 fn columns(runs: &[Report]) -> Vec<(String, Vec<Field>)> {
     if let [only] = runs {
         return vec![(String::new(), only.figures.clone())];
@@ -67,7 +68,7 @@ fn columns(runs: &[Report]) -> Vec<(String, Vec<Field>)> {
     columns
 }
 
-/// The last line of several runs.
+/// Returns the last object of the output after several runs, which summarizes them.
 fn summary(first: &Report, runs: &[Report]) -> Value {
     let object = |fields: Vec<Field>| -> Map<String, Value> {
         let named = fields.into_iter();
@@ -82,8 +83,8 @@ fn summary(first: &Report, runs: &[Report]) -> Value {
     Value::Object(line)
 }
 
-/// Each figure, as `choose` makes one of the values that runs have of it; `null` if no run could measure it. What is no number,
-/// such as whether results agree, has neither a best nor a median, and is left out.
+/// Returns each figure, reduced over all runs by `choose`; `null` if no run could measure it.
+/// Figures that are no numbers are left out.
 pub(super) fn over_all(runs: &[Report], choose: impl Fn(&str, &mut [f64]) -> f64) -> Vec<Field> {
     let names = runs
         .iter()
@@ -109,7 +110,7 @@ pub(super) fn over_all(runs: &[Report], choose: impl Fn(&str, &mut [f64]) -> f64
     chosen
 }
 
-/// Whole numbers are told as such; of others goes what halving a sum leaves far behind the point.
+/// Turns whole numbers into integers, and rounds others to six decimals.
 fn tidy(value: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     const STEPS: f64 = 1e6;
@@ -120,7 +121,7 @@ fn tidy(value: f64) -> Value {
     }
 }
 
-/// The least of what costs, the greatest of what is gained.
+/// Returns the minimum of a cost, or the maximum of a gain.
 fn best(name: &str, values: &mut [f64]) -> f64 {
     let ordered = values.iter().copied();
     let found = if is_gain(name) {
@@ -131,7 +132,8 @@ fn best(name: &str, values: &mut [f64]) -> f64 {
     found.unwrap_or(f64::NAN)
 }
 
-/// Whether more of the figure of this name is better. Times, memory and cpu, which are most figures, are better low.
+/// Returns true if more of this figure is better. Less is better for most figures, such as times,
+/// memory and CPU.
 fn is_gain(name: &str) -> bool {
     const GAINS: [&str; 12] = [
         "events",
@@ -151,7 +153,7 @@ fn is_gain(name: &str) -> bool {
     GAINS.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The one in the middle, or between the two there.
+/// Returns the median.
 pub(super) fn median(_: &str, values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;

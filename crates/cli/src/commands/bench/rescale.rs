@@ -1,4 +1,4 @@
-//! `ardea bench rescale`: its options.
+//! The arguments of `ardea bench rescale`.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use crate::args::{count, duration};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct RescaleBenchArgs {
-    /// Workers at first, and in the end
+    /// Number of workers at the start and at the end
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     from: u32,
-    /// Workers in between
+    /// Number of workers in between
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
     to: u32,
-    /// Records a second
+    /// Records per second
     #[arg(long, value_name = "N", value_parser = count, default_value = "500000")]
     rate: u64,
-    /// Keys that are counted
+    /// Number of keys
     #[arg(long, value_name = "N", value_parser = count, default_value = "10000")]
     keys: u64,
-    /// How long the job runs before anything counts
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
     warmup: Duration,
-    /// How long it runs then: it is rescaled after a third, and back after two
+    /// Duration of the measurement; the job is rescaled after a third, and back after two thirds
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "15s")]
     duration: Duration,
-    /// How often a snapshot is taken
+    /// Checkpoint interval
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
-    snapshot_interval: Duration,
+    checkpoint_interval: Duration,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &RescaleBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = RescaleParams {
         from: args.from,
@@ -46,7 +46,7 @@ pub fn run(args: &RescaleBenchArgs, context: &Context) -> Result<(), Failure> {
         keys: args.keys,
         warmup: args.warmup,
         duration: args.duration,
-        snapshot_interval: args.snapshot_interval,
+        checkpoint_interval: args.checkpoint_interval,
     };
     repeat::run(args.repeat.repeat, context, |progress| {
         rescale::run(&params, progress)

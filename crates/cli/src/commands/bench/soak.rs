@@ -1,4 +1,4 @@
-//! `ardea bench soak`: its options, and a line for each look at what runs.
+//! The arguments of `ardea bench soak`, and the line of each sample.
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
@@ -14,26 +14,26 @@ use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::stdout;
 
-/// The options; the last object carries each under its own name.
+/// The options of this benchmark; the last object of its output contains their values.
 #[derive(clap::Args, Debug)]
 pub struct SoakBenchArgs {
     #[command(flatten)]
     job: WordJobArgs,
-    /// Tuples a second, over all spouts; as fast as possible unless told
+    /// Tuples per second, over all spouts (default: as fast as possible)
     #[arg(long, value_name = "N", value_parser = count)]
     rate: Option<u64>,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2h")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1m")]
     warmup: Duration,
-    /// How often to look at memory, files, threads and throughput
+    /// Sampling interval of memory, files, threads and throughput
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1m")]
     every: Duration,
 }
 
-/// Measures; a line of JSON for each look, and one at the end, or on a terminal text.
+/// Runs the benchmark; prints a JSON object per sample and one at the end, or text on a terminal.
 pub fn run(args: &SoakBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = SoakParams {
         wordcount: WordcountParams {
@@ -72,7 +72,7 @@ pub fn run(args: &SoakBenchArgs, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// What was seen at a look, as people read it.
+/// Formats a sample as a line of text.
 fn line(sample: &Report) -> String {
     let of = |name: &str| table::shown(sample.figure(name));
     format!(

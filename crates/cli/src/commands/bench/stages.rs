@@ -1,4 +1,4 @@
-//! `ardea bench stages`: its options.
+//! The arguments of `ardea bench stages`.
 
 use std::time::Duration;
 
@@ -9,35 +9,36 @@ use crate::args::{count, duration};
 use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct StagesBenchArgs {
-    /// How many stages a payment passes; every thirtieth is keyed by the account
+    /// Number of stages that a payment passes through; every thirtieth is keyed by the account
     #[arg(long, value_name = "N", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..))]
     stages: u32,
-    /// Payments a second
+    /// Payments per second
     #[arg(long, value_name = "N", value_parser = count, default_value = "1000")]
     rate: u64,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20s")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     warmup: Duration,
-    /// Cooperative threads
+    /// Number of cooperative threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
-    /// How long an idle thread looks for work before it sleeps: more is steadier, and burns up to a whole core
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10us")]
     spin: Duration,
-    /// Give every stage a tasklet of its own, to see what sharing gains
+    /// Disable the fusion of stages into tasklets, to measure its gain
     #[arg(long)]
     no_fuse: bool,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &StagesBenchArgs, context: &Context) -> Result<(), Failure> {
     check_threads(args.threads)?;
     let params = StagesParams {

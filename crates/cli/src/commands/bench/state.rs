@@ -1,4 +1,4 @@
-//! `ardea bench state`: its options.
+//! The arguments of `ardea bench state`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,29 +11,30 @@ use crate::args::duration;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct StateBenchArgs {
-    /// How many keys have a state
+    /// Number of keys with state
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keys: u64,
-    /// The bytes of each state
+    /// Size of each state in bytes
     #[arg(long, value_name = "N", default_value_t = 100)]
     value_bytes: usize,
-    /// The memory beside the disk, such as `64MiB`; by default a tenth of what the keys take in memory
+    /// Memory budget of the job whose state is on disk, such as `64MiB` (default: a tenth of the
+    /// size of all keys in memory)
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memory: Option<u64>,
-    /// A folder on the disk that is measured; by default one for temporary files
+    /// Folder on the disk to measure (default: one for temporary files)
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// How long each measurement takes once all keys are there
+    /// Duration of each measurement, after all keys are loaded
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
     duration: Duration,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &StateBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = StateParams {
         keys: args.keys,

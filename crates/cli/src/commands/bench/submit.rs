@@ -1,4 +1,4 @@
-//! `ardea bench submit`: its options.
+//! The arguments of `ardea bench submit`.
 
 use ardea_bench::submit::{self, SubmitParams};
 
@@ -7,26 +7,26 @@ use crate::args::count;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct SubmitBenchArgs {
-    /// Containers of the job
+    /// Number of containers of the job
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     containers: u32,
-    /// Hosts of the cluster, all of them on this machine
+    /// Number of hosts of the cluster, all on this machine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     hosts: u32,
-    /// Records a second
+    /// Records per second
     #[arg(long, value_name = "N", value_parser = count, default_value = "10000")]
     rate: u64,
-    /// Submit a program that the cluster has already
+    /// Submit a program that is already in the cluster's package store
     #[arg(long)]
     stored: bool,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &SubmitBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = SubmitParams {
         containers: args.containers,

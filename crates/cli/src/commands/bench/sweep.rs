@@ -1,4 +1,4 @@
-//! `ardea bench wordcount --sweep`: one measurement after the other, and a table of them.
+//! `ardea bench wordcount --sweep`: a series of measurements, and a table of them.
 
 use std::io::{self, IsTerminal};
 
@@ -11,16 +11,17 @@ use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::stdout;
 
-/// What was measured of one number of spouts.
+/// The measurements of one number of spouts.
 struct Row {
-    /// As fast as possible, or at the rate that was asked for.
+    /// The measurement as fast as possible, or at the given rate.
     first: Report,
-    /// At half the rate that was reached.
+    /// The measurement at half the rate that the first one reached.
     half: Option<Report>,
 }
 
-/// Measures each; with `at_half` once more for latency, at half the rate that was reached. Progress goes to standard error, and on a
-/// terminal the table to standard output; elsewhere a JSON object a run.
+/// Measures each number of spouts; with `at_half`, measures it again at half the reached rate, for
+/// latency. Progress goes to standard error. On a terminal the table goes to standard output,
+/// elsewhere one JSON object per run.
 pub fn run(sweep: &Sweep, at_half: bool, context: &Context) -> Result<(), Failure> {
     let for_people = !context.json && io::stdout().is_terminal();
     let runs = sweep.runs()?;
@@ -51,7 +52,8 @@ pub fn run(sweep: &Sweep, at_half: bool, context: &Context) -> Result<(), Failur
     Ok(())
 }
 
-/// Throughput and what a core could do of the first run of each, latency of the last.
+/// Formats the table: throughput and efficiency of the first measurement of each row, latency of
+/// the last.
 fn text(rows: &[Row]) -> String {
     let headings = [
         ">parallelism",

@@ -1,15 +1,17 @@
-//! A report as people read it: names on the left, numbers aligned at their points, units on the right.
+//! A report as a table: names on the left, numbers aligned at the decimal point, units on the
+//! right.
 
 use ardea_bench::Report;
 use ardea_bench::report::Field;
 use serde_json::Value;
 
-use ardea::console::figures::grouped;
+use ardea::console::format_number::grouped;
 
-/// What stands for a figure that could not be measured.
+/// The text for a figure that could not be measured.
 const NONE: &str = "–";
 
-/// The table of a report's parameters and of these columns of figures; a column with an empty heading has none.
+/// Formats the parameters of `report` and the `columns` of figures, each with its heading. An empty
+/// heading is omitted.
 pub fn of(report: &Report, columns: &[(String, Vec<Field>)]) -> String {
     let mut text = format!(
         "\nardea {} bench {}\n\n",
@@ -52,7 +54,7 @@ pub fn of(report: &Report, columns: &[(String, Vec<Field>)]) -> String {
     text
 }
 
-/// The names of all figures, in the order in which they come.
+/// Returns the names of all figures, in order of first occurrence.
 fn rows(columns: &[(String, Vec<Field>)]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for (name, _) in columns.iter().flat_map(|(_, fields)| fields) {
@@ -74,7 +76,7 @@ fn line(label: &str, width: usize, cells: impl Iterator<Item = String>, unit: &s
     format!("{}\n", line.trim_end())
 }
 
-/// One column: its numbers, apart at the point.
+/// A column of numbers, split at the decimal point.
 struct Column {
     heading: String,
     cells: Vec<(String, String)>,
@@ -118,7 +120,7 @@ impl Column {
     }
 }
 
-/// A value as people read it.
+/// Formats a value.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => NONE.into(),
@@ -139,7 +141,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// A number with a fraction, such as the median of two whole ones, its part before the point grouped.
+/// Groups the digits before the decimal point of a fractional number.
 fn with_grouped_whole(text: String) -> String {
     match text.split_once('.') {
         Some((whole, fraction)) => match whole.parse() {
@@ -150,7 +152,7 @@ fn with_grouped_whole(text: String) -> String {
     }
 }
 
-/// The figure of this name in words, and its unit.
+/// Returns the label and the unit of the figure `name`.
 fn label(name: &str) -> (String, &'static str) {
     const UNITS: [(&str, &str, &str); 10] = [
         ("cpu_seconds", "cpu time", "s"),

@@ -1,4 +1,4 @@
-//! `ardea bench wakeup`: its options.
+//! The arguments of `ardea bench wakeup`.
 
 use std::time::Duration;
 
@@ -9,26 +9,27 @@ use crate::args::duration;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct WakeupBenchArgs {
-    /// The mean time between two records; each gap is between half and one and a half times as long
+    /// Mean time between two records; each gap is 0.5 to 1.5 times as long
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20ms")]
     gap: Duration,
-    /// How long idleness is measured, and then, as long again, waking
+    /// Duration of each of the two measurements: of idleness, and of wakeups
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20s")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
     warmup: Duration,
-    /// How long an idle thread looks for work before it sleeps: more is steadier, and burns up to a whole core
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10us")]
     spin: Duration,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &WakeupBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = WakeupParams {
         gap: args.gap,

@@ -1,4 +1,4 @@
-//! The options of the benches that count words: what runs, and where.
+//! The options shared by the word count benchmarks.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -10,37 +10,38 @@ use crate::args::{count, duration};
 use crate::context::check_threads;
 use crate::failure::Failure;
 
-/// What is counted, by how many, in how many processes.
+/// The word source, the parallelism, and the processes.
 #[derive(clap::Args, Debug)]
 pub struct WordJobArgs {
-    /// How many distinct words are generated
+    /// Number of distinct words to generate
     #[arg(long, value_name = "N", value_parser = count, default_value = "450000")]
     words: u64,
-    /// Take the words from this file, one a line
+    /// File to read words from, one per line, instead of generating them
     #[arg(long, value_name = "FILE", conflicts_with = "words")]
     words_file: Option<PathBuf>,
-    /// Spouts, and as many bolts; one for each container unless told
+    /// Number of spouts, and of bolts (default: one per container)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     parallelism: Option<u32>,
-    /// Processes; more than one are containers of a cluster on this machine, which is made for the bench
+    /// Number of processes; more than one are containers of a temporary cluster on this machine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     containers: u32,
-    /// Follow every tuple until it has been counted
+    /// Enable acks: track every tuple until it has been counted
     #[arg(long)]
     acks: bool,
-    /// How many tuples each spout may have pending, with acks; as many as the queues hold unless told
+    /// Maximum number of pending tuples per spout, with acks (default: the capacity of the queues)
     #[arg(long, value_name = "N", requires = "acks")]
     max_pending: Option<NonZeroUsize>,
-    /// Cooperative threads, of each container
+    /// Number of cooperative threads per container
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
-    /// How long an idle thread looks for work before it sleeps: more is steadier, and burns up to a whole core
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10us")]
     spin: Duration,
 }
 
 impl WordJobArgs {
-    /// The parameters that are asked for here; the others are what they are unless told.
+    /// Returns the benchmark's parameters with these options, and defaults for the others.
     pub fn params(&self) -> Result<WordcountParams, Failure> {
         check_threads(self.threads)?;
         Ok(WordcountParams {

@@ -1,4 +1,4 @@
-//! `ardea bench wordcount`: its options.
+//! The arguments of `ardea bench wordcount`.
 
 use std::time::Duration;
 
@@ -11,40 +11,40 @@ use crate::args::{count, duration};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 #[command(group(ArgGroup::new("pace").required(true).args(["rate", "max", "sweep"]).multiple(true)))]
 pub struct WordcountBenchArgs {
     #[command(flatten)]
     job: WordJobArgs,
-    /// Tuples a second, over all spouts: measures latency
+    /// Tuples per second, over all spouts: measures latency
     #[arg(long, value_name = "N", value_parser = count, conflicts_with = "max")]
     rate: Option<u64>,
-    /// As fast as possible: measures throughput
+    /// Run as fast as possible: measures throughput
     #[arg(long)]
     max: bool,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
     warmup: Duration,
-    /// Don't run the plain loops to compare with
+    /// Skip the plain loops that are used for comparison
     #[arg(long)]
     no_baseline: bool,
-    /// Measure each of these numbers of spouts; without --rate or --max each as fast as possible for throughput, and then at half
-    /// the rate that it reached for latency
+    /// Measure each of these numbers of spouts; without --rate or --max, first as fast as possible
+    /// for throughput, then at half the rate reached for latency
     #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["parallelism", "repeat"],
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     sweep: Vec<u32>,
-    /// Measure each number of spouts of a sweep without acks and with
+    /// Measure each number of spouts of a sweep both without and with acks
     #[arg(long, requires = "sweep", conflicts_with = "acks")]
     both: bool,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = WordcountParams {
         rate: args.rate,

@@ -1,4 +1,4 @@
-//! `ardea bench ysb`: its options.
+//! The arguments of `ardea bench ysb`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,52 +7,53 @@ use ardea_bench::ysb::{self, YsbParams, YsbVictim};
 use ardea_core::Guarantee;
 
 use super::fixed::Fixed;
-use super::promise::{both, guarantee};
+use super::guarantee_arg::{both, guarantee};
 use super::{Repeat, repeat};
 use crate::args::{count, duration};
 use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
-/// The options; the results carry each under its own name.
+/// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
 pub struct YsbBenchArgs {
-    /// Events a second, one in three of which is a view
+    /// Events per second, a third of which are views
     #[arg(long, value_name = "N", value_parser = count, default_value = "200000")]
     rate: u64,
-    /// Campaigns, of ten advertisements each
+    /// Number of campaigns, with ten advertisements each
     #[arg(long, value_name = "N", value_parser = count, default_value = "100")]
     campaigns: u64,
-    /// The length of windows
+    /// Length of windows
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     window: Duration,
-    /// Processes: containers of a cluster on this machine, which is made for the bench
+    /// Number of processes: containers of a temporary cluster on this machine
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// Cooperative threads of each
+    /// Number of cooperative threads per process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
-    /// What is killed with SIGKILL: worker, job-master (the host that leads the job) or host (that with its workers)
+    /// Process to kill with SIGKILL: worker, job-master (the host that leads the job) or host (the
+    /// leader with its workers)
     #[arg(long, value_name = "WHAT", value_parser = victim)]
     kill: Option<YsbVictim>,
-    /// When, within the measured time
+    /// Time of the kill, from the start of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     at: Duration,
-    /// How long is measured
+    /// Duration of the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
     duration: Duration,
-    /// How long runs before that
+    /// Duration of the warm-up before the measurement
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     warmup: Duration,
-    /// What the job promises of its records: none, at-least-once or exactly-once
+    /// Processing guarantee of the job: none, at-least-once or exactly-once
     #[arg(long, value_name = "GUARANTEE", default_value = "none", value_parser = guarantee)]
     guarantee: Guarantee,
-    /// How often an epoch ends then, with a snapshot
+    /// Checkpoint interval, with a guarantee
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
-    snapshot_interval: Duration,
-    /// The folder for snapshots; in the memory of the cluster's hosts without one
+    checkpoint_interval: Duration,
+    /// Folder for checkpoints (default: the memory of the cluster's hosts)
     #[arg(long, value_name = "DIR")]
-    snapshot_folder: Option<PathBuf>,
-    /// Run each time without the guarantee first, and tell at the end what it costs, pair by pair
+    checkpoint_folder: Option<PathBuf>,
+    /// Run in pairs, first without the guarantee, and report its cost at the end
     #[arg(long)]
     both: bool,
     #[command(flatten)]
@@ -61,13 +62,13 @@ pub struct YsbBenchArgs {
     fixed: Fixed,
 }
 
-/// Who is to be killed, by name.
+/// Parses the name of the process to kill.
 fn victim(name: &str) -> Result<YsbVictim, String> {
     let found = YsbVictim::ALL.into_iter().find(|one| one.as_str() == name);
     found.ok_or_else(|| "give worker, job-master or host".to_string())
 }
 
-/// Measures, as often as asked.
+/// Runs the benchmark, `--repeat` times.
 pub fn run(args: &YsbBenchArgs, context: &Context) -> Result<(), Failure> {
     args.fixed.check()?;
     check_threads(args.threads)?;
@@ -82,8 +83,8 @@ pub fn run(args: &YsbBenchArgs, context: &Context) -> Result<(), Failure> {
         duration: args.duration,
         warmup: args.warmup,
         guarantee: args.guarantee,
-        snapshot_interval: args.snapshot_interval,
-        snapshot_folder: args.snapshot_folder.clone(),
+        checkpoint_interval: args.checkpoint_interval,
+        checkpoint_folder: args.checkpoint_folder.clone(),
     };
     if args.both {
         let without = YsbParams {

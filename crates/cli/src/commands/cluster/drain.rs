@@ -1,4 +1,5 @@
-//! `ardea cluster drain` and `undrain`: has a host be left by all containers, and takes that back.
+//! `ardea cluster drain` and `undrain`: moves all containers off a host, and allows containers on
+//! it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -9,61 +10,62 @@ use ardea_rest::HostView;
 use serde_json::json;
 
 use crate::args::{DrainArgs, UndrainArgs};
+use crate::cluster_connection::ClusterConnection;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::reach::Reached;
 use crate::stdout;
 
-/// How often the host is looked at while it is waited for.
-const LOOK: Duration = Duration::from_millis(250);
+/// The poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Has the host be drained, and waits until it is empty.
+/// Drains the host, and waits until it is empty.
 pub fn run(args: &DrainArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
+    let cluster = ClusterConnection::of(&args.place, context)?;
     let host = &args.host;
-    cluster.ask(cluster.client.drain(host))?;
+    cluster.wait_for(cluster.client.drain(host))?;
     if args.detach {
-        return tell(context, host, "is being drained");
+        return print_outcome(context, host, "is being drained");
     }
     wait(&cluster, host, context)?;
-    tell(context, host, "is drained: no container is there")
+    print_outcome(context, host, "is drained: no container is there")
 }
 
-/// Takes it back.
-pub fn take_back(args: &UndrainArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
-    cluster.ask(cluster.client.undrain(&args.host))?;
-    tell(context, &args.host, "is no longer drained")
+/// Undrains the host.
+pub fn run_undrain(args: &UndrainArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = ClusterConnection::of(&args.place, context)?;
+    cluster.wait_for(cluster.client.undrain(&args.host))?;
+    print_outcome(context, &args.host, "is no longer drained")
 }
 
-/// For how long it has to be empty: hosts say once a second what they hold, and something may just have been placed there.
-const SETTLED: Duration = Duration::from_secs(2);
+/// The time for which the host has to be empty: hosts report once a second, and a container may
+/// just have been placed on this host.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// How far a host is.
+/// The state of a host that is being drained.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Left {
-    /// Nothing is there any more.
-    Nothing,
-    /// These are there.
+enum DrainProgress {
+    /// The host is empty.
+    Empty,
+    /// The host still has these containers.
     Containers(String),
-    /// It is not up.
+    /// The host is not up.
     NotUp,
-    /// Somebody has taken it back.
-    TakenBack,
+    /// The host was undrained.
+    Undrained,
 }
 
-impl Left {
+impl DrainProgress {
     fn of(hosts: &[HostView], name: &str) -> Self {
         match hosts.iter().find(|host| host.name == name) {
-            None => Left::NotUp,
-            Some(host) if !host.drained => Left::TakenBack,
-            Some(host) if host.holds == 0 => Left::Nothing,
-            Some(host) => Left::Containers(in_words(host)),
+            None => DrainProgress::NotUp,
+            Some(host) if !host.drained => DrainProgress::Undrained,
+            Some(host) if host.holds == 0 => DrainProgress::Empty,
+            Some(host) => DrainProgress::Containers(in_words(host)),
         }
     }
 }
 
-/// The containers of a host, job by job: `word-count 1 3, bids 2`.
+/// Lists the containers of a host, job by job: `word-count 1 3, bids 2`.
 fn in_words(host: &HostView) -> String {
     let mut jobs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for there in &host.containers {
@@ -75,31 +77,35 @@ fn in_words(host: &HostView) -> String {
     jobs.collect::<Vec<_>>().join(", ")
 }
 
-/// Waits until nothing is there any more, for as long as patience lasts; says what is waited for when that changes.
-fn wait(cluster: &Reached, host: &str, context: &Context) -> Result<(), Failure> {
+/// Waits until the host is empty, at most for `cluster.patience`; prints what remains whenever it
+/// changes.
+fn wait(cluster: &ClusterConnection, host: &str, context: &Context) -> Result<(), Failure> {
     let patience = cluster.settings.patience;
     let deadline = Instant::now() + patience;
     let (mut told, mut empty_since) = (String::new(), None);
     loop {
-        let hosts = cluster.ask(cluster.client.hosts())?;
-        let left = Left::of(&hosts, host);
+        let hosts = cluster.wait_for(cluster.client.hosts())?;
+        let left = DrainProgress::of(&hosts, host);
         let now = Instant::now();
         let waits_for = match &left {
-            Left::Nothing => {
+            DrainProgress::Empty => {
                 let since = *empty_since.get_or_insert(now);
-                if now >= since + SETTLED {
+                if now >= since + SETTLE_TIME {
                     return Ok(());
                 }
-                thread::sleep(LOOK);
+                thread::sleep(POLL_INTERVAL);
                 continue;
             }
-            Left::TakenBack => {
-                let what =
-                    format!("host {host} is not drained any more: somebody has taken it back");
+            DrainProgress::Undrained => {
+                let what = format!(
+                    "host {host} is not drained any more: another command has undrained it"
+                );
                 return Err(Error::new(ErrorCode::WrongState, what).into());
             }
-            Left::NotUp => format!("host {host} is not up, and what it has is not known"),
-            Left::Containers(which) => {
+            DrainProgress::NotUp => {
+                format!("host {host} is not up, and its containers are not known")
+            }
+            DrainProgress::Containers(which) => {
                 let mut text = format!("host {host} still has containers: {which}");
                 for reason in reasons(cluster, &hosts, host)? {
                     text += &format!("; {reason}");
@@ -109,7 +115,7 @@ fn wait(cluster: &Reached, host: &str, context: &Context) -> Result<(), Failure>
         };
         if now >= deadline {
             let what = format!("{waits_for}, after {} s", patience.as_secs_f64());
-            let hint = "it goes on: `ardea cluster status` and `ardea describe JOB` tell how far it is, and what it waits for";
+            let hint = "the drain goes on: `ardea cluster status` and `ardea describe JOB` show its progress, and the reason for waiting";
             let error = Error::new(ErrorCode::StateUnavailable, what).hint(hint);
             return Err(error.into());
         }
@@ -117,18 +123,22 @@ fn wait(cluster: &Reached, host: &str, context: &Context) -> Result<(), Failure>
             print_error(&format!("{waits_for}\n"));
         }
         (told, empty_since) = (waits_for, None);
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// What the jobs of a host wait for, as far as they say so.
-fn reasons(cluster: &Reached, hosts: &[HostView], name: &str) -> Result<Vec<String>, Failure> {
+/// Returns the reasons why jobs on the host `name` are waiting.
+fn reasons(
+    cluster: &ClusterConnection,
+    hosts: &[HostView],
+    name: &str,
+) -> Result<Vec<String>, Failure> {
     let there = hosts.iter().filter(|host| host.name == name);
     let there: BTreeSet<&str> = there
         .flat_map(|host| &host.containers)
         .map(|container| container.job.as_str())
         .collect();
-    let mut jobs = cluster.ask(cluster.client.list())?;
+    let mut jobs = cluster.wait_for(cluster.client.list())?;
     jobs.retain(|job| there.contains(job.name.as_str()));
     let told = jobs
         .into_iter()
@@ -136,7 +146,7 @@ fn reasons(cluster: &Reached, hosts: &[HostView], name: &str) -> Result<Vec<Stri
     Ok(told.collect())
 }
 
-fn tell(context: &Context, host: &str, what: &str) -> Result<(), Failure> {
+fn print_outcome(context: &Context, host: &str, what: &str) -> Result<(), Failure> {
     if context.json {
         return stdout::print_json(&json!({ "host": host, "outcome": what }));
     }
@@ -182,10 +192,10 @@ mod tests {
             host("b", true, &[]),
             host("c", false, &[]),
         ];
-        let containers = Left::Containers("bids 2, words 1 3".to_string());
-        assert_eq!(Left::of(&hosts, "a"), containers);
-        assert_eq!(Left::of(&hosts, "b"), Left::Nothing);
-        assert_eq!(Left::of(&hosts, "c"), Left::TakenBack);
-        assert_eq!(Left::of(&hosts, "d"), Left::NotUp);
+        let containers = DrainProgress::Containers("bids 2, words 1 3".to_string());
+        assert_eq!(DrainProgress::of(&hosts, "a"), containers);
+        assert_eq!(DrainProgress::of(&hosts, "b"), DrainProgress::Empty);
+        assert_eq!(DrainProgress::of(&hosts, "c"), DrainProgress::Undrained);
+        assert_eq!(DrainProgress::of(&hosts, "d"), DrainProgress::NotUp);
     }
 }

@@ -1,49 +1,49 @@
 //! `ardea cluster start`: hosts of a cluster on this machine.
 
-use ardea::cluster::{HostStart, Launcher, Modules, Started, host_process};
+use ardea::cluster::{HostStart, Launcher, Modules, RunningHost, host_process};
 use ardea::job::schema;
 use ardea_config::{Origin, Resolved};
-use ardea_rest::is_of_the_host;
+use ardea_rest::is_host_setting;
 use serde_json::json;
 
 use super::hosts_json;
-use crate::args::{ClusterStartArgs, Where};
+use crate::args::{ClusterArgs, ClusterStartArgs};
 use crate::commands::settings_check;
 use crate::context::Context;
-use crate::failure::{Failure, Notice, print_error, print_notice};
+use crate::failure::{Failure, MessageKind, print_error, print_notice};
 use crate::stdout;
 
-/// Starts hosts in the background and waits until they answer; or is one.
+/// Starts hosts in the background and waits until they answer, or runs one in the foreground.
 pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
-    let place = Where {
+    let place = ClusterArgs {
         cluster: args.cluster.clone(),
         at: None,
     };
     let (resolved, cluster) = context.of_cluster(&place)?;
     settings_check::check(&resolved, &cluster, context)?;
     if let Some(told) = of_jobs(&resolved) {
-        print_notice(Notice::Warning, &told, context.json);
+        print_notice(MessageKind::Warning, &told, context.json);
     }
     let launcher = Launcher::of(cluster.clone());
     if args.foreground {
         let name = args.name.clone().unwrap_or_else(own_name);
         let mut start = HostStart::of(name, &cluster, cluster.port);
         start.attributes.extend(args.attributes.iter().cloned());
-        return be(start, |host| {
+        return run_host(start, |host| {
             if !context.quiet {
-                say_up(host);
-                say_taken_port(std::slice::from_ref(host), &launcher.running());
+                print_up(host);
+                print_taken_port(std::slice::from_ref(host), &launcher.running());
             }
         });
     }
     let started = launcher.start(args.workers as usize)?;
-    let running: Vec<Started> = launcher.running();
-    let general: Vec<Started> = running
+    let running: Vec<RunningHost> = launcher.running();
+    let general: Vec<RunningHost> = running
         .into_iter()
         .filter(|host| host.job.is_none())
         .collect();
     if let Some(told) = without_effect(&resolved, &started, &general) {
-        print_notice(Notice::Warning, &told, context.json);
+        print_notice(MessageKind::Warning, &told, context.json);
     }
     if context.json {
         let hosts = hosts_json(&general);
@@ -60,81 +60,87 @@ pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
             cluster.name,
             apis.join(", ")
         ));
-        say_taken_port(&started, &general);
+        print_taken_port(&started, &general);
     }
     Ok(())
 }
 
-/// The settings of which the command line says something, and this is true.
-fn told(resolved: &Resolved, is_meant: impl Fn(&str) -> bool) -> Vec<&'static str> {
+/// Returns the settings from the command line that satisfy `is_meant`.
+fn flags_matching(resolved: &Resolved, is_meant: impl Fn(&str) -> bool) -> Vec<&'static str> {
     let keys = schema();
     let keys = keys.settings().iter().map(|setting| setting.key);
     keys.filter(|key| resolved.origin(key) == Some(&Origin::Flag) && is_meant(key))
         .collect()
 }
 
-/// That a host has no use for some of what it was told, if so. What files and the environment say is meant for other commands as well.
+/// Returns a warning if settings of the command line do not apply to hosts. Settings from files and
+/// the environment cause no warning, since they may be for other commands.
 fn of_jobs(resolved: &Resolved) -> Option<String> {
-    // These two are for commands, of which this is one.
+    // These two settings apply to commands, including this one.
     const OF_COMMANDS: [&str; 2] = ["cluster.api", "cluster.patience"];
-    let keys = told(resolved, |key| {
-        !is_of_the_host(key) && !OF_COMMANDS.contains(&key)
+    let keys = flags_matching(resolved, |key| {
+        !is_host_setting(key) && !OF_COMMANDS.contains(&key)
     });
     let verb = if keys.len() == 1 { "means" } else { "mean" };
     (!keys.is_empty()).then(|| {
         let keys = keys.join(", ");
-        format!("{keys} {verb} nothing to a host: say it where a job is submitted")
+        format!("{keys} {verb} nothing to a host: set it where a job is submitted")
     })
 }
 
-/// That the hosts were up already, and so know nothing of what this one was to be told, if so.
-fn without_effect(resolved: &Resolved, started: &[Started], running: &[Started]) -> Option<String> {
-    // These say which cluster is meant, and so do not change one.
+/// Returns a warning if the hosts were up already, so that settings of the command line had no
+/// effect.
+fn without_effect(
+    resolved: &Resolved,
+    started: &[RunningHost],
+    running: &[RunningHost],
+) -> Option<String> {
+    // These two settings select a cluster and do not change one.
     const WHICH: [&str; 2] = ["cluster.name", "cluster.directory"];
     let port = resolved.count("cluster.port").unwrap_or_default();
-    let has_port = |host: &Started| host.api.ends_with(&format!(":{port}"));
-    let keys = told(resolved, |key| {
+    let has_port = |host: &RunningHost| host.api.ends_with(&format!(":{port}"));
+    let keys = flags_matching(resolved, |key| {
         let is_so = key == "cluster.port" && running.iter().any(has_port);
-        is_of_the_host(key) && !WHICH.contains(&key) && !is_so
+        is_host_setting(key) && !WHICH.contains(&key) && !is_so
     });
     (started.is_empty() && !keys.is_empty()).then(|| {
         format!(
-            "{} had no effect: hosts take their settings when they start; `ardea cluster stop` leaves jobs running",
+            "{} had no effect, since the hosts are already up and read settings only when they start: run `ardea cluster stop`, which leaves jobs running, and start them again",
             keys.join(", ")
         )
     })
 }
 
-/// Says so if none of the cluster's hosts here has the port that commands of people would try first, since one that was started found
-/// it taken.
-fn say_taken_port(started: &[Started], running: &[Started]) {
+/// Prints a notice if none of the cluster's hosts here has the configured port, because it was in
+/// use.
+fn print_taken_port(started: &[RunningHost], running: &[RunningHost]) {
     if let Some(port) = taken_port(started, running) {
         print_error(&format!(
-            "port {port} is taken by something else: commands find the other one, and cluster.port chooses one\n"
+            "port {port} is in use, so the host uses another one, which commands find; cluster.port selects a port\n"
         ));
     }
 }
 
-fn taken_port(started: &[Started], running: &[Started]) -> Option<u16> {
+fn taken_port(started: &[RunningHost], running: &[RunningHost]) -> Option<u16> {
     let port = started.iter().find_map(|host| host.taken_port)?;
-    let has_it = |host: &Started| host.api.ends_with(&format!(":{port}"));
+    let has_it = |host: &RunningHost| host.api.ends_with(&format!(":{port}"));
     (!running.iter().any(has_it)).then_some(port)
 }
 
-/// Is a host that was started by another process.
+/// Runs a host that was started by another process.
 pub fn be_host(start: HostStart) -> Result<(), Failure> {
-    be(start, say_up)
+    run_host(start, print_up)
 }
 
-fn be(start: HostStart, ready: impl FnOnce(&Started) + Send) -> Result<(), Failure> {
+fn run_host(start: HostStart, ready: impl FnOnce(&RunningHost) + Send) -> Result<(), Failure> {
     Ok(host_process(start, Modules::builtin(), ready)?)
 }
 
-fn say_up(host: &Started) {
+fn print_up(host: &RunningHost) {
     print_error(&format!("host {} is up: {}\n", host.name, host.api));
 }
 
-/// What this machine is called.
+/// Returns the name of this machine.
 fn own_name() -> String {
     let name = rustix::system::uname()
         .nodename()
@@ -152,8 +158,8 @@ mod tests {
 
     use super::*;
 
-    fn host(port: u16, taken_port: Option<u16>) -> Started {
-        Started {
+    fn host(port: u16, taken_port: Option<u16>) -> RunningHost {
+        RunningHost {
             name: "quay".into(),
             api: format!("http://127.0.0.1:{port}"),
             taken_port,
@@ -198,8 +204,8 @@ mod tests {
     fn a_port_is_told_to_be_taken_only_by_what_is_no_host_of_the_cluster() {
         let (first, wide) = (host(7400, None), host(7401, None));
         let late = host(7402, Some(7400));
-        let told = |started: &Started, running: &[&Started]| {
-            let running: Vec<Started> = running.iter().map(|host| (*host).clone()).collect();
+        let told = |started: &RunningHost, running: &[&RunningHost]| {
+            let running: Vec<RunningHost> = running.iter().map(|host| (*host).clone()).collect();
             taken_port(std::slice::from_ref(started), &running)
         };
         assert_eq!(told(&late, &[&late]), Some(7400));

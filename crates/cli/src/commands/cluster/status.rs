@@ -3,20 +3,20 @@
 use ardea_rest::HostView;
 use serde_json::json;
 
-use crate::args::Where;
+use crate::args::ClusterArgs;
+use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
 use crate::commands::list::jobs_table;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::reach::Reached;
 use crate::stdout;
 
 /// Prints three tables, or an object.
-pub fn run(place: &Where, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(place, context)?;
-    let about = cluster.ask(cluster.client.about())?;
-    let hosts = cluster.ask(cluster.client.hosts())?;
-    let jobs = cluster.ask(cluster.client.list())?;
+pub fn run(place: &ClusterArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = ClusterConnection::of(place, context)?;
+    let about = cluster.wait_for(cluster.client.about())?;
+    let hosts = cluster.wait_for(cluster.client.hosts())?;
+    let jobs = cluster.wait_for(cluster.client.list())?;
     if context.json {
         return stdout::print_json(&json!({ "cluster": about, "hosts": hosts, "jobs": jobs }));
     }

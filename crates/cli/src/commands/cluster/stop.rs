@@ -1,34 +1,34 @@
-//! `ardea cluster stop`: ends the hosts of a cluster on this machine.
+//! `ardea cluster stop`: stops the hosts of a cluster on this machine.
 
-use ardea::cluster::{Launcher, Started};
+use ardea::cluster::{Launcher, RunningHost};
 use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{ClusterSettings, JobSummary};
 use serde_json::json;
 
 use super::hosts_json;
-use crate::args::{ClusterStopArgs, Where};
+use crate::args::{ClusterArgs, ClusterStopArgs};
+use crate::cluster_connection::ClusterConnection;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::reach::Reached;
+use crate::offline_jobs::OfflineCluster;
 use crate::stdout;
-use crate::unattended::Remembered;
 
-/// Tells the hosts to end, and waits until they have.
+/// Stops the hosts, and waits until they are gone.
 pub fn run(args: &ClusterStopArgs, context: &Context) -> Result<(), Failure> {
-    let mut place = Where {
+    let mut place = ClusterArgs {
         cluster: args.cluster.clone(),
         at: None,
     };
     let cluster = context.cluster(&place)?;
     let launcher = Launcher::of(cluster.clone());
-    // Whoever names none has misspelt none.
+    // Without a given name there is no misspelling to report.
     if cluster.is_named && launcher.running().is_empty() && !cluster.directory.exists() {
         return Err(unknown(&cluster));
     }
     if let Some(host) = launcher.running().first() {
         place.at = Some(host.api.clone());
-        let reached = Reached::of(&place, context);
+        let reached = ClusterConnection::of(&place, context);
         if args.kill_jobs {
             kill_jobs(reached.as_ref().map_err(Clone::clone)?)?;
         } else if let Ok(reached) = &reached {
@@ -37,10 +37,10 @@ pub fn run(args: &ClusterStopArgs, context: &Context) -> Result<(), Failure> {
     } else {
         without_host(args, &place, context)?;
     }
-    tell(&cluster.name, &launcher.stop()?, context)
+    print_outcome(&cluster.name, &launcher.stop()?, context)
 }
 
-/// Nothing of a cluster of that name has ever been on this machine.
+/// Returns the error for a cluster that has never been on this machine.
 fn unknown(cluster: &ClusterSettings) -> Failure {
     let above = cluster.directory.parent();
     let entries = above.and_then(|above| std::fs::read_dir(above).ok());
@@ -50,70 +50,72 @@ fn unknown(cluster: &ClusterSettings) -> Failure {
     let what = format!("there is no cluster {:?} on this machine", cluster.name);
     let hint = match nearest(&cluster.name, names.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {meant}?"),
-        None => format!(
-            "nothing was ever kept of it in {}",
-            cluster.directory.display()
-        ),
+        None => format!("it has no folder in {}", cluster.directory.display()),
     };
     Error::new(ErrorCode::WrongCluster, what).hint(hint).into()
 }
 
-fn kill_jobs(cluster: &Reached) -> Result<(), Failure> {
-    for job in cluster.ask(cluster.client.list())? {
+fn kill_jobs(cluster: &ClusterConnection) -> Result<(), Failure> {
+    for job in cluster.wait_for(cluster.client.list())? {
         let killed = cluster.client.kill_submission(&job.name, &job.submission);
-        match cluster.ask(killed) {
-            // It has come to its end by itself.
+        match cluster.wait_for(killed) {
+            // The job has ended by itself.
             Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => {}
             killed => killed?,
         }
     }
     cluster.wait_until("the end of all jobs", || {
-        Ok(cluster.ask(cluster.client.list())?.is_empty())
+        Ok(cluster.wait_for(cluster.client.list())?.is_empty())
     })
 }
 
-/// Where no host is up on this machine: a host of another one kills the jobs, or they are said to go on.
+/// Handles the case that no host is up on this machine: requests a host of another machine to kill
+/// the jobs, or prints the jobs that remain.
 ///
 /// # Errors
-/// If jobs are to be killed, and there are some that nobody can be told to kill.
-fn without_host(args: &ClusterStopArgs, place: &Where, context: &Context) -> Result<(), Failure> {
-    let failure = match Reached::of(place, context) {
+/// If the jobs should be killed, but no host can be reached.
+fn without_host(
+    args: &ClusterStopArgs,
+    place: &ClusterArgs,
+    context: &Context,
+) -> Result<(), Failure> {
+    let failure = match ClusterConnection::of(place, context) {
         Ok(reached) if args.kill_jobs => return kill_jobs(&reached),
-        // Others watch them.
+        // Other hosts manage the jobs.
         Ok(_) => return Ok(()),
         Err(failure) => failure,
     };
     let is_up_nowhere =
         matches!(&failure, Failure::Error(error) if error.code() == ErrorCode::Network);
-    let jobs = match Remembered::instead(place, context, failure) {
-        Ok(remembered) => remembered.ask(remembered.cluster.list()),
-        // Nothing is kept of it.
+    let jobs = match OfflineCluster::after_failure(place, context, failure) {
+        Ok(remembered) => remembered.wait_for(remembered.cluster.list()),
+        // There are no records of the cluster.
         Err(_) if is_up_nowhere => Ok(Vec::new()),
         Err(failure) => Err(failure),
     };
     match jobs {
         Ok(jobs) if args.kill_jobs && !jobs.is_empty() => {
             let what = format!(
-                "no host is up that could kill jobs, and these go on: {}",
+                "no host is up to kill jobs, and these keep running: {}",
                 names(&jobs)
             );
-            let next = "`ardea cluster start`, and then `ardea cluster stop --kill-jobs`";
+            let next = "run `ardea cluster start`, then `ardea cluster stop --kill-jobs`";
             Err(Error::new(ErrorCode::Network, what).hint(next).into())
         }
         Ok(jobs) => {
-            say_that_they_go_on(&jobs, context);
+            print_running_jobs(&jobs, context);
             Ok(())
         }
         Err(failure) if args.kill_jobs => Err(failure),
-        // Nothing was to be killed.
+        // No job was to be killed.
         Err(_) => Ok(()),
     }
 }
 
-/// Jobs that go on without a host are worth a word.
-fn warn_of_jobs(cluster: &Reached, context: &Context) {
-    let jobs = cluster.ask(cluster.client.list()).unwrap_or_default();
-    say_that_they_go_on(&jobs, context);
+/// Prints a notice about jobs that keep running without a host here.
+fn warn_of_jobs(cluster: &ClusterConnection, context: &Context) {
+    let jobs = cluster.wait_for(cluster.client.list()).unwrap_or_default();
+    print_running_jobs(&jobs, context);
 }
 
 fn names(jobs: &[JobSummary]) -> String {
@@ -121,17 +123,17 @@ fn names(jobs: &[JobSummary]) -> String {
     names.join(", ")
 }
 
-fn say_that_they_go_on(jobs: &[JobSummary], context: &Context) {
+fn print_running_jobs(jobs: &[JobSummary], context: &Context) {
     if jobs.is_empty() || context.quiet || context.json {
         return;
     }
     print_error(&format!(
-        "these jobs go on, and nobody watches them on this machine until it is started again: {}\n",
+        "these jobs keep running, without a host on this machine until the cluster is started again: {}\n",
         names(jobs)
     ));
 }
 
-fn tell(cluster: &str, stopped: &[Started], context: &Context) -> Result<(), Failure> {
+fn print_outcome(cluster: &str, stopped: &[RunningHost], context: &Context) -> Result<(), Failure> {
     if context.json {
         let hosts = hosts_json(stopped);
         return stdout::print_json(&json!({ "cluster": cluster, "stopped": hosts }));

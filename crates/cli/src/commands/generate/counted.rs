@@ -1,12 +1,12 @@
-//! How far a generation is: events are counted on their way to the file.
+//! Progress of event generation: events are counted on their way to the file.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use ardea::console::figures::short;
-use ardea::console::{Showing, StatusLine};
+use ardea::console::format_number::short;
+use ardea::console::{LineDisplay, StatusLine};
 
-/// Passes events on, and shows how many there have been.
+/// A writer that passes events on, and shows their number.
 pub struct Counted<'a> {
     writer: &'a mut dyn Write,
     line: StatusLine,
@@ -15,8 +15,8 @@ pub struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    /// Of `total` events that go to `writer`.
-    pub fn new(writer: &'a mut dyn Write, total: u64, showing: Showing) -> Self {
+    /// Creates a writer of `total` events to `writer`.
+    pub fn new(writer: &'a mut dyn Write, total: u64, showing: LineDisplay) -> Self {
         Counted {
             writer,
             line: StatusLine::new(showing),
@@ -25,7 +25,7 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the progress line.
     pub fn clear(&mut self) {
         self.line.clear();
     }
@@ -34,7 +34,7 @@ impl<'a> Counted<'a> {
 impl Write for Counted<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.writer.write(bytes)?;
-        if self.line.showing() != Showing::Hidden {
+        if self.line.showing() != LineDisplay::Hidden {
             let ends = bytes[..written].iter().filter(|byte| **byte == b'\n');
             self.events += ends.count() as u64;
             if let Some(elapsed) = self.line.due() {
@@ -49,7 +49,7 @@ impl Write for Counted<'_> {
     }
 }
 
-/// What there is to say, most important first.
+/// Returns the parts of the progress line, most important first.
 fn parts(events: u64, total: u64, elapsed: Duration) -> [String; 3] {
     let rate = events as f64 / elapsed.as_secs_f64().max(1e-9);
     let percent = (u128::from(events) * 100)
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn whole_events_are_counted_whatever_the_pieces() {
         let mut out = Vec::new();
-        let mut counted = Counted::new(&mut out, 2, Showing::Redrawn);
+        let mut counted = Counted::new(&mut out, 2, LineDisplay::Redrawn);
         counted.write_all(b"{}\n{").unwrap();
         assert_eq!(counted.events, 1);
         counted.write_all(b"}\n").unwrap();

@@ -1,4 +1,5 @@
-//! `ardea plan` for clusters: how a job of one runs, and how one would be packed.
+//! `ardea plan` for clusters: the plan of a job on a cluster, or the packing plan that a job would
+//! have.
 
 use std::path::Path;
 
@@ -7,25 +8,26 @@ use ardea_rest::Plans;
 use serde_json::json;
 
 use crate::args::PlanArgs;
-use crate::commands::submit::{Own, become_program, shared_options};
+use crate::cluster_connection::ClusterConnection;
+use crate::commands::submit::{BuiltinJob, become_program, shared_options};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::reach::Reached;
 use crate::stdout;
 
-/// Prints the plans of a job of a cluster, which has its arguments and threads already.
+/// Prints the plans of a job of a cluster. Refuses job arguments and `--threads`, which a submitted
+/// job already has.
 pub fn running(
     job: &str,
     rest: &[String],
     args: &PlanArgs,
     context: &Context,
 ) -> Result<(), Failure> {
-    let cluster = Reached::of_job(&args.place, job, context)?;
-    let plans = cluster.ask(cluster.client.plans(job))?;
+    let cluster = ClusterConnection::of_job(&args.place, job, context)?;
+    let plans = cluster.wait_for(cluster.client.plans(job))?;
     if let Some(first) = rest.first() {
         return Err(Failure::usage(
             format!(
-                "{job:?} is a cluster's job, which has its arguments: none such as {first:?} is taken"
+                "{job:?} is a job of a cluster, which already has its arguments: {first:?} is not accepted"
             ),
             format!("`ardea plan {job}` shows how it runs"),
         ));
@@ -34,18 +36,19 @@ pub fn running(
     print(&plans, context)
 }
 
-/// Refuses a number of threads, which counts where a job runs in one process.
+/// Refuses `--threads`, which applies only to jobs that run in one process.
 fn without_threads(args: &PlanArgs) -> Result<(), Failure> {
     match args.job.threads {
         None => Ok(()),
         Some(_) => Err(Failure::usage(
-            "--threads is of jobs that run in one process, and this plan is that of a cluster",
-            "leave it out: how many instances there are is said by the job",
+            "--threads is for jobs that run in one process, and this plan is for a cluster",
+            "leave it out: the job sets the number of instances",
         )),
     }
 }
 
-/// Prints the plans of a job of a cluster; what `unknown` says if no cluster is up, or none that knows it better.
+/// Prints the plans of a job of a cluster; fails with `unknown` if no cluster is up, or if the job
+/// is not known there.
 pub fn running_or(
     job: &str,
     rest: &[String],
@@ -59,20 +62,23 @@ pub fn running_or(
     }
 }
 
-/// Whether a cluster's error says more than that there is no such job or no such cluster.
+/// Returns true if a cluster's error has more information than that there is no such job or
+/// cluster.
 fn tells_more(error: &Error) -> bool {
     match error.code() {
         ErrorCode::Network => false,
         ErrorCode::NoSuchJob => {
-            // It has one of a similar name, or had this one; else all that it says is where its jobs are listed.
-            let hint = error.what_next();
+            // The hint has a similar name, or reports that the job has ended; otherwise it only
+            // refers to the list.
+            let hint = error.hint_text();
             hint.is_some_and(|hint| !hint.starts_with("`ardea list"))
         }
         _ => true,
     }
 }
 
-/// Prints how a topology in a file, a job that comes with ardea, or a program that is a job would be packed.
+/// Prints the packing plan that a topology in a file, a job that comes with ardea, or a job program
+/// would have.
 pub fn packed(
     file: &Path,
     rest: &[String],
@@ -82,11 +88,11 @@ pub fn packed(
     without_threads(args)?;
     if args.place.at.is_some() {
         return Err(Failure::usage(
-            "--at names the interface of a cluster, and none is asked how something would be packed",
+            "--at names the interface of a cluster, but packing a job contacts none",
             "leave it out; --cluster NAME packs it with the settings of that cluster",
         ));
     }
-    let Some(own) = Own::find(file, rest)? else {
+    let Some(own) = BuiltinJob::find(file, rest)? else {
         let options = shared_options(&args.place, context);
         return Err(become_program(file, "plan", &options, rest));
     };

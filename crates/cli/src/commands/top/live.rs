@@ -1,4 +1,5 @@
-//! `ardea top` on a terminal: a job itself, whose source asks the cluster, and whose sinks are live tables.
+//! `ardea top` on a terminal: a job whose source polls the cluster, and whose sinks are live
+//! tables.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,16 +19,17 @@ use tokio::runtime::Runtime;
 use super::{
     CONTAINERS, MESSAGES, STATE, VERTICES, of_container, of_messages, of_state, of_vertex,
 };
+use crate::cluster_connection::runtime;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::reach::runtime;
 use ardea::console::Keyboard;
 use ardea::console::{GAP, terminal_columns};
 
-/// How many columns of the vertices stay together where a terminal is too narrow for all; the others become a table of their own.
+/// The number of columns of vertices that stay together on a narrow terminal; the others become a
+/// second table.
 const FIRST_COLUMNS: usize = 8;
 
-/// A row of one of the tables, or that it is not there any more.
+/// A row of one of the tables, or its removal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Line {
     Vertex(usize, Vec<String>),
@@ -42,10 +44,10 @@ enum Line {
     NoContainer(String),
 }
 
-/// Shows live tables until `q` or Ctrl-C, or until there is nothing to be shown any more.
+/// Shows live tables until `q` or Ctrl-C, or until the job has ended.
 ///
 /// # Errors
-/// What kept it from being shown: the last answer of the cluster, if that was none.
+/// The error of the cluster that ended the display, unless the job has ended.
 pub(super) fn show(
     client: &Client,
     first: &TopView,
@@ -56,11 +58,11 @@ pub(super) fn show(
     let is_narrow = width(first) > terminal_columns(&io::stdout());
     let p = Pipeline::new(format!("top of {job}"));
     let (name, of, client) = (job.to_string(), job.to_string(), client.clone());
-    let why = Why::default();
+    let why = PollError::default();
     let told = why.clone();
-    let looks = supplier(move || Looks {
+    let looks = supplier(move || TopSource {
         is_narrow,
-        ..Looks::at(client.clone(), name.clone(), every, told.clone())
+        ..TopSource::at(client.clone(), name.clone(), every, told.clone())
     });
     let source: Source<Line, Unbounded> = Source::new("looks", looks).isolation(Isolation::Thread);
     let lines = p.read_from(source);
@@ -108,17 +110,18 @@ pub(super) fn show(
     }
 }
 
-/// Why there is nothing to be shown any more.
+/// The error that ended the polling, if any.
 #[derive(Clone, Default)]
-struct Why(Arc<Mutex<Option<Error>>>);
+struct PollError(Arc<Mutex<Option<Error>>>);
 
-impl Why {
+impl PollError {
     fn told(&self) -> MutexGuard<'_, Option<Error>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The headings of the vertices, or their cells, that find no room beside the first ones; behind the vertex's name.
+/// Returns the headings or cells of the second table: the vertex's name, and the columns after the
+/// first ones.
 fn further<T: Clone>(all: &[T]) -> Vec<T> {
     let behind = all.iter().skip(FIRST_COLUMNS);
     all.iter().take(1).chain(behind).cloned().collect()
@@ -128,7 +131,7 @@ fn further_columns() -> Vec<&'static str> {
     further(&VERTICES)
 }
 
-/// How wide the table of vertices may become.
+/// Returns the estimated width of the table of vertices.
 fn width(view: &TopView) -> usize {
     // Such as `1.25 M`, `12.5 ms`, `100 %`.
     const NUMBER: usize = 7;
@@ -144,7 +147,7 @@ fn width(view: &TopView) -> usize {
     columns.map(|wide| wide + GAP.len()).sum::<usize>() - GAP.len()
 }
 
-/// A heading, without what it says of its column.
+/// Returns a heading without its alignment marker.
 fn plain(heading: &str) -> &str {
     heading.trim_start_matches('>')
 }
@@ -161,10 +164,10 @@ fn row(line: &Line) -> Row {
         | Line::NoFurther(key)
         | Line::NoMessages(key)
         | Line::NoState(key)
-        | Line::NoContainer(key) => return Row::gone(key),
+        | Line::NoContainer(key) => return Row::removed(key),
     };
     let key = cells.first().map_or("", String::as_str);
-    // In the order in which they come.
+    // The weight keeps the rows in the order of arrival.
     let mut row = Row::new(key).weight(-(at as f64));
     for (cell, column) in cells.iter().zip(columns).skip(1) {
         row = match column.starts_with('>') {
@@ -175,22 +178,22 @@ fn row(line: &Line) -> Row {
     row
 }
 
-/// Asks the cluster every so often; runs on a thread of its own.
-struct Looks {
+/// A source that polls the cluster periodically, on a separate thread.
+struct TopSource {
     client: Client,
     job: String,
     every: Duration,
     runtime: Option<Runtime>,
-    why: Why,
+    why: PollError,
     is_narrow: bool,
     next: Instant,
     waiting: Vec<Line>,
     shown: Vec<Line>,
 }
 
-impl Looks {
-    fn at(client: Client, job: String, every: Duration, why: Why) -> Self {
-        Looks {
+impl TopSource {
+    fn at(client: Client, job: String, every: Duration, why: PollError) -> Self {
+        TopSource {
             client,
             job,
             every,
@@ -203,8 +206,8 @@ impl Looks {
         }
     }
 
-    /// What the tables are to show, with what they are to show no longer.
-    fn look(&mut self) -> Result<()> {
+    /// Requests the state, and queues rows to show and rows to remove.
+    fn poll_cluster(&mut self) -> Result<()> {
         let Some(runtime) = &self.runtime else {
             return Ok(());
         };
@@ -231,14 +234,14 @@ impl Looks {
             })
         });
         self.waiting = gone.chain(lines.iter().cloned()).collect();
-        // Taken from the end.
+        // Rows are taken from the end.
         self.waiting.reverse();
         self.shown = lines;
         Ok(())
     }
 }
 
-/// The rows of a vertex.
+/// Returns the rows of a vertex.
 fn of_one(at: usize, mut cells: Vec<String>, is_narrow: bool) -> Vec<Line> {
     if !is_narrow {
         return vec![Line::Vertex(at, cells)];
@@ -248,7 +251,7 @@ fn of_one(at: usize, mut cells: Vec<String>, is_narrow: bool) -> Vec<Line> {
     vec![Line::Vertex(at, cells), Line::Further(at, further)]
 }
 
-/// Whether both are of one row.
+/// Returns true if both lines belong to the same row of the same table.
 fn same(one: &Line, other: &Line) -> bool {
     match (one, other) {
         (Line::Vertex(_, a), Line::Vertex(_, b)) => a.first() == b.first(),
@@ -260,7 +263,7 @@ fn same(one: &Line, other: &Line) -> bool {
     }
 }
 
-impl Processor for Looks {
+impl Processor for TopSource {
     fn init(&mut self, _: &InstanceContext) -> Result<()> {
         self.runtime = Some(runtime()?);
         Ok(())
@@ -269,8 +272,8 @@ impl Processor for Looks {
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         if self.waiting.is_empty() && Instant::now() >= self.next {
             self.next = Instant::now() + self.every;
-            // What is shown stays, and the job ends well: why there is no more is not its fault.
-            if let Err(error) = self.look() {
+            // The display job ends normally and its last tables stay; the caller reports the error.
+            if let Err(error) = self.poll_cluster() {
                 *self.why.told() = Some(error);
                 return Ok(Progress::DONE);
             }

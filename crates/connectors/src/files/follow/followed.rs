@@ -1,4 +1,4 @@
-//! A file that is being followed.
+//! An open followed file and its identity.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -10,16 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::checked::Checked;
 use crate::files::open::open_at_once;
-use crate::intake::READ_SIZE;
-use crate::place::{Passed, Place};
+use crate::record_reader::READ_SIZE;
+use crate::stream_position::{StreamPosition, TrailingBytes};
 
-/// The identity of a file among others of the same name, and the place where reading it began.
+/// The identity of a file among all files that have had its name, and the position where reading
+/// began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Identity {
     device: u64,
     inode: u64,
-    /// When it was made, as far as the file system tells, in nanoseconds since 1970: numbers of
-    /// inodes are used again.
+    /// The creation time in nanoseconds since 1970, if the file system reports it. Inode numbers
+    /// are reused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     born: Option<u64>,
     pub began: u64,
@@ -35,7 +36,7 @@ impl Identity {
         }
     }
 
-    /// Returns true if it is that of the same file, wherever reading began.
+    /// Returns true if both identify the same file; the start positions may differ.
     pub fn is_of_same(&self, other: &Identity) -> bool {
         let are_twins = self
             .born
@@ -44,28 +45,28 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode) && !are_twins
     }
 
-    /// Returns true if the open file that has it is the one with this metadata: its inode is not
-    /// used again meanwhile.
+    /// Returns true if `metadata` has the device and inode of this open file. The inode of an open
+    /// file is not reused.
     pub fn has_inode_of(&self, metadata: &fs::Metadata) -> bool {
         (self.device, self.inode) == (metadata.dev(), metadata.ino())
     }
 
-    /// Returns true if it is that of the file with this metadata.
+    /// Returns true if this identifies the file with this metadata.
     pub fn is_of(&self, metadata: &fs::Metadata) -> bool {
         self.is_of_same(&Identity::of(metadata))
     }
 }
 
-/// The file being read, with its identity.
+/// An open file with its identity.
 pub(super) struct Followed {
     checked: Checked,
     pub identity: Identity,
 }
 
 impl Followed {
-    /// None if what has the path is no plain file.
+    /// Opens the file at `path`. Returns `None` if it is not a plain file.
     pub fn open(path: &Path) -> io::Result<Option<Followed>> {
-        // A pipe is not even opened: its writer would take that for a reader.
+        // A pipe must not be opened: its writer would regard this process as a reader.
         if !fs::metadata(path)?.is_file() {
             return Ok(None);
         }
@@ -77,26 +78,26 @@ impl Followed {
         }))
     }
 
-    /// The bytes before this are read, or were passed over.
+    /// Returns the position up to which bytes have been read or skipped.
     pub fn position(&self) -> u64 {
         self.checked.position()
     }
 
-    /// The last bytes before the position.
-    pub fn passed(&self) -> &Passed {
+    /// Returns the last bytes before the position.
+    pub fn passed(&self) -> &TrailingBytes {
         self.checked.passed()
     }
 
-    /// Goes behind the last whole line that the file has.
+    /// Moves to the end of the last complete line.
     pub fn skip_lines(&mut self) -> io::Result<()> {
         let length = self.checked.file().metadata()?.len();
         self.skip_lines_of(length)
     }
 
-    /// Goes behind the last whole line of the file's first `length` bytes.
+    /// Moves to the end of the last complete line within the first `length` bytes.
     pub(super) fn skip_lines_of(&mut self, length: u64) -> io::Result<()> {
         let position = match self.end_of_lines(length) {
-            // It was truncated meanwhile: what it has now is new.
+            // The file was truncated meanwhile; its present content is new.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
             position => position?,
         };
@@ -104,9 +105,9 @@ impl Followed {
         self.checked.go_to(position)
     }
 
-    /// Goes to the place that it had been read to, if it has the bytes that came before. Reading it
-    /// began at `began`.
-    pub fn goes_on_at(&mut self, began: u64, place: &Place) -> io::Result<bool> {
+    /// Moves to the position `place` of an earlier attempt, which began to read at byte `began`.
+    /// Returns false if the bytes before `place` have changed.
+    pub fn goes_on_at(&mut self, began: u64, place: &StreamPosition) -> io::Result<bool> {
         let offset = began.saturating_add(place.offset);
         let file = self.checked.file();
         if file.metadata()?.len() < offset {
@@ -123,25 +124,25 @@ impl Followed {
         Ok(true)
     }
 
-    /// The same file from its beginning.
+    /// Returns the file rewound to its beginning.
     pub fn rewound(&self) -> io::Result<&File> {
         let mut file = self.checked.file();
         file.rewind()?;
         Ok(file)
     }
 
-    /// Returns true if it has another length than it had when it was read last.
+    /// Returns true if the length of the file differs from the position.
     pub fn has_changed(&self) -> io::Result<bool> {
         Ok(self.checked.file().metadata()?.len() != self.position())
     }
 
-    /// Goes to the beginning, where reading begins anew.
+    /// Moves to the beginning, where reading starts over.
     pub fn restart(&mut self) {
         self.identity.began = 0;
         self.checked.restart();
     }
 
-    /// Where the last whole line of the first `length` bytes ends.
+    /// Returns the end of the last complete line within the first `length` bytes.
     fn end_of_lines(&self, length: u64) -> io::Result<u64> {
         let mut before = length;
         let mut block = vec![0; READ_SIZE];
@@ -161,20 +162,20 @@ impl Followed {
 
 impl Read for Followed {
     /// # Errors
-    /// As [`Checked::read`](Checked): with damage if the file was truncated.
+    /// Those of [`Checked`], including damage if the file was truncated.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.checked.read(buffer)
     }
 }
 
-/// When a file was made, in nanoseconds since 1970, if that is known.
+/// Returns the creation time in nanoseconds since 1970, if known.
 pub(in crate::files) fn born(metadata: &fs::Metadata) -> Option<u64> {
     let born = metadata.created().ok()?;
     let since = born.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_nanos()).ok()
 }
 
-/// Whether no file has the path: nothing does, or what should be a folder on the way is none now.
+/// Returns true if no file has the path: there is none, or a parent is not a directory.
 pub(in crate::files) fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,18 +1,18 @@
-//! Turns between the file that has the path and those that it has replaced.
+//! Switching between the file at the path and the files that it has replaced.
 
 use ardea_core::{Progress, Result};
 
 use super::followed::Followed;
-use super::replaced::Parked;
-use super::{FollowP, Stage};
+use super::replaced::PausedFile;
+use super::{FollowP, ReaderState};
 use crate::decompressed::Damage;
 use crate::files::list::cannot_read;
 use crate::format::Decode;
 
 impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
-    /// Turns to a replaced file that is to be read on, if there is one.
-    pub(super) fn turn_to_late(&mut self) -> Result<bool> {
-        let may_turn = matches!(self.stage, Stage::Growing(_) | Stage::Awaiting);
+    /// Switches to a replaced file that must be read; returns false if there is none.
+    pub(super) fn switch_to_late(&mut self) -> Result<bool> {
+        let may_turn = matches!(self.stage, ReaderState::Growing(_) | ReaderState::Awaiting);
         if !may_turn || std::mem::take(&mut self.is_paths_turn) {
             return Ok(false);
         }
@@ -20,15 +20,17 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         let Some((late, is_over)) = next.map_err(|error| cannot_read(&self.path, error))? else {
             return Ok(false);
         };
-        if let Stage::Growing(file) = std::mem::replace(&mut self.stage, Stage::Awaiting) {
+        if let ReaderState::Growing(file) =
+            std::mem::replace(&mut self.stage, ReaderState::Awaiting)
+        {
             self.at_path = Some(self.park(file));
         }
         let file = self.go_on(late)?;
-        self.stage = Stage::Late { file, is_over };
+        self.stage = ReaderState::Late { file, is_over };
         Ok(true)
     }
 
-    /// Returns to the file that has the path.
+    /// Switches back to the file at the path.
     pub(super) fn return_to_path(&mut self) -> Result<Progress> {
         let Some(parked) = self.at_path.take() else {
             return self.await_file();
@@ -39,12 +41,12 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         Ok(Progress::MADE)
     }
 
-    /// Leaves a replaced file that has been read to its end: holds it, or delivers the last of it
-    /// if its time is over.
+    /// Leaves a replaced file that was read to its end: keeps it open, or emits its last records if
+    /// its waiting time `is_over`.
     pub(super) fn leave(&mut self, file: Followed, is_over: bool) -> Result<Progress> {
-        if is_over || !self.replaced.are_held() {
+        if is_over || !self.replaced.keeps_files_open() {
             self.intake.end();
-            self.stage = Stage::Ending(file);
+            self.stage = ReaderState::Ending(file);
             return Ok(Progress::MADE);
         }
         let parked = self.park(file);
@@ -52,15 +54,15 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         self.return_to_path()
     }
 
-    fn park(&self, file: Followed) -> Parked {
+    fn park(&self, file: Followed) -> PausedFile {
         let place = self.intake.place();
-        Parked { file, place }
+        PausedFile { file, place }
     }
 
-    /// Goes on with a file behind the last record that was delivered of it; from its beginning if
-    /// it was truncated.
-    pub(super) fn go_on(&mut self, parked: Parked) -> Result<Followed> {
-        let Parked { mut file, place } = parked;
+    /// Resumes a paused file after the last record emitted from it; a truncated file, from its
+    /// beginning.
+    pub(super) fn go_on(&mut self, parked: PausedFile) -> Result<Followed> {
+        let PausedFile { mut file, place } = parked;
         let began = file.identity.began;
         let failed = |error| cannot_read(&self.path, error);
         if file.goes_on_at(began, &place).map_err(failed)? {
@@ -75,7 +77,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         Ok(file)
     }
 
-    /// Delivers half a record that was read of another file when draining ends all of them.
+    /// Emits the incomplete record of the next open file when draining ends all open files.
     pub(super) fn end_next(&mut self) -> Result<Progress> {
         let next = self.at_path.take().or_else(|| self.replaced.pop());
         let Some(parked) = next else {
@@ -90,7 +92,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             match self.intake.fill(&mut file) {
                 Ok(0) => break,
                 Ok(_) => {}
-                // It was truncated meanwhile.
+                // The file was truncated meanwhile.
                 Err(error) if Damage::of(&error).is_some() => break,
                 Err(error) => return Err(cannot_read(&self.path, error)),
             }

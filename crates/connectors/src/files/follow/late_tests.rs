@@ -1,4 +1,4 @@
-//! Lines that are written to a file after another one has replaced it.
+//! Tests of lines that are written to a file after it was replaced.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use ardea_core::{Guarantee, Instance, InstanceContext, ManualClock, StateChunk};
 
-use super::replaced::MOST_HELD;
+use super::replaced::MAX_OPEN_REPLACED;
 use crate::files::lines;
 use crate::testing::{Driven, context, signals};
 
-/// A log that its writer rotates as logrotate does with `create`: the new file is there before the
-/// writer begins it.
+/// A log that is rotated as by logrotate with `create`: the new file exists before the writer opens
+/// it.
 struct Log {
     dir: tempfile::TempDir,
     rotations: u32,
@@ -33,7 +33,7 @@ impl Log {
         File::options().append(true).open(self.path()).unwrap()
     }
 
-    /// Returns the name that the old file has then.
+    /// Rotates the log; returns the new name of the old file.
     fn rotate(&mut self) -> PathBuf {
         self.rotations += 1;
         let old = self.dir.path().join(format!("log.{}", self.rotations));
@@ -42,7 +42,7 @@ impl Log {
         old
     }
 
-    /// A job that follows it, and goes on from what another handed over.
+    /// Returns a followed source, restored from a snapshot if given.
     fn followed(&self, hand: &ManualClock, from: Option<&StateChunk>) -> Driven<String> {
         let context = InstanceContext {
             instance: Instance::ONLY,
@@ -62,7 +62,7 @@ fn put(file: &mut File, text: &str) {
     file.write_all(text.as_bytes()).unwrap();
 }
 
-/// The number of descriptors that this process has of files in the folder.
+/// Returns the number of file descriptors of this process in the folder.
 fn descriptors(folder: &Path) -> usize {
     let names = fs::read_dir("/proc/self/fd").unwrap();
     let targets = names.filter_map(|name| fs::read_link(name.ok()?.path()).ok());
@@ -143,19 +143,19 @@ fn without_a_time_a_replaced_file_is_let_go_at_its_end() {
 fn over_many_lives_lines_of_old_and_new_files_come_once_each() {
     let (mut log, hand) = (Log::new(), ManualClock::new());
     let mut writers = vec![log.writer()];
-    let (mut seen, mut written, mut cut) = (Vec::new(), 0, None);
+    let (mut seen, mut written, mut snapshot) = (Vec::new(), 0, None);
     for life in 0..60 {
         if life % 4 == 1 {
-            let mut driven = log.followed(&hand, cut.as_ref());
+            let mut driven = log.followed(&hand, snapshot.as_ref());
             driven.until_quiet();
-            cut = Some(driven.cut().unwrap());
+            snapshot = Some(driven.snapshot().unwrap());
             seen.extend(driven.values().into_iter().cloned());
             log.rotate();
             writers.push(log.writer());
         }
-        let mut driven = log.followed(&hand, cut.as_ref());
+        let mut driven = log.followed(&hand, snapshot.as_ref());
         for round in 0..life % 5 {
-            // The files that were replaced last are written to as well, and lines come in halves.
+            // Recently replaced files are written to as well, and lines arrive in halves.
             for writer in writers.iter_mut().rev().take(3) {
                 put(writer, &format!("{written}\n{}", written + 1));
                 let _ = driven.step().unwrap();
@@ -166,12 +166,12 @@ fn over_many_lives_lines_of_old_and_new_files_come_once_each() {
                 let _ = driven.step().unwrap();
             }
         }
-        cut = Some(driven.cut().unwrap());
+        snapshot = Some(driven.snapshot().unwrap());
         seen.extend(driven.values().into_iter().cloned());
-        // Records behind the cut do not count: the process is killed.
+        // Records after the snapshot do not count: the process is killed.
         let _ = driven.step().unwrap();
     }
-    let mut last = log.followed(&hand, cut.as_ref());
+    let mut last = log.followed(&hand, snapshot.as_ref());
     last.run_until_records(written - seen.len());
     last.until_quiet();
     seen.extend(last.values().into_iter().cloned());
@@ -192,17 +192,17 @@ fn lines_that_were_written_to_an_old_file_while_the_job_was_away_come() {
     before.run_until_records(2);
     put(&mut old, "ha");
     before.until_quiet();
-    let cut = before.cut().unwrap();
+    let snapshot = before.snapshot().unwrap();
     put(&mut old, "lf\n");
     put(&mut log.writer(), "newer\n");
-    let mut after = log.followed(&hand, Some(&cut));
+    let mut after = log.followed(&hand, Some(&snapshot));
     after.run_until_records(2);
     after.until_quiet();
     let mut values = after.values();
     values.sort();
     assert_eq!(values, ["half", "newer"]);
     fs::remove_file(old_path).unwrap();
-    let mut after = log.followed(&hand, Some(&cut));
+    let mut after = log.followed(&hand, Some(&snapshot));
     after.run_until_records(1);
     after.until_quiet();
     assert_eq!(after.values(), ["newer"]);
@@ -235,7 +235,7 @@ fn draining_delivers_half_lines_of_all_files() {
 fn many_rotations_hold_a_bounded_number_of_files() {
     let (mut log, hand) = (Log::new(), ManualClock::new());
     let mut driven = log.followed(&hand, None);
-    for number in 0..3 * MOST_HELD {
+    for number in 0..3 * MAX_OPEN_REPLACED {
         put(&mut log.writer(), &format!("{number}\nhalf {number}"));
         driven
             .run_until(|driven| driven.records.len() > number)
@@ -243,18 +243,18 @@ fn many_rotations_hold_a_bounded_number_of_files() {
         driven.until_quiet();
         log.rotate();
         driven.until_quiet();
-        // Beside those that are held, the one that has the path.
-        assert!(descriptors(log.dir.path()) <= MOST_HELD + 1);
+        // One more than the replaced files: the file at the path.
+        assert!(descriptors(log.dir.path()) <= MAX_OPEN_REPLACED + 1);
     }
-    assert_eq!(descriptors(log.dir.path()), MOST_HELD + 1);
+    assert_eq!(descriptors(log.dir.path()), MAX_OPEN_REPLACED + 1);
     let halves = |driven: &Driven<String>| {
         let values = driven.values().into_iter();
         values.filter(|value| value.starts_with("half")).count()
     };
-    assert_eq!(halves(&driven), 2 * MOST_HELD);
+    assert_eq!(halves(&driven), 2 * MAX_OPEN_REPLACED);
     hand.advance(Duration::from_secs(5));
     driven
-        .run_until(|driven| halves(driven) == 3 * MOST_HELD)
+        .run_until(|driven| halves(driven) == 3 * MAX_OPEN_REPLACED)
         .unwrap();
     driven.until_quiet();
     assert_eq!(descriptors(log.dir.path()), 1);

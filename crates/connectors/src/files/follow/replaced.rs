@@ -1,4 +1,4 @@
-//! Files that others have replaced, and that their writers may still write to.
+//! Replaced files to which their writers may still append.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,42 +7,42 @@ use std::time::Duration;
 use ardea_core::Clock;
 
 use super::followed::{Followed, Identity};
-use crate::place::Place;
+use crate::stream_position::StreamPosition;
 
-/// The greatest number of replaced files that are held at a time; each has an open descriptor.
-pub(super) const MOST_HELD: usize = 16;
+/// The maximum number of replaced files kept open; each has a file descriptor.
+pub(super) const MAX_OPEN_REPLACED: usize = 16;
 
-/// A file that is open and not read at the moment.
-pub(super) struct Parked {
+/// An open file that is not being read at the moment.
+pub(super) struct PausedFile {
     pub file: Followed,
-    /// The place of the record that comes next.
-    pub place: Place,
+    /// The position of the next record.
+    pub place: StreamPosition,
 }
 
-impl Parked {
-    /// Returns true if more was read of it than whole records.
+impl PausedFile {
+    /// Returns true if bytes of an incomplete record have been read.
     pub fn has_partial(&self) -> bool {
         self.file.position() > self.file.identity.began.saturating_add(self.place.offset)
     }
 
-    /// The part of it that is handed over.
-    pub fn kept(&self) -> (Identity, Place) {
+    /// Returns the identity and position, which are stored in snapshots.
+    pub fn stored_position(&self) -> (Identity, StreamPosition) {
         (self.file.identity, self.place.clone())
     }
 }
 
-/// Files that have been read to their end after others had replaced them, each of which is held
-/// until it has not grown for a time.
-pub(super) struct Replaced {
+/// Replaced files that have been read to their end. Each is kept open until it has not grown for
+/// [`rotate_wait`](super::FollowSource::rotate_wait).
+pub(super) struct ReplacedFiles {
     wait: Duration,
     clock: Clock,
-    /// Each with the end of its time, the earliest one first.
-    held: VecDeque<(Parked, Duration)>,
+    /// Each file with the time at which it is closed, the earliest first.
+    held: VecDeque<(PausedFile, Duration)>,
 }
 
-impl Replaced {
+impl ReplacedFiles {
     pub fn new(wait: Duration) -> Self {
-        Replaced {
+        ReplacedFiles {
             wait,
             clock: Clock::system(),
             held: VecDeque::new(),
@@ -53,21 +53,21 @@ impl Replaced {
         self.clock = clock.clone();
     }
 
-    /// Returns true if replaced files are held at all.
-    pub fn are_held(&self) -> bool {
+    /// Returns true unless the configured waiting time is zero.
+    pub fn keeps_files_open(&self) -> bool {
         !self.wait.is_zero()
     }
 
-    /// Holds a file from now on.
-    pub fn hold(&mut self, parked: Parked) {
+    /// Adds a file, whose waiting time starts now.
+    pub fn hold(&mut self, parked: PausedFile) {
         let until = self.clock.now().saturating_add(self.wait);
         self.held.push_back((parked, until));
     }
 
-    /// Takes out a file that is to be read on: with `false` one that has changed, with `true` one
-    /// that is let go and has something left. Lets go of those whose time is over, and of the first
-    /// ones of too many.
-    pub fn next(&mut self) -> io::Result<Option<(Parked, bool)>> {
+    /// Removes and returns a file that must be read: one that has changed (`false`), or one with
+    /// unread bytes that is being closed (`true`). Closes files whose deadline has passed, and the
+    /// oldest files above the maximum number.
+    pub fn next(&mut self) -> io::Result<Option<(PausedFile, bool)>> {
         while let Some((parked, _)) = self.pop_excess() {
             if parked.has_partial() || parked.file.has_changed()? {
                 return Ok(Some((parked, true)));
@@ -87,26 +87,27 @@ impl Replaced {
         Ok(None)
     }
 
-    fn pop_excess(&mut self) -> Option<(Parked, Duration)> {
-        match self.held.len() > MOST_HELD {
+    fn pop_excess(&mut self) -> Option<(PausedFile, Duration)> {
+        match self.held.len() > MAX_OPEN_REPLACED {
             true => self.held.pop_front(),
             false => None,
         }
     }
 
-    /// Takes out the file of this identity.
-    pub fn take(&mut self, identity: &Identity) -> Option<Parked> {
-        let is_it = |(parked, _): &(Parked, Duration)| parked.file.identity.is_of_same(identity);
+    /// Removes and returns the file of this identity.
+    pub fn take(&mut self, identity: &Identity) -> Option<PausedFile> {
+        let is_it =
+            |(parked, _): &(PausedFile, Duration)| parked.file.identity.is_of_same(identity);
         let at = self.held.iter().position(is_it)?;
         self.held.remove(at).map(|(parked, _)| parked)
     }
 
-    /// Takes out the first one.
-    pub fn pop(&mut self) -> Option<Parked> {
+    /// Removes and returns the oldest file.
+    pub fn pop(&mut self) -> Option<PausedFile> {
         self.held.pop_front().map(|(parked, _)| parked)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Parked> {
+    pub fn iter(&self) -> impl Iterator<Item = &PausedFile> {
         self.held.iter().map(|(parked, _)| parked)
     }
 

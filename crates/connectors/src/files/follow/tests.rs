@@ -1,4 +1,5 @@
-//! Following: growth, rotation, truncation, from the end, and a file that comes later.
+//! Tests of following: growth, rotation, truncation, reading from the end, and a file that is
+//! created later.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -10,7 +11,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::files::lines;
-use crate::testing::{Driven, context, kept_context, says, signals};
+use crate::testing::{Driven, context, error_contains, signals, stateful_context};
 
 fn append(path: &Path, text: &str) {
     let mut file = OpenOptions::new()
@@ -78,7 +79,7 @@ fn a_truncated_file_is_read_from_its_beginning_and_half_a_line_is_reported() {
 fn a_log_that_is_copied_and_truncated_is_read_once_also_by_a_job_that_was_away() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("app.log");
-    // As logrotate does it with `copytruncate`.
+    // Like logrotate with `copytruncate`.
     let rotate = || {
         fs::copy(&path, dir.path().join("app.log.1")).unwrap();
         OpenOptions::new()
@@ -95,10 +96,10 @@ fn a_log_that_is_copied_and_truncated_is_read_once_also_by_a_job_that_was_away()
     append(&path, "3\n");
     driven.run_until_records(3);
     assert_eq!(driven.values(), ["1", "2", "3"]);
-    let cut = driven.cut().unwrap();
+    let snapshot = driven.snapshot().unwrap();
     rotate();
     append(&path, "4\n5\n");
-    let mut after = resumed(lines(&path).follow(), Some(&cut));
+    let mut after = resumed(lines(&path).follow(), Some(&snapshot));
     after.run_until_records(2);
     after.until_quiet();
     assert_eq!(after.values(), ["4", "5"]);
@@ -188,7 +189,7 @@ fn settings_that_mean_nothing_for_one_file_are_refused() {
             .err()
             .expect(why);
         assert_eq!(error.code(), ErrorCode::InvalidConfig);
-        assert!(says(&error, &[why]), "{error}");
+        assert!(error_contains(&error, &[why]), "{error}");
     }
 }
 
@@ -235,25 +236,25 @@ fn the_contract_is_kept_in_every_schedule() {
         .run();
 }
 
-/// A source whose job keeps its state, and goes on with what another handed over.
+/// Returns a source in a job with state, restored from a snapshot if given.
 fn resumed(
     source: FollowSource<String, crate::format::Lines>,
     from: Option<&StateChunk>,
 ) -> Driven<String> {
-    let mut driven = Driven::new(source, kept_context(0, 1)).unwrap();
+    let mut driven = Driven::new(source, stateful_context(0, 1)).unwrap();
     if let Some(from) = from {
         driven.give_back(from).unwrap();
     }
     driven
 }
 
-/// What a source has handed over that has read what was there.
+/// Returns the snapshot of a source that has read `count` lines, all lines of the file.
 fn cut_behind(path: &Path, count: usize) -> StateChunk {
     let mut before = resumed(lines(path).follow(), None);
     before.run_until_records(count);
     before.until_quiet();
     assert_eq!(before.records.len(), count);
-    before.cut().unwrap()
+    before.snapshot().unwrap()
 }
 
 #[test]
@@ -261,9 +262,9 @@ fn it_goes_on_behind_the_last_line_that_was_delivered() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     append(&path, "1\n2\nha");
-    let cut = cut_behind(&path, 2);
+    let snapshot = cut_behind(&path, 2);
     append(&path, "lf\n3\n");
-    let mut after = resumed(lines(&path).follow().from_end(), Some(&cut));
+    let mut after = resumed(lines(&path).follow().from_end(), Some(&snapshot));
     after.run_until_records(2);
     assert_eq!(after.values(), ["half", "3"]);
 }
@@ -279,8 +280,8 @@ fn half_a_line_stays_in_the_file_when_a_job_drains_that_goes_on() {
     signals(&before.context).drain();
     assert_eq!(before.run().unwrap().values(), ["1"]);
     append(&path, "lf\n");
-    let cut = before.cut().unwrap();
-    let mut after = resumed(lines(&path).follow(), Some(&cut));
+    let snapshot = before.snapshot().unwrap();
+    let mut after = resumed(lines(&path).follow(), Some(&snapshot));
     after.run_until_records(1);
     assert_eq!(after.values(), ["half"]);
 }
@@ -290,14 +291,14 @@ fn what_was_rotated_meanwhile_is_finished_before_the_new_one_begins() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     append(&path, "1\n2\n");
-    let cut = cut_behind(&path, 2);
+    let snapshot = cut_behind(&path, 2);
     append(&path, "3\n");
     fs::rename(&path, dir.path().join("log.1")).unwrap();
     for has_new in [false, true] {
         if has_new {
             append(&path, "4\n");
         }
-        let mut after = resumed(lines(&path).follow(), Some(&cut));
+        let mut after = resumed(lines(&path).follow(), Some(&snapshot));
         let expected: &[&str] = if has_new { &["3", "4"] } else { &["3"] };
         after.run_until_records(expected.len());
         after.until_quiet();
@@ -310,7 +311,7 @@ fn a_copy_is_as_good_and_what_is_nowhere_fails_the_job() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     append(&path, "1\n2\n");
-    let cut = cut_behind(&path, 2);
+    let snapshot = cut_behind(&path, 2);
     fs::write(dir.path().join("copy"), "1\n2\n3\n").unwrap();
     fs::remove_file(&path).unwrap();
     let lost = |content: Option<&str>| {
@@ -319,11 +320,11 @@ fn a_copy_is_as_good_and_what_is_nowhere_fails_the_job() {
             fs::rename(dir.path().join("other"), &path).unwrap();
         }
         let mut after: Driven<String> =
-            Driven::new(lines(&path).follow(), kept_context(0, 1)).unwrap();
-        let error = after.give_back(&cut).unwrap_err();
+            Driven::new(lines(&path).follow(), stateful_context(0, 1)).unwrap();
+        let error = after.give_back(&snapshot).unwrap_err();
         assert_eq!(error.code(), ErrorCode::ReadFailed);
         assert!(
-            says(&error, &["log", "4 bytes", "without the snapshot"]),
+            error_contains(&error, &["log", "4 bytes", "without the checkpoint"]),
             "{error}"
         );
         assert!(error.is_permanent());
@@ -331,7 +332,7 @@ fn a_copy_is_as_good_and_what_is_nowhere_fails_the_job() {
     lost(None);
     lost(Some("x\n2\n3\n4\n"));
     fs::rename(dir.path().join("copy"), &path).unwrap();
-    let mut after = resumed(lines(&path).follow(), Some(&cut));
+    let mut after = resumed(lines(&path).follow(), Some(&snapshot));
     after.run_until_records(1);
     assert_eq!(after.values(), ["3"]);
 }
@@ -342,9 +343,9 @@ fn what_was_truncated_meanwhile_is_read_from_its_beginning_also_if_it_has_grown(
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         append(&path, "1\n2\n");
-        let cut = cut_behind(&path, 2);
+        let snapshot = cut_behind(&path, 2);
         fs::write(&path, content).unwrap();
-        let mut after = resumed(lines(&path).follow(), Some(&cut));
+        let mut after = resumed(lines(&path).follow(), Some(&snapshot));
         let count = content.lines().count();
         after.run_until_records(count);
         assert!(after.values().into_iter().eq(content.lines()));
@@ -357,11 +358,11 @@ fn from_the_end_stays_where_that_was_and_lines_keep_their_places() {
     let path = dir.path().join("log");
     append(&path, "old\n");
     let mut before = resumed(lines(&path).follow().from_end(), None);
-    let cut = before.cut().unwrap();
+    let snapshot = before.snapshot().unwrap();
     append(&path, "1\n");
     before.run_until_records(1);
-    let later = before.cut().unwrap();
-    let mut after = resumed(lines(&path).follow().from_end(), Some(&cut));
+    let later = before.snapshot().unwrap();
+    let mut after = resumed(lines(&path).follow().from_end(), Some(&snapshot));
     after.run_until_records(1);
     assert_eq!(after.values(), ["1"]);
     let mut file = OpenOptions::new().append(true).open(&path).unwrap();
@@ -378,9 +379,9 @@ fn a_file_that_comes_while_the_job_is_away_is_new() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let source = || lines(&path).follow().from_end().wait_for_file();
-    let cut = resumed(source(), None).cut().unwrap();
+    let snapshot = resumed(source(), None).snapshot().unwrap();
     append(&path, "first\n");
-    let mut after = resumed(source(), Some(&cut));
+    let mut after = resumed(source(), Some(&snapshot));
     after.run_until_records(1);
     assert_eq!(after.values(), ["first"]);
 }
@@ -396,12 +397,12 @@ fn a_header_is_known_in_the_middle() {
         a: u32,
         b: u32,
     }
-    let mut before: Driven<Pair> = Driven::new(source(), kept_context(0, 1)).unwrap();
+    let mut before: Driven<Pair> = Driven::new(source(), stateful_context(0, 1)).unwrap();
     before.run_until_records(1);
-    let cut = before.cut().unwrap();
+    let snapshot = before.snapshot().unwrap();
     append(&path, "3,4\n");
-    let mut after: Driven<Pair> = Driven::new(source(), kept_context(0, 1)).unwrap();
-    after.give_back(&cut).unwrap();
+    let mut after: Driven<Pair> = Driven::new(source(), stateful_context(0, 1)).unwrap();
+    after.give_back(&snapshot).unwrap();
     after.run_until_records(1);
     assert_eq!(after.values(), [&Pair { a: 4, b: 3 }]);
 }
@@ -411,7 +412,7 @@ fn over_many_lives_each_line_comes_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     append(&path, "");
-    let (mut all, mut written, mut cut) = (Vec::new(), 0, None);
+    let (mut all, mut written, mut snapshot) = (Vec::new(), 0, None);
     for life in 0..30 {
         let lines_now = life * 7 % 50;
         let text = (written..written + lines_now).map(|n| format!("{n}\n"));
@@ -421,16 +422,16 @@ fn over_many_lives_each_line_comes_once() {
             fs::rename(&path, dir.path().join("log.1")).unwrap();
             append(&path, "");
         }
-        let mut driven = resumed(lines(&path).follow(), cut.as_ref());
+        let mut driven = resumed(lines(&path).follow(), snapshot.as_ref());
         for _ in 0..life * 3 % 11 {
             let _ = driven.step().unwrap();
         }
-        cut = Some(driven.cut().unwrap());
+        snapshot = Some(driven.snapshot().unwrap());
         all.extend(driven.values().into_iter().cloned());
-        // What comes behind the cut does not count.
+        // Records after the snapshot do not count.
         let _ = driven.step().unwrap();
     }
-    let mut last = resumed(lines(&path).follow(), cut.as_ref());
+    let mut last = resumed(lines(&path).follow(), snapshot.as_ref());
     last.run_until_records(written - all.len());
     all.extend(last.values().into_iter().cloned());
     assert!(all.into_iter().eq((0..written).map(|n| n.to_string())));
@@ -457,7 +458,7 @@ fn what_is_no_plain_file_is_refused_as_that_also_when_it_comes_later() {
     let refused = |error: Error| {
         assert_eq!(error.code(), ErrorCode::InvalidConfig);
         assert!(
-            crate::testing::says(&error, &["cannot follow", "plain"]),
+            crate::testing::error_contains(&error, &["cannot follow", "plain"]),
             "{error}"
         );
     };
@@ -496,7 +497,7 @@ fn a_folder_that_is_replaced_for_a_while_is_waited_for() {
     early.run_until_records(2);
 }
 
-/// Has a file follow to its end, changes its content in place, and expects what comes then.
+/// Follows a file to its end, changes its content in place, and checks the records that follow.
 fn expect_behind(before: &str, after: &str, expected: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
@@ -568,9 +569,9 @@ fn from_the_end_the_bytes_that_were_passed_over_are_compared_too() {
 
     append(&path, "");
     let source = || lines(&path).follow().from_end();
-    let cut = resumed(source(), None).cut().unwrap();
+    let snapshot = resumed(source(), None).snapshot().unwrap();
     fs::write(&path, "NEW 1\nNEW 2\nNEW 3\nNEW 4\n").unwrap();
-    let mut after = resumed(source(), Some(&cut));
+    let mut after = resumed(source(), Some(&snapshot));
     after.run_until_records(4);
     assert_eq!(after.values(), ["NEW 1", "NEW 2", "NEW 3", "NEW 4"]);
 }

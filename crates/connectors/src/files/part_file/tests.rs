@@ -1,4 +1,4 @@
-//! Files that get their names when they are whole.
+//! Tests of files that get their names when they are complete.
 
 use super::*;
 
@@ -128,7 +128,7 @@ fn a_file_that_is_written_anew_keeps_its_mode_from_its_first_byte_on() {
 fn a_new_file_follows_the_umask() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    // The umask itself can't be looked at without being changed for all threads.
+    // The umask cannot be read without changing it for all threads.
     fs::write(at("usual"), "").unwrap();
     let file = PartFile::create(at("new"), Compression::None, |_| true).unwrap();
     file.finish(false).unwrap();

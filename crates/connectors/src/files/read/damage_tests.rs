@@ -1,4 +1,4 @@
-//! Damage of files, and records that are not worth more than themselves.
+//! Tests of damaged files and of bad records.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,7 @@ use ardea_core::{ErrorCode, OnError};
 use super::tests::{Flight, file, numbers};
 use super::*;
 use crate::OnDamage;
-use crate::testing::{Driven, context, gzip, kept_context, says};
+use crate::testing::{Driven, context, error_contains, gzip, stateful_context};
 
 #[test]
 fn a_compressed_file_that_is_damaged_fails_the_job_or_keeps_its_whole_lines_with_one_letter() {
@@ -16,9 +16,10 @@ fn a_compressed_file_that_is_damaged_fails_the_job_or_keeps_its_whole_lines_with
     let whole: Vec<&str> = text.lines().collect();
     let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
     for (name, content) in [("x.gz", gzip(text.as_bytes())), ("x.zst", zstd)] {
-        // A cut in the middle loses what no longer unpacks; one just before the checksum loses no line.
-        for cut in [content.len() / 2, content.len() - 3] {
-            let (_dir, path) = file(name, &content[..cut]);
+        // A truncation in the middle loses the data that cannot be decompressed; a truncation just
+        // before the checksum loses no line.
+        for snapshot in [content.len() / 2, content.len() - 3] {
+            let (_dir, path) = file(name, &content[..snapshot]);
             let mut driven = Driven::start(lines(&path).on_damage(OnDamage::Keep));
             driven.run().unwrap();
             let got = driven.values();
@@ -32,19 +33,22 @@ fn a_compressed_file_that_is_damaged_fails_the_job_or_keeps_its_whole_lines_with
             );
             assert!(letters[0].1.contains("cut off"), "{letters:?}");
 
-            // The policy for single records has no say in this.
+            // The policy for single records does not apply here.
             let mut strict = Driven::start(lines(&path).on_error(OnError::Drop));
             let error = strict.run().err().expect("an error");
             assert_eq!(error.code(), ErrorCode::ReadFailed);
             let read = format!("{} lines had been read", got.len());
-            assert!(says(&error, &[name, "cut off", &read, "bytes"]), "{error}");
+            assert!(
+                error_contains(&error, &[name, "cut off", &read, "bytes"]),
+                "{error}"
+            );
             assert_eq!(strict.records.len(), got.len(), "they come out first");
         }
         let garbage = [&content[..], b"garbage"].concat();
         let (_dir, path) = file(name, garbage);
         let error = Driven::start(lines(&path)).run().err().expect("an error");
         assert!(
-            says(&error, &[name, "behind member 1", "20000 lines"]),
+            error_contains(&error, &[name, "behind member 1", "20000 lines"]),
             "{error}"
         );
         let padded = [&content[..], &[0; 1000]].concat();
@@ -69,7 +73,7 @@ fn behind_a_damaged_file_that_is_kept_the_next_one_is_read() {
         .run()
         .err()
         .expect("an error");
-    assert!(says(&error, &["a.gz", "0 lines"]), "{error}");
+    assert!(error_contains(&error, &["a.gz", "0 lines"]), "{error}");
 }
 
 #[test]
@@ -90,7 +94,10 @@ fn a_file_that_shrinks_or_is_rewritten_while_it_is_read_is_damaged() {
             match driven.run() {
                 Err(error) => {
                     assert_eq!(error.code(), ErrorCode::ReadFailed);
-                    assert!(says(&error, &["in", why, "lines had been read"]), "{error}");
+                    assert!(
+                        error_contains(&error, &["in", why, "lines had been read"]),
+                        "{error}"
+                    );
                     assert_eq!(on_damage, OnDamage::Fail);
                 }
                 Ok(_) => {
@@ -137,7 +144,7 @@ fn a_header_that_can_not_be_read_is_damage_of_its_file() {
         let error = Driven::start(csv::<Flight>(at("a.csv"))).run().err();
         let error = error.expect("an error");
         assert!(
-            says(&error, &["a.csv", "header", "line 1", why, "CR LF"]),
+            error_contains(&error, &["a.csv", "header", "line 1", why, "CR LF"]),
             "{error}"
         );
         let kept = csv::<Flight>(dir.path()).on_damage(OnDamage::Keep);
@@ -248,7 +255,7 @@ fn a_hole_in_the_midst_costs_one_record_and_zeros_at_the_end_none() {
     let letters = driven.letters();
     assert_eq!(letters.len(), 1, "{letters:?}");
     assert!(letters[0].1.contains("zero bytes"), "{letters:?}");
-    // A sparse file, of more than the longest line.
+    // A sparse file, longer than the maximum line length.
     let dir = tempfile::tempdir().unwrap();
     let sparse = fs::File::create(dir.path().join("in")).unwrap();
     (&sparse).write_all(b"1\n2\n").unwrap();
@@ -259,14 +266,14 @@ fn a_hole_in_the_midst_costs_one_record_and_zeros_at_the_end_none() {
 }
 
 #[test]
-fn a_cut_behind_any_call_keeps_the_damage_of_a_header() {
+fn a_snapshot_behind_any_call_keeps_the_damage_of_a_header() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "carrier,delay\nA,1\nA,2\n").unwrap();
     fs::write(dir.path().join("b"), "\"carrier\"x,delay\nB,1\nB,2\n").unwrap();
     fs::write(dir.path().join("c"), "carrier,delay\nC,3\n").unwrap();
     let start = || {
         let source = csv::<Flight>(dir.path()).on_damage(OnDamage::Keep);
-        Driven::new(source, kept_context(0, 1)).unwrap()
+        Driven::new(source, stateful_context(0, 1)).unwrap()
     };
     for calls in 0.. {
         let mut before = start();
@@ -274,7 +281,7 @@ fn a_cut_behind_any_call_keeps_the_damage_of_a_header() {
             let _ = before.step().unwrap();
         }
         let mut after = start();
-        after.give_back(&before.cut().unwrap()).unwrap();
+        after.give_back(&before.snapshot().unwrap()).unwrap();
         after.run().unwrap();
         let all = [before.values(), after.values()].concat();
         let delays: Vec<_> = all.iter().map(|flight| flight.delay).collect();
@@ -298,10 +305,10 @@ fn a_gzip_file_that_is_cut_anywhere_never_reads_as_whole() {
     let last = content.len() - 20..content.len();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.gz");
-    for cut in (0..content.len()).step_by(97).chain(last) {
-        fs::write(&path, &content[..cut]).unwrap();
+    for snapshot in (0..content.len()).step_by(97).chain(last) {
+        fs::write(&path, &content[..snapshot]).unwrap();
         let error = Driven::start(lines(&path)).run().err();
-        let error = error.unwrap_or_else(|| panic!("{cut} of {} bytes", content.len()));
+        let error = error.unwrap_or_else(|| panic!("{snapshot} of {} bytes", content.len()));
         assert_eq!(error.code(), ErrorCode::ReadFailed);
         assert!(error.is_permanent());
     }
@@ -318,7 +325,10 @@ fn a_gzip_file_with_a_wrong_checksum_or_length_fails_and_says_how_much_was_read(
         let (_dir, path) = file("x.gz", &content);
         let error = Driven::start(lines(&path)).run().err().expect("an error");
         let read = format!("2000 lines had been read, {} bytes", text.len());
-        assert!(says(&error, &["x.gz", "damaged", &read]), "{error}");
+        assert!(
+            error_contains(&error, &["x.gz", "damaged", &read]),
+            "{error}"
+        );
     }
 }
 
@@ -326,8 +336,7 @@ fn a_gzip_file_with_a_wrong_checksum_or_length_fails_and_says_how_much_was_read(
 fn members_of_a_block_each_and_frames_without_data_are_read_whole() {
     let text = numbers(2000);
     let whole: Vec<&str> = text.lines().collect();
-    // As bgzip writes it: the size of each member in a field of its own, and an empty member at the
-    // end.
+    // Like bgzip: the size of each member in an extra field, and an empty member at the end.
     let block = |content: &[u8]| {
         let extra = b"BC\x02\0\x1b\0".to_vec();
         let builder = flate2::GzBuilder::new().extra(extra);
@@ -362,7 +371,7 @@ fn damage_of_what_the_sink_has_compressed_is_noticed() {
         part.write(text.as_bytes()).unwrap();
         part.finish(true).unwrap();
         let content = fs::read(&path).unwrap();
-        // The last byte is one of the checksum, or of the length.
+        // The last byte belongs to the checksum or to the length.
         for at in [content.len() / 2, content.len() - 1] {
             let mut damaged = content.clone();
             damaged[at] ^= 1;
@@ -370,7 +379,7 @@ fn damage_of_what_the_sink_has_compressed_is_noticed() {
             let error = Driven::start(lines(&path)).run().err();
             let error = error.unwrap_or_else(|| panic!("{name}: byte {at}"));
             assert!(
-                says(&error, &[name, "damaged", "lines had been read"]),
+                error_contains(&error, &[name, "damaged", "lines had been read"]),
                 "{error}"
             );
         }

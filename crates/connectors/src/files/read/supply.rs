@@ -1,59 +1,66 @@
-//! The files that a reader reads one after the other, and the state about them.
+//! Suppliers of files to a reader, with their state.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, InstanceContext, Progress, RestoredState, Result, StateShape,
+    Epoch, InstanceContext, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    StateShape,
 };
 
-use super::share::{Reached, Share};
-use crate::files::fingerprint::Mark;
+use super::splits::{FilePosition, FileSplits};
+use crate::files::fingerprint::FileIdentity;
 use crate::files::list::Listing;
 use crate::files::open::Input;
 
-/// The next thing to do for a reader between two files.
+/// The next action of a reader between two files.
 pub(in crate::files) enum Next {
-    /// To read this file, from where an earlier life came to in it.
-    File(PathBuf, Option<Reached>),
-    /// To ask again after a pause, once the records so far are out.
+    /// Read this file, from the restored position if any.
+    File(PathBuf, Option<FilePosition>),
+    /// Emit pending records and retry after a pause.
     Wait(Duration),
-    /// To end.
+    /// End the stream.
     End,
 }
 
-/// Gives files to a reader, and remembers which have been read.
+/// Supplies files to a reader and tracks which have been read.
 pub(in crate::files) trait Supply: Send + 'static {
-    /// As [`Processor::init`](ardea_core::Processor::init).
+    /// Called by [`Processor::init`](ardea_core::Processor::init).
     fn init(&mut self, context: &InstanceContext);
 
-    /// Finds out which files there are, the first time.
+    /// Determines the files to read on the first call.
     fn start(&mut self) -> Result<()>;
 
     fn next(&mut self) -> Result<Next>;
 
-    /// The file that was given last has been opened.
-    fn begun(&mut self, _: Option<Mark>) {}
+    /// Called when the file that was returned last is open. The argument is its identity, if it is
+    /// a plain file.
+    fn begun(&mut self, _: Option<FileIdentity>) {}
 
-    /// No more is read of the file that was given last: all if it `is_whole`, or it is damaged.
+    /// Called when reading of the file returned last stops. `_is_whole` is false if it is damaged.
     fn stopped(&mut self, _: &mut Input, _is_whole: bool) {}
 
-    /// The records of the file that was given last are out.
+    /// Called when all records of the file returned last have been emitted.
     fn end(&mut self, file: &Path);
 
-    /// Returns true if no file is left, for good.
+    /// Returns true if no file is left and no further file can appear.
     fn is_at_end(&self) -> bool;
 
-    /// As [`Processor::forgets`](ardea_core::Processor::forgets).
+    /// See [`Processor::unsaved_state`](ardea_core::Processor::unsaved_state).
     fn forgets(&self) -> Option<&'static str>;
 
-    /// As those of [`Processor`](ardea_core::Processor), `at_hand` being the file that is being read.
-    fn take_cut(&mut self, cut: Cut, at_hand: Option<(&Path, &Reached)>) -> Result<()>;
+    /// See [`Processor`](ardea_core::Processor), also for the methods below. `at_hand` is the
+    /// current file and its position.
+    fn take_snapshot(
+        &mut self,
+        snapshot: SnapshotRequest,
+        at_hand: Option<(&Path, &FilePosition)>,
+    ) -> Result<()>;
 
     fn states(&self) -> Vec<StateShape>;
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress>;
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress>;
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()>;
 
@@ -62,36 +69,36 @@ pub(in crate::files) trait Supply: Send + 'static {
     fn commit(&mut self, epoch: Epoch);
 }
 
-/// The files that were listed when the job began.
-pub(in crate::files) struct Listed {
+/// The files listed when the job started.
+pub(in crate::files) struct InitialListing {
     listing: Arc<Listing>,
-    /// The files that were listed, until it begins.
+    /// The listing, until the first call of `start` or a restore.
     listed: Option<Result<Vec<PathBuf>>>,
-    share: Share,
+    share: FileSplits,
 }
 
-impl Listed {
+impl InitialListing {
     pub fn new(listing: Arc<Listing>, listed: Result<Vec<PathBuf>>) -> Self {
-        Listed {
+        InitialListing {
             listing,
             listed: Some(listed),
-            share: Share::new(ardea_core::Instance::ONLY),
+            share: FileSplits::new(ardea_core::Instance::ONLY),
         }
     }
 }
 
-impl Supply for Listed {
+impl Supply for InitialListing {
     fn init(&mut self, context: &InstanceContext) {
-        self.share = Share::new(context.instance);
+        self.share = FileSplits::new(context.instance);
     }
 
-    /// Takes the files that were listed, if nothing was remembered.
+    /// Takes the listing, unless the state was restored.
     fn start(&mut self) -> Result<()> {
         match self.listed.take() {
             None => {}
             Some(Ok(listed)) => self.share.set(listed),
             Some(Err(error)) => {
-                // Later callers have to know as well.
+                // Later calls must fail as well.
                 self.listed = Some(Err(error.clone()));
                 return Err(error);
             }
@@ -116,24 +123,28 @@ impl Supply for Listed {
 
     fn forgets(&self) -> Option<&'static str> {
         match self.listed.as_ref()?.as_ref().ok()?.as_slice() {
-            // A directory's are plain files.
+            // Directory listings contain plain files only.
             [only] if only.exists() && !only.is_file() => Some(
-                "what it has read of a pipe or a device, which can't be read again (have it read a plain file)",
+                "data read from a pipe or a device, which can't be read again (read a plain file instead)",
             ),
             _ => None,
         }
     }
 
     fn states(&self) -> Vec<StateShape> {
-        Share::states()
+        FileSplits::states()
     }
 
-    fn take_cut(&mut self, cut: Cut, at_hand: Option<(&Path, &Reached)>) -> Result<()> {
-        self.share.take_cut(cut, at_hand)
+    fn take_snapshot(
+        &mut self,
+        snapshot: SnapshotRequest,
+        at_hand: Option<(&Path, &FilePosition)>,
+    ) -> Result<()> {
+        self.share.take_snapshot(snapshot, at_hand)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.share.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.share.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

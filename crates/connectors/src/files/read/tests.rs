@@ -1,4 +1,4 @@
-//! Reading files to their end.
+//! Tests of reading files to their end.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,7 @@ use ardea_testkit::{Expected, SourceTest};
 use serde::Deserialize;
 
 use super::*;
-use crate::testing::{Driven, context, gzip, kept_context, says, signals};
+use crate::testing::{Driven, context, error_contains, gzip, signals, stateful_context};
 
 #[derive(Deserialize, Debug, PartialEq)]
 pub(super) struct Flight {
@@ -73,7 +73,10 @@ fn invalid_text_goes_where_the_policy_says_with_its_place() {
     assert_eq!(dropping.context.metrics.snapshot().bad, 1);
 
     let mut failing = Driven::start(lines(&path).on_error(OnError::Fail));
-    assert!(says(&failing.run().err().unwrap(), &["in:2", "UTF-8"]));
+    assert!(error_contains(
+        &failing.run().err().unwrap(),
+        &["in:2", "UTF-8"]
+    ));
 }
 
 #[test]
@@ -151,7 +154,10 @@ fn a_missing_file_fails_the_start_and_is_named() {
         .err()
         .unwrap();
     assert_eq!(error.code(), ErrorCode::ReadFailed);
-    assert!(says(&error, &["/no/such/file", "check that it exists"]));
+    assert!(error_contains(
+        &error,
+        &["/no/such/file", "check that it exists"]
+    ));
 }
 
 #[test]
@@ -169,12 +175,15 @@ fn drained_behind_its_last_byte_it_has_come_to_its_end_and_before_it_not() {
     for (count, is_all) in [(2, true), (200_000, false)] {
         let (_dir, path) = file("in", numbers(count).trim_end());
         let listing = Arc::new(Listing::new(path.clone(), None));
-        let mut reader = ReadP::new(Listed::new(listing, Ok(vec![path])), &Reading::new(Lines));
+        let mut reader = ReadP::new(
+            InitialListing::new(listing, Ok(vec![path])),
+            &Reading::new(Lines),
+        );
         let context = context("s");
         reader.init(&context).unwrap();
         let mut outbox = Outbox::new(1, count + 1);
         outbox.set_budget(1);
-        // It has read the first 256 KiB, and delivered a line of them.
+        // The source has read the first 256 KiB and emitted one line.
         assert!(!reader.complete(&mut outbox).unwrap().done);
         outbox.set_budget(count + 1);
         context.signals.drain();
@@ -305,32 +314,32 @@ fn who_has_files_left_and_is_to_read_others_now_is_refused_with_both_names() {
     }
     let mut before = resumed(lines(at("a")), None);
     before.run_until_records(1);
-    let cut = before.cut().unwrap();
-    let mut other = Driven::new(lines(at("b")), kept_context(0, 1)).unwrap();
-    let error = other.give_back(&cut).unwrap_err();
+    let snapshot = before.snapshot().unwrap();
+    let mut other = Driven::new(lines(at("b")), stateful_context(0, 1)).unwrap();
+    let error = other.give_back(&snapshot).unwrap_err();
     let (left, now) = (at("a").display().to_string(), at("b").display().to_string());
     assert!(
-        says(&error, &[&left, &now, "recovery.start_over"]),
+        error_contains(&error, &[&left, &now, "recovery.start_over"]),
         "{error}"
     );
-    // By another way, and as one of a directory, it is the same one.
+    // The same file through a symbolic link, and as a file of a directory.
     std::os::unix::fs::symlink(at("a"), at("link")).unwrap();
     for path in [at("link"), dir.path().to_path_buf()] {
-        resumed(lines(path), Some(&cut)).run().unwrap();
+        resumed(lines(path), Some(&snapshot)).run().unwrap();
     }
-    // Of what was read to its end nothing is left.
+    // Files read to their end are not in the snapshot.
     before.run().unwrap();
-    let cut = before.cut().unwrap();
-    let mut other = resumed(lines(at("b")), Some(&cut));
+    let snapshot = before.snapshot().unwrap();
+    let mut other = resumed(lines(at("b")), Some(&snapshot));
     assert!(other.run().unwrap().records.is_empty());
 }
 
-/// A source whose job keeps its state, with what another handed over.
+/// Returns a source in a job with state, restored from a snapshot if given.
 fn resumed(
     source: FileSource<String, Lines>,
     from: Option<&ardea_core::StateChunk>,
 ) -> Driven<String> {
-    let mut driven = Driven::new(source, kept_context(0, 1)).unwrap();
+    let mut driven = Driven::new(source, stateful_context(0, 1)).unwrap();
     if let Some(from) = from {
         driven.give_back(from).unwrap();
     }
@@ -349,29 +358,29 @@ fn what_was_listed_stays_the_list() {
     }
     let mut before = resumed(lines(dir.path()), None);
     before.run_until_records(1);
-    let cut = before.cut().unwrap();
+    let snapshot = before.snapshot().unwrap();
     let seen = before.values().len();
     assert!((41..80).contains(&seen), "in the middle of the second file");
     fs::remove_file(at("b")).unwrap();
     for name in ["a", "bb", "e"] {
         fs::write(at(name), "new\n").unwrap();
     }
-    let mut after = resumed(lines(dir.path()), Some(&cut));
+    let mut after = resumed(lines(dir.path()), Some(&snapshot));
     let left: Vec<&str> = all.lines().skip(seen).collect();
     assert_eq!(after.run().unwrap().values(), left);
-    // One that has read all reads nothing, whatever there is.
-    let cut = after.cut().unwrap();
+    // A source that had read everything reads nothing after a restore.
+    let snapshot = after.snapshot().unwrap();
     fs::remove_dir_all(dir.path()).unwrap();
-    let mut again = resumed(lines(dir.path()), Some(&cut));
+    let mut again = resumed(lines(dir.path()), Some(&snapshot));
     assert!(again.run().unwrap().records.is_empty());
 }
 
 #[test]
-fn a_cut_before_the_first_record_says_what_was_listed() {
+fn a_snapshot_before_the_first_record_says_what_was_listed() {
     let (dir, path) = file("a", "1\n");
-    let cut = resumed(lines(dir.path()), None).cut().unwrap();
+    let snapshot = resumed(lines(dir.path()), None).snapshot().unwrap();
     fs::write(dir.path().join("b"), "2\n").unwrap();
-    let mut after = resumed(lines(dir.path()), Some(&cut));
+    let mut after = resumed(lines(dir.path()), Some(&snapshot));
     assert_eq!(after.run().unwrap().values(), ["1"]);
     drop(path);
 }
@@ -388,12 +397,12 @@ fn a_file_that_has_changed_before_its_place_fails_the_job() {
         let (_dir, path) = file("in", &text);
         let mut before = resumed(lines(&path), None);
         before.run_until_records(1);
-        let cut = before.cut().unwrap();
+        let snapshot = before.snapshot().unwrap();
         fs::write(&path, content).unwrap();
-        let mut after = resumed(lines(&path), Some(&cut));
+        let mut after = resumed(lines(&path), Some(&snapshot));
         let error = after.run().err().expect(why);
         assert!(
-            says(&error, &["in", why, "without the snapshot"]),
+            error_contains(&error, &["in", why, "without the checkpoint"]),
             "{error}"
         );
     }
@@ -402,10 +411,14 @@ fn a_file_that_has_changed_before_its_place_fails_the_job() {
 #[test]
 fn lines_that_are_added_to_a_file_that_was_read_to_its_end_are_left_alone() {
     let (_dir, path) = file("in", "1\n2\n");
-    let cut = resumed(lines(&path), None).run().unwrap().cut().unwrap();
+    let snapshot = resumed(lines(&path), None)
+        .run()
+        .unwrap()
+        .snapshot()
+        .unwrap();
     let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     file.write_all(b"3\n").unwrap();
-    let mut after = resumed(lines(&path), Some(&cut));
+    let mut after = resumed(lines(&path), Some(&snapshot));
     assert!(after.run().unwrap().records.is_empty());
 }
 
@@ -414,10 +427,10 @@ fn lines_keep_their_numbers() {
     let (_dir, path) = file("in", numbers(100));
     let mut before = resumed(lines(&path), None);
     before.run_until_records(1);
-    let (cut, seen) = (before.cut().unwrap(), before.records.len());
+    let (snapshot, seen) = (before.snapshot().unwrap(), before.records.len());
     let mut after: Driven<bool> =
-        Driven::new(json_lines::<bool>(&path), kept_context(0, 1)).unwrap();
-    after.give_back(&cut).unwrap();
+        Driven::new(json_lines::<bool>(&path), stateful_context(0, 1)).unwrap();
+    after.give_back(&snapshot).unwrap();
     after.run().unwrap();
     let letters = after.letters();
     assert_eq!(letters.len(), 100 - seen);
@@ -431,7 +444,7 @@ fn lines_keep_their_numbers() {
 fn what_can_not_be_read_again_is_said_and_what_is_not_there_fails_a_job_that_begins() {
     let forgets = |path: &str| {
         let (_, supplier, ..) = lines(path).build().into_parts();
-        supplier.supply(Instance::ONLY).unwrap().forgets()
+        supplier.supply(Instance::ONLY).unwrap().unsaved_state()
     };
     assert!(forgets("/dev/null").is_some_and(|what| what.contains("plain file")));
     assert_eq!(forgets("/etc/hostname"), None);
@@ -440,11 +453,11 @@ fn what_can_not_be_read_again_is_said_and_what_is_not_there_fails_a_job_that_beg
 }
 
 #[test]
-fn a_cut_behind_any_call_loses_no_file_whether_it_is_packed_or_not() {
+fn a_snapshot_behind_any_call_loses_no_file_whether_it_is_packed_or_not() {
     let dir = tempfile::tempdir().unwrap();
     let mut expected = Vec::new();
-    // With an empty file before those with lines, the first call ends right behind the opening of
-    // one, at READS_PER_CALL.
+    // With an empty file before those with lines, the first call ends right after opening a file,
+    // at READS_PER_CALL.
     for file in 0..50 {
         let name = format!("{file:02}");
         let count = if file == 0 { 0 } else { 1 + file % 4 };
@@ -468,8 +481,8 @@ fn a_cut_behind_any_call_loses_no_file_whether_it_is_packed_or_not() {
                 signals(&before.context).drain();
                 before.run().unwrap();
             }
-            let cut = before.cut().unwrap();
-            let mut after = resumed(lines(dir.path()), Some(&cut));
+            let snapshot = before.snapshot().unwrap();
+            let mut after = resumed(lines(dir.path()), Some(&snapshot));
             after.run().unwrap();
             let all = [before.values(), after.values()].concat();
             assert!(

@@ -1,4 +1,5 @@
-//! Watching a directory: files that appear, vanish, are replaced, over several lives of a job.
+//! Tests of watching a directory: files that appear, vanish and are replaced, over several attempts
+//! of a job.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,20 +7,20 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use ardea_core::{Cut, Epoch, ErrorCode, StateChunk};
+use ardea_core::{Epoch, ErrorCode, SnapshotRequest, StateChunk};
 use ardea_testkit::SourceTest;
 
 use super::*;
 use crate::files::lines;
 use crate::format::Lines;
-use crate::testing::{Driven, context, gzip, kept_context, says, signals};
+use crate::testing::{Driven, context, error_contains, gzip, signals, stateful_context};
 
-/// A directory that is looked at without a pause.
+/// Returns a source that polls a directory without a pause.
 fn watched(path: &Path) -> WatchSource<String, Lines> {
     lines(path).watch().poll_interval(Duration::ZERO)
 }
 
-/// Has a whole file appear.
+/// Publishes a complete file.
 fn publish(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
     let part = folder.join(format!(".{name}.new"));
     fs::write(&part, content).unwrap();
@@ -27,7 +28,7 @@ fn publish(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
 }
 
 fn resumed(path: &Path, from: Option<&StateChunk>) -> Driven<String> {
-    let mut driven = Driven::new(watched(path), kept_context(0, 1)).unwrap();
+    let mut driven = Driven::new(watched(path), stateful_context(0, 1)).unwrap();
     if let Some(from) = from {
         driven.give_back(from).unwrap();
     }
@@ -88,7 +89,7 @@ fn a_file_that_replaces_another_is_read_and_one_that_is_only_touched_is_not() {
     assert_eq!((driven.records.len(), driven.letters().len()), (6, 1));
 }
 
-/// Has a file or directory look as if it was changed so long ago.
+/// Sets the modification time of a file or directory to `age` before now.
 fn set_age(path: &Path, age: Duration) {
     let file = fs::File::open(path).unwrap();
     file.set_modified(SystemTime::now() - age).unwrap();
@@ -116,7 +117,7 @@ fn a_file_that_grows_in_a_directory_at_rest_is_a_dead_letter() {
 #[test]
 fn lines_that_are_added_while_the_last_records_wait_are_a_dead_letter() {
     let dir = tempfile::tempdir().unwrap();
-    // The first call reads the end, and has room for all but that.
+    // The first call reads to the end, and has room for all but the last record.
     let text: String = (0..63).map(|n| format!("{n}\n")).collect();
     publish(dir.path(), "log", format!("{text}half"));
     let mut driven = Driven::start(watched(dir.path()));
@@ -166,7 +167,7 @@ fn a_file_that_is_renamed_within_the_directory_or_gets_a_second_name_is_not_read
     publish(dir.path(), "log.1", "2\n");
     let mut driven = resumed(dir.path(), None);
     driven.run_until_records(2);
-    // As those that rotate logs do it: each takes the name of the next.
+    // Like log rotation: each file takes the name of the next.
     fs::rename(path("log.2"), path("log.3")).unwrap();
     fs::rename(path("log.1"), path("log.2")).unwrap();
     publish(dir.path(), "log.1", "3\n");
@@ -174,11 +175,11 @@ fn a_file_that_is_renamed_within_the_directory_or_gets_a_second_name_is_not_read
     driven.until_quiet();
     fs::hard_link(path("log.3"), path("another")).unwrap();
     driven.until_quiet();
-    let cut = driven.cut().unwrap();
+    let snapshot = driven.snapshot().unwrap();
     fs::rename(path("log.3"), path("log.4")).unwrap();
     fs::rename(path("log.2"), path("log.3")).unwrap();
     publish(dir.path(), "log.2", "4\n");
-    let mut after = resumed(dir.path(), Some(&cut));
+    let mut after = resumed(dir.path(), Some(&snapshot));
     after.run_until_records(1);
     after.until_quiet();
     let values: Vec<_> = driven.values().into_iter().chain(after.values()).collect();
@@ -207,14 +208,14 @@ fn files_that_are_there_can_be_left_out() {
     let dir = tempfile::tempdir().unwrap();
     publish(dir.path(), "old", "old\n");
     let source = || watched(dir.path()).only_new();
-    let mut driven: Driven<String> = Driven::new(source(), kept_context(0, 1)).unwrap();
-    let cut = driven.cut().unwrap();
+    let mut driven: Driven<String> = Driven::new(source(), stateful_context(0, 1)).unwrap();
+    let snapshot = driven.snapshot().unwrap();
     publish(dir.path(), "new", "new\n");
     driven.run_until_records(1);
     driven.until_quiet();
     assert_eq!(driven.values(), ["new"]);
-    let mut after: Driven<String> = Driven::new(source(), kept_context(0, 1)).unwrap();
-    after.give_back(&cut).unwrap();
+    let mut after: Driven<String> = Driven::new(source(), stateful_context(0, 1)).unwrap();
+    after.give_back(&snapshot).unwrap();
     after.run_until_records(1);
     after.until_quiet();
     assert_eq!(after.values(), ["new"]);
@@ -223,7 +224,7 @@ fn files_that_are_there_can_be_left_out() {
 #[test]
 fn over_many_lives_each_line_comes_once() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut all, mut expected, mut cut) = (Vec::new(), Vec::new(), None);
+    let (mut all, mut expected, mut snapshot) = (Vec::new(), Vec::new(), None);
     for life in 0..25 {
         let name = format!("{life:02}");
         let text: Vec<String> = (0..life * 7 % 50).map(|n| format!("{name}-{n}")).collect();
@@ -236,16 +237,16 @@ fn over_many_lives_each_line_comes_once() {
             _ => publish(dir.path(), &name, &bytes),
         }
         expected.extend(text);
-        let mut driven = resumed(dir.path(), cut.as_ref());
+        let mut driven = resumed(dir.path(), snapshot.as_ref());
         for _ in 0..life * 3 % 11 {
             let _ = driven.step().unwrap();
         }
-        cut = Some(driven.cut().unwrap());
+        snapshot = Some(driven.snapshot().unwrap());
         all.extend(driven.values().into_iter().cloned());
-        // What comes behind the cut does not count.
+        // Records after the snapshot do not count.
         let _ = driven.step().unwrap();
     }
-    let mut last = resumed(dir.path(), cut.as_ref());
+    let mut last = resumed(dir.path(), snapshot.as_ref());
     last.run_until_records(expected.len() - all.len());
     last.until_quiet();
     all.extend(last.values().into_iter().cloned());
@@ -254,10 +255,10 @@ fn over_many_lives_each_line_comes_once() {
     assert_eq!(all, expected);
 }
 
-/// Entries of a state by their names and keys.
+/// The entries of a state by name and key.
 type Entries = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
-/// Lays a cut over what was there.
+/// Applies a snapshot, full or incremental, to the earlier entries.
 fn lay(mut entries: Entries, chunk: &StateChunk) -> Entries {
     for entry in chunk {
         let place = (entry.state.to_string(), entry.key.to_vec());
@@ -270,10 +271,10 @@ fn lay(mut entries: Entries, chunk: &StateChunk) -> Entries {
 }
 
 #[test]
-fn changes_laid_over_a_committed_cut_are_the_whole_state() {
+fn changes_laid_over_a_committed_snapshot_are_the_whole_state() {
     let dir = tempfile::tempdir().unwrap();
     let mut driven = resumed(dir.path(), None);
-    let mut cuts = vec![lay(Entries::new(), &driven.cut().unwrap())];
+    let mut snapshots = vec![lay(Entries::new(), &driven.snapshot().unwrap())];
     driven.commit(Epoch(1)).unwrap();
     let mut committed = 1;
     for round in 0..60u64 {
@@ -288,20 +289,20 @@ fn changes_laid_over_a_committed_cut_are_the_whole_state() {
             let _ = driven.step().unwrap();
         }
         let epoch = round + 2;
-        let changes = Cut::changes(Epoch(epoch), Epoch(committed));
+        let changes = SnapshotRequest::changes(Epoch(epoch), Epoch(committed));
         let changes = driven.cut_as(changes).unwrap();
-        let before = cuts[committed as usize - 1].clone();
+        let before = snapshots[committed as usize - 1].clone();
         let whole = lay(before, &changes);
-        let full = driven.cut_as(Cut::full(Epoch(epoch))).unwrap();
+        let full = driven.cut_as(SnapshotRequest::full(Epoch(epoch))).unwrap();
         assert_eq!(whole, lay(Entries::new(), &full), "round {round}");
-        cuts.push(whole);
-        // It hears late of some commits, and never of others.
+        snapshots.push(whole);
+        // Some commits are reported late, others never.
         if round % 3 == 2 {
             committed = epoch - round % 2;
             driven.commit(Epoch(committed)).unwrap();
         }
     }
-    assert!(cuts.iter().any(|cut| cut.len() > 5));
+    assert!(snapshots.iter().any(|snapshot| snapshot.len() > 5));
 }
 
 #[test]
@@ -314,12 +315,12 @@ fn another_number_of_instances_reads_what_is_left() {
     let mut seen = Vec::new();
     let mut before = resumed(dir.path(), None);
     before.run_until_records(450);
-    let cut = before.cut().unwrap();
+    let snapshot = before.snapshot().unwrap();
     seen.extend(before.values().into_iter().cloned());
     for index in 0..3 {
         let mut driven: Driven<String> =
-            Driven::new(watched(dir.path()), kept_context(index, 3)).unwrap();
-        driven.give_back(&cut).unwrap();
+            Driven::new(watched(dir.path()), stateful_context(index, 3)).unwrap();
+        driven.give_back(&snapshot).unwrap();
         driven.until_quiet();
         seen.extend(driven.values().into_iter().cloned());
     }
@@ -340,8 +341,8 @@ fn what_has_vanished_is_forgotten_unless_the_directory_has() {
     let mut driven = resumed(&folder, None);
     driven.run_until_records(50);
     driven.until_quiet();
-    let full = driven.cut().unwrap().byte_len();
-    // As if it was mounted elsewhere for a while.
+    let full = driven.snapshot().unwrap().byte_len();
+    // Like a directory that is mounted elsewhere for a while.
     fs::rename(&folder, &aside).unwrap();
     fs::create_dir(&folder).unwrap();
     driven.until_quiet();
@@ -355,7 +356,7 @@ fn what_has_vanished_is_forgotten_unless_the_directory_has() {
         fs::remove_file(folder.join(format!("{file}"))).unwrap();
     }
     driven.until_quiet();
-    let left = driven.cut().unwrap().byte_len();
+    let left = driven.snapshot().unwrap().byte_len();
     assert!(left * 10 < full, "{left} bytes of {full}");
 }
 
@@ -366,15 +367,15 @@ fn a_file_that_is_gone_in_the_middle_or_replaced_fails_the_job() {
     publish(dir.path(), "in", &text);
     let mut before = resumed(dir.path(), None);
     before.run_until_records(10);
-    let cut = before.cut().unwrap();
+    let snapshot = before.snapshot().unwrap();
     publish(dir.path(), "in", text.replace("line", "LINE"));
-    let error = resumed(dir.path(), Some(&cut))
+    let error = resumed(dir.path(), Some(&snapshot))
         .run()
         .err()
         .expect("another one");
-    assert!(says(&error, &["in", "another file"]), "{error}");
+    assert!(error_contains(&error, &["in", "another file"]), "{error}");
     fs::remove_file(dir.path().join("in")).unwrap();
-    let error = resumed(dir.path(), Some(&cut))
+    let error = resumed(dir.path(), Some(&snapshot))
         .run()
         .err()
         .expect("it is gone");
@@ -386,7 +387,10 @@ fn only_a_directory_can_be_watched() {
     let dir = tempfile::tempdir().unwrap();
     publish(dir.path(), "file", "x\n");
     let file = Driven::<String>::new(watched(&dir.path().join("file")), context("s"));
-    assert!(says(&file.err().unwrap(), &["no directory", "follow"]));
+    assert!(error_contains(
+        &file.err().unwrap(),
+        &["no directory", "follow"]
+    ));
     let none = Driven::<String>::new(watched(&dir.path().join("none")), context("s"));
     assert_eq!(none.err().unwrap().code(), ErrorCode::ReadFailed);
 }

@@ -1,14 +1,15 @@
-//! The file sink in jobs that keep their state: it dies, comes back, and each record is seen once.
+//! Tests of the file sink in jobs with state. The sink fails and is restored; each record is
+//! visible once.
 
 use std::fs;
 use std::path::Path;
 
-use ardea_core::{Cut, ErrorCode, StateChunk};
+use ardea_core::{ErrorCode, SnapshotRequest, StateChunk};
 use proptest::prelude::*;
 
 use super::*;
 use crate::files;
-use crate::testing::{Driven, Fed, kept_context, says};
+use crate::testing::{Driven, Fed, error_contains, stateful_context};
 
 #[test]
 fn rows_of_other_columns_do_not_go_under_the_header_of_a_file_that_goes_on() {
@@ -24,12 +25,12 @@ fn rows_of_other_columns_do_not_go_under_the_header_of_a_file_that_goes_on() {
     for compression in [Compression::None, Compression::Gzip] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.csv");
-        let mut old = Fed::new(files::write_csv::<Old>(&path), kept_context(0, 1)).unwrap();
+        let mut old = Fed::new(files::write_csv::<Old>(&path), stateful_context(0, 1)).unwrap();
         old.feed([Old { n: 1 }]).unwrap();
-        let cut = old.cut(Cut::full(Epoch(1))).unwrap();
+        let snapshot = old.snapshot(SnapshotRequest::full(Epoch(1))).unwrap();
         drop(old);
-        let mut new = Fed::new(files::write_csv::<New>(&path), kept_context(0, 1)).unwrap();
-        new.give_back(Epoch(1), &cut).unwrap();
+        let mut new = Fed::new(files::write_csv::<New>(&path), stateful_context(0, 1)).unwrap();
+        new.give_back(Epoch(1), &snapshot).unwrap();
         new.feed([New { n: 2, more: 3 }]).unwrap();
         let letters = new.context.dead_letters.sample();
         assert_eq!(letters.len(), 1, "{compression:?}");
@@ -37,30 +38,30 @@ fn rows_of_other_columns_do_not_go_under_the_header_of_a_file_that_goes_on() {
     }
 }
 
-/// What happens to a sink.
+/// An event of a sink.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// So many records come.
+    /// Some records arrive; contains their number.
     Records(u64),
-    /// An epoch ends, and its cut comes to this.
+    /// An epoch ends, with the contained outcome of its snapshot.
     Epoch(Fate),
-    /// It dies, and another goes on.
+    /// The sink fails, and another one is restored.
     Death,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Committed,
-    /// It is committed, and the sink does not hear of it.
+    /// The epoch is committed, but the sink is not notified.
     CommittedUnheard,
-    GivenUp,
+    Aborted,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let fate = prop_oneof![
         3 => Just(Fate::Committed),
         1 => Just(Fate::CommittedUnheard),
-        1 => Just(Fate::GivenUp)
+        1 => Just(Fate::Aborted)
     ];
     let event = prop_oneof![
         3 => (0u64..6).prop_map(Event::Records),
@@ -70,7 +71,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..40)
 }
 
-/// All numbers that can be seen, file by file.
+/// Returns all visible numbers, file by file.
 fn seen(folder: &Path) -> Vec<u64> {
     match Driven::<u64>::new(files::json_lines(folder), crate::testing::context("s")) {
         Ok(mut driven) => driven
@@ -85,20 +86,20 @@ fn seen(folder: &Path) -> Vec<u64> {
     }
 }
 
-/// A sink, and what is known of its epochs.
-struct Tried<S> {
+/// A sink with its committed snapshot.
+struct SinkUnderTest<S> {
     make: S,
     sink: Option<Fed<u64>>,
     epoch: Epoch,
-    /// The number that comes next.
+    /// The next number.
     next: u64,
     committed: Option<(Epoch, StateChunk, u64)>,
 }
 
-impl<S: Fn() -> Sink<u64>> Tried<S> {
+impl<S: Fn() -> Sink<u64>> SinkUnderTest<S> {
     fn new(make: S) -> Self {
-        let sink = Fed::new(make(), kept_context(0, 1)).unwrap();
-        Tried {
+        let sink = Fed::new(make(), stateful_context(0, 1)).unwrap();
+        SinkUnderTest {
             make,
             sink: Some(sink),
             epoch: Epoch(0),
@@ -121,9 +122,9 @@ impl<S: Fn() -> Sink<u64>> Tried<S> {
             Event::Epoch(fate) => {
                 self.epoch = self.epoch.next();
                 let epoch = self.epoch;
-                let cut = self.sink().cut(Cut::full(epoch)).unwrap();
-                if !matches!(fate, Fate::GivenUp) {
-                    self.committed = Some((epoch, cut, self.next));
+                let snapshot = self.sink().snapshot(SnapshotRequest::full(epoch)).unwrap();
+                if !matches!(fate, Fate::Aborted) {
+                    self.committed = Some((epoch, snapshot, self.next));
                 }
                 if matches!(fate, Fate::Committed) {
                     self.sink().commit(epoch).unwrap();
@@ -131,10 +132,10 @@ impl<S: Fn() -> Sink<u64>> Tried<S> {
             }
             Event::Death => {
                 self.sink = None;
-                let mut sink = Fed::new((self.make)(), kept_context(0, 1)).unwrap();
+                let mut sink = Fed::new((self.make)(), stateful_context(0, 1)).unwrap();
                 self.next = 0;
-                if let Some((epoch, cut, next)) = &self.committed {
-                    sink.give_back(*epoch, cut).unwrap();
+                if let Some((epoch, snapshot, next)) = &self.committed {
+                    sink.give_back(*epoch, snapshot).unwrap();
                     self.next = *next;
                 }
                 self.sink = Some(sink);
@@ -142,24 +143,24 @@ impl<S: Fn() -> Sink<u64>> Tried<S> {
         }
     }
 
-    /// The input ends, and the last epoch is committed.
+    /// Ends the input and commits the last epoch.
     fn end(&mut self) {
         self.sink().finish().unwrap();
         self.epoch = self.epoch.next();
-        let last = Cut {
+        let last = SnapshotRequest {
             is_last: true,
-            ..Cut::full(self.epoch)
+            ..SnapshotRequest::full(self.epoch)
         };
         let (epoch, next) = (self.epoch, self.next);
-        let cut = self.sink().cut(last).unwrap();
-        self.committed = Some((epoch, cut, next));
+        let snapshot = self.sink().snapshot(last).unwrap();
+        self.committed = Some((epoch, snapshot, next));
     }
 }
 
 fn try_all(make: impl Fn(&Path) -> Sink<u64>, events: &[Event], sees_epochs: bool) {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("out");
-    let mut tried = Tried::new(|| make(&folder));
+    let mut tried = SinkUnderTest::new(|| make(&folder));
     for event in events {
         tried.happen(*event);
         let committed = tried.committed.as_ref().map_or(0, |(.., next)| *next);
@@ -173,7 +174,7 @@ fn try_all(make: impl Fn(&Path) -> Sink<u64>, events: &[Event], sees_epochs: boo
         }
     }
     tried.end();
-    // It dies before it hears of the end; then after it has.
+    // The sink fails once before and once after it is notified of the last commit.
     tried.happen(Event::Death);
     assert!(!tried.sink().awaits_commit());
     assert!(seen(&folder).into_iter().eq(0..tried.next), "all, once");
@@ -183,11 +184,11 @@ fn try_all(make: impl Fn(&Path) -> Sink<u64>, events: &[Event], sees_epochs: boo
     tried.sink().commit(epoch).unwrap();
     tried.happen(Event::Death);
     assert!(seen(&folder).into_iter().eq(0..tried.next), "still so");
-    // There is no folder if there was no record.
+    // There is no folder without a record.
     for entry in fs::read_dir(&folder).into_iter().flatten() {
         let name = entry.unwrap().file_name();
         let is_part = name.to_string_lossy().ends_with(".part");
-        // Of what died before its first commit nobody knows.
+        // Parts of an attempt that failed before its first commit are unknown later.
         assert!(!is_part || events.iter().any(|event| matches!(event, Event::Death)));
     }
 }
@@ -240,7 +241,7 @@ proptest! {
             });
             kept.clear();
             let mut sinks: Vec<Fed<u64>> = (0..*count).map(|index| {
-                let mut fed = Fed::new(sink(), kept_context(index, *count)).unwrap();
+                let mut fed = Fed::new(sink(), stateful_context(index, *count)).unwrap();
                 if part > 0 {
                     fed.give_back(epoch, &before).unwrap();
                 }
@@ -253,8 +254,8 @@ proptest! {
                 if is_last {
                     sink.finish().unwrap();
                 }
-                kept.push(sink.cut(Cut { is_last, ..Cut::full(epoch) }).unwrap());
-                // What comes later does not count, unless it is the end.
+                kept.push(sink.snapshot(SnapshotRequest { is_last, ..SnapshotRequest::full(epoch) }).unwrap());
+                // Records after the snapshot do not count, unless it is the last one.
                 if !is_last {
                     sink.feed([999]).unwrap();
                 }
@@ -278,19 +279,19 @@ fn a_header_comes_once_a_file_also_when_the_file_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out.csv");
     let sink = || write_csv::<Row>(&path).build();
-    let mut before = Fed::new(sink(), kept_context(0, 1)).unwrap();
+    let mut before = Fed::new(sink(), stateful_context(0, 1)).unwrap();
     before.feed([Row { number: 1 }]).unwrap();
-    let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+    let snapshot = before.snapshot(SnapshotRequest::full(Epoch(1))).unwrap();
     before.feed([Row { number: 2 }]).unwrap();
     drop(before);
-    let mut after = Fed::new(sink(), kept_context(0, 1)).unwrap();
-    after.give_back(Epoch(1), &cut).unwrap();
+    let mut after = Fed::new(sink(), stateful_context(0, 1)).unwrap();
+    after.give_back(Epoch(1), &snapshot).unwrap();
     after.feed([Row { number: 3 }]).unwrap().finish().unwrap();
-    let last = Cut {
+    let last = SnapshotRequest {
         is_last: true,
-        ..Cut::full(Epoch(2))
+        ..SnapshotRequest::full(Epoch(2))
     };
-    after.cut(last).unwrap();
+    after.snapshot(last).unwrap();
     assert!(after.awaits_commit() && !path.exists());
     after.commit(Epoch(2)).unwrap();
     assert!(!after.awaits_commit());
@@ -301,7 +302,7 @@ fn a_header_comes_once_a_file_also_when_the_file_is_gone_on_with() {
 fn what_a_drained_job_writes_when_it_goes_on_replaces_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out.txt");
-    let mut tried = Tried::new(|| write_lines(&path).build());
+    let mut tried = SinkUnderTest::new(|| write_lines(&path).build());
     tried.happen(Event::Records(2));
     tried.end();
     tried.happen(Event::Death);
@@ -317,7 +318,7 @@ fn what_a_drained_job_writes_when_it_goes_on_replaces_nothing() {
 fn no_records_make_an_empty_file_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out.txt");
-    let mut tried = Tried::new(|| write_lines(&path).build());
+    let mut tried = SinkUnderTest::new(|| write_lines(&path).build());
     tried.end();
     tried.happen(Event::Death);
     assert_eq!(fs::read(&path).unwrap(), b"");
@@ -325,11 +326,11 @@ fn no_records_make_an_empty_file_once() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
-/// What a sink has cut that ended before its first commit.
+/// Returns the snapshot of a sink that stopped before its first commit.
 fn left_unfinished(path: &Path) -> StateChunk {
-    let mut sink = Fed::new(write_lines(path).build(), kept_context(0, 1)).unwrap();
+    let mut sink = Fed::new(write_lines(path).build(), stateful_context(0, 1)).unwrap();
     sink.feed([0, 1]).unwrap();
-    sink.cut(Cut::full(Epoch(1))).unwrap()
+    sink.snapshot(SnapshotRequest::full(Epoch(1))).unwrap()
 }
 
 #[test]
@@ -337,16 +338,17 @@ fn output_that_is_gone_or_too_short_is_not_passed_over() {
     for (content, why) in [(None, "is gone"), (Some("0\n"), "has 2 bytes")] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.txt");
-        let cut = left_unfinished(&path);
+        let snapshot = left_unfinished(&path);
         let part = dir.path().join("out.txt.part");
         match content {
             Some(content) => fs::write(&part, content).unwrap(),
             None => fs::remove_file(&part).unwrap(),
         }
-        let mut after: Fed<u64> = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
-        let error = after.give_back(Epoch(1), &cut).unwrap_err();
+        let mut after: Fed<u64> =
+            Fed::new(write_lines(&path).build(), stateful_context(0, 1)).unwrap();
+        let error = after.give_back(Epoch(1), &snapshot).unwrap_err();
         assert_eq!(error.code(), ErrorCode::WriteFailed);
-        assert!(says(&error, &["out.txt.part", why]), "{error}");
+        assert!(error_contains(&error, &["out.txt.part", why]), "{error}");
     }
 }
 
@@ -354,24 +356,28 @@ fn output_that_is_gone_or_too_short_is_not_passed_over() {
 fn what_an_earlier_life_still_holds_is_told_as_that() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out.txt");
-    let cut = left_unfinished(&path);
+    let snapshot = left_unfinished(&path);
     let part = dir.path().join("out.txt.part");
-    // As whoever hangs, and could not be ended.
+    // Like a process that hangs and could not be killed.
     let held = fs::File::options().write(true).open(part).unwrap();
     held.lock().unwrap();
-    let mut after: Fed<u64> = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
-    let error = after.give_back(Epoch(1), &cut).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::StillHeld);
-    assert!(says(&error, &["out.txt.part", "still held"]), "{error}");
+    let mut after: Fed<u64> = Fed::new(write_lines(&path).build(), stateful_context(0, 1)).unwrap();
+    let error = after.give_back(Epoch(1), &snapshot).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::StateInUse);
+    assert!(
+        error_contains(&error, &["out.txt.part", "still held"]),
+        "{error}"
+    );
     drop((after, held));
-    let mut after: Fed<u64> = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
-    after.give_back(Epoch(1), &cut).unwrap();
+    let mut after: Fed<u64> = Fed::new(write_lines(&path).build(), stateful_context(0, 1)).unwrap();
+    after.give_back(Epoch(1), &snapshot).unwrap();
 }
 
-/// The same cut, made on another machine; in another folder there if this number, or when it was made, is another.
-fn made_elsewhere(cut: &StateChunk, other: Option<&str>) -> StateChunk {
+/// Returns the snapshot as another host would have taken it. `other` is the attribute of the folder
+/// that differs: inode number or creation time.
+fn made_elsewhere(snapshot: &StateChunk, other: Option<&str>) -> StateChunk {
     let mut moved = StateChunk::default();
-    for entry in cut {
+    for entry in snapshot {
         let mut value: serde_json::Value = serde_json::from_slice(entry.value.unwrap()).unwrap();
         value["place"]["host"] = "elsewhere".into();
         if let Some(other) = other {
@@ -392,33 +398,34 @@ fn output_that_was_left_on_a_machine_that_is_gone_does_not_count_as_published() 
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out.txt");
     let sink = || write_lines(&path).rotate_with_epochs().build();
-    let mut before: Fed<u64> = Fed::new(sink(), kept_context(0, 1)).unwrap();
+    let mut before: Fed<u64> = Fed::new(sink(), stateful_context(0, 1)).unwrap();
     before.feed([1, 2]).unwrap();
-    let cut = before.cut(Cut::full(Epoch(1))).unwrap();
-    let go_on = |cut: &StateChunk| {
-        let mut after: Fed<u64> = Fed::new(sink(), kept_context(0, 1)).unwrap();
-        after.give_back(Epoch(1), cut)
+    let snapshot = before.snapshot(SnapshotRequest::full(Epoch(1))).unwrap();
+    let go_on = |snapshot: &StateChunk| {
+        let mut after: Fed<u64> = Fed::new(sink(), stateful_context(0, 1)).unwrap();
+        after.give_back(Epoch(1), snapshot)
     };
     before.commit(Epoch(1)).unwrap();
     drop(before);
     let published = dir.path().join("out-000000.txt");
     assert_eq!(fs::read_to_string(&published).unwrap(), "1\n2\n");
-    // It is seen here, so the folder is one that both machines see.
-    go_on(&made_elsewhere(&cut, Some("folder"))).unwrap();
-    // Somebody has taken it away since.
+    // The folder is visible here, so both hosts share it.
+    go_on(&made_elsewhere(&snapshot, Some("folder"))).unwrap();
+    // The published file was removed since.
     fs::remove_file(&published).unwrap();
-    go_on(&cut).unwrap();
-    go_on(&made_elsewhere(&cut, None)).unwrap();
+    go_on(&snapshot).unwrap();
+    go_on(&made_elsewhere(&snapshot, None)).unwrap();
     let mut others = vec!["folder"];
-    // Machines that are copies of one give folders the same numbers. Not every file system tells when a folder was made.
+    // On machines cloned from one image, folders have equal numbers. Not every file system reports
+    // creation times.
     if fs::metadata(dir.path()).unwrap().created().is_ok() {
         others.push("made");
     }
     for other in others {
-        let error = go_on(&made_elsewhere(&cut, Some(other))).unwrap_err();
+        let error = go_on(&made_elsewhere(&snapshot, Some(other))).unwrap_err();
         assert_eq!(error.code(), ErrorCode::WriteFailed);
         assert!(
-            says(&error, &["out-000000.txt", "left on elsewhere", "4 bytes"]),
+            error_contains(&error, &["out-000000.txt", "left on elsewhere", "4 bytes"]),
             "{error}"
         );
     }
@@ -430,7 +437,7 @@ fn a_file_goes_on_over_epochs_until_it_is_large_or_old_enough() {
     let hand = ardea_core::ManualClock::new();
     let context = || InstanceContext {
         clock: hand.clock(),
-        ..kept_context(0, 1)
+        ..stateful_context(0, 1)
     };
     let minute = Duration::from_secs(60);
     let sink = || {
@@ -449,19 +456,19 @@ fn a_file_goes_on_over_epochs_until_it_is_large_or_old_enough() {
     let mut epoch = Epoch(0);
     let mut end_epoch = |sink: &mut Fed<u64>| {
         epoch = epoch.next();
-        let cut = sink.cut(Cut::full(epoch)).unwrap();
+        let snapshot = sink.snapshot(SnapshotRequest::full(epoch)).unwrap();
         sink.commit(epoch).unwrap();
-        (epoch, cut)
+        (epoch, snapshot)
     };
     let mut before: Fed<u64> = Fed::new(sink(), context()).unwrap();
     before.feed([1]).unwrap();
     end_epoch(&mut before);
     before.feed([22]).unwrap();
-    let (at, cut) = end_epoch(&mut before);
+    let (at, snapshot) = end_epoch(&mut before);
     assert!(files().is_empty(), "five bytes are too few");
     drop(before);
     let mut after: Fed<u64> = Fed::new(sink(), context()).unwrap();
-    after.give_back(at, &cut).unwrap();
+    after.give_back(at, &snapshot).unwrap();
     after.feed([3]).unwrap();
     end_epoch(&mut after);
     assert_eq!(files(), ["1\n22\n3\n"], "what it had counts");
@@ -469,7 +476,7 @@ fn a_file_goes_on_over_epochs_until_it_is_large_or_old_enough() {
     hand.advance(minute - Duration::from_secs(1));
     end_epoch(&mut after);
     assert_eq!(files().len(), 1);
-    // No record needs to come.
+    // The file ends without further records.
     hand.advance(Duration::from_secs(1));
     end_epoch(&mut after);
     assert_eq!(files()[1..], ["4\n"]);
@@ -497,28 +504,31 @@ fn a_file_that_goes_on_has_the_age_that_it_had() {
             let clock = hand.clock();
             let context = InstanceContext {
                 clock,
-                ..kept_context(0, 1)
+                ..stateful_context(0, 1)
             };
             Fed::new(sink, context).unwrap()
         };
         let mut before = start();
         before.feed([1]).unwrap();
         hand.advance(minute - Duration::from_secs(20));
-        let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+        let snapshot = before.snapshot(SnapshotRequest::full(Epoch(1))).unwrap();
         drop(before);
         let mut after = start();
-        after.give_back(Epoch(1), &cut).unwrap();
+        after.give_back(Epoch(1), &snapshot).unwrap();
         hand.advance(Duration::from_secs(20));
         after.wake().unwrap();
-        let _ = after.cut(Cut::full(Epoch(2))).unwrap();
+        let _ = after.snapshot(SnapshotRequest::full(Epoch(2))).unwrap();
         assert!(after.awaits_commit(), "it is whole: {ends_with_epoch}");
     }
 }
 
 #[test]
 fn a_folder_whose_file_system_has_no_files_is_refused_before_anything_is_written() {
-    // It can be looked at, and nothing can be made there.
-    let error = Fed::<u64>::new(write_lines("/proc/ardea.txt").build(), kept_context(0, 1));
+    // The folder can be read, but no file can be created there.
+    let error = Fed::<u64>::new(
+        write_lines("/proc/ardea.txt").build(),
+        stateful_context(0, 1),
+    );
     assert_eq!(error.err().unwrap().code(), ErrorCode::WriteFailed);
 }
 
@@ -527,8 +537,8 @@ fn nothing_of_others_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let sink = || write_lines(at("out")).rotate_bytes(2).build();
-    let mut before = Fed::new(sink(), kept_context(0, 1)).unwrap();
-    let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+    let mut before = Fed::new(sink(), stateful_context(0, 1)).unwrap();
+    let snapshot = before.snapshot(SnapshotRequest::full(Epoch(1))).unwrap();
     before.feed([1]).unwrap().feed([222]).unwrap();
     let theirs = [
         "out-000009.part",
@@ -540,8 +550,8 @@ fn nothing_of_others_is_removed() {
         fs::write(at(name), "theirs").unwrap();
     }
     drop(before);
-    let mut after: Fed<u64> = Fed::new(sink(), kept_context(0, 1)).unwrap();
-    after.give_back(Epoch(1), &cut).unwrap();
+    let mut after: Fed<u64> = Fed::new(sink(), stateful_context(0, 1)).unwrap();
+    after.give_back(Epoch(1), &snapshot).unwrap();
     let mut left: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -555,9 +565,13 @@ fn nothing_of_others_is_removed() {
 #[test]
 fn a_device_remembers_nothing() {
     let mut sink: Fed<u64> =
-        Fed::new(write_lines("/dev/null").build(), kept_context(0, 1)).unwrap();
+        Fed::new(write_lines("/dev/null").build(), stateful_context(0, 1)).unwrap();
     sink.feed([1]).unwrap();
-    assert!(sink.cut(Cut::full(Epoch(1))).unwrap().is_empty());
+    assert!(
+        sink.snapshot(SnapshotRequest::full(Epoch(1)))
+            .unwrap()
+            .is_empty()
+    );
     let delivery = |path: &str| write_lines::<u64>(path).build().into_parts().1.delivery();
     assert_eq!(delivery("/dev/null"), Some(Delivery::AtLeastOnce));
     assert_eq!(delivery("out"), Some(Delivery::ExactlyOnce));

@@ -1,4 +1,4 @@
-//! The file sink against real directories.
+//! Tests of the file sink in real directories.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::*;
 use crate::files;
-use crate::testing::{Driven, Fed, context, says};
+use crate::testing::{Driven, Fed, context, error_contains};
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
@@ -137,7 +137,10 @@ fn a_path_that_cannot_be_written_fails_the_start() {
         .err()
         .unwrap();
     assert_eq!(error.code(), ErrorCode::WriteFailed);
-    assert!(says(&error, &["file is a file, not a folder"]), "{error}");
+    assert!(
+        error_contains(&error, &["file is a file, not a folder"]),
+        "{error}"
+    );
     assert!(error.is_permanent());
 }
 
@@ -209,7 +212,8 @@ fn a_link_that_leads_to_nothing_yet_stays_a_link() {
     assert_eq!(names(dir.path()), ["link.txt", "new"]);
 }
 
-/// A rotating sink of another process, in which nothing claimed by this one is claimed.
+/// Creates a rotating sink as in another process, which does not share the path claims of this
+/// process.
 fn of_another_process(path: &Path) -> Fed<String> {
     let plan = write_lines::<String>(path).rotate_bytes(8).plan;
     let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
@@ -232,7 +236,7 @@ fn rotating_sinks_of_several_processes_share_the_numbers_and_replace_nothing() {
             expected.push(record);
         }
     }
-    // What comes while a file is written takes its name away from it.
+    // A file created meanwhile takes the name.
     let taken = names(dir.path());
     let part = taken.iter().find(|name| name.ends_with(".part"));
     let taken = part.map(|part| part.trim_end_matches(".part").to_string());
@@ -389,7 +393,7 @@ fn what_is_written_reads_back_or_is_set_aside() {
         "{text}"
     );
 
-    // CSV has such numbers.
+    // CSV supports NaN and infinite numbers.
     let path = dir.path().join("means.csv");
     let mut fed = Fed::start(write_csv(&path));
     fed.feed(rows).unwrap().finish().unwrap();

@@ -1,4 +1,4 @@
-//! Writes CSV.
+//! The CSV encoder.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -12,7 +12,7 @@ use crate::format::checked::{Rules, check};
 use crate::format::{Encode, NonFinite};
 use crate::framer::refuse_hole;
 
-/// The bytes that a [`csv::Writer`] has let go of; shared because the writer owns its output.
+/// The bytes flushed by a [`csv::Writer`]. Shared, because the writer owns its output.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -33,15 +33,15 @@ impl io::Write for Written {
     }
 }
 
-/// The writer of the output at hand.
+/// The writer of the present output.
 pub(super) struct Writing {
     writer: csv::Writer<Written>,
     written: Written,
-    /// The header has come out.
+    /// True if the header was written.
     begun: bool,
     /// The names of the fields, in order; empty before the first record.
     header: Vec<Cow<'static, str>>,
-    /// What was written first. All records have as many fields.
+    /// The first record written, in bytes. All records have the same number of fields.
     first: Vec<u8>,
 }
 
@@ -61,8 +61,8 @@ impl Writing {
         }
     }
 
-    /// The writer of an output that goes on: its first record tells the header, and the number of
-    /// fields.
+    /// Creates the writer of an output that is continued. Its first record determines the header
+    /// and the number of fields.
     fn resumed(options: Options, output: &mut dyn io::Read) -> io::Result<Self> {
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(options.delimiter)
@@ -83,14 +83,13 @@ impl Writing {
         Ok(writing)
     }
 
-    /// Writes a record of which the bytes are not output, so that the writer knows the number of
-    /// fields.
+    /// Writes a record that is discarded, so that the writer expects its number of fields.
     fn expect_fields_of(&mut self, record: &csv::ByteRecord) -> io::Result<()> {
         self.writer.write_byte_record(record)?;
         self.writer.flush()
     }
 
-    /// Begins again behind a record that failed: the writer is in the middle of it, and can't go back.
+    /// Replaces the writer after a failed record, since the writer cannot undo a part of a record.
     fn begin_again(&mut self, options: Options) {
         let mut next = Writing::new(options, self.begun);
         next.header = std::mem::take(&mut self.header);
@@ -99,7 +98,7 @@ impl Writing {
             .delimiter(options.delimiter)
             .has_headers(false)
             .from_reader(&*next.first);
-        // Both work in memory, on what was written before.
+        // These operate in memory on bytes written before and do not fail.
         if let Some(Ok(record)) = reader.into_byte_records().next() {
             let _ = next.expect_fields_of(&record);
             next.written.lock().clear();
@@ -107,7 +106,7 @@ impl Writing {
         *self = next;
     }
 
-    /// Writes a record, and before the first one the header.
+    /// Writes a record, and the header before the first one.
     fn write<T: Serialize>(&mut self, record: &T, options: Options) -> Result<(), String> {
         let limits = Limits {
             options,
@@ -125,16 +124,16 @@ impl Writing {
     }
 }
 
-/// The limits of CSV, and the header that all records of an output share.
+/// The restrictions of CSV, with the header common to all records of an output.
 struct Limits {
     options: Options,
-    /// The names of the fields, in order; those of the first record that was written.
+    /// The names of the fields, in order, from the first record written.
     header: RefCell<Vec<Cow<'static, str>>>,
-    /// The header is complete.
+    /// True if the header is complete.
     is_known: bool,
-    /// The number of named fields of the record at hand that have been seen.
+    /// The number of named fields of the present record visited so far.
     column: Cell<usize>,
-    /// No text of the record at hand has been seen.
+    /// True until a text of the present record is visited.
     is_first_text: Cell<bool>,
 }
 
@@ -182,7 +181,7 @@ impl Rules for Limits {
     }
 }
 
-/// A record on its way to a [`csv::Writer`], which serializes it once more for the header.
+/// A record passed to a [`csv::Writer`], which serializes it a second time for the header.
 struct Record<'a, T>(&'a T, &'a Limits);
 
 impl<T: Serialize> Serialize for Record<'_, T> {
@@ -337,7 +336,7 @@ mod tests {
         }
     }
 
-    /// Writes records, and reads back what was written.
+    /// Writes records and reads them back.
     fn there_and_back<T>(mut csv: Csv, records: &[T]) -> (Vec<T>, usize)
     where
         T: Serialize + DeserializeOwned,
@@ -354,7 +353,7 @@ mod tests {
         let mut frame = Vec::new();
         for line in out.split_inclusive(|byte| *byte == b'\n') {
             frame.extend_from_slice(line);
-            // A newline inside of quotes ends no record.
+            // A newline inside quotes does not end a record.
             if frame.iter().filter(|byte| **byte == b'"').count() % 2 == 0 {
                 let record = frame.strip_suffix(b"\n").unwrap();
                 back.extend(Decode::<T>::decode(&mut reader, record).unwrap());

@@ -1,11 +1,12 @@
-//! The check of a header: of a line that is none, no field behind it can be understood.
+//! Validation of a CSV header, without which no record can be decoded.
 
 use memchr::memchr;
 
 use super::QUOTE;
 use super::record::Record;
 
-/// Returns the kind of a file that begins so and holds no text in UTF-8.
+/// Returns the kind of a file that begins like `frame` and is not UTF-8 text; `None` for other
+/// files.
 fn foreign(frame: &[u8]) -> Option<&'static str> {
     let is_bzip2 =
         |(begin, rest): (&[u8], &[u8])| begin.starts_with(b"BZh") && rest.starts_with(b"1AY&SY");
@@ -22,11 +23,11 @@ fn foreign(frame: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Refuses a header that is no text in UTF-8, or more than one line of a file whose lines end in
-/// another way.
+/// Refuses a header that is not UTF-8 text, or that contains several lines of a file with other
+/// line ends.
 ///
 /// # Errors
-/// The reason.
+/// The reason why the header is refused.
 pub(super) fn check(frame: &[u8], names: &Record) -> Result<(), String> {
     if let Some(kind) = foreign(frame) {
         return Err(format!("it is the beginning of {kind}"));
@@ -44,7 +45,7 @@ pub(super) fn check(frame: &[u8], names: &Record) -> Result<(), String> {
     Err(reason.to_string())
 }
 
-/// Returns true if a carriage return stands outside of quotes.
+/// Returns true if there is a carriage return outside quotes.
 fn has_bare_return(frame: &[u8]) -> bool {
     let mut is_quoted = false;
     frame.iter().any(|&byte| {

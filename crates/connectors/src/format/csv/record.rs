@@ -1,11 +1,12 @@
-//! One record of CSV, and the value that its fields make.
+//! A CSV record, and its conversion into a value.
 
 use std::ops::Range;
 
 use csv::{ByteRecord, DeserializeErrorKind, ErrorKind, StringRecord};
 use serde::de::DeserializeOwned;
 
-/// One record twice: fields of UTF-8 are checked once and read as text, others are read as bytes.
+/// A record as text or as bytes. A record that is valid UTF-8 is decoded as text, any other one as
+/// bytes.
 #[derive(Clone, Default)]
 pub(super) struct Record {
     text: StringRecord,
@@ -14,13 +15,14 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Takes the fields that end at these offsets of `bytes`, with `gap` bytes between any two.
+    /// Sets the fields, which end at the offsets `ends` of `bytes`, with `gap` bytes between two
+    /// fields.
     #[inline]
     pub(super) fn set(&mut self, bytes: &[u8], ends: &[usize], gap: usize) {
         self.text.clear();
         self.is_text = str::from_utf8(bytes).is_ok_and(|text| {
             let mut fields = fields(ends, gap);
-            // A delimiter that is not ASCII, or a field of quotes, may cut a character in two.
+            // A non-ASCII delimiter, or a field of quotes, may split a character.
             fields.all(|place| text.get(place).map(|it| self.text.push_field(it)).is_some())
         });
         if !self.is_text {
@@ -29,7 +31,7 @@ impl Record {
         }
     }
 
-    /// Makes the bytes of a record that was taken as text.
+    /// Fills the bytes of a record stored as text.
     pub(super) fn with_bytes(mut self) -> Self {
         if self.is_text {
             self.bytes = self.text.as_byte_record().clone();
@@ -44,7 +46,7 @@ impl Record {
         }
     }
 
-    /// The fields, as bytes.
+    /// Returns the fields as bytes.
     pub(super) fn fields(&self) -> impl Iterator<Item = &[u8]> {
         self.as_bytes().iter()
     }
@@ -56,7 +58,7 @@ impl Record {
         }
     }
 
-    /// Makes a value of the fields. `header` has its bytes in any case.
+    /// Deserializes the fields. The caller has filled the bytes of `header`.
     pub(super) fn decode<T: DeserializeOwned>(&self, header: Option<&Record>) -> Result<T, String> {
         let value = self.deserialize(header).map_err(|error| {
             let ErrorKind::Deserialize { err, .. } = error.kind() else {
@@ -84,7 +86,8 @@ impl Record {
             .deserialize(header.map(|header| &header.bytes))
     }
 
-    /// Finds a field of which the digits become an infinite float of the value.
+    /// Returns the index of a field whose number would be read as an infinite float; `None` if
+    /// there is none.
     #[inline]
     fn overflow<T: DeserializeOwned>(&self, header: Option<&Record>) -> Option<usize> {
         let mut fields = self.fields().enumerate();
@@ -93,8 +96,7 @@ impl Record {
         })
     }
 
-    /// Returns true if the value takes this field, which holds a number, as a float: it then
-    /// refuses a text that is none.
+    /// Returns true if `T` reads the numeric field `at` as a float: a text in the field then fails.
     #[cold]
     fn is_float<T: DeserializeOwned>(&self, at: usize, header: Option<&Record>) -> bool {
         let fields = self.fields().enumerate();
@@ -115,7 +117,7 @@ impl Record {
     }
 }
 
-/// A field as a reason calls it: by its name, or by its number, counted from one.
+/// Returns the name of a field for an error text: its name, or its number, from one.
 fn named(at: usize, header: Option<&Record>) -> String {
     match header.and_then(|header| header.bytes.get(at)) {
         Some(name) => format!("field {:?}", String::from_utf8_lossy(name)),
@@ -123,10 +125,10 @@ fn named(at: usize, header: Option<&Record>) -> String {
     }
 }
 
-/// The number of digits with which a number without an exponent may be beyond an `f64`.
+/// The number of digits from which a number without an exponent may exceed the range of an `f64`.
 const MANY_DIGITS: usize = 309;
 
-/// Returns true if a field is a number in digits that is beyond the range of an `f64`.
+/// Returns true if a field is a number in digits beyond the range of an `f64`.
 #[inline]
 fn overflows(field: &[u8]) -> bool {
     // The shortest is 1e309.
@@ -137,7 +139,8 @@ fn overflows(field: &[u8]) -> bool {
     may && str::from_utf8(field).is_ok_and(|text| text.parse().is_ok_and(f64::is_infinite))
 }
 
-/// The places of the fields that end at these offsets, with `gap` bytes between any two.
+/// Returns the byte ranges of the fields that end at the offsets `ends`, with `gap` bytes between
+/// two fields.
 #[inline]
 fn fields(ends: &[usize], gap: usize) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;

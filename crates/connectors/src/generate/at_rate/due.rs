@@ -1,14 +1,15 @@
-//! When records are due that come at a steady rate.
+//! Due times of records at a steady rate.
 
-use crate::numbers::NumberRun;
+use crate::sequence_splits::NumberRun;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// The due time of one record after the other, exact over any length: no division per record, no drift.
+/// The due times of successive records, computed without a division per record and without drift.
 ///
-/// **Invariant:** record `index` is due `nanos + carry / rate` nanoseconds after the start, and `carry < rate`.
+/// **Invariant:** record `index` is due `nanos + carry / rate` nanoseconds after the start, and
+/// `carry < rate`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
+pub(super) struct Schedule {
     pub index: u64,
     pub nanos: u64,
     carry: u64,
@@ -18,18 +19,18 @@ pub(super) struct Due {
     rate: u64,
 }
 
-impl Due {
-    /// Of record `index` and then every `step`-th.
-    pub fn at(rate: u64, index: u64, step: u64) -> Due {
+impl Schedule {
+    /// Returns the due times of record `index` and then of every `step`-th.
+    pub fn at(rate: u64, index: u64, step: u64) -> Schedule {
         let split = |records: u64| {
             let scaled = u128::from(records) * NANOS_PER_SECOND;
             let rate = u128::from(rate);
-            // The quotient fits for whatever comes within five hundred years.
+            // The quotient fits for some five hundred years.
             ((scaled / rate) as u64, (scaled % rate) as u64)
         };
         let (nanos, carry) = split(index);
         let (nanos_step, carry_step) = split(step);
-        Due {
+        Schedule {
             index,
             nanos,
             carry,
@@ -40,11 +41,11 @@ impl Due {
         }
     }
 
-    /// Goes on with these; costs nothing where they follow.
+    /// Continues with the numbers of `run`. Costs nothing if they follow the previous numbers.
     #[inline]
     pub fn seek(&mut self, run: NumberRun) {
         if (self.index, self.index_step) != (run.first, run.step) {
-            *self = Due::at(self.rate, run.first, run.step);
+            *self = Schedule::at(self.rate, run.first, run.step);
         }
     }
 
@@ -74,7 +75,7 @@ mod tests {
             rate in 1u64..5_000_000_000, parallelism in 1u32..5, steps in 0u64..300
         ) {
             for index in 0..parallelism {
-                let mut due = Due::at(rate, index.into(), parallelism.into());
+                let mut due = Schedule::at(rate, index.into(), parallelism.into());
                 for _ in 0..steps {
                     due.advance();
                 }

@@ -1,4 +1,4 @@
-//! When records come, with which times, and that no life makes one twice.
+//! Tests of due times and event times, and that restored attempts repeat no record.
 
 use ardea_core::ManualClock;
 use ardea_testkit::{Expected, SourceTest};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{Driven, context};
 
-/// A generator and the hand of its clock.
+/// Returns a generator and the control of its clock.
 fn driven<F, B>(source: AtRate<u64, F, B>, instance: Instance) -> (Driven<u64>, ManualClock)
 where
     F: Fn(u64) -> Option<u64> + Send + Sync + 'static,
@@ -137,9 +137,9 @@ fn it_goes_on_with_the_same_start_and_what_was_due_meanwhile_comes_at_once() {
     hand.advance(Duration::from_secs(1));
     before.until_quiet();
     assert_eq!(before.records.len(), 11);
-    let cut = before.cut().unwrap();
+    let snapshot = before.snapshot().unwrap();
     let (mut after, hand) = driven(identity(10), Instance::ONLY);
-    after.give_back(&cut).unwrap();
+    after.give_back(&snapshot).unwrap();
     hand.advance(Duration::from_secs(103));
     after.until_quiet();
     let at = |n: u64| Timestamp::from_millis(100_000 + 100 * n as i64);

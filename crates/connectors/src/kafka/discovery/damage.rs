@@ -1,30 +1,32 @@
-//! Finds the end of a batch that can't be read.
+//! Search for the end of an unreadable batch.
 
 use std::ops::Range;
 
 use ardea_core::Result;
 
 use super::locate::go_on_at;
-use super::{Damaged, News, Reached, Search, Trouble};
+use super::{Damaged, DiscoveryError, DiscoveryResult, Reached, Search};
 use crate::kafka::topics::PartitionId;
 
-/// How many offsets are tried one by one. A batch that is longer may take the records of its neighbours with it, if they are damaged too.
+/// Number of offsets probed one by one before the step grows. With larger steps, intact records
+/// between two damaged batches can be skipped.
 const ONE_BY_ONE: i64 = 64;
 
 impl Search {
-    /// Lets a partition go on behind the batch that can't be read.
+    /// Resumes a partition after an unreadable batch.
     pub(super) fn go_on_behind(
         &mut self,
         id: &PartitionId,
         reached: &Reached,
         reason: &str,
-        news: &mut News,
-    ) -> Result<(), Trouble> {
+        news: &mut DiscoveryResult,
+    ) -> Result<(), DiscoveryError> {
         let next = reached.next;
         let log = self.log_of(id)?;
         let end = log.1;
         let probe = self.probe()?;
-        // A batch whose checksum is wrong is passed over by the client. One that can't be unpacked is not.
+        // The client skips a batch with a wrong checksum by itself, but not one that it cannot
+        // decompress.
         let behind = match probe.next_behind(id, next) {
             Ok(Some(behind)) => Ok(behind),
             Ok(None) => first_readable(next..end, |offset| probe.is_readable(id, offset)),
@@ -33,11 +35,11 @@ impl Search {
         let behind = behind?;
         news.found.push(go_on_at(id, behind, reached, log));
         if behind == next {
-            // It can be read after all.
+            // The batch is readable now.
             return Ok(());
         }
-        self.teller().say(&format!(
-            "a batch of {id} can't be read ({reason}); the offsets {next} to {} are left out",
+        self.teller().log_line(&format!(
+            "a batch of {id} cannot be read ({reason}); the offsets {next} to {} are skipped",
             behind - 1
         ));
         news.damaged.push(Damaged {
@@ -49,7 +51,8 @@ impl Search {
     }
 }
 
-/// The first offset behind that of a range's start that can be read; the range's end if there is none.
+/// Returns the first readable offset after the start of the range, or the range's end if there is
+/// none.
 fn first_readable<E>(
     range: Range<i64>,
     mut is_readable: impl FnMut(i64) -> Result<bool, E>,

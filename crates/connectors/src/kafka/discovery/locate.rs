@@ -1,4 +1,4 @@
-//! Where reading a partition begins, and whether a position still means what it meant.
+//! Start offsets of partitions, and validation of restored positions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,20 +8,27 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{ANSWER_TIMEOUT, Found, LogMark, News, Probe, Reached, Search, Trouble};
+use super::{
+    ANSWER_TIMEOUT, DiscoveredPartition, DiscoveryError, DiscoveryResult, LogMark, Probe, Reached,
+    Search,
+};
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::identity::Replaced;
-use crate::kafka::lost::{Lost, Why};
+use crate::kafka::lost::{LossReason, LostPosition};
 use crate::kafka::positions::Start;
 use crate::kafka::topics::PartitionId;
 
-/// How long the client's log of a topic's identity is waited for.
+/// Longest wait for the topic id, which the client reports in its log.
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Search {
-    /// Finds where reading a partition begins.
-    pub(super) fn locate(&mut self, id: &PartitionId, is_new: bool) -> Result<Found, Trouble> {
+    /// Determines the start offset of a partition.
+    pub(super) fn locate(
+        &mut self,
+        id: &PartitionId,
+        is_new: bool,
+    ) -> Result<DiscoveredPartition, DiscoveryError> {
         let log = self.log_of(id)?;
         if let Some(reached) = self.mission.resumed.reached.get(id).cloned() {
             let mark = self.mark_of(id, reached.log.last.is_some());
@@ -53,28 +60,29 @@ impl Search {
         }
     }
 
-    /// The start and the end of a log.
+    /// Returns the start and end offsets of a partition's log.
     pub(super) fn log_of(&self, id: &PartitionId) -> KafkaResult<(i64, i64)> {
         let consumer = &self.mission.consumer;
         consumer.fetch_watermarks(&id.topic, id.number, ANSWER_TIMEOUT)
     }
 
-    /// The start and the end of a log with its open transactions, if an offset lies behind what is
-    /// committed of it.
+    /// Returns `log`, the start and end of a log. If `offset` lies beyond its end, returns the
+    /// range including open transactions.
     pub(super) fn whole(
         &self,
         id: &PartitionId,
         offset: i64,
         log: (i64, i64),
-    ) -> Result<(i64, i64), Trouble> {
+    ) -> Result<(i64, i64), DiscoveryError> {
         if offset <= log.1 {
             return Ok(log);
         }
-        let probe = Probe::of_all(&self.mission).map_err(Trouble::Failed)?;
+        let probe = Probe::of_all(&self.mission).map_err(DiscoveryError::Failed)?;
         Ok(probe.log_of(id)?)
     }
 
-    /// Where a partition is read from that has not been read before.
+    /// Returns the configured start position of a partition that has not been read before, and its
+    /// offset.
     fn first(&self, id: &PartitionId, (low, high): (i64, i64)) -> KafkaResult<(Offset, i64)> {
         let consumer = &self.mission.consumer;
         let from = |offset: i64| (Offset::Offset(offset), offset);
@@ -106,13 +114,13 @@ impl Search {
         })
     }
 
-    /// Identity and leader epoch of a partition's log, as far as they are known.
+    /// Returns identity and leader epoch of a partition's log, as far as known.
     fn mark_of(&self, id: &PartitionId, is_awaited: bool) -> LogMark {
         let identities = self.teller().identities();
         let deadline = Instant::now() + IDENTITY_TIMEOUT;
         loop {
             let mark = identities.mark_of(id);
-            // The source's thread takes them from the client's log, if it isn't held up.
+            // The source's thread extracts them from the client's log, unless it is blocked.
             if mark.leader_epoch.is_some() || !is_awaited || Instant::now() >= deadline {
                 return mark;
             }
@@ -120,20 +128,20 @@ impl Search {
         }
     }
 
-    /// Compares what is remembered of a log with the log. Returns why the position was lost, if it
-    /// was.
+    /// Compares a restored position with the log. Returns the reason if the position was lost,
+    /// otherwise `None`.
     fn lost(
         &mut self,
         id: &PartitionId,
         reached: &Reached,
         mark: &LogMark,
         log: (i64, i64),
-    ) -> Result<Option<Why>, Trouble> {
+    ) -> Result<Option<LossReason>, DiscoveryError> {
         let whole = self.whole(id, reached.furthest(), log)?;
         if let Some(why) = unlike(reached, mark, whole) {
             return Ok(Some(why));
         }
-        // Under one leader a log is only appended to.
+        // Under one leader epoch, a log is only appended to.
         if is_same(&reached.log.topic_id, &mark.topic_id)
             && is_same(&reached.log.leader_epoch, &mark.leader_epoch)
         {
@@ -147,31 +155,31 @@ impl Search {
         Ok(other_record(last, there))
     }
 
-    /// Where a partition is read from whose position was lost.
+    /// Returns the new start of a partition whose position was lost, or fails the job.
     pub(super) fn instead(
         &self,
         id: &PartitionId,
         reached: Option<&Reached>,
-        (next, why): (i64, Why),
+        (next, why): (i64, LossReason),
         log: (i64, i64),
-    ) -> Result<Found, Trouble> {
-        // Up to where another log was to be read says nothing of this one.
+    ) -> Result<DiscoveredPartition, DiscoveryError> {
+        // The end offset applies only to the log for which it was determined.
         let end = match why.is_of_same_log() {
             true => reached.and_then(|reached| reached.end),
             false => None,
         };
-        let lost = Lost {
+        let lost = LostPosition {
             partition: id.clone(),
             next,
             log: Some(log),
             why,
         };
         if self.mission.on_lost == OnLostPosition::Fail {
-            return Err(Trouble::Failed(lost.into_error()));
+            return Err(DiscoveryError::Failed(lost.into_error()));
         }
         let (oldest, newest) = log;
-        self.teller().say(&format!(
-            "the position {next} in {id} was lost: {lost}; reading goes on at offset {oldest}"
+        self.teller().log_line(&format!(
+            "the position {next} in {id} was lost: {lost}; reading continues at offset {oldest}"
         ));
         let end = end.map_or(newest, |end| end.min(newest));
         let mut found = found(id, Offset::Beginning, oldest, end);
@@ -181,42 +189,42 @@ impl Search {
         Ok(found)
     }
 
-    /// Finds out whether a log still reaches to the offset up to which it was to be read.
+    /// Checks whether a log still reaches to the end offset of a bounded source.
     pub(super) fn compare_end(
         &mut self,
         id: &PartitionId,
         next: i64,
         end: i64,
-        news: &mut News,
-    ) -> Result<(), Trouble> {
+        news: &mut DiscoveryResult,
+    ) -> Result<(), DiscoveryError> {
         let log = self.log_of(id)?;
         if log.1 >= end {
-            // A replica that lags behind tells an end too early. The records behind it come when it
-            // has caught up.
+            // A lagging replica can report a lower end. The remaining records arrive when it has
+            // caught up.
             let first = self.probe()?.record_at(id, next)?;
             if first.is_none_or(|first| first.offset >= end) {
                 news.ended.push(id.clone());
             }
             return Ok(());
         }
-        let lost = Lost {
+        let lost = LostPosition {
             partition: id.clone(),
             next,
             log: Some(log),
-            why: Why::EndIsGone { end },
+            why: LossReason::EndIsGone { end },
         };
         if self.mission.on_lost == OnLostPosition::Fail {
-            return Err(Trouble::Failed(lost.into_error()));
+            return Err(DiscoveryError::Failed(lost.into_error()));
         }
         self.teller()
-            .say(&format!("{id} was not read to its end: {lost}"));
+            .log_line(&format!("{id} was not read to its end: {lost}"));
         news.ended.push(id.clone());
         Ok(())
     }
 }
 
-pub(super) fn found(id: &PartitionId, start: Offset, next: i64, end: i64) -> Found {
-    Found {
+pub(super) fn found(id: &PartitionId, start: Offset, next: i64, end: i64) -> DiscoveredPartition {
+    DiscoveredPartition {
         id: PartitionId {
             topic: Arc::clone(&id.topic),
             number: id.number,
@@ -229,59 +237,65 @@ pub(super) fn found(id: &PartitionId, start: Offset, next: i64, end: i64) -> Fou
     }
 }
 
-/// A partition that goes on at an offset of the log in which an earlier one was reached.
-pub(super) fn go_on_at(id: &PartitionId, next: i64, reached: &Reached, log: (i64, i64)) -> Found {
+/// Returns a partition that continues at `next` in the log of a known position.
+pub(super) fn go_on_at(
+    id: &PartitionId,
+    next: i64,
+    reached: &Reached,
+    log: (i64, i64),
+) -> DiscoveredPartition {
     let end = reached.end.unwrap_or(log.1);
-    Found {
+    DiscoveredPartition {
         highest: reached.highest,
         log: reached.log.clone(),
         ..found(id, Offset::Offset(next), next, end)
     }
 }
 
-/// Returns why a position does not lie in a log, as far as that is seen without its records.
-pub(super) fn unlike(reached: &Reached, mark: &LogMark, log: (i64, i64)) -> Option<Why> {
+/// Compares a position with the log without reading records. Returns the reason if the position is
+/// lost.
+pub(super) fn unlike(reached: &Reached, mark: &LogMark, log: (i64, i64)) -> Option<LossReason> {
     let was = &reached.log;
     if let (Some(was), Some(is)) = (&was.topic_id, &mark.topic_id)
         && was != is
     {
         let (was, is) = (was.clone(), is.clone());
-        return Some(Why::Replaced(Replaced { was, is }));
+        return Some(LossReason::Replaced(Replaced { was, is }));
     }
     if let Some((was, is)) = was.leader_epoch.zip(mark.leader_epoch)
         && is < was
         && !is_same(&reached.log.topic_id, &mark.topic_id)
     {
-        return Some(Why::EpochWentBack { was, is });
+        return Some(LossReason::EpochWentBack { was, is });
     }
-    let end_is_gone = |end: i64| (end > log.1).then_some(Why::EndIsGone { end });
+    let end_is_gone = |end: i64| (end > log.1).then_some(LossReason::EndIsGone { end });
     out_of_range(reached.next, log).or_else(|| reached.end.and_then(end_is_gone))
 }
 
-/// Returns whether both are known, and equal.
+/// Returns true if both values are known and equal.
 fn is_same<T: PartialEq>(was: &Option<T>, is: &Option<T>) -> bool {
     was.is_some() && was == is
 }
 
-/// Returns why a position was lost if another record is in the place of the one that was read last.
-pub(super) fn other_record(last: Fingerprint, there: Option<Fingerprint>) -> Option<Why> {
-    // One that was removed by compaction says nothing.
+/// Returns the reason if another record is at the offset of the last record read.
+pub(super) fn other_record(last: Fingerprint, there: Option<Fingerprint>) -> Option<LossReason> {
+    // A record removed by compaction is no evidence of another log.
     let other = there.filter(|there| there.offset == last.offset && *there != last);
     let offset = last.offset;
-    other.map(|_| Why::OtherRecord { offset })
+    other.map(|_| LossReason::OtherRecord { offset })
 }
 
-fn out_of_range(next: i64, (low, high): (i64, i64)) -> Option<Why> {
+fn out_of_range(next: i64, (low, high): (i64, i64)) -> Option<LossReason> {
     if next > high {
-        Some(Why::BeyondEnd)
+        Some(LossReason::BeyondEnd)
     } else if next < low {
-        Some(Why::BelowStart)
+        Some(LossReason::BelowStart)
     } else {
         None
     }
 }
 
-/// What was answered of the one partition that was asked for.
+/// Returns the offset in a response about a single partition.
 fn answer(list: &TopicPartitionList) -> KafkaResult<Offset> {
     let Some(element) = list.elements().into_iter().next() else {
         return Ok(Offset::Invalid);
@@ -290,7 +304,7 @@ fn answer(list: &TopicPartitionList) -> KafkaResult<Offset> {
     Ok(element.offset())
 }
 
-/// The first millisecond that does not begin before `time`: no record that is older has it.
+/// Returns `time` rounded up to milliseconds, so that no older record is included.
 fn first_milli(time: Timestamp) -> i64 {
     let millis = time.as_millis();
     let is_whole = time.as_micros() % 1_000 == 0;
@@ -329,18 +343,18 @@ mod tests {
         assert_eq!(unlike(known(), LogMark::default(), None), None);
         assert_eq!(unlike(known(), mark(Some("A"), Some(1)), None), None);
         let replaced = unlike(known(), mark(Some("B"), Some(3)), None);
-        assert!(matches!(replaced, Some(Why::Replaced(_))));
+        assert!(matches!(replaced, Some(LossReason::Replaced(_))));
         let went_back = unlike(mark(None, Some(3)), mark(None, Some(1)), None);
-        assert_eq!(went_back, Some(Why::EpochWentBack { was: 3, is: 1 }));
+        assert_eq!(went_back, Some(LossReason::EpochWentBack { was: 3, is: 1 }));
         let shorter = unlike(known(), known(), Some(8));
-        assert_eq!(shorter, Some(Why::EndIsGone { end: 8 }));
+        assert_eq!(shorter, Some(LossReason::EndIsGone { end: 8 }));
     }
 
     #[test]
     fn a_position_has_to_lie_in_its_log_or_right_behind_it() {
         assert_eq!(out_of_range(3, (3, 7)), None);
         assert_eq!(out_of_range(7, (3, 7)), None);
-        assert_eq!(out_of_range(8, (3, 7)), Some(Why::BeyondEnd));
-        assert_eq!(out_of_range(2, (3, 7)), Some(Why::BelowStart));
+        assert_eq!(out_of_range(8, (3, 7)), Some(LossReason::BeyondEnd));
+        assert_eq!(out_of_range(2, (3, 7)), Some(LossReason::BelowStart));
     }
 }

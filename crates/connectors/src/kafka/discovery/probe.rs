@@ -1,4 +1,4 @@
-//! Reads one record at an offset, by a consumer of its own.
+//! Consumer that reads single records at given offsets.
 
 use std::time::{Duration, Instant};
 
@@ -7,32 +7,33 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{ANSWER_TIMEOUT, LogMark, Mission};
+use super::{ANSWER_TIMEOUT, DiscoveryConfig, LogMark};
 use crate::kafka::fingerprint::Fingerprint;
-use crate::kafka::teller::Teller;
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::topics::PartitionId;
 
-/// The longest wait for a record at a time.
+/// Longest wait per poll for a record.
 const POLL_TIMEOUT: Duration = Duration::from_millis(100);
-/// Errors in a row after which the client is taken not to go on behind a batch by itself.
+/// Number of consecutive errors after which the client is assumed not to skip an unreadable batch
+/// by itself.
 const MOST_ERRORS: u32 = 5;
 
 pub(super) struct Probe {
-    consumer: BaseConsumer<Teller>,
+    consumer: BaseConsumer<OutageReporter>,
 }
 
 impl Probe {
-    /// A probe that sees what a source sees.
-    pub fn new(mission: &Mission) -> Result<Self> {
+    /// Creates a probe with the isolation level of the source.
+    pub fn new(mission: &DiscoveryConfig) -> Result<Self> {
         Probe::with_isolation(mission, "read_committed")
     }
 
-    /// A probe that sees open transactions as well.
-    pub fn of_all(mission: &Mission) -> Result<Self> {
+    /// Creates a probe that also reads open transactions.
+    pub fn of_all(mission: &DiscoveryConfig) -> Result<Self> {
         Probe::with_isolation(mission, "read_uncommitted")
     }
 
-    fn with_isolation(mission: &Mission, isolation: &str) -> Result<Self> {
+    fn with_isolation(mission: &DiscoveryConfig, isolation: &str) -> Result<Self> {
         let fixed = [
             ("group.id", mission.group.as_str()),
             ("enable.auto.commit", "false"),
@@ -48,49 +49,49 @@ impl Probe {
         })
     }
 
-    /// Returns the start and the end of a log.
+    /// Returns the start and end offsets of a partition's log.
     pub fn log_of(&self, id: &PartitionId) -> KafkaResult<(i64, i64)> {
         self.consumer
             .fetch_watermarks(&id.topic, id.number, ANSWER_TIMEOUT)
     }
 
-    /// Returns identity and leader epoch of a log that has been looked at, as far as they are
-    /// known.
+    /// Returns identity and leader epoch of a log probed before, as far as known.
     pub fn mark_of(&self, id: &PartitionId) -> LogMark {
         self.consumer.context().identities().mark_of(id)
     }
 
-    /// Returns the first record at or behind an offset; `None` if there is none.
+    /// Returns the first record at or after an offset; `None` if there is none.
     pub fn record_at(&self, id: &PartitionId, offset: i64) -> KafkaResult<Option<Fingerprint>> {
         match self.look_at(id, offset)? {
-            Seen::Record(record) => Ok(Some(record)),
-            Seen::Nothing | Seen::Damaged => Ok(None),
+            ProbeResult::Record(record) => Ok(Some(record)),
+            ProbeResult::Nothing | ProbeResult::Damaged => Ok(None),
         }
     }
 
-    /// Returns whether the batch of an offset can be read.
+    /// Returns true if the batch of an offset is readable.
     pub fn is_readable(&self, id: &PartitionId, offset: i64) -> KafkaResult<bool> {
-        // One answer may be that of the question before.
+        // The first result may still belong to the previous assignment.
         for _ in 0..2 {
-            if matches!(self.look_at(id, offset)?, Seen::Damaged) {
+            if matches!(self.look_at(id, offset)?, ProbeResult::Damaged) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Returns the offset at which the client goes on by itself behind a batch that can't be read; `None` if it doesn't.
+    /// Returns the offset at which the client continues by itself after an unreadable batch; `None`
+    /// if it does not continue.
     pub fn next_behind(&self, id: &PartitionId, offset: i64) -> KafkaResult<Option<i64>> {
         self.assign(id, offset)?;
         let mut next = None;
         for _ in 0..MOST_ERRORS {
             match self.await_something()? {
-                Seen::Damaged => {}
-                Seen::Record(record) => {
+                ProbeResult::Damaged => {}
+                ProbeResult::Record(record) => {
                     next = Some(record.offset);
                     break;
                 }
-                Seen::Nothing => break,
+                ProbeResult::Nothing => break,
             }
         }
         self.consumer.unassign()?;
@@ -103,23 +104,25 @@ impl Probe {
         self.consumer.assign(&wanted)
     }
 
-    fn look_at(&self, id: &PartitionId, offset: i64) -> KafkaResult<Seen> {
+    fn look_at(&self, id: &PartitionId, offset: i64) -> KafkaResult<ProbeResult> {
         self.assign(id, offset)?;
         let seen = self.await_something();
         self.consumer.unassign()?;
         seen
     }
 
-    fn await_something(&self) -> KafkaResult<Seen> {
+    fn await_something(&self) -> KafkaResult<ProbeResult> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         while Instant::now() < deadline {
             let seen = match self.consumer.poll(POLL_TIMEOUT) {
-                Some(Ok(message)) => Seen::Record(Fingerprint::of(&message)),
-                Some(Err(KafkaError::PartitionEOF(_))) => Seen::Nothing,
-                Some(Err(KafkaError::MessageConsumption(code))) if is_damage(code) => Seen::Damaged,
-                // It was removed in the meantime.
+                Some(Ok(message)) => ProbeResult::Record(Fingerprint::of(&message)),
+                Some(Err(KafkaError::PartitionEOF(_))) => ProbeResult::Nothing,
+                Some(Err(KafkaError::MessageConsumption(code))) if is_damage(code) => {
+                    ProbeResult::Damaged
+                }
+                // The offset was removed in the meantime.
                 Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => {
-                    Seen::Nothing
+                    ProbeResult::Nothing
                 }
                 Some(Err(_)) | None => continue,
             };
@@ -131,15 +134,16 @@ impl Probe {
     }
 }
 
-/// What comes at an offset.
-enum Seen {
+/// Result of reading at an offset.
+enum ProbeResult {
     Record(Fingerprint),
     Nothing,
-    /// A batch that can't be read.
+    /// An unreadable batch.
     Damaged,
 }
 
-/// Returns whether an error says that a batch can't be read: its checksum is wrong, or its compression, or it is of an unknown kind.
+/// Returns true if an error means that a batch is unreadable: a wrong checksum, a decompression
+/// error or an unknown format.
 pub(crate) fn is_damage(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,

@@ -1,4 +1,4 @@
-//! Questions of the source about partitions that it reads, and their answers.
+//! Requests of the source about partitions that it reads, and their results.
 
 use std::time::Instant;
 
@@ -6,28 +6,29 @@ use rdkafka::error::KafkaResult;
 
 use super::locate::{go_on_at, other_record, unlike};
 use super::survey::{GONE_FOR, missing};
-use super::{LogMark, News, Reached, Search, Trouble};
+use super::{DiscoveryError, DiscoveryResult, LogMark, Reached, Search};
 use crate::kafka::fingerprint::Fingerprint;
-use crate::kafka::lost::{Lost, Why};
+use crate::kafka::lost::{LossReason, LostPosition};
 use crate::kafka::topics::PartitionId;
 
-/// A question of the source about a partition that it reads.
+/// A request of the source about a partition that it reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// The end of a log has come before the offset up to which it was to be read: do only records
-    /// lack that are none?
+    /// Check of a log without further records before the end offset of a bounded source: the
+    /// remaining offsets may contain no records.
     End {
         id: PartitionId,
         next: i64,
         end: i64,
     },
-    /// The position was lost, or the client says so.
+    /// Search for the offset at which a partition continues after its position was lost or reported
+    /// lost.
     Lost {
         id: PartitionId,
         reached: Reached,
-        why: Why,
+        why: LossReason,
     },
-    /// A batch can't be read: where does it end?
+    /// Search for the end of an unreadable batch.
     Damaged {
         id: PartitionId,
         reached: Reached,
@@ -43,24 +44,24 @@ impl Request {
     }
 }
 
-/// A request that has no answer.
+/// A pending request.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct PendingRequest {
     request: Request,
-    /// The time since which brokers do not know its partition.
+    /// Time at which brokers first reported the partition as missing.
     missing_since: Option<Instant>,
 }
 
-impl Open {
+impl PendingRequest {
     pub fn new(request: Request) -> Self {
-        Open {
+        PendingRequest {
             request,
             missing_since: None,
         }
     }
 }
 
-/// Reports of one loss, one soon after the other, at the same offset.
+/// Consecutive reports of a loss at the same offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reports {
     next: i64,
@@ -69,8 +70,8 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Notes a report. Returns whether reports have come for so long that something has to be
-    /// wrong.
+    /// Records a report of a lost position at `next`. Returns true if the first such report is at
+    /// least [`GONE_FOR`] old: the loss then counts as real.
     fn persist(of: &mut Option<Reports>, next: i64, now: Instant) -> bool {
         let before = of.filter(|reports| reports.next == next && now - reports.last < GONE_FOR);
         let first = before.map_or(now, |reports| reports.first);
@@ -84,14 +85,14 @@ impl Reports {
 }
 
 impl Search {
-    /// Answers requests; true if some have to be asked again.
-    pub(super) fn answer(&mut self, news: &mut News) -> bool {
+    /// Processes requests; returns true if some must be retried.
+    pub(super) fn answer(&mut self, news: &mut DiscoveryResult) -> bool {
         if !self.requests.is_empty() {
-            // A client that has looked before may not know yet that a topic was made anew.
+            // A probe used before may have a stale topic id.
             self.probe = None;
         }
         for mut open in std::mem::take(&mut self.requests) {
-            // Of a partition that was given up nothing is to be known.
+            // Requests for removed partitions are dropped.
             if !self.known.contains(open.request.id()) {
                 continue;
             }
@@ -115,17 +116,17 @@ impl Search {
         !self.requests.is_empty()
     }
 
-    /// The position of a partition that is being read was lost, or is said to be.
+    /// Handles a lost position, or a reported loss, of a partition being read.
     fn go_on_elsewhere(
         &mut self,
         id: &PartitionId,
         reached: &Reached,
-        why: Why,
-        news: &mut News,
-    ) -> Result<(), Trouble> {
+        why: LossReason,
+        news: &mut DiscoveryResult,
+    ) -> Result<(), DiscoveryError> {
         let next = reached.next;
         if let Some(why) = missing(id, &self.partition_counts()?) {
-            return Err(Trouble::Missing(Lost {
+            return Err(DiscoveryError::Missing(LostPosition {
                 partition: id.clone(),
                 next,
                 log: None,
@@ -139,9 +140,8 @@ impl Search {
             .or_else(|| reached.log.last.and_then(|last| other_record(last, there)));
         let why = match (seen, why) {
             (Some(seen), _) => seen,
-            // Brokers that have just been started do not know what they have, and the client takes
-            // their word.
-            (None, why @ Why::Reported(_)) => {
+            // Restarted brokers may briefly report missing data, and the client accepts that.
+            (None, why @ LossReason::Reported(_)) => {
                 if !self.is_reported_for_long(id, next) {
                     let mut found = go_on_at(id, next, reached, log);
                     found.log = LogMark {
@@ -155,7 +155,7 @@ impl Search {
             }
             (None, why) => why,
         };
-        if let Why::Replaced(replaced) = &why {
+        if let LossReason::Replaced(replaced) = &why {
             mark.topic_id.get_or_insert_with(|| replaced.is.clone());
         }
         let mut found = self.instead(id, Some(reached), (next, why), log)?;
@@ -164,13 +164,12 @@ impl Search {
         Ok(())
     }
 
-    /// Looks at the place of the record that was read last, by a client that knows of no log
-    /// before.
+    /// Reads the record at the last position with a fresh client.
     fn look_at(
         &mut self,
         id: &PartitionId,
         reached: &Reached,
-    ) -> Result<(LogMark, Option<Fingerprint>), Trouble> {
+    ) -> Result<(LogMark, Option<Fingerprint>), DiscoveryError> {
         let at = reached.log.last.map_or(reached.next, |last| last.offset);
         let probe = self.probe()?;
         let there: KafkaResult<_> = probe.record_at(id, at);
@@ -199,7 +198,7 @@ mod tests {
     use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
     use rdkafka::types::RDKafkaRespErr;
 
-    use super::super::{Discovery, Found, Mission, Resumed};
+    use super::super::{DiscoveredPartition, Discovery, DiscoveryConfig, RestoredTopics};
     use super::*;
     use crate::kafka::positions::Start;
     use crate::kafka::settings::Settings;
@@ -207,8 +206,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A topic `t` with one partition that holds five records, on a broker that can be told to
-    /// forget it.
+    /// Creates a topic `t` with one partition and five records, on a broker that can drop the
+    /// topic.
     fn topic() -> MockCluster<'static, impl rdkafka::ClientContext> {
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic("t", 1, 1).unwrap();
@@ -233,14 +232,14 @@ mod tests {
         let settings = Settings::new(brokers, "t".into());
         let fixed = [("group.id", "g")];
         let consumer = settings.consumer("job", &fixed).unwrap();
-        let discovery = Discovery::start(Mission {
+        let discovery = Discovery::start(DiscoveryConfig {
             consumer: Arc::new(consumer),
             settings,
             job: "job".into(),
             group: "g".into(),
             selection: Selection::Named(vec!["t".into()]),
             start: Start::Earliest,
-            resumed: Resumed::default(),
+            resumed: RestoredTopics::default(),
             instance: Instance::ONLY,
             every: Some(Duration::MAX),
             on_lost,
@@ -250,12 +249,12 @@ mod tests {
         discovery
     }
 
-    /// Waits for a partition to go on.
-    fn found(discovery: &Discovery) -> Found {
+    /// Waits for a discovered partition.
+    fn found(discovery: &Discovery) -> DiscoveredPartition {
         let deadline = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < deadline, "nothing is found");
-            if let Some(news) = discovery.take_news() {
+            if let Some(news) = discovery.take_results() {
                 assert!(news.failed.is_none(), "{:?}", news.failed);
                 if let Some(found) = news.found.into_iter().next() {
                     return found;
@@ -275,7 +274,7 @@ mod tests {
         Request::Lost {
             id: id(),
             reached,
-            why: Why::Reported("the topic does not exist".into()),
+            why: LossReason::Reported("the topic does not exist".into()),
         }
     }
 
@@ -286,7 +285,7 @@ mod tests {
             let discovery = discovery(cluster.bootstrap_servers(), on_lost);
             let unknown = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
             cluster.topic_error("t", unknown).unwrap();
-            discovery.ask(lost(3, Some(4)));
+            discovery.send_request(lost(3, Some(4)));
             let none = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
             cluster.topic_error("t", none).unwrap();
             let found = found(&discovery);
@@ -300,7 +299,7 @@ mod tests {
     fn a_position_that_its_log_does_not_have_is_lost_whatever_the_client_reports() {
         let cluster = topic();
         let discovery = discovery(cluster.bootstrap_servers(), OnLostPosition::Continue);
-        discovery.ask(lost(9, None));
+        discovery.send_request(lost(9, None));
         let found = found(&discovery);
         assert_eq!((found.next, found.end), (0, 5));
     }
@@ -322,7 +321,7 @@ mod tests {
         let counts = |count| BTreeMap::from([(Arc::from("t"), count)]);
         assert_eq!(missing(&id(), &counts(1)), None);
         let fewer = missing(&id(), &counts(0));
-        assert_eq!(fewer, Some(Why::NoPartition { count: 0 }));
-        assert_eq!(missing(&id(), &BTreeMap::new()), Some(Why::NoTopic));
+        assert_eq!(fewer, Some(LossReason::NoPartition { count: 0 }));
+        assert_eq!(missing(&id(), &BTreeMap::new()), Some(LossReason::NoTopic));
     }
 }

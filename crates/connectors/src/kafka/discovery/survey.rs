@@ -1,4 +1,4 @@
-//! The topics that there are, how many partitions they have, and what follows if some are missing.
+//! Topic metadata: existing topics, partition counts, and the handling of missing ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,22 +9,24 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::MetadataTopic;
 
-use super::{ANSWER_TIMEOUT, News, Search, Trouble};
-use crate::kafka::lost::{Lost, Why};
+use super::{ANSWER_TIMEOUT, DiscoveryError, DiscoveryResult, Search};
+use crate::kafka::lost::{LossReason, LostPosition};
 use crate::kafka::topics::{PartitionId, Selection};
 
-/// How long brokers may not know a topic or a partition: those that have just been started learn of it late.
+/// Time for which brokers may report a topic or partition as unknown. Restarted brokers may not
+/// know it yet.
 const MISSING_FOR: Duration = Duration::from_secs(10);
-/// The same where it has been read: it has not gone because a broker that comes back does not know it yet.
+/// Time for which brokers may report a partition as unknown that has been read before.
 pub(super) const GONE_FOR: Duration = Duration::from_secs(30);
-/// How long brokers may refuse this client before one has accepted it: those that have just been started may not know users yet.
+/// Time for which brokers may refuse this client before one has accepted it. Restarted brokers may
+/// not know users yet.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
 const UNKNOWN: KafkaError = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
 
 impl Search {
-    /// How many partitions each topic has.
-    pub(super) fn partition_counts(&self) -> Result<BTreeMap<Arc<str>, i32>, Trouble> {
+    /// Returns the number of partitions of each topic.
+    pub(super) fn partition_counts(&self) -> Result<BTreeMap<Arc<str>, i32>, DiscoveryError> {
         let consumer = &self.mission.consumer;
         let mut counts = BTreeMap::new();
         match &self.mission.selection {
@@ -53,31 +55,34 @@ impl Search {
         Ok(counts)
     }
 
-    /// Refuses positions that are given for partitions that there are not.
+    /// Returns an error if the configured start positions name partitions that do not exist.
     pub(super) fn refuse_positions_of_nothing(
         &self,
         counts: &BTreeMap<Arc<str>, i32>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DiscoveryError> {
         for (topic, count) in counts {
             let given = self.mission.start.positions(topic).into_iter();
             let nothing = given
                 .flat_map(|positions| positions.iter())
                 .find(|(partition, _)| !(0..*count).contains(partition));
             if let Some((number, next)) = nothing {
-                let lost = Lost {
+                let lost = LostPosition {
                     partition: PartitionId::new(topic, number),
                     next,
                     log: None,
-                    why: Why::NoPartition { count: *count },
+                    why: LossReason::NoPartition { count: *count },
                 };
-                return Err(Trouble::Missing(lost));
+                return Err(DiscoveryError::Missing(lost));
             }
         }
         Ok(())
     }
 
-    /// Compares the partitions that have been read with those that there are.
-    pub(super) fn check_counts(&self, counts: &BTreeMap<Arc<str>, i32>) -> Result<(), Trouble> {
+    /// Checks that all partitions read so far still exist.
+    pub(super) fn check_counts(
+        &self,
+        counts: &BTreeMap<Arc<str>, i32>,
+    ) -> Result<(), DiscoveryError> {
         let resumed = self.mission.resumed.reached.keys();
         let missing = resumed
             .chain(&self.known)
@@ -87,7 +92,7 @@ impl Search {
             return Ok(());
         };
         let reached = self.mission.resumed.reached.get(id);
-        Err(Trouble::Missing(Lost {
+        Err(DiscoveryError::Missing(LostPosition {
             next: reached.map_or(0, |reached| reached.next),
             log: None,
             why,
@@ -95,30 +100,31 @@ impl Search {
         }))
     }
 
-    /// Fails the job if asking again is of no use. Returns true if a partition is given up instead.
+    /// Handles an error: fails the job if retrying is useless. Returns true if a partition is
+    /// dropped instead.
     ///
-    /// `since` is the time since which brokers do not know what is asked for.
+    /// `since` is the time at which brokers first reported the item as missing.
     pub(super) fn deal_with(
         &mut self,
-        trouble: Trouble,
+        trouble: DiscoveryError,
         since: &mut Option<Instant>,
-        news: &mut News,
+        news: &mut DiscoveryResult,
     ) -> bool {
         let failed = match trouble {
-            Trouble::Failed(error) => Some(error),
-            Trouble::Missing(lost) => {
+            DiscoveryError::Failed(error) => Some(error),
+            DiscoveryError::Missing(lost) => {
                 if !self.is_missing_for_long(since) {
                     return false;
                 }
                 let was_read = self.known.contains(&lost.partition)
                     || self.mission.resumed.reached.contains_key(&lost.partition);
                 if was_read && self.mission.on_lost != OnLostPosition::Fail {
-                    self.give_up(lost, news);
+                    self.drop_partition(lost, news);
                     return true;
                 }
                 Some(lost.into_error())
             }
-            Trouble::Kafka(error) => self.failure_of(&error, since),
+            DiscoveryError::Kafka(error) => self.failure_of(&error, since),
         };
         if failed.is_some() {
             news.failed = failed;
@@ -126,10 +132,10 @@ impl Search {
         false
     }
 
-    /// Reads a partition no more.
-    fn give_up(&mut self, lost: Lost, news: &mut News) {
+    /// Stops reading a partition.
+    fn drop_partition(&mut self, lost: LostPosition, news: &mut DiscoveryResult) {
         self.teller()
-            .say(&format!("{} is not read any more: {lost}", lost.partition));
+            .log_line(&format!("{} is no longer read: {lost}", lost.partition));
         let id = lost.partition;
         self.mission.resumed.reached.remove(&id);
         self.known.remove(&id);
@@ -160,19 +166,20 @@ impl Search {
                 | RDKafkaErrorCode::UnknownTopic
                 | RDKafkaErrorCode::UnknownPartition,
             ) => match self.is_missing_for_long(since) {
-                true => failed("make the topic, or check its name"),
+                true => failed("create the topic, or check its name"),
                 false => None,
             },
             Some(
                 RDKafkaErrorCode::TopicAuthorizationFailed
                 | RDKafkaErrorCode::ClusterAuthorizationFailed
                 | RDKafkaErrorCode::InvalidTopic,
-            ) => failed("check the topic's name, and what this user may read"),
+            ) => failed("check the topic's name and this user's read permission"),
             Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {
                 failed("let this user read the consumer group, or name another one (`group`)")
             }
             _ => {
-                // Who has been let in once has lost no right because a broker is in trouble.
+                // A client accepted before is not refused permanently because a broker is in
+                // trouble.
                 if let Some(refusal) = self.teller().refusal()
                     && !self.is_complete
                 {
@@ -188,16 +195,16 @@ impl Search {
     }
 }
 
-/// Returns why a partition is missing; `None` if it is there.
-pub(super) fn missing(id: &PartitionId, counts: &BTreeMap<Arc<str>, i32>) -> Option<Why> {
+/// Returns the reason why a partition is missing; `None` if it exists.
+pub(super) fn missing(id: &PartitionId, counts: &BTreeMap<Arc<str>, i32>) -> Option<LossReason> {
     match counts.get(&id.topic) {
-        None => Some(Why::NoTopic),
-        Some(count) if *count <= id.number => Some(Why::NoPartition { count: *count }),
+        None => Some(LossReason::NoTopic),
+        Some(count) if *count <= id.number => Some(LossReason::NoPartition { count: *count }),
         Some(_) => None,
     }
 }
 
-/// The failure of a client that no broker lets in.
+/// Returns the error for a client that all brokers refuse.
 pub(crate) fn refused(brokers: &str, why: String) -> Error {
     let what = format!("the Kafka brokers {brokers} refuse the connection");
     let error = Error::new(ErrorCode::Network, what)
@@ -206,7 +213,7 @@ pub(crate) fn refused(brokers: &str, why: String) -> Error {
     error.permanent()
 }
 
-fn count(about: Option<&MetadataTopic>) -> Result<i32, Trouble> {
+fn count(about: Option<&MetadataTopic>) -> Result<i32, DiscoveryError> {
     let about = about.ok_or(UNKNOWN)?;
     if let Some(error) = about.error() {
         return Err(KafkaError::MetadataFetch(error.into()).into());

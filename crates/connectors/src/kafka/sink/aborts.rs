@@ -1,16 +1,16 @@
-//! How often a transaction begins anew before that is a failure.
+//! Retry policy of aborted transactions.
 
 use std::time::{Duration, Instant};
 
 use rdkafka::error::RDKafkaErrorCode;
 
-/// How often in a row a transaction is aborted and begun anew.
+/// Maximum number of consecutive aborts.
 const MOST: u32 = 10;
-/// How long it is until the next one, at first, and at most.
+/// Initial and maximum delay before the next transaction.
 const SOONEST: Duration = Duration::from_millis(50);
 const LATEST: Duration = Duration::from_secs(5);
 
-/// The aborted transactions since the last that was committed.
+/// Aborted transactions since the last commit.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Aborts {
     in_a_row: u32,
@@ -18,7 +18,7 @@ pub(super) struct Aborts {
 }
 
 impl Aborts {
-    /// Another one; false if there have been too many.
+    /// Records an abort; returns false after more than [`MOST`] consecutive aborts.
     pub fn note(&mut self, now: Instant) -> bool {
         let wait = SOONEST.saturating_mul(1 << self.in_a_row.min(16));
         self.not_before = Some(now + wait.min(LATEST));
@@ -26,19 +26,20 @@ impl Aborts {
         self.in_a_row <= MOST
     }
 
-    /// Whether the next transaction may begin.
+    /// Returns true if the next transaction may begin.
     pub fn may_begin(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|not_before| now >= not_before)
     }
 
-    /// A transaction has been committed.
+    /// Resets the count after a committed transaction.
     pub fn forget(&mut self) {
         *self = Aborts::default();
     }
 }
 
-/// Whether an error that aborts a transaction will come again with the next one: somebody has to do something about it.
-pub(super) fn comes_again(code: Option<RDKafkaErrorCode>) -> bool {
+/// Returns true if a retry cannot fix the error of an aborted transaction and an administrator must
+/// act.
+pub(super) fn is_permanent(code: Option<RDKafkaErrorCode>) -> bool {
     matches!(
         code,
         Some(
@@ -82,10 +83,10 @@ mod tests {
 
     #[test]
     fn what_nobody_may_do_is_not_tried_again() {
-        assert!(comes_again(Some(
+        assert!(is_permanent(Some(
             RDKafkaErrorCode::TopicAuthorizationFailed
         )));
-        assert!(!comes_again(Some(RDKafkaErrorCode::NotCoordinator)));
-        assert!(!comes_again(None));
+        assert!(!is_permanent(Some(RDKafkaErrorCode::NotCoordinator)));
+        assert!(!is_permanent(None));
     }
 }

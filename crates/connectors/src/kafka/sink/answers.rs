@@ -1,4 +1,4 @@
-//! Answers of brokers to administrative questions, waited for on the thread that asks.
+//! Blocking calls of administrative requests to brokers.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-/// Whether brokers are away, or have not answered in time.
+/// Returns true if an error is transient: brokers are unavailable or a request timed out.
 pub(super) fn is_passing(error: &KafkaError) -> bool {
     let code = match error {
         KafkaError::AdminOp(code) => Some(*code),
@@ -27,7 +27,7 @@ pub(super) fn is_passing(error: &KafkaError) -> bool {
     )
 }
 
-/// Wakes a thread that waits.
+/// Waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -36,7 +36,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits on this thread; what is waited for has a limit of its own.
+/// Blocks this thread until `future` completes. The request behind the future has its own timeout.
 pub(super) fn wait_for<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

@@ -1,4 +1,4 @@
-//! Messages that wait for their epoch to be committed, as bytes.
+//! Encoded messages that wait until their epoch is committed.
 
 use std::sync::Arc;
 
@@ -6,30 +6,31 @@ use ardea_core::{Epoch, Error, ErrorCode, Result, Timestamp};
 
 use super::Outgoing;
 
-/// How many bytes a block has, about, when another one begins.
+/// Size in bytes at which a block is complete.
 const BLOCK_BYTES: usize = 64 << 10;
-/// How many bytes a message takes besides its key, its value and its headers.
+/// Fixed overhead of an encoded message in bytes, without key, value and headers.
 const HEAD: usize = 32;
-/// In the place of a length: there is none.
+/// Length marker of a missing key or value.
 const NONE: u32 = u32::MAX;
 
-/// A message of a block.
+/// A message in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Waiting<'a> {
-    /// The position of its record in the sink's input; of one from an earlier life, the position there.
+pub(crate) struct BufferedMessage<'a> {
+    /// Position of the message's record in the sink's input; for a restored message, in the input
+    /// of the earlier attempt.
     pub position: u64,
     pub time: Timestamp,
     pub partition: Option<i32>,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
-    /// As [`headers`](crate::kafka::headers) lay them into one buffer.
+    /// Headers as encoded by [`headers`](crate::kafka::headers).
     pub headers: &'a [u8],
 }
 
-impl<'a> Waiting<'a> {
-    /// The message of a record.
+impl<'a> BufferedMessage<'a> {
+    /// Returns the message of a record.
     pub fn of(out: &'a Outgoing, position: u64, time: Timestamp) -> Self {
-        Waiting {
+        BufferedMessage {
             position,
             time,
             partition: out.partition,
@@ -63,13 +64,14 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// The message at a place in a block, and where the next one is; none at its end.
+    /// Decodes the message at an offset of a block, and returns it with the next offset; `None` at
+    /// the end of the block.
     pub fn at(block: &'a [u8], at: usize) -> Result<Option<(Self, usize)>> {
         let rest = block.get(at..).unwrap_or_default();
         if rest.is_empty() {
             return Ok(None);
         }
-        let torn = || Error::new(ErrorCode::BadRecord, "a message that was kept breaks off");
+        let torn = || Error::new(ErrorCode::BadRecord, "a stored message is truncated");
         let mut rest = rest;
         let position = u64::from_le_bytes(*take(&mut rest).ok_or_else(torn)?);
         let time = i64::from_le_bytes(*take(&mut rest).ok_or_else(torn)?);
@@ -85,7 +87,7 @@ impl<'a> Waiting<'a> {
                 next += length;
             }
         }
-        let waiting = Waiting {
+        let waiting = BufferedMessage {
             position,
             time: Timestamp::from_micros(time),
             partition: (partition >= 0).then_some(partition),
@@ -97,14 +99,14 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Takes the next bytes.
+/// Takes the next `N` bytes.
 fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (array, left) = rest.split_first_chunk()?;
     *rest = left;
     Some(array)
 }
 
-/// A block of messages, whole ones, which does not change any more.
+/// An immutable block of complete messages.
 pub(crate) type Block = Arc<Vec<u8>>;
 
 /// The messages of an epoch.
@@ -120,16 +122,16 @@ impl Batch {
     }
 }
 
-/// The messages of the epoch at hand.
+/// The messages of the current epoch.
 #[derive(Debug, Default)]
-pub(crate) struct Filling {
+pub(crate) struct EpochBuffer {
     blocks: Vec<Block>,
     last: Vec<u8>,
-    /// Of all blocks but the last.
+    /// Total size in bytes of all blocks except the last one.
     bytes: usize,
 }
 
-impl Filling {
+impl EpochBuffer {
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.last.is_empty()
     }
@@ -138,7 +140,7 @@ impl Filling {
         self.bytes + self.last.len()
     }
 
-    pub fn push(&mut self, message: Waiting<'_>) -> Result<()> {
+    pub fn push(&mut self, message: BufferedMessage<'_>) -> Result<()> {
         message.put(&mut self.last)?;
         if self.last.len() >= BLOCK_BYTES {
             self.end_block();
@@ -153,7 +155,7 @@ impl Filling {
         }
     }
 
-    /// The epoch has ended: its messages.
+    /// Ends the epoch and returns its messages.
     pub fn end(&mut self, epoch: Epoch) -> Batch {
         self.end_block();
         self.bytes = 0;
@@ -171,7 +173,7 @@ mod tests {
     #[test]
     fn messages_come_back_as_they_were() {
         let long = vec![7; BLOCK_BYTES];
-        let message = |position, partition, key, value| Waiting {
+        let message = |position, partition, key, value| BufferedMessage {
             position,
             time: Timestamp::from_secs(position as i64),
             partition,
@@ -185,7 +187,7 @@ mod tests {
             message(2, None, Some(&b""[..]), Some(&long)),
             message(3, Some(0), None, Some(&b"v"[..])),
         ];
-        let mut filling = Filling::default();
+        let mut filling = EpochBuffer::default();
         assert!(filling.is_empty());
         messages
             .iter()
@@ -198,7 +200,7 @@ mod tests {
         let mut came = Vec::new();
         for block in &batch.blocks {
             let mut at = 0;
-            while let Some((message, next)) = Waiting::at(block, at).unwrap() {
+            while let Some((message, next)) = BufferedMessage::at(block, at).unwrap() {
                 came.push(message);
                 at = next;
             }
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(came, messages);
         let torn = &batch.blocks[1][..batch.blocks[1].len() - 1];
         assert_eq!(
-            Waiting::at(torn, 0).unwrap_err().code(),
+            BufferedMessage::at(torn, 0).unwrap_err().code(),
             ErrorCode::BadRecord
         );
     }

@@ -1,4 +1,4 @@
-//! What becomes of messages that were handed to librdkafka.
+//! Results of message deliveries by librdkafka.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,18 +9,18 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::ProducerContext;
 
-use crate::kafka::teller::Teller;
+use crate::kafka::outage_reporter::OutageReporter;
 
-/// A delivery that failed for good.
+/// A permanently failed delivery.
 pub(crate) struct Failure {
-    /// The record's position in the sink's input.
+    /// Position of the record in the sink's input.
     pub position: u64,
     pub partition: i32,
     pub error: KafkaError,
 }
 
 impl Failure {
-    /// The job's failure.
+    /// Converts to the job's failure.
     pub fn into_error(self, topic: &str) -> Error {
         let partition = self.partition;
         let place = if partition < 0 {
@@ -31,12 +31,12 @@ impl Failure {
         let code = self.error.rdkafka_error_code();
         let hint = match code {
             Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
-                "make the topic, or check its name"
+                "create the topic, or check its name"
             }
             Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
-                "raise `max.message.bytes` of the topic: where each record is written once it is sent again when the job goes on"
+                "raise `max.message.bytes` of the topic; an exactly-once sink sends the record again when the job is restored"
             }
-            _ => "check the brokers' logs; the records behind it may be in the topic or not",
+            _ => "check the brokers' logs; later records may or may not be in the topic",
         };
         let error = Error::new(
             ErrorCode::WriteFailed,
@@ -49,7 +49,7 @@ impl Failure {
         .hint(hint)
         .at_record(0, self.position);
         match code {
-            // They come again with the record.
+            // These errors recur when the record is written again.
             Some(
                 RDKafkaErrorCode::UnknownTopic
                 | RDKafkaErrorCode::UnknownTopicOrPartition
@@ -66,35 +66,35 @@ impl Failure {
     }
 }
 
-/// Hears of deliveries.
-pub(crate) struct Deliveries {
-    teller: Teller,
-    /// The first that failed.
+/// Producer context that collects failed deliveries.
+pub(crate) struct DeliveryTracker {
+    teller: OutageReporter,
+    /// First failed delivery.
     failed: Mutex<Option<Failure>>,
 }
 
-impl Deliveries {
-    /// The first that has failed since this was asked last.
+impl DeliveryTracker {
+    /// Returns the first delivery that has failed since the last call.
     pub fn take_failed(&self) -> Option<Failure> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.take()
     }
 
-    pub fn teller(&self) -> &Teller {
+    pub fn teller(&self) -> &OutageReporter {
         &self.teller
     }
 }
 
-impl From<Teller> for Deliveries {
-    fn from(teller: Teller) -> Self {
-        Deliveries {
+impl From<OutageReporter> for DeliveryTracker {
+    fn from(teller: OutageReporter) -> Self {
+        DeliveryTracker {
             teller,
             failed: Mutex::default(),
         }
     }
 }
 
-impl ClientContext for Deliveries {
+impl ClientContext for DeliveryTracker {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.teller.log(level, facility, message);
     }
@@ -104,12 +104,12 @@ impl ClientContext for Deliveries {
     }
 }
 
-impl ProducerContext for Deliveries {
+impl ProducerContext for DeliveryTracker {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, position: usize) {
         match result {
-            Ok(_) => self.teller.heard(),
+            Ok(_) => self.teller.report_response(),
             Err((error, message)) => {
                 let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
                 failed.get_or_insert_with(|| Failure {

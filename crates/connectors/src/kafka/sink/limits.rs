@@ -1,7 +1,8 @@
-//! How large messages may be: what the producer may send, and what the topic takes.
+//! Message size limits of the producer and of the topic.
 //!
-//! A message that waits for its epoch to be committed is in a snapshot by the time the broker sees it. One that the broker does not take would then be
-//! refused again after each restart, so it is not taken in the first place.
+//! A buffered message is part of a checkpoint before a broker sees it. A message that the broker
+//! rejects would be rejected again after each restart, so the sink refuses it before it is
+//! buffered.
 
 use std::time::Duration;
 
@@ -9,34 +10,35 @@ use ardea_core::Result;
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 
 use super::answers::{is_passing, wait_for};
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::settings::Settings;
-use crate::kafka::teller::Teller;
 
-/// How long brokers may take to answer.
+/// Timeout of a request to brokers.
 const ANSWER: Duration = Duration::from_millis(900);
-/// What a producer sends at most unless told.
+/// librdkafka's default of [`PRODUCERS_LIMIT`].
 const PRODUCER: usize = 1_000_000;
-/// The property that says so.
+/// Producer property with the maximum size of a request.
 pub(super) const PRODUCERS_LIMIT: &str = "message.max.bytes";
-/// What a topic's limit is called.
+/// Topic setting with the maximum size of a message.
 const TOPICS_LIMIT: &str = "max.message.bytes";
-/// The least that a producer can be told.
+/// Smallest value that librdkafka accepts for [`PRODUCERS_LIMIT`].
 const LEAST: usize = 1_000;
-/// What a message takes besides its key and its value, at most: the head of its batch, and lengths.
+/// Upper bound of a message's overhead besides key and value: batch header and lengths.
 const OVERHEAD: usize = 128;
 
-/// Knows the limits, once brokers have told.
+/// Size limits of messages, requested from brokers once.
 pub(super) struct Limits {
     settings: Settings,
     job: String,
-    admin: Option<AdminClient<Teller>>,
-    /// The limit of the topic, if it has one that counts, once that is known.
+    admin: Option<AdminClient<OutageReporter>>,
+    /// Limit of the topic in bytes. `None` if it is not known yet, `Some(None)` if no limit
+    /// applies.
     topic: Option<Option<usize>>,
 }
 
 impl Limits {
     pub fn new(settings: &Settings, job: &str) -> Self {
-        // What is packed can be larger before: whether the topic takes it is seen when it is sent.
+        // The limit applies to the compressed size, which is known only when the message is sent.
         let is_packed = ["compression.type", "compression.codec"]
             .iter()
             .any(|name| {
@@ -51,10 +53,11 @@ impl Limits {
         }
     }
 
-    /// Asks brokers, if nobody has yet; false if they have not answered within a second.
+    /// Requests the limits if they are not known yet; returns true once they are known. Waits at
+    /// most a second for the brokers.
     ///
     /// # Errors
-    /// If no client can be made.
+    /// An error if no client can be created.
     pub fn are_known(&mut self) -> Result<bool> {
         if self.topic.is_some() {
             return Ok(true);
@@ -74,7 +77,7 @@ impl Limits {
                 limit.parse().ok()
             }),
             Err(error) if is_passing(&error) => return Ok(false),
-            // Who may not ask finds out when it sends.
+            // A client without the permission finds out when it sends.
             Err(_) => None,
         };
         self.topic = Some(limit);
@@ -82,14 +85,15 @@ impl Limits {
         Ok(true)
     }
 
-    /// Whether a message with so many bytes of key and value can be sent.
+    /// Returns true if a message with this many bytes of key and value can be sent.
     pub fn fits(&self, bytes: usize) -> bool {
         let topic = self.topic.flatten().unwrap_or(usize::MAX);
         bytes <= self.of_producer() && bytes.saturating_add(OVERHEAD) <= topic
     }
 
-    /// What a producer has to be told so that it makes no batch that the topic does not take; nothing if it makes none.
-    pub fn to_tell(&self) -> Option<String> {
+    /// Returns the producer limit that keeps batches below the topic's limit; `None` if the
+    /// producer's own limit suffices.
+    pub fn producer_limit(&self) -> Option<String> {
         let topic = self.topic.flatten()?.max(LEAST);
         (topic < self.of_producer()).then(|| topic.to_string())
     }
@@ -118,23 +122,23 @@ mod tests {
     fn a_message_has_to_fit_the_producer_and_with_its_head_the_topic() {
         let default = limits(&[], None);
         assert!(default.fits(PRODUCER) && !default.fits(PRODUCER + 1));
-        assert_eq!(default.to_tell(), None);
+        assert_eq!(default.producer_limit(), None);
         let small = limits(&[], Some(5_000));
         assert!(small.fits(5_000 - OVERHEAD) && !small.fits(5_001 - OVERHEAD));
-        assert_eq!(small.to_tell().as_deref(), Some("5000"));
+        assert_eq!(small.producer_limit().as_deref(), Some("5000"));
         let own = limits(&[(PRODUCERS_LIMIT, "2000")], Some(5_000));
         assert!(own.fits(2_000) && !own.fits(2_001));
-        assert_eq!(own.to_tell(), None, "it has been told less");
+        assert_eq!(own.producer_limit(), None, "its own limit is lower");
         let tiny = limits(&[], Some(10));
-        assert_eq!(tiny.to_tell().as_deref(), Some("1000"));
+        assert_eq!(tiny.producer_limit().as_deref(), Some("1000"));
         assert!(!tiny.fits(0));
     }
 
     #[test]
     fn what_is_packed_is_bounded_by_the_producer_alone() {
         let mut packed = limits(&[("compression.type", "gzip")], Some(5_000));
-        assert!(packed.are_known().unwrap(), "nobody has to be asked");
+        assert!(packed.are_known().unwrap(), "no request is needed");
         assert!(packed.fits(PRODUCER) && !packed.fits(PRODUCER + 1));
-        assert_eq!(packed.to_tell(), None);
+        assert_eq!(packed.producer_limit(), None);
     }
 }

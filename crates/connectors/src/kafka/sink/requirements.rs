@@ -1,4 +1,4 @@
-//! Asks brokers whether they can do what a sink promises, before anything is written.
+//! Checks, before the first write, that the brokers support the sink's guarantee.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,51 +11,52 @@ use rdkafka::metadata::Metadata;
 use rdkafka::producer::{BaseProducer, Producer};
 
 use super::answers::{is_passing, wait_for};
-use super::deliveries::Deliveries;
+use super::deliveries::DeliveryTracker;
 use crate::kafka::discovery::refused;
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::settings::Settings;
-use crate::kafka::teller::Teller;
 
-/// How long brokers may take to answer a question.
+/// Timeout of a request to brokers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay before a question that was not answered is asked again.
+/// Retry delay after a failed request.
 const RETRY_DELAY: Duration = Duration::from_millis(300);
-/// How long brokers may not know the topic, or refuse this client: those that have just been started learn of both late.
+/// Time for which brokers may report the topic as unknown or refuse this client. Restarted brokers
+/// may not know topics and users yet.
 const UNKNOWN_FOR: Duration = Duration::from_secs(10);
 
-/// The property of a producer by which brokers know when its transaction has died.
+/// Producer property: time after which brokers abort an unfinished transaction.
 const TRANSACTION_TIMEOUT: &str = "transaction.timeout.ms";
-/// Its value unless it is set.
+/// Default of [`TRANSACTION_TIMEOUT`].
 const DEFAULT_TRANSACTION_TIMEOUT_MS: u64 = 60_000;
-/// The greatest value that a broker takes.
+/// Broker setting with the largest allowed transaction timeout.
 const TRANSACTION_LIMIT: &str = "transaction.max.timeout.ms";
 const MIN_IN_SYNC: &str = "min.insync.replicas";
 
-/// What brokers say about the requirements of a sink.
-pub(super) struct Requirements(Arc<Desk>);
+/// Result of the requirement check.
+pub(super) struct Requirements(Arc<RequirementsQueue>);
 
-struct Desk {
+struct RequirementsQueue {
     outcome: Mutex<Option<Result<()>>>,
     is_over: AtomicBool,
 }
 
 impl Requirements {
-    /// Begins to ask, on a thread of its own.
+    /// Starts the check on a dedicated thread.
     ///
     /// # Errors
-    /// If no client can be made.
+    /// An error if no client can be created.
     pub fn ask(
         settings: &Settings,
         context: &InstanceContext,
         is_transactional: bool,
     ) -> Result<Self> {
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(RequirementsQueue {
             outcome: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
         let connection = settings.of_connections();
         let keeps_state = context.guarantee.keeps_state();
-        let inquiry = Inquiry {
+        let inquiry = RequirementsCheck {
             client: connection.client(&context.job, &[], &[])?,
             admin: match keeps_state {
                 true => Some(connection.client(&context.job, &[], &[])?),
@@ -63,7 +64,7 @@ impl Requirements {
             },
             settings: settings.clone(),
             is_transactional,
-            // One of several says it.
+            // Only one instance logs the warning.
             warns: keeps_state && context.instance.index == 0,
             unknown_since: None,
             refused_since: None,
@@ -78,10 +79,10 @@ impl Requirements {
         Ok(Requirements(desk))
     }
 
-    /// Returns whether all requirements are known to be met.
+    /// Returns true if all requirements are known to be met.
     ///
     /// # Errors
-    /// The one that is not.
+    /// An error that names the unmet requirement.
     pub fn are_met(&self) -> Result<bool> {
         let outcome = self.0.outcome.lock();
         match &*outcome.unwrap_or_else(PoisonError::into_inner) {
@@ -97,42 +98,42 @@ impl Drop for Requirements {
     }
 }
 
-struct Inquiry {
-    /// It is polled: so it learns why brokers refuse it.
-    client: BaseProducer<Deliveries>,
-    /// Where configurations are asked for.
-    admin: Option<AdminClient<Teller>>,
+struct RequirementsCheck {
+    /// Client that is polled to receive refusals by brokers.
+    client: BaseProducer<DeliveryTracker>,
+    /// Client for configuration requests.
+    admin: Option<AdminClient<OutageReporter>>,
     settings: Settings,
     is_transactional: bool,
     warns: bool,
-    /// The time since which brokers do not know the topic.
+    /// Time at which brokers first reported the topic as unknown.
     unknown_since: Option<Instant>,
-    /// The time since which brokers refuse this client.
+    /// Time of the first refusal of this client.
     refused_since: Option<Instant>,
 }
 
-/// Why there is no answer.
-enum Trouble {
+/// Error of the requirement check.
+enum RequirementError {
     Kafka(KafkaError),
     Unmet(Error),
 }
 
-impl From<KafkaError> for Trouble {
+impl From<KafkaError> for RequirementError {
     fn from(error: KafkaError) -> Self {
-        Trouble::Kafka(error)
+        RequirementError::Kafka(error)
     }
 }
 
-impl Inquiry {
-    fn run(mut self, desk: &Desk) {
+impl RequirementsCheck {
+    fn run(mut self, desk: &RequirementsQueue) {
         let outcome = loop {
             if desk.is_over.load(Ordering::Acquire) {
                 return;
             }
             let failed = match self.inquire() {
                 Ok(()) => break Ok(()),
-                Err(Trouble::Unmet(error)) => Some(error),
-                Err(Trouble::Kafka(error)) => self.failure_of(&error),
+                Err(RequirementError::Unmet(error)) => Some(error),
+                Err(RequirementError::Kafka(error)) => self.failure_of(&error),
             };
             if let Some(error) = failed {
                 break Err(error);
@@ -143,12 +144,12 @@ impl Inquiry {
         *place = Some(outcome);
     }
 
-    fn inquire(&self) -> Result<(), Trouble> {
+    fn inquire(&self) -> Result<(), RequirementError> {
         let topic = &self.settings.topic;
         let client = self.client.client();
         let metadata = client.fetch_metadata(Some(topic), ANSWER_TIMEOUT)?;
         let replicas = replicas_of(&metadata, topic)?;
-        self.teller().heard();
+        self.teller().report_response();
         if self.is_transactional {
             for broker in metadata.brokers() {
                 self.check_timeout(broker.id())?;
@@ -160,11 +161,11 @@ impl Inquiry {
         Ok(())
     }
 
-    fn teller(&self) -> &Teller {
+    fn teller(&self) -> &OutageReporter {
         self.client.context().teller()
     }
 
-    /// A value of a broker's or a topic's configuration; none if this user may not ask.
+    /// Returns a numeric setting of a broker or topic; `None` if this user may not read it.
     fn configured(&self, of: &ResourceSpecifier<'_>, name: &str) -> KafkaResult<Option<u64>> {
         let Some(admin) = &self.admin else {
             return Ok(None);
@@ -180,25 +181,25 @@ impl Inquiry {
         }
     }
 
-    fn check_timeout(&self, broker: i32) -> Result<(), Trouble> {
+    fn check_timeout(&self, broker: i32) -> Result<(), RequirementError> {
         let most = self.configured(&ResourceSpecifier::Broker(broker), TRANSACTION_LIMIT)?;
         match most {
             Some(most) => transactions_fit(broker, transaction_timeout_ms(&self.settings), most)
-                .map_err(Trouble::Unmet),
+                .map_err(RequirementError::Unmet),
             None => Ok(()),
         }
     }
 
-    fn warn_of_loss(&self, replicas: usize) -> Result<(), Trouble> {
+    fn warn_of_loss(&self, replicas: usize) -> Result<(), RequirementError> {
         let topic = ResourceSpecifier::Topic(&self.settings.topic);
         let least = self.configured(&topic, MIN_IN_SYNC)?;
         if let Some(warning) = least.and_then(|least| warning_of(replicas, least)) {
-            self.teller().say(&warning);
+            self.teller().log_line(&warning);
         }
         Ok(())
     }
 
-    /// The job's failure, if asking again is of no use.
+    /// Returns the job's failure if retrying is useless.
     fn failure_of(&mut self, error: &KafkaError) -> Option<Error> {
         let topic = self.settings.topic.clone();
         let failed = |hint: &str| {
@@ -212,15 +213,15 @@ impl Inquiry {
             Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
                 self.refused_since = None;
                 match is_late(&mut self.unknown_since) {
-                    true => failed("make the topic, or check its name"),
+                    true => failed("create the topic, or check its name"),
                     false => None,
                 }
             }
             Some(RDKafkaErrorCode::InvalidTopic | RDKafkaErrorCode::TopicAuthorizationFailed) => {
-                failed("check the topic's name, and what this user may write")
+                failed("check the topic's name and this user's write permission")
             }
             _ => {
-                // Brokers that were away may have to learn of the topic anew.
+                // Brokers that were unavailable may not know the topic yet.
                 self.unknown_since = None;
                 self.client.poll(Duration::ZERO);
                 match self.teller().refusal() {
@@ -237,12 +238,12 @@ impl Inquiry {
     }
 }
 
-/// Returns whether something has been so for too long; since now if it has not been so before.
+/// Returns true if a condition has lasted too long; starts the timer on the first call.
 fn is_late(since: &mut Option<Instant>) -> bool {
     since.get_or_insert_with(Instant::now).elapsed() >= UNKNOWN_FOR
 }
 
-/// The number of replicas of the partition that has the fewest.
+/// Returns the smallest replica count of the topic's partitions.
 fn replicas_of(metadata: &Metadata, topic: &str) -> KafkaResult<usize> {
     let unknown = KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition);
     let about = metadata.topics().iter().find(|about| about.name() == topic);
@@ -254,14 +255,14 @@ fn replicas_of(metadata: &Metadata, topic: &str) -> KafkaResult<usize> {
     replicas.min().ok_or(unknown)
 }
 
-/// The milliseconds after which brokers end a transaction of a producer with these settings.
+/// Returns the transaction timeout in milliseconds of a producer with `settings`, set or default.
 pub(super) fn transaction_timeout_ms(settings: &Settings) -> u64 {
     let own = settings.property(TRANSACTION_TIMEOUT);
     let own = own.and_then(|own| own.parse().ok());
     own.unwrap_or(DEFAULT_TRANSACTION_TIMEOUT_MS)
 }
 
-/// Refuses a transaction timeout that is greater than a broker takes.
+/// Returns an error if the transaction timeout exceeds a broker's limit.
 fn transactions_fit(broker: i32, needed: u64, most: u64) -> Result<()> {
     if needed <= most {
         return Ok(());
@@ -270,11 +271,12 @@ fn transactions_fit(broker: i32, needed: u64, most: u64) -> Result<()> {
         "the Kafka broker {broker} ends transactions after {most} ms ({TRANSACTION_LIMIT}), exactly-once output needs {needed} ms ({TRANSACTION_TIMEOUT})"
     );
     Err(Error::new(ErrorCode::StoreUnsuitable, what).hint(
-        "raise the broker's setting, lower the sink's property `transaction.timeout.ms`, or write `at_least_once`",
+        "raise the broker's setting, lower the sink's property `transaction.timeout.ms`, or use `at_least_once`",
     ))
 }
 
-/// The warning of a topic whose acknowledged records one broker may lose, or that takes none.
+/// Returns a warning if the topic can lose acknowledged records when one broker fails, or if it
+/// accepts no records.
 fn warning_of(replicas: usize, least_in_sync: u64) -> Option<String> {
     if least_in_sync > replicas as u64 {
         Some(format!(
@@ -301,7 +303,7 @@ mod tests {
     #[test]
     fn a_topic_is_missing_for_as_long_as_brokers_that_answer_do_not_know_it() {
         let settings = Settings::new("localhost:1".into(), "t".into());
-        let mut inquiry = Inquiry {
+        let mut inquiry = RequirementsCheck {
             client: settings.client("job", &[], &[]).unwrap(),
             admin: None,
             settings,

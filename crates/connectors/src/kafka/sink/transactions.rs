@@ -1,19 +1,27 @@
-//! Writes batches to a topic, each once, whoever dies in between.
+//! Transactional writer of batches: each batch is in the topic exactly once, across failures of any
+//! process.
 //!
-//! # Why nothing is lost or doubled
+//! # Protocol
 //!
-//! librdkafka can't finish a transaction that another process has prepared. So nothing is prepared: the messages of an epoch are kept in the cut
-//! that ends it, and sent when the epoch is committed, in one transaction with a **mark**: the number of the epoch, as the offset of
-//! a consumer group of the run's own, which Kafka commits with the messages or not at all.
+//! librdkafka cannot finish a transaction that another process has prepared, so nothing is
+//! prepared. The messages of an epoch are stored in its snapshot and sent when the epoch is
+//! committed, in one transaction with a **mark**. The mark is the epoch number, stored as the
+//! offset of a consumer group that only this run uses. Kafka commits mark and messages together or
+//! not at all.
 //!
-//! * *Nothing is lost:* an epoch's messages are in its cut before it can be committed. Whoever goes on from a committed epoch has the
-//!   messages of all batches that the cut did not know to be sent.
-//! * *Nothing is doubled:* before such a one sends anything, it takes over the transactional id of the dead one (`init_transactions`), which
-//!   ends that one's transaction, committed or aborted, and lets it write no more. Then it reads the mark: it is stable, and says exactly
-//!   which batches are there, as batches are sent in the order of their epochs, and those of one transaction are there together.
-//! * Epochs count on over all lives of a run, and another run has another group: a mark never speaks of other batches.
-//! * A mark that is gone, though the cut knows that there was one, is an error: Kafka forgets offsets of groups that were silent for long
-//!   (`offsets.retention.minutes`), and nobody could tell what is there.
+//! * *No loss:* an epoch's messages are in its snapshot before it can be committed. An attempt
+//!   restored from a committed epoch has the messages of all batches that the snapshot did not
+//!   record as sent.
+//! * *No duplicates:* before the restored attempt sends anything, it takes over the transactional
+//!   id of its predecessor (`init_transactions`). This commits or aborts the predecessor's
+//!   transaction and fences the predecessor. The mark read afterwards no longer changes. It
+//!   identifies the batches in the topic, because batches are sent in the order of their epochs and
+//!   the batches of one transaction become visible together.
+//! * Epochs are numbered across all attempts of a run, and each run has its own group, so a mark
+//!   never refers to the batches of another run.
+//! * If the mark is missing although the snapshot recorded one, the job fails. Kafka deletes
+//!   offsets of inactive groups (`offsets.retention.minutes`), and the set of written batches is
+//!   then unknown.
 
 mod errors;
 
@@ -25,43 +33,43 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::aborts::{Aborts, comes_again};
-use super::batch::{Batch, Waiting};
-use super::deliveries::Deliveries;
+use super::aborts::{Aborts, is_permanent};
+use super::batch::{Batch, BufferedMessage};
+use super::deliveries::DeliveryTracker;
 use super::limits::{Limits, PRODUCERS_LIMIT};
 use super::requirements::transaction_timeout_ms;
-use crate::kafka::TURN;
+use crate::kafka::CANCEL_CHECK_INTERVAL;
 use crate::kafka::headers;
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::settings::Settings;
-use crate::kafka::teller::Teller;
 use errors::is_fenced;
 
-/// How long to wait for deliveries at a time. librdkafka's wait is not cut short by them.
+/// Longest wait per poll for deliveries. librdkafka does not return early when a delivery arrives.
 const WAIT: Duration = Duration::from_millis(5);
-/// How long a broker may take to answer a question.
+/// Timeout of a request to a broker.
 const ANSWER: Duration = Duration::from_millis(900);
 
-/// Settings that can be changed by properties.
+/// Default settings that properties can override.
 const DEFAULTS: &[(&str, &str)] = &[("linger.ms", "1"), ("reconnect.backoff.max.ms", "1000")];
 
-/// Who writes, and under which name the mark is kept.
+/// Transactional id of a writer, and consumer group that stores its mark.
 #[derive(Clone, Debug)]
 pub(super) struct Writer {
     pub transactional_id: String,
     pub group: String,
 }
 
-/// What an error asks for.
-enum Trouble {
-    /// The same again, later.
+/// Reaction to an error.
+enum ErrorAction {
+    /// Retry the call later.
     Again,
-    /// The transaction from its beginning.
+    /// Abort the transaction and start it again.
     Abort,
-    /// Nothing helps.
+    /// Fail the job.
     Final,
 }
 
-/// Where in the batches of a transaction the next message is.
+/// Position of the next message in the batches of a transaction.
 #[derive(Clone, Copy, Default, Debug)]
 struct Cursor {
     batch: usize,
@@ -69,28 +77,30 @@ struct Cursor {
     at: usize,
 }
 
-/// How far the transaction at hand is.
+/// State of the current transaction.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
-    /// Others with the same id may still write.
+enum TransactionState {
+    /// This producer is not initialized: other producers with the same id are not fenced and may
+    /// still write.
     Unfenced,
-    /// There is none.
+    /// No open transaction.
     Between,
     Sending(Cursor),
-    /// All messages are under way, or there; the mark is next.
+    /// All messages have been handed to librdkafka; the mark follows.
     Marking,
     Committing,
     Aborting,
 }
 
-/// The transactions of one writer. Every call takes about a second at most, and is made again until it has an answer.
+/// The transactions of one writer. Each call blocks for about a second at most; the caller repeats
+/// it until it is done.
 pub(super) struct Transactions {
     settings: Settings,
     writer: Writer,
-    producer: BaseProducer<Deliveries>,
-    marks: BaseConsumer<Teller>,
-    stage: Stage,
-    /// When the transaction at hand began.
+    producer: BaseProducer<DeliveryTracker>,
+    marks: BaseConsumer<OutageReporter>,
+    stage: TransactionState,
+    /// Start of the current transaction.
     begun: Instant,
     aborts: Aborts,
 }
@@ -105,13 +115,13 @@ impl Transactions {
         let group = [
             ("group.id", writer.group.as_str()),
             ("enable.auto.commit", "false"),
-            // A mark whose transaction has not ended is not told.
+            // Ignores the mark of an open transaction.
             ("isolation.level", "read_committed"),
         ];
-        // What a producer is told may be of no use to a consumer.
+        // Producer settings may be invalid for a consumer.
         let plain = settings.of_connections();
         let mut bounded = settings.clone();
-        if let Some(limit) = limits.to_tell() {
+        if let Some(limit) = limits.producer_limit() {
             bounded.set(PRODUCERS_LIMIT.to_string(), limit);
         }
         Ok(Transactions {
@@ -119,32 +129,34 @@ impl Transactions {
             marks: plain.client(job, &[], &group)?,
             settings: settings.clone(),
             writer,
-            stage: Stage::Unfenced,
+            stage: TransactionState::Unfenced,
             begun: Instant::now(),
             aborts: Aborts::default(),
         })
     }
 
-    /// Sees to it that nobody else writes under this id; false if that is not known yet.
+    /// Fences other producers with this transactional id; returns false if the caller must call
+    /// again.
     pub fn fence(&mut self) -> Result<bool> {
-        if !matches!(self.stage, Stage::Unfenced) {
+        if !matches!(self.stage, TransactionState::Unfenced) {
             return Ok(true);
         }
         self.producer.poll(Duration::ZERO);
         match self.producer.init_transactions(ANSWER) {
             Ok(()) => {
-                self.producer.context().teller().heard();
-                self.stage = Stage::Between;
+                self.producer.context().teller().report_response();
+                self.stage = TransactionState::Between;
                 Ok(true)
             }
             Err(error) => match Transactions::trouble(&error) {
-                Trouble::Again => Ok(false),
-                Trouble::Abort | Trouble::Final => Err(self.failed(error)),
+                ErrorAction::Again => Ok(false),
+                ErrorAction::Abort | ErrorAction::Final => Err(self.failed(error)),
             },
         }
     }
 
-    /// The latest epoch whose messages are there, none if there was none so far; nothing if it is not known yet.
+    /// Reads the mark, the latest epoch whose messages are in the topic. Returns `Some(None)` if
+    /// there is no mark, and `None` if the mark is not known yet.
     pub fn mark(&mut self) -> Result<Option<Option<Epoch>>> {
         let mut asked = TopicPartitionList::new();
         asked.add_partition(&self.settings.topic, 0);
@@ -157,21 +169,22 @@ impl Transactions {
         });
         match offset {
             Ok(offset) => {
-                self.marks.context().heard();
+                self.marks.context().report_response();
                 Ok(Some(match offset {
                     Offset::Offset(number) => u64::try_from(number).ok().map(Epoch),
                     _ => None,
                 }))
             }
-            // It would be so again, and the records wait for the answer.
-            Err(error) if comes_again(error.rdkafka_error_code()) => Err(self.failed(error)),
-            // Brokers are away, which is told by the producer, or the transaction has not quite ended.
+            // A retry would fail again, and the records wait for the result.
+            Err(error) if is_permanent(error.rdkafka_error_code()) => Err(self.failed(error)),
+            // Brokers are unavailable, which the producer reports, or the transaction is still
+            // ending.
             Err(_) => Ok(None),
         }
     }
 
-    /// Sends these batches in one transaction, with the epoch of the last as its mark; done when they are there. Until it is, it has to be
-    /// called with the same ones.
+    /// Sends `batches` in one transaction, with their last epoch as the mark; returns true when the
+    /// transaction is committed. Until then, the caller must call again with the same batches.
     pub fn publish(&mut self, batches: &[Batch], bad: &BadRecords) -> Result<bool> {
         let Some(last) = batches.last() else {
             return Ok(true);
@@ -179,7 +192,8 @@ impl Transactions {
         if !self.fence()? {
             return Ok(false);
         }
-        if matches!(self.stage, Stage::Between) && !self.aborts.may_begin(Instant::now()) {
+        if matches!(self.stage, TransactionState::Between) && !self.aborts.may_begin(Instant::now())
+        {
             self.producer.poll(WAIT);
             return Ok(false);
         }
@@ -190,18 +204,18 @@ impl Transactions {
                 }
                 Ok(is_done)
             }
-            Err(Problem::OfKafka(error)) => match Transactions::trouble(&error) {
-                Trouble::Again => {
+            Err(TransactionError::OfKafka(error)) => match Transactions::trouble(&error) {
+                ErrorAction::Again => {
                     self.producer.poll(WAIT);
                     Ok(false)
                 }
-                Trouble::Abort if self.aborts.note(Instant::now()) => {
-                    self.stage = Stage::Aborting;
+                ErrorAction::Abort if self.aborts.note(Instant::now()) => {
+                    self.stage = TransactionState::Aborting;
                     Ok(false)
                 }
-                Trouble::Abort | Trouble::Final => Err(self.failed(error)),
+                ErrorAction::Abort | ErrorAction::Final => Err(self.failed(error)),
             },
-            Err(Problem::Other(error)) => Err(error),
+            Err(TransactionError::Other(error)) => Err(error),
         }
     }
 
@@ -210,46 +224,48 @@ impl Transactions {
         batches: &[Batch],
         mark: Epoch,
         bad: &BadRecords,
-    ) -> std::result::Result<bool, Problem> {
+    ) -> std::result::Result<bool, TransactionError> {
         match self.stage {
-            Stage::Unfenced => {}
-            Stage::Between => {
+            TransactionState::Unfenced => {}
+            TransactionState::Between => {
                 self.producer.begin_transaction()?;
                 self.begun = Instant::now();
-                self.stage = Stage::Sending(Cursor::default());
+                self.stage = TransactionState::Sending(Cursor::default());
             }
-            Stage::Sending(cursor) => self.send(batches, cursor, bad)?,
-            Stage::Marking => {
+            TransactionState::Sending(cursor) => self.send(batches, cursor, bad)?,
+            TransactionState::Marking => {
                 self.producer.poll(WAIT);
                 self.check_delivered()?;
-                if self.producer.in_flight_count() == 0 && matches!(self.stage, Stage::Marking) {
+                if self.producer.in_flight_count() == 0
+                    && matches!(self.stage, TransactionState::Marking)
+                {
                     self.send_mark(mark)?;
-                    self.stage = Stage::Committing;
+                    self.stage = TransactionState::Committing;
                 }
             }
-            Stage::Committing => {
+            TransactionState::Committing => {
                 self.producer.commit_transaction(ANSWER)?;
-                self.stage = Stage::Between;
+                self.stage = TransactionState::Between;
                 return Ok(true);
             }
-            Stage::Aborting => {
+            TransactionState::Aborting => {
                 self.producer.abort_transaction(ANSWER)?;
                 self.producer.poll(Duration::ZERO);
-                // What was taken back is no failure.
+                // Deliveries of the aborted transaction are not failures.
                 self.producer.context().take_failed();
-                self.stage = Stage::Between;
+                self.stage = TransactionState::Between;
             }
         }
         Ok(false)
     }
 
-    /// Sends on from a message, as far as there is room.
+    /// Sends messages from the cursor on, until the queue is full.
     fn send(
         &mut self,
         batches: &[Batch],
         mut cursor: Cursor,
         bad: &BadRecords,
-    ) -> std::result::Result<(), Problem> {
+    ) -> std::result::Result<(), TransactionError> {
         self.producer.poll(Duration::ZERO);
         while let Some(batch) = batches.get(cursor.batch) {
             let Some(block) = batch.blocks.get(cursor.block) else {
@@ -259,7 +275,7 @@ impl Transactions {
                 };
                 continue;
             };
-            let Some((message, next)) = Waiting::at(block, cursor.at)? else {
+            let Some((message, next)) = BufferedMessage::at(block, cursor.at)? else {
                 cursor = Cursor {
                     block: cursor.block + 1,
                     at: 0,
@@ -268,24 +284,24 @@ impl Transactions {
                 continue;
             };
             if !self.send_one(message, bad)? {
-                self.stage = Stage::Sending(cursor);
-                // A full queue is waited for: this thread has nothing else to do.
+                self.stage = TransactionState::Sending(cursor);
+                // Wait for a full queue here: this thread has no other work.
                 self.producer.poll(WAIT);
                 self.check_delivered()?;
                 return Ok(());
             }
             cursor.at = next;
         }
-        self.stage = Stage::Marking;
+        self.stage = TransactionState::Marking;
         Ok(())
     }
 
-    /// Hands a message over; false if the queue is full.
+    /// Hands a message to librdkafka; returns false if its queue is full.
     fn send_one(
         &self,
-        message: Waiting<'_>,
+        message: BufferedMessage<'_>,
         bad: &BadRecords,
-    ) -> std::result::Result<bool, Problem> {
+    ) -> std::result::Result<bool, TransactionError> {
         let position = usize::try_from(message.position).unwrap_or(usize::MAX);
         let mut record: BaseRecord<'_, [u8], [u8], usize> =
             BaseRecord::with_opaque_to(&self.settings.topic, position);
@@ -304,12 +320,13 @@ impl Transactions {
                 bad.report(|| format!("record {position}"), Vec::new, super::TOO_LARGE)?;
                 Ok(true)
             }
-            _ => Err(Problem::OfKafka(error)),
+            _ => Err(TransactionError::OfKafka(error)),
         }
     }
 
-    /// A message that will not be delivered in this transaction begins it anew, unless it never will be.
-    fn check_delivered(&mut self) -> std::result::Result<(), Problem> {
+    /// Checks for failed deliveries. Aborts the transaction for another try, unless the failure is
+    /// permanent.
+    fn check_delivered(&mut self) -> std::result::Result<(), TransactionError> {
         let Some(failure) = self.producer.context().take_failed() else {
             return Ok(());
         };
@@ -324,87 +341,95 @@ impl Transactions {
                 | RDKafkaErrorCode::NotEnoughReplicasAfterAppend,
             ) => self.begin_anew(failure.error),
             code if is_fenced(code) || code == Some(RDKafkaErrorCode::Fatal) => {
-                Err(Problem::Other(self.failed(failure.error)))
+                Err(TransactionError::Other(self.failed(failure.error)))
             }
-            _ => Err(Problem::Other(failure.into_error(&self.settings.topic))),
+            _ => Err(TransactionError::Other(
+                failure.into_error(&self.settings.topic),
+            )),
         }
     }
 
-    /// Aborts the transaction at hand, which then begins anew. Brokers that are away are waited
-    /// for; those that answer have to take a transaction in time.
-    fn begin_anew(&mut self, error: KafkaError) -> std::result::Result<(), Problem> {
-        self.stage = Stage::Aborting;
+    /// Aborts the current transaction, which then starts again. The sink waits for unavailable
+    /// brokers, but available brokers must finish a transaction in time.
+    fn begin_anew(&mut self, error: KafkaError) -> std::result::Result<(), TransactionError> {
+        self.stage = TransactionState::Aborting;
         let teller = self.producer.context().teller();
         if !self.is_overdue() || teller.is_away() {
             return Ok(());
         }
         let too_slow = self.too_slow(error);
-        teller.say(&format!("{too_slow}; the transaction begins anew"));
+        teller.log_line(&format!("{too_slow}; the transaction is retried"));
         match self.aborts.note(Instant::now()) {
             true => Ok(()),
-            false => Err(Problem::Other(too_slow.permanent())),
+            false => Err(TransactionError::Other(too_slow.permanent())),
         }
     }
 
     fn is_in_transaction(&self) -> bool {
-        !matches!(self.stage, Stage::Unfenced | Stage::Between)
+        !matches!(
+            self.stage,
+            TransactionState::Unfenced | TransactionState::Between
+        )
     }
 
-    /// Returns whether brokers may have ended the transaction at hand for the time it takes.
+    /// Returns true if brokers may have aborted the current transaction because of its timeout.
     fn is_overdue(&self) -> bool {
         self.begun.elapsed() >= Duration::from_millis(transaction_timeout_ms(&self.settings))
     }
 
-    fn send_mark(&self, mark: Epoch) -> std::result::Result<(), Problem> {
+    fn send_mark(&self, mark: Epoch) -> std::result::Result<(), TransactionError> {
         let mut offsets = TopicPartitionList::new();
         let number = i64::try_from(mark.0).unwrap_or(i64::MAX);
         offsets.add_partition_offset(&self.settings.topic, 0, Offset::Offset(number))?;
         let Some(group) = self.marks.group_metadata() else {
             let what = "the Kafka client has no consumer group";
-            return Err(Problem::Other(Error::new(ErrorCode::Internal, what)));
+            return Err(TransactionError::Other(Error::new(
+                ErrorCode::Internal,
+                what,
+            )));
         };
         self.producer
             .send_offsets_to_transaction(&offsets, &group, ANSWER)?;
         Ok(())
     }
 
-    fn trouble(error: &KafkaError) -> Trouble {
+    fn trouble(error: &KafkaError) -> ErrorAction {
         let code = error.rdkafka_error_code();
         let is_late = matches!(
             code,
             Some(RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::RequestTimedOut)
         );
         match error {
-            KafkaError::Transaction(error) if error.is_fatal() => Trouble::Final,
-            // It would be so again, and again.
-            KafkaError::Transaction(_) if comes_again(code) => Trouble::Final,
-            KafkaError::Transaction(error) if error.txn_requires_abort() => Trouble::Abort,
-            KafkaError::Transaction(error) if error.is_retriable() => Trouble::Again,
-            // The client takes no messages for a transaction that has failed.
-            KafkaError::MessageProduction(RDKafkaErrorCode::State) => Trouble::Abort,
-            _ if is_late => Trouble::Again,
-            _ => Trouble::Final,
+            KafkaError::Transaction(error) if error.is_fatal() => ErrorAction::Final,
+            // A retry would fail again.
+            KafkaError::Transaction(_) if is_permanent(code) => ErrorAction::Final,
+            KafkaError::Transaction(error) if error.txn_requires_abort() => ErrorAction::Abort,
+            KafkaError::Transaction(error) if error.is_retriable() => ErrorAction::Again,
+            // The client rejects messages for a failed transaction.
+            KafkaError::MessageProduction(RDKafkaErrorCode::State) => ErrorAction::Abort,
+            _ if is_late => ErrorAction::Again,
+            _ => ErrorAction::Final,
         }
     }
 }
 
-/// What keeps a transaction from going on.
-enum Problem {
+/// Error that stops a transaction.
+enum TransactionError {
     OfKafka(KafkaError),
     Other(Error),
 }
 
-impl From<KafkaError> for Problem {
+impl From<KafkaError> for TransactionError {
     fn from(error: KafkaError) -> Self {
-        Problem::OfKafka(error)
+        TransactionError::OfKafka(error)
     }
 }
 
-impl From<Error> for Problem {
+impl From<Error> for TransactionError {
     fn from(error: Error) -> Self {
-        Problem::Other(error)
+        TransactionError::Other(error)
     }
 }
 
-/// So long at most one call works on what takes longer.
-pub(super) const SLICE: Duration = TURN;
+/// Time slice of one call for longer work.
+pub(super) const SLICE: Duration = CANCEL_CHECK_INTERVAL;

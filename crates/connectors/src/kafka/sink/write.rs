@@ -1,57 +1,57 @@
-//! The processor that writes messages.
+//! Processor of the Kafka sink.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Cut, CutWriter, Epoch, Error, Guarantee, Inbox, InstanceContext, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result, Timestamp,
+    BadRecords, Epoch, Error, Guarantee, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, Timestamp,
 };
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use super::batch::Waiting;
-use super::deliveries::{Deliveries, Failure};
-use super::once::Once;
+use super::batch::BufferedMessage;
+use super::deliveries::{DeliveryTracker, Failure};
+use super::exactly_once::ExactlyOnceBuffer;
 use super::requirements::Requirements;
-use super::{Outgoing, Plan, TOO_LARGE, kafka_time};
+use super::{KafkaSinkConfig, Outgoing, TOO_LARGE, kafka_time};
 use crate::kafka::headers;
 
-/// How long to wait for deliveries at a time. librdkafka's wait is not cut short by them.
+/// Longest wait per poll for deliveries. librdkafka does not return early when a delivery arrives.
 const WAIT: Duration = Duration::from_millis(5);
 
-/// Settings that can be changed by properties.
+/// Default settings that properties can override.
 const DEFAULTS: &[(&str, &str)] = &[
     ("linger.ms", "1"),
-    // Brokers are waited for without end.
+    // No delivery timeout: the sink waits for brokers without limit.
     ("delivery.timeout.ms", "0"),
     ("reconnect.backoff.max.ms", "1000"),
 ];
 
-/// Settings that what is promised rests on.
+/// Fixed settings on which the guarantees depend.
 const FIXED: &[(&str, &str)] = &[("enable.idempotence", "true"), ("acks", "all")];
 
-/// Hands records to librdkafka, which sends them.
+/// Processor that encodes records and hands them to librdkafka or to the exactly-once buffer.
 pub(crate) struct WriteP<T, F> {
-    plan: Plan,
+    plan: KafkaSinkConfig,
     encode: Arc<F>,
     bad: BadRecords,
-    /// Sends at once, unless
-    producer: Option<BaseProducer<Deliveries>>,
-    /// each record is to be in the topic once, whatever dies: then it waits for the commit.
-    once: Option<Once>,
+    /// Producer that sends at once; `None` with exactly-once output.
+    producer: Option<BaseProducer<DeliveryTracker>>,
+    /// Buffer for exactly-once output, sent at the commit; otherwise `None`.
+    once: Option<ExactlyOnceBuffer>,
     requirements: Option<Requirements>,
     out: Outgoing,
     record: PhantomData<fn(T)>,
 }
 
-/// What became of a record.
-enum Sent {
+/// Result of handing over a record.
+enum SendResult {
     Taken,
     /// The queue is full.
     NotNow,
-    /// It is not to be written, and why.
+    /// The record cannot be written; contains the reason.
     Bad(String),
 }
 
@@ -60,7 +60,7 @@ where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
-    pub fn new(plan: Plan, encode: Arc<F>) -> Self {
+    pub fn new(plan: KafkaSinkConfig, encode: Arc<F>) -> Self {
         WriteP {
             bad: BadRecords::new(plan.on_error),
             plan,
@@ -73,14 +73,15 @@ where
         }
     }
 
-    /// Whether it is known that brokers can do what the job promises. Nothing is written before.
+    /// Returns true once brokers are known to support the guarantee. The sink writes nothing
+    /// before.
     fn may_write(&self) -> Result<bool> {
         self.requirements
             .as_ref()
             .map_or(Ok(false), Requirements::are_met)
     }
 
-    /// Hears what became of what was sent, after at most `wait`; says how much is under way.
+    /// Processes delivery results for at most `wait`; returns the number of messages in flight.
     fn serve(&self, wait: Duration) -> Result<usize> {
         let Some(producer) = &self.producer else {
             return Ok(0);
@@ -96,22 +97,22 @@ where
         failure.into_error(&self.plan.settings.topic)
     }
 
-    fn send(&mut self, record: &T, time: Timestamp, position: u64) -> Result<Sent> {
+    fn send(&mut self, record: &T, time: Timestamp, position: u64) -> Result<SendResult> {
         self.out.clear();
         if let Err(reason) = (self.encode)(record, &mut self.out) {
-            return Ok(Sent::Bad(reason));
+            return Ok(SendResult::Bad(reason));
         }
         if let Some(once) = &mut self.once {
             if !once.fits(self.out.byte_len()) {
-                return Ok(Sent::Bad(TOO_LARGE.into()));
+                return Ok(SendResult::Bad(TOO_LARGE.into()));
             }
-            once.push(Waiting::of(&self.out, position, time))?;
-            return Ok(Sent::Taken);
+            once.push(BufferedMessage::of(&self.out, position, time))?;
+            return Ok(SendResult::Taken);
         }
         let Some(producer) = &self.producer else {
-            return Ok(Sent::NotNow);
+            return Ok(SendResult::NotNow);
         };
-        // A position is only ever told to people.
+        // The position is used only in error messages.
         let opaque = usize::try_from(position).unwrap_or(usize::MAX);
         let mut message: BaseRecord<'_, [u8], [u8], usize> =
             BaseRecord::with_opaque_to(&self.plan.settings.topic, opaque);
@@ -121,10 +122,12 @@ where
         message.timestamp = kafka_time(time);
         message.headers = headers::owned(&self.out.headers);
         match producer.send(message) {
-            Ok(()) => Ok(Sent::Taken),
+            Ok(()) => Ok(SendResult::Taken),
             Err((error, _)) => match error.rdkafka_error_code() {
-                Some(RDKafkaErrorCode::QueueFull) => Ok(Sent::NotNow),
-                Some(RDKafkaErrorCode::MessageSizeTooLarge) => Ok(Sent::Bad(TOO_LARGE.into())),
+                Some(RDKafkaErrorCode::QueueFull) => Ok(SendResult::NotNow),
+                Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
+                    Ok(SendResult::Bad(TOO_LARGE.into()))
+                }
                 _ => Err(self.lost(Failure {
                     position,
                     partition: self.out.partition.unwrap_or(-1),
@@ -141,9 +144,9 @@ where
         let mut guard = RecordGuard::new();
         for ((record, time), position) in rows.iter().zip(first..) {
             match self.send(record, time, position)? {
-                Sent::Taken => {}
-                Sent::NotNow => break,
-                Sent::Bad(reason) => {
+                SendResult::Taken => {}
+                SendResult::NotNow => break,
+                SendResult::Bad(reason) => {
                     self.bad
                         .report(|| format!("record {position}"), Vec::new, reason)?;
                 }
@@ -155,7 +158,8 @@ where
         Ok(())
     }
 
-    /// Hears what has been delivered, and asks to be called again while something is under way.
+    /// Processes delivery results, and requests another call while messages are in flight. Returns
+    /// true if no message is in flight.
     fn go_on(&mut self, wait: Duration, outbox: &mut Outbox) -> Result<bool> {
         let under_way = self.serve(wait)?;
         if under_way > 0 {
@@ -173,7 +177,7 @@ where
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         if context.guarantee == Guarantee::ExactlyOnce && self.plan.is_transactional {
-            self.once = Some(Once::new(&self.plan.settings, context));
+            self.once = Some(ExactlyOnceBuffer::new(&self.plan.settings, context));
         } else {
             self.producer = Some(self.plan.settings.client(&context.job, DEFAULTS, FIXED)?);
         }
@@ -192,10 +196,10 @@ where
         if has_room {
             self.send_all(inbox)?;
         } else {
-            // What makes room is told between calls.
+            // Freed space is reported between calls.
             outbox.wake_at(self.bad.context().clock.now().saturating_add(2 * WAIT));
         }
-        // A full queue is waited for: this thread has nothing else to do.
+        // Wait for a full queue here: this thread has no other work.
         let wait = if inbox.is_empty() {
             Duration::ZERO
         } else {
@@ -213,7 +217,7 @@ where
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // Also where no record has come: the topic may be missing.
+        // The check must also complete without records, as the topic may be missing.
         if !self.may_write()? {
             std::thread::park_timeout(WAIT);
             outbox.wake_at(self.bad.context().clock.now().saturating_add(WAIT));
@@ -222,13 +226,15 @@ where
         self.go_on(WAIT, outbox).map(Progress::done_if)
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.once.as_mut().map_or(Ok(()), |once| once.take_cut(cut))
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.once
+            .as_mut()
+            .map_or(Ok(()), |once| once.take_snapshot(snapshot))
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         match &mut self.once {
-            Some(once) => once.write_cut(writer),
+            Some(once) => once.write_snapshot(writer),
             None => Ok(Progress::DONE),
         }
     }
@@ -236,7 +242,7 @@ where
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         match &mut self.once {
             Some(once) => once.restore(state),
-            // What was to be sent must not be forgotten because somebody has changed the promise.
+            // Buffered messages must not be dropped because the guarantee was changed.
             None => state
                 .next()
                 .map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
@@ -254,22 +260,24 @@ where
         }
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         match &mut self.once {
             Some(once) => once.commit(epoch, &self.bad),
             None => Ok(Progress::DONE),
         }
     }
 
-    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
         if let Some(once) = &mut self.once {
-            once.give_up(epoch);
+            once.abort_epoch(epoch);
         }
         Ok(Progress::DONE)
     }
 
     fn awaits_commit(&self) -> bool {
-        self.once.as_ref().is_some_and(Once::is_waiting)
+        self.once
+            .as_ref()
+            .is_some_and(ExactlyOnceBuffer::is_waiting)
     }
 
     fn close(&mut self) {

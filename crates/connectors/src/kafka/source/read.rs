@@ -1,75 +1,76 @@
-//! The processor that reads partitions.
+//! Processor of the Kafka source.
 
+mod checkpointed_offsets;
+mod discovery_results;
 mod group_offsets;
 mod intake;
-mod kept_offsets;
-mod news;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, Cut, CutWriter, Epoch, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal,
-    Outbox, Processor, Progress, RecordGuard, RestoredState, Result, thread_cpu_time,
+    BadRecords, Epoch, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, thread_cpu_time,
 };
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::BorrowedMessage;
 
-use super::Plan;
-use crate::kafka::discovery::{Discovery, Mission};
+use super::KafkaSourceConfig;
+use crate::kafka::discovery::{Discovery, DiscoveryConfig};
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::identity::Replaced;
 use crate::kafka::message::Message;
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::partitions::Partitions;
 use crate::kafka::positions::Start;
-use crate::kafka::teller::Teller;
 use crate::kafka::topics::Selection;
+use checkpointed_offsets::CheckpointedOffsets;
 use group_offsets::GroupOffsets;
 use intake::{Intake, Taken};
-use kept_offsets::KeptOffsets;
 
-/// Reads the partitions of one instance. It takes messages a chunk at a time, then decodes them: each of the two can be measured so.
+/// Processor that reads the partitions of one instance. It first takes a chunk of messages and then
+/// decodes them, so that both steps can be measured.
 pub(crate) struct ReadP<T, F> {
-    plan: Plan,
+    plan: KafkaSourceConfig,
     decode: Arc<F>,
     bad: BadRecords,
     partitions: Partitions,
     source: Option<Opened>,
     reading: Option<Reading>,
-    /// Errors of partitions that came with the latest messages.
+    /// Partition errors received with the latest messages.
     failed: Vec<(usize, RDKafkaErrorCode, String)>,
-    /// Topics that were made anew, and of which partitions may not be read yet.
+    /// Topics that were deleted and created again, until all their partitions have been handled.
     replaced: BTreeMap<String, Replaced>,
-    /// What it hands over.
-    kept: KeptOffsets,
+    /// Read positions stored in the checkpoint.
+    kept: CheckpointedOffsets,
     group: GroupOffsets,
     record: PhantomData<fn() -> T>,
 }
 
-/// A source whose consumer has been made.
+/// A source with an open consumer.
 struct Opened {
-    consumer: Arc<BaseConsumer<Teller>>,
+    consumer: Arc<BaseConsumer<OutageReporter>>,
     selection: Selection,
     group: String,
 }
 
-/// What a running instance has.
+/// State of a running instance.
 struct Reading {
     discovery: Discovery,
-    /// None while messages of it are decoded.
+    /// The consumer queues; `None` while messages taken from them are decoded.
     intake: Option<Intake>,
-    /// All partitions that the topics had at first are known.
+    /// True if all initial partitions are known.
     is_complete: bool,
 }
 
-/// Settings that what is promised rests on.
+/// Fixed settings on which the guarantees depend.
 const FIXED: &[(&str, &str)] = &[
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
     ("enable.partition.eof", "true"),
-    // What the topic no longer holds must not be skipped.
+    // Records removed from the topic must not be skipped silently.
     ("auto.offset.reset", "error"),
 ];
 
@@ -78,7 +79,7 @@ where
     T: Send + 'static,
     F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
 {
-    pub fn new(plan: Plan, decode: Arc<F>) -> Self {
+    pub fn new(plan: KafkaSourceConfig, decode: Arc<F>) -> Self {
         ReadP {
             bad: BadRecords::new(plan.on_error),
             partitions: Partitions::new(plan.timing),
@@ -88,19 +89,19 @@ where
             reading: None,
             failed: Vec::new(),
             replaced: BTreeMap::new(),
-            kept: KeptOffsets::default(),
+            kept: CheckpointedOffsets::default(),
             group: GroupOffsets::default(),
             record: PhantomData,
         }
     }
 
-    /// Begins to look for partitions, where it has not begun.
+    /// Starts partition discovery, unless it is running.
     fn begin(&mut self) -> Result<()> {
         let (Some(opened), None) = (&self.source, &self.reading) else {
             return Ok(());
         };
         let context = self.bad.context();
-        let discovery = Discovery::start(Mission {
+        let discovery = Discovery::start(DiscoveryConfig {
             consumer: Arc::clone(&opened.consumer),
             settings: self.plan.settings.clone(),
             job: context.job.to_string().into(),
@@ -129,7 +130,7 @@ where
         let mut runs = messages.iter().peekable();
         let mut run = None;
         while let Some((index, fetched)) = runs.next() {
-            // Messages of a partition come in runs: they share its topic's name.
+            // Messages of a partition arrive in runs and share the topic's name.
             let of_run = run
                 .take()
                 .filter(|(of, _)| of == index)
@@ -168,8 +169,8 @@ where
         }
     }
 
-    /// Says what follows of time.
-    fn tell_time(&mut self, outbox: &mut Outbox) {
+    /// Emits the watermark and idleness.
+    fn emit_time(&mut self, outbox: &mut Outbox) {
         let now = self.bad.context().clock.now();
         let saying = self.partitions.time(now);
         if let Some(watermark) = saying.watermark {
@@ -180,7 +181,7 @@ where
         }
     }
 
-    /// Reads a chunk. Returns how many messages there were.
+    /// Reads a chunk. Returns the number of messages.
     fn read(&mut self, intake: &mut Intake, outbox: &mut Outbox) -> Result<usize> {
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         let is_measured = self.plan.costs.is_some();
@@ -198,7 +199,7 @@ where
         let decoded = spent();
         let count = messages.len();
         if count > 0 || !ended.is_empty() {
-            consumer.context().heard();
+            consumer.context().report_response();
         }
         if count > 0 {
             self.plan.bookmark.note(self.partitions.positions());
@@ -213,8 +214,9 @@ where
         Ok(count)
     }
 
-    /// Commits the source's last offsets, if nobody else does; true when that is over.
-    fn is_told(&mut self) -> bool {
+    /// Commits the last offsets if the job has no checkpoints; returns true when the commit is
+    /// finished.
+    fn commit_last_offsets(&mut self) -> bool {
         let (Some(opened), true) = (&self.source, self.commits_by_time()) else {
             return true;
         };
@@ -222,18 +224,19 @@ where
         let offsets = self.partitions.positions();
         let is_over = self.group.commit_last(&opened.consumer, now, offsets);
         if !is_over {
-            // The answer comes with the consumer's events.
-            let _ = opened.consumer.poll(crate::kafka::TURN);
+            // The response arrives with the consumer's events.
+            let _ = opened.consumer.poll(crate::kafka::CANCEL_CHECK_INTERVAL);
         }
         is_over
     }
 
-    /// Without epochs a named group is told of offsets now and then.
+    /// Returns true if offsets are committed periodically: a group is set and the job has no
+    /// checkpoints.
     fn commits_by_time(&self) -> bool {
         self.plan.group.is_some() && !self.bad.context().guarantee.keeps_state()
     }
 
-    fn tell_group(&mut self) {
+    fn commit_group_offsets(&mut self) {
         if let (Some(opened), true) = (&self.source, self.commits_by_time()) {
             let now = self.bad.context().clock.now();
             let offsets = self.partitions.positions();
@@ -252,12 +255,12 @@ where
         self.bad.attach(context);
         let selection = self.plan.topics.selection()?;
         if matches!(self.plan.start, Start::Positions(_)) && self.plan.topics.only().is_none() {
-            let what = "positions without topics are given to a source that reads several";
+            let what = "a source of several topics needs start positions by topic";
             return Err(
                 Error::new(ErrorCode::InvalidConfig, what).hint("use `Start::TopicPositions`")
             );
         }
-        // librdkafka wants a name also of who reads what it is assigned, and joins nothing by it.
+        // librdkafka requires a group name even for assigned partitions; the source joins no group.
         let group = match (&self.plan.start, &self.plan.group) {
             (_, Some(group)) | (Start::Stored { group }, None) => group.clone(),
             _ => format!("ardea-{}", context.job),
@@ -275,7 +278,7 @@ where
             group,
         });
         if context.guarantee.keeps_state() {
-            // It may go on in the middle.
+            // The start is determined after the restore.
             return Ok(());
         }
         self.begin()
@@ -289,13 +292,13 @@ where
             return Ok(Progress::NONE);
         }
         self.begin()?;
-        let news = self.take_news()?;
+        let news = self.apply_results()?;
         let Some(reading) = &mut self.reading else {
             return Ok(Progress::DONE);
         };
         let is_complete = reading.is_complete;
         if self.plan.is_bounded && is_complete && self.partitions.are_done() {
-            return Ok(Progress::done_if(self.is_told()));
+            return Ok(Progress::done_if(self.commit_last_offsets()));
         }
         let Some(mut intake) = reading.intake.take() else {
             return Ok(Progress::NONE);
@@ -309,9 +312,9 @@ where
         }
         self.notice_replaced()?;
         if is_complete {
-            self.tell_time(outbox);
+            self.emit_time(outbox);
         }
-        self.tell_group();
+        self.commit_group_offsets();
         Ok(Progress {
             made: news || count > 0,
             done: false,
@@ -327,17 +330,18 @@ where
                 .is_some_and(|reading| reading.is_complete)
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         let moves = matches!(self.plan.start, Start::Latest);
         if let Some(opened) = &self.source {
             self.partitions
                 .learn(opened.consumer.context().identities());
         }
-        self.kept.take_cut(cut, self.partitions.reached(), moves)
+        self.kept
+            .take_snapshot(snapshot, self.partitions.reached(), moves)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.kept.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -349,7 +353,7 @@ where
         Ok(Progress::DONE)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         if let (Some(offsets), Some(opened)) = (self.kept.commit(epoch), &self.source) {
             let offsets = offsets.iter().map(|(id, next)| (id, *next));
             group_offsets::commit(&opened.consumer, offsets);
@@ -358,7 +362,7 @@ where
     }
 
     fn close(&mut self) {
-        // The queues before their consumer.
+        // Queues must be dropped before their consumer.
         self.reading = None;
         self.source = None;
     }

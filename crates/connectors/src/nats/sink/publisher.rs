@@ -1,4 +1,4 @@
-//! The thread that publishes, and waits for confirmation.
+//! Publisher thread: sends messages and waits for their confirmation.
 
 use std::collections::VecDeque;
 use std::error::Error as _;
@@ -11,20 +11,20 @@ use async_nats::ServerAddr;
 use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, Context};
 
-use super::Plan;
+use super::NatsSinkConfig;
+use crate::nats::outage_reporter::{OutageReporter, connect, servers};
 use crate::nats::sink::Outgoing;
-use crate::nats::teller::{Teller, connect, servers};
 
-/// With so many messages waiting, whoever brings more has to wait.
+/// Queue length at which the sink waits.
 const FULL: usize = 4_000;
-/// So many are sent before the first is confirmed.
+/// Maximum number of messages sent per batch before waiting for confirmations.
 const UNDER_WAY: usize = 500;
-/// How long a confirmation may take.
+/// Timeout of confirmations.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How soon something is tried again.
-const AGAIN: Duration = Duration::from_millis(300);
+/// Retry delay.
+const RETRY_DELAY: Duration = Duration::from_millis(300);
 
-/// A message that waits, and the position of its record.
+/// A queued message and the position of its record.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub record: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Waiting {
     pub message: Outgoing,
 }
 
-/// A message that the server refused.
+/// A message refused by the server.
 pub(crate) struct Refused {
     pub record: u64,
     pub reason: String,
@@ -47,31 +47,31 @@ struct State {
 }
 
 #[derive(Default)]
-struct Desk {
+struct PublisherQueue {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Desk {
+impl PublisherQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Publishes until this is dropped.
+/// Handle of the publisher thread, which runs until the handle is dropped.
 pub(crate) struct Publisher {
-    desk: Arc<Desk>,
+    queue: Arc<PublisherQueue>,
 }
 
 impl Publisher {
-    /// Begins to connect.
-    pub fn begin(plan: &Plan) -> Result<Publisher> {
+    /// Starts the publisher thread, which connects in the background.
+    pub fn begin(plan: &NatsSinkConfig) -> Result<Publisher> {
         let servers = servers(&plan.url.0)?;
-        let desk = Arc::new(Desk::default());
+        let desk = Arc::new(PublisherQueue::default());
         let task = Task {
-            teller: Teller::new(&servers),
+            teller: OutageReporter::new(&servers),
             servers,
-            desk: Arc::clone(&desk),
+            queue: Arc::clone(&desk),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -84,56 +84,56 @@ impl Publisher {
         started.map_err(|error| {
             Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
         })?;
-        Ok(Publisher { desk })
+        Ok(Publisher { queue: desk })
     }
 
-    /// Whether more may be brought; waited for, at most `timeout`.
+    /// Waits up to `timeout` for space in the queue; returns true if the queue has space.
     pub fn has_room(&self, timeout: Duration) -> bool {
         self.until(timeout, |state| state.waiting.len() < FULL)
     }
 
-    /// Whether all has been confirmed or refused; waited for, at most `timeout`.
+    /// Waits up to `timeout` until all messages are confirmed or refused; returns false on timeout.
     pub fn is_done(&self, timeout: Duration) -> bool {
         self.until(timeout, |state| state.waiting.is_empty() && !state.is_busy)
     }
 
     fn until(&self, timeout: Duration, is_so: impl Fn(&State) -> bool) -> bool {
         let until = Instant::now() + timeout;
-        let mut state = self.desk.lock();
+        let mut state = self.queue.lock();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if is_so(&state) || left.is_zero() {
                 return is_so(&state);
             }
-            let waited = self.desk.changed.wait_timeout(state, left);
+            let waited = self.queue.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Brings messages, to be sent behind those that wait.
-    pub fn bring(&self, messages: &mut Vec<Waiting>) {
-        self.desk.lock().waiting.extend(messages.drain(..));
-        self.desk.changed.notify_all();
+    /// Appends messages to the queue.
+    pub fn enqueue(&self, messages: &mut Vec<Waiting>) {
+        self.queue.lock().waiting.extend(messages.drain(..));
+        self.queue.changed.notify_all();
     }
 
-    /// What has been refused since the last call.
+    /// Returns the messages refused since the last call.
     pub fn take_refused(&self) -> Vec<Refused> {
-        std::mem::take(&mut self.desk.lock().refused)
+        std::mem::take(&mut self.queue.lock().refused)
     }
 }
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        self.desk.lock().is_over = true;
-        self.desk.changed.notify_all();
+        self.queue.lock().is_over = true;
+        self.queue.changed.notify_all();
     }
 }
 
-/// What the thread knows.
+/// State of the publisher thread.
 struct Task {
     servers: Vec<ServerAddr>,
-    teller: Teller,
-    desk: Arc<Desk>,
+    teller: OutageReporter,
+    queue: Arc<PublisherQueue>,
 }
 
 impl Task {
@@ -143,13 +143,13 @@ impl Task {
         };
         while let Some(mut batch) = self.next_batch() {
             while !batch.is_empty() {
-                if self.desk.lock().is_over {
+                if self.queue.lock().is_over {
                     return;
                 }
                 batch = runtime.block_on(self.publish(&context, batch));
             }
-            self.desk.lock().is_busy = false;
-            self.desk.changed.notify_all();
+            self.queue.lock().is_busy = false;
+            self.queue.changed.notify_all();
         }
     }
 
@@ -157,25 +157,25 @@ impl Task {
         loop {
             match connect(&self.servers, &self.teller).await {
                 Ok(client) => {
-                    self.teller.heard();
+                    self.teller.report_response();
                     let builder = jetstream::context::ContextBuilder::new();
                     let builder = builder.ack_timeout(ANSWER).max_ack_inflight(UNDER_WAY * 2);
                     return Some(builder.build(client));
                 }
                 Err(why) => self.teller.away(&why),
             }
-            if self.desk.lock().is_over {
+            if self.queue.lock().is_over {
                 return None;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
-    /// Some of the messages that wait, waited for; none if there will be no more.
+    /// Waits for queued messages and returns a batch; `None` on shutdown.
     fn next_batch(&self) -> Option<Vec<Waiting>> {
-        let mut state = self.desk.lock();
+        let mut state = self.queue.lock();
         while state.waiting.is_empty() && !state.is_over {
-            let changed = &self.desk.changed;
+            let changed = &self.queue.changed;
             state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_over {
@@ -185,12 +185,12 @@ impl Task {
         let batch = state.waiting.drain(..count).collect();
         state.is_busy = true;
         drop(state);
-        self.desk.changed.notify_all();
+        self.queue.changed.notify_all();
         Some(batch)
     }
 
-    /// Sends messages; gives back those of which it is not known that they are there. So messages keep their order but where one of them has to
-    /// be sent again.
+    /// Sends a batch and returns the unconfirmed messages, which must be sent again. Other messages
+    /// keep their order.
     async fn publish(&self, context: &Context, batch: Vec<Waiting>) -> Vec<Waiting> {
         let (mut sent, mut left) = (Vec::with_capacity(batch.len()), Vec::new());
         let mut why = None;
@@ -200,15 +200,15 @@ impl Task {
                 Ok(sending) => sent.push((waiting, sending)),
                 Err(error) if is_refusal(&error) => self.refuse(&waiting, &error),
                 Err(error) => {
-                    // What comes behind it would not be sent either, each after a while.
-                    why = Some(told(&waiting, &error));
+                    // Later messages would fail too, each after a delay.
+                    why = Some(describe(&waiting, &error));
                     left.push(waiting);
                     break;
                 }
             }
         }
         left.extend(batch);
-        // One for all: what a connection that broke has lost is not waited for one by one.
+        // One timeout for all confirmations: after a lost connection, each of them would time out.
         let until = tokio::time::Instant::now() + ANSWER;
         let mut unconfirmed = Vec::new();
         for (waiting, sending) in sent {
@@ -218,17 +218,17 @@ impl Task {
                 Ok(_) => {}
                 Err(error) if is_refusal(&error) => self.refuse(&waiting, &error),
                 Err(error) => {
-                    why.get_or_insert_with(|| told(&waiting, &error));
+                    why.get_or_insert_with(|| describe(&waiting, &error));
                     unconfirmed.push(waiting);
                 }
             }
         }
         unconfirmed.append(&mut left);
         match why {
-            None => self.teller.heard(),
+            None => self.teller.report_response(),
             Some(why) => {
                 self.teller.away(&why);
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
         unconfirmed
@@ -236,7 +236,7 @@ impl Task {
 
     fn refuse(&self, waiting: &Waiting, error: &PublishError) {
         let (record, reason) = (waiting.record, error.to_string());
-        self.desk.lock().refused.push(Refused { record, reason });
+        self.queue.lock().refused.push(Refused { record, reason });
     }
 }
 
@@ -252,11 +252,12 @@ async fn send(
         .await
 }
 
-fn told(waiting: &Waiting, error: &PublishError) -> String {
+fn describe(waiting: &Waiting, error: &PublishError) -> String {
     format!("on the subject {}: {error}", waiting.message.subject)
 }
 
-/// Whether the message itself can't be written: it is larger than what the server takes, or its stream.
+/// Returns true if the message itself is refused: it exceeds the size limit of the server or of its
+/// stream.
 fn is_refusal(error: &PublishError) -> bool {
     let said = error.source().and_then(|source| source.downcast_ref());
     let is_too_large = |said: &jetstream::Error| {

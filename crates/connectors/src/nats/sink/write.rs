@@ -1,4 +1,4 @@
-//! The processor that writes messages.
+//! Processor of the NATS sink.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use ardea_core::{
 };
 
 use super::publisher::{Publisher, Waiting};
-use super::{Outgoing, Plan};
-use crate::nats::TURN;
+use super::{NatsSinkConfig, Outgoing};
+use crate::nats::CANCEL_CHECK_INTERVAL;
 
-/// Makes messages of records, and gives them to the publisher.
+/// Processor that converts records to messages and passes them to the publisher.
 pub(crate) struct WriteP<T, F> {
-    plan: Plan,
+    plan: NatsSinkConfig,
     fill: Arc<F>,
     bad: BadRecords,
-    /// Begins the ids of messages whose records give none.
-    life: u64,
-    /// Of the records at hand.
+    /// Prefix of generated message ids, for messages whose records provide none.
+    id_prefix: u64,
+    /// Messages of the current records.
     messages: Vec<Waiting>,
     publisher: Option<Publisher>,
     record: PhantomData<fn(T)>,
@@ -31,12 +31,12 @@ where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
-    pub fn new(plan: Plan, fill: Arc<F>) -> Self {
+    pub fn new(plan: NatsSinkConfig, fill: Arc<F>) -> Self {
         WriteP {
             bad: BadRecords::new(plan.on_error),
             plan,
             fill,
-            life: ardea_core::unique_number(),
+            id_prefix: ardea_core::unique_number(),
             messages: Vec::new(),
             publisher: None,
             record: PhantomData,
@@ -55,7 +55,7 @@ where
                     let id = match message.id.take() {
                         Some(id) => id,
                         None if self.plan.is_idempotent => return Err(without_id(position)),
-                        None => format!("{:016x}-{position}", self.life),
+                        None => format!("{:016x}-{position}", self.id_prefix),
                     };
                     self.messages.push(Waiting {
                         record: position,
@@ -84,10 +84,10 @@ where
         Ok(())
     }
 
-    /// Waits a turn for all confirmations.
+    /// Waits up to [`CANCEL_CHECK_INTERVAL`] for all confirmations.
     fn settle(&self) -> Result<Progress> {
         let publisher = self.publisher.as_ref();
-        let is_done = publisher.is_none_or(|publisher| publisher.is_done(TURN));
+        let is_done = publisher.is_none_or(|publisher| publisher.is_done(CANCEL_CHECK_INTERVAL));
         self.report_refused()?;
         Ok(Progress::done_if(is_done))
     }
@@ -108,15 +108,21 @@ where
         if self
             .publisher
             .as_ref()
-            .is_some_and(|publisher| publisher.has_room(TURN))
+            .is_some_and(|publisher| publisher.has_room(CANCEL_CHECK_INTERVAL))
         {
             self.fill_all(inbox)?;
             if let Some(publisher) = &self.publisher {
-                publisher.bring(&mut self.messages);
+                publisher.enqueue(&mut self.messages);
             }
         }
-        // Refusals are heard of also when nothing more comes for a while.
-        outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
+        // Refusals must also be reported when no more records arrive.
+        outbox.wake_at(
+            self.bad
+                .context()
+                .clock
+                .now()
+                .saturating_add(CANCEL_CHECK_INTERVAL),
+        );
         self.report_refused()
     }
 
@@ -124,7 +130,13 @@ where
         if let Some(publisher) = &self.publisher
             && !publisher.is_done(Duration::ZERO)
         {
-            outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
+            outbox.wake_at(
+                self.bad
+                    .context()
+                    .clock
+                    .now()
+                    .saturating_add(CANCEL_CHECK_INTERVAL),
+            );
         }
         self.report_refused()
     }
@@ -143,7 +155,7 @@ where
 }
 
 fn without_id(position: u64) -> Error {
-    let what = format!("record {position} has no id, and its sink is said to be idempotent");
+    let what = format!("record {position} has no message id, but its sink is declared idempotent");
     Error::new(ErrorCode::InvalidJob, what)
-        .hint("give each message an id that follows from its record: `out.id(…)`")
+        .hint("set an id that depends only on the record: `out.id(…)`")
 }

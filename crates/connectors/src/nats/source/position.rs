@@ -1,23 +1,24 @@
-//! Compares what a job knows of a stream with the stream that the server has.
+//! Comparison of a stream's restored state with the server's stream.
 
 use ardea_core::{Error, ErrorCode, OnLostPosition, Result};
 use async_nats::jetstream::stream::{Info, RetentionPolicy};
 
-use super::Plan;
+use super::NatsSourceConfig;
 
-/// The knowledge of a job about the stream that it reads.
+/// Known state of the stream that a job reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// When the stream was created, in nanoseconds since 1970.
+    /// Creation time of the stream, in nanoseconds since 1970.
     pub created: Option<i64>,
-    /// All up to this that are in no run have been read, or were never to be read.
+    /// All messages up to this number that are in no range of `runs` have been read, or precede the
+    /// start of the source.
     pub floor: u64,
-    /// Messages that have been read, from first to last, in order.
+    /// Ranges of messages read, first to last, in order.
     pub runs: Vec<(u64, u64)>,
 }
 
 impl Known {
-    /// Returns the highest number that is known to have been read.
+    /// Returns the highest message number known to be read.
     pub fn highest(&self) -> u64 {
         self.runs
             .last()
@@ -25,9 +26,9 @@ impl Known {
             .max(self.floor)
     }
 
-    /// Returns the numbers that have not been read, from first to last, up to `last`. Those below
-    /// the first message that came are none, as a consumer may
-    /// begin anywhere.
+    /// Returns the ranges of numbers up to `last` that have not been read, each as first and last
+    /// number. Numbers before the first message received do not count, because a consumer may start
+    /// anywhere.
     fn unread(&self, last: u64) -> impl Iterator<Item = (u64, u64)> {
         let first_run = self.runs.first().map(|(first, _)| *first);
         let mut next = match (self.floor, first_run) {
@@ -44,25 +45,29 @@ impl Known {
     }
 }
 
-/// Returns when a stream was created, in nanoseconds since 1970.
+/// Returns the creation time of a stream, in nanoseconds since 1970.
 pub(crate) fn created(stream: &Info) -> i64 {
     let nanos = stream.created.unix_timestamp_nanos();
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
-/// Refuses a stream in which the position of the job does not mean what it meant. Returns the loss
-/// that the job goes on with, if any.
+/// Checks that the job's position is valid in a stream. If messages were lost and the job accepts
+/// the loss, returns its description.
 ///
 /// # Errors
-/// [`ErrorCode::ReadFailed`] if the stream was made anew, ends before what was read, or has lost
-/// messages that were not read.
-pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<String>> {
+/// [`ErrorCode::ReadFailed`] if the stream was created again, ends before the last message read, or
+/// has lost unread messages.
+pub(crate) fn check(
+    known: &Known,
+    stream: &Info,
+    plan: &NatsSourceConfig,
+) -> Result<Option<String>> {
     let name = &plan.stream;
     if known.created.is_some_and(|then| then != created(stream)) {
-        let what = format!("the stream {name} was deleted and made anew since the job has read it");
+        let what = format!("the stream {name} was deleted and created again since the job read it");
         return Err(Error::new(ErrorCode::ReadFailed, what)
             .permanent()
-            .because("its numbers mean other messages now")
+            .because("its sequence numbers now refer to other messages")
             .hint(START_OVER));
     }
     let (highest, last) = (known.highest(), stream.state.last_sequence);
@@ -72,11 +77,11 @@ pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<
         );
         return Err(Error::new(ErrorCode::ReadFailed, what)
             .permanent()
-            .because("it was made anew, or restored from an earlier copy")
+            .because("it was created again, or restored from an earlier copy")
             .hint(START_OVER));
     }
     let mut losses = Vec::new();
-    if highest > 0 && tells_losses(stream, plan) {
+    if highest > 0 && detects_losses(stream, plan) {
         for unread in known.unread(last) {
             losses.extend(check_removed(unread, stream, plan)?);
         }
@@ -84,15 +89,15 @@ pub(crate) fn check(known: &Known, stream: &Info, plan: &Plan) -> Result<Option<
     Ok((!losses.is_empty()).then(|| losses.join("; ")))
 }
 
-/// Refuses to go on where messages from the first to the last of these were removed before they
-/// were read. Returns the loss where the job is to go on all the same.
+/// Checks whether messages in the range were removed before they were read. If the job accepts the
+/// loss, returns its description.
 ///
 /// # Errors
-/// [`ErrorCode::ReadFailed`] with their numbers.
+/// [`ErrorCode::ReadFailed`] with the numbers of the removed messages.
 pub(crate) fn check_removed(
     (from, to): (u64, u64),
     stream: &Info,
-    plan: &Plan,
+    plan: &NatsSourceConfig,
 ) -> Result<Option<String>> {
     let first = stream.state.first_sequence;
     if from >= first || from > to {
@@ -108,20 +113,20 @@ pub(crate) fn check_removed(
     }
     Err(Error::new(ErrorCode::ReadFailed, what)
         .permanent()
-        .because("the stream keeps no more (its limits of messages, bytes and age), or was purged")
-        .hint("raise the limits of the stream, or go on with what is left by `on_lost_position(OnLostPosition::Continue)`"))
+        .because("the stream's limits (messages, bytes or age) removed them, or it was purged")
+        .hint("raise the limits of the stream, or continue with the remaining messages by `on_lost_position(OnLostPosition::Continue)`"))
 }
 
-/// Tells whether a number that is missing at the beginning of a stream is a message that was lost.
-/// In others messages go when they are acknowledged, or are of other subjects, or are replaced by
-/// later ones of their subject.
-pub(crate) fn tells_losses(stream: &Info, plan: &Plan) -> bool {
+/// Returns true if a number missing at the start of the stream means a lost message. It does not if
+/// the stream removes acknowledged messages or limits messages per subject, or if a subject filter
+/// is set.
+pub(crate) fn detects_losses(stream: &Info, plan: &NatsSourceConfig) -> bool {
     stream.config.retention == RetentionPolicy::Limits
         && stream.config.max_messages_per_subject <= 0
         && plan.subject.is_empty()
 }
 
-const START_OVER: &str = "bring the stream back, or let the job begin with nothing: recovery.start_over in one process, on a cluster submit it anew";
+const START_OVER: &str = "restore the stream, or start the job without its checkpoint: recovery.start_over in one process, on a cluster submit it again";
 
 #[cfg(test)]
 mod tests {

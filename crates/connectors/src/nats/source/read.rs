@@ -1,26 +1,27 @@
-//! The processor that reads messages.
+//! Processor of the NATS source.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, Cut, CutWriter, Epoch, Error, ErrorCode, InstanceContext, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result,
+    BadRecords, Epoch, Error, ErrorCode, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
 };
 
-use super::Plan;
-use super::ledger::{Ledger, Verdict};
-use super::reader::{Fetched, Reader};
-use crate::nats::TURN;
+use super::NatsSourceConfig;
+use super::ack_tracker::{AckTracker, Verdict};
+use super::fetcher::{Fetched, Reader};
+use crate::nats::CANCEL_CHECK_INTERVAL;
 use crate::nats::message::Message;
 
-/// Makes records of messages that are fetched ahead.
+/// Processor that decodes prefetched messages.
 pub(crate) struct ReadP<T, F> {
-    plan: Plan,
+    plan: NatsSourceConfig,
     decode: Arc<F>,
     bad: BadRecords,
-    ledger: Ledger,
-    /// Messages wait for the commit to be acknowledged.
+    ledger: AckTracker,
+    /// True if messages are acknowledged when their epoch is committed; false if when they are
+    /// read.
     keeps: bool,
     consumer: String,
     reader: Option<Reader>,
@@ -32,12 +33,12 @@ where
     T: Send + 'static,
     F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
 {
-    pub fn new(plan: Plan, decode: Arc<F>) -> Self {
+    pub fn new(plan: NatsSourceConfig, decode: Arc<F>) -> Self {
         ReadP {
             bad: BadRecords::new(plan.on_error),
             plan,
             decode,
-            ledger: Ledger::default(),
+            ledger: AckTracker::default(),
             keeps: false,
             consumer: String::new(),
             reader: None,
@@ -45,7 +46,7 @@ where
         }
     }
 
-    /// Emits what is new of these, and acknowledges what may be.
+    /// Emits new messages, and acknowledges messages that are already committed.
     fn deal_with(&mut self, fetched: &[Fetched], outbox: &mut Outbox) -> Result<()> {
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         let mut guard = RecordGuard::new();
@@ -98,24 +99,24 @@ where
         self.bad.attach(context);
         if context.instance.parallelism > 1 {
             let what = format!(
-                "{} instances can't read a stream of NATS together",
+                "{} instances cannot read one NATS stream",
                 context.instance.parallelism
             );
             return Err(Error::new(ErrorCode::InvalidJob, what)
-                .hint("let one instance read, and spread the work behind it"));
+                .hint("use one instance, and distribute the work after it"));
         }
         if self.plan.patience.is_zero() {
-            let what = "a server of NATS can't be asked for patience of no time";
+            let what = "the NATS source's `patience` is zero";
             return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("give the source's `patience` some seconds"));
+                .hint("set the source's `patience` to some seconds"));
         }
         self.keeps = context.guarantee.keeps_state();
-        // Dots, wildcards and blanks have a meaning of their own.
+        // Dots, wildcards and blanks have a special meaning in consumer names.
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
         let name = format!("ardea-{}-{}", context.job, context.vertex);
         let name = name.replace(|letter| !is_plain(letter), "_");
         self.consumer = self.plan.consumer.clone().unwrap_or(name);
-        crate::nats::teller::servers(&self.plan.url.0).map(drop)
+        crate::nats::outage_reporter::servers(&self.plan.url.0).map(drop)
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
@@ -134,7 +135,7 @@ where
                 self.reader.insert(reader)
             }
         };
-        let fetched = reader.take(room, TURN)?;
+        let fetched = reader.take(room, CANCEL_CHECK_INTERVAL)?;
         self.ledger.forget(reader.floor());
         self.ledger.created = reader.created().or(self.ledger.created);
         self.deal_with(&fetched, outbox)?;
@@ -144,19 +145,19 @@ where
         })
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.ledger.take_cut(cut.epoch)
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.ledger.take_snapshot(snapshot.epoch)
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.ledger.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.ledger.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         self.ledger.restore(state)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         let numbers = self.ledger.commit(epoch);
         if let Some(reader) = &self.reader {
             reader.acknowledge(numbers);

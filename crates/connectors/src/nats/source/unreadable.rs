@@ -1,8 +1,8 @@
-//! Finds messages that the client cannot read, and breaks its connection at.
+//! Search for unreadable messages at which the client drops its connection.
 //!
-//! The client gives up its connection at a message whose headers are no text. It would get that
-//! message again for ever, and none behind it. The server hands out such a message by its number as
-//! well, in a form that the client does not look into.
+//! The client drops its connection at a message whose headers are not UTF-8, and would receive the
+//! same message again after each reconnect. The server can return such a message by its number in a
+//! form that the client does not parse.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Time limit of an answer.
+/// Timeout of a request.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// The answer to a request for a message.
+/// Response to a request for a message.
 #[derive(Debug, Deserialize)]
 struct Answer {
     message: Option<RawMessage>,
@@ -30,26 +30,26 @@ struct Refusal {
     description: String,
 }
 
-/// The code of an answer without a message.
+/// Code of a response without a message.
 const NOT_FOUND: u16 = 404;
 
-/// A message as the server keeps it.
+/// A message in its stored form.
 #[derive(Debug)]
 pub(super) struct Raw {
     pub number: u64,
     pub subject: String,
     pub payload: Vec<u8>,
-    /// In nanoseconds since 1970.
+    /// Publish time in nanoseconds since 1970.
     pub published: i128,
-    /// Its headers are no text.
+    /// True if the message's headers are not UTF-8.
     pub is_unreadable: bool,
 }
 
-/// Returns the first message of a stream from this number on, of those on these subjects; `None` if
-/// there is none.
+/// Returns the first message of a stream with a number of at least `from` and a matching `subject`;
+/// `None` if there is none.
 ///
 /// # Errors
-/// The reason why it is not known.
+/// The reason why the request failed.
 pub(super) async fn next_raw(
     client: &Client,
     stream: &str,

@@ -1,25 +1,25 @@
-//! Checks of a server before anything is written: whether it can give what the sink promises.
+//! Checks, before the first write, that a server supports the sink's guarantee.
 
 use ardea_core::{Error, ErrorCode};
 use tokio_postgres::types::Type;
 
-use super::Plan;
+use super::PostgresSinkConfig;
 use super::table::Table;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::session::Session;
-use crate::postgres::trouble::Trouble;
 
-/// The guarantees that a sink depends on.
+/// Write mode of a sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// Rows are written at once, and may be written again.
+    /// Rows are written at once and may be written again.
     AtOnce,
-    /// The same, and sessions of earlier lives are ended first.
+    /// Like [`AtOnce`](Mode::AtOnce), after ending the sessions of earlier attempts.
     Fenced,
-    /// Rows wait in tables of the sink's own.
+    /// Rows are staged in the sink's own tables.
     Once,
 }
 
-/// The server's answers about itself and the user.
+/// Properties of the server and the user.
 struct Answers {
     only_reads: bool,
     may_lose: bool,
@@ -30,26 +30,26 @@ struct Answers {
     user: String,
 }
 
-/// Asks the server. Returns a warning, if there is one.
+/// Checks the server. Returns a warning, if any.
 ///
 /// # Errors
-/// `StoreUnsuitable` if it can't give what the sink promises; `InvalidJob` if the user lacks a
-/// permission. A server that only reads is waited for unless the sink is fresh: it may be about to
-/// take over from another one.
+/// `StoreUnsuitable` if the server cannot support the guarantee; `InvalidJob` if the user lacks a
+/// permission. A read-only server is a transient error unless `is_fresh`, because it may be a
+/// standby that is about to be promoted.
 pub(crate) async fn check(
     session: &mut Session,
-    plan: &Plan,
+    plan: &PostgresSinkConfig,
     table: &Table,
     mode: Mode,
     is_fresh: bool,
-) -> Result<Option<String>, Trouble> {
+) -> Result<Option<String>, PgErrorClass> {
     if mode == Mode::Fenced && session.is_pooled() {
         return Err(pooled(table).into());
     }
     let answers = ask(session, plan, table).await?;
     if answers.only_reads && !is_fresh {
-        let why = "it only reads at the moment, as a standby does";
-        return Err(Trouble::Passing(why.to_string()));
+        let why = "it is read-only at the moment, like a standby";
+        return Err(PgErrorClass::Passing(why.to_string()));
     }
     if answers.only_reads {
         return Err(read_only(table).into());
@@ -66,11 +66,11 @@ pub(crate) async fn check(
         ),
         (
             answers.may_use_lives || !is_once,
-            "select, insert, update and delete in ardea_lives beside it, nor create that table",
+            "select, insert, update and delete in ardea_attempts beside it, nor create that table",
         ),
         (
             answers.may_use_staged || !is_once,
-            "select, insert and delete in the table beside it in which rows wait, nor create that",
+            "select, insert and delete in the staging table beside it, nor create that",
         ),
     ] {
         if !is_allowed {
@@ -84,13 +84,17 @@ pub(crate) async fn check(
     }))
 }
 
-async fn ask(session: &mut Session, plan: &Plan, table: &Table) -> Result<Answers, Trouble> {
+async fn ask(
+    session: &mut Session,
+    plan: &PostgresSinkConfig,
+    table: &Table,
+) -> Result<Answers, PgErrorClass> {
     let others: Vec<_> = plan
         .columns
         .iter()
         .filter(|column| !plan.keys.contains(column))
         .collect();
-    // A row that takes another one's place is compared with it.
+    // An upsert compares the existing row, so it needs read access to the columns.
     let read = if plan.keys.is_empty() {
         &plan.keys
     } else {
@@ -125,12 +129,12 @@ async fn ask(session: &mut Session, plan: &Plan, table: &Table) -> Result<Answer
                 (&others, Type::TEXT_ARRAY),
                 (read, Type::TEXT_ARRAY),
                 (&table.relation.plain_schema, Type::TEXT),
-                (&table.lives(), Type::TEXT),
+                (&table.attempts_table(), Type::TEXT),
                 (&table.staged(), Type::TEXT),
             ],
         )
         .await?;
-    let row = row.ok_or_else(|| Trouble::Passing("it does not answer".to_string()))?;
+    let row = row.ok_or_else(|| PgErrorClass::Passing("it does not answer".to_string()))?;
     Ok(Answers {
         only_reads: row.try_get(0)?,
         may_lose: row.try_get(1)?,
@@ -170,7 +174,7 @@ fn pooled(table: &Table) -> Error {
 }
 
 fn read_only(table: &Table) -> Error {
-    let what = format!("the server of the table {} only reads", table.name);
+    let what = format!("the server of the table {} is read-only", table.name);
     Error::new(ErrorCode::StoreUnsuitable, what)
         .because("it is a standby, or the user's transactions are read-only")
         .hint("name the primary server, or several with `target_session_attrs=read-write`")
@@ -181,6 +185,6 @@ fn forbidden(table: &Table, user: &str, what: &str) -> Error {
     let what =
         format!("the user {user} may not write to {name} as the sink does: it may not {what}");
     Error::new(ErrorCode::InvalidJob, what).hint(format!(
-        "grant it: `grant … on {name} to {user}`, and `create` on its schema for tables of the sink's own"
+        "grant it: `grant … on {name} to {user}`, and `create` on its schema for the sink's own tables"
     ))
 }

@@ -1,11 +1,13 @@
-//! Keeps what an earlier life still has under way from being written behind what this one writes.
+//! Fencing of earlier attempts, so that their pending statements cannot overwrite later rows.
 //!
-//! Rows that take each other's place may be written again, but not in another order: a statement that a dead process has sent, or one whose connection
-//! broke, may wait for a lock on the server while the same key is written anew, and then bring the old row back. So each session says whose it is, by
-//! its `application_name`, and before it writes it waits until those before it are over; those that don't end by themselves are ended.
+//! Upserts may be repeated but not reordered. A statement of a dead process, or of a broken
+//! connection, may wait for a lock on the server while a newer row of the same key is written, and
+//! then restore the old row. So each session identifies its owner in `application_name`. Before it
+//! writes, it waits until earlier sessions have ended, and terminates those that remain.
 //!
-//! A session of a dead process ends when the server has read what it left: what that was is written by then. Of two lives at a time the later one goes
-//! on: each has the server's time at its beginning in its name.
+//! A session of a dead process ends when the server has processed all received statements. If two
+//! attempts run at the same time, the later one continues. To order them, a session name contains
+//! the server time at which its attempt began.
 
 use std::time::{Duration, Instant};
 
@@ -13,38 +15,39 @@ use ardea_core::{Error, ErrorCode, Instance};
 use tokio_postgres::types::Type;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::session::Session;
 use crate::postgres::table_name::TableName;
-use crate::postgres::trouble::Trouble;
 
-/// How long a session may take to end by itself.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// How long one that was ended may take.
+/// Time in which earlier sessions may end by themselves before they are terminated.
+const GRACE_PERIOD: Duration = Duration::from_secs(3);
+/// Time in which terminated sessions must end.
 const ENDING: Duration = Duration::from_secs(20);
-/// How often it is looked.
-const LOOK: Duration = Duration::from_millis(20);
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a session is to this one.
+/// Relation of another session to this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Standing {
-    /// It writes other keys.
+enum SessionOwner {
+    /// Session of another sink or instance, which writes other keys.
     Beside,
-    /// It is of an earlier life, or of a connection that broke.
+    /// Session of an earlier attempt or a broken connection.
     Before,
-    /// It is of a later life.
+    /// Session of a later attempt.
     Behind,
 }
 
-/// The name of an instance's sessions.
+/// Session names of an instance.
 pub(crate) struct Fence {
     sink: u64,
     instance: Instance,
-    /// When this life began, by the server's clock in microseconds; known from the first connection on.
+    /// Start of this attempt by the server's clock, in microseconds; known after the first
+    /// connection.
     begun: Option<i64>,
 }
 
 impl Fence {
-    /// Of an instance of this sink of a job.
+    /// Creates the fence for an instance of this sink of a job.
     pub fn new(sink: &str, instance: Instance) -> Self {
         Fence {
             sink: xxh3_64(sink.as_bytes()),
@@ -53,7 +56,7 @@ impl Fence {
         }
     }
 
-    /// What the names of all sessions of the sink begin with.
+    /// Returns the common prefix of the sink's session names.
     fn prefix(&self) -> String {
         format!("ardea {:016x} ", self.sink)
     }
@@ -62,26 +65,32 @@ impl Fence {
         format!("{}{} {begun}", self.prefix(), self.instance.index)
     }
 
-    /// What a session of this name is. Those of earlier lives, whatever their numbers of instances, are dealt out by their numbers.
-    fn standing(&self, begun: i64, name: &str) -> Standing {
+    /// Classifies a session by its name. Sessions of earlier attempts are assigned to instances by
+    /// the index in the name, regardless of the earlier parallelism.
+    fn standing(&self, begun: i64, name: &str) -> SessionOwner {
         let rest = name.strip_prefix(&self.prefix());
         let parts = rest.and_then(|rest| rest.split_once(' '));
         let numbers = parts.and_then(|(index, begun)| {
             Some((index.parse::<u64>().ok()?, begun.parse::<i64>().ok()?))
         });
         match numbers {
-            Some((index, _)) if !self.instance.owns(index) => Standing::Beside,
-            Some((_, other)) if other > begun => Standing::Behind,
-            Some(_) => Standing::Before,
-            None => Standing::Beside,
+            Some((index, _)) if !self.instance.owns(index) => SessionOwner::Beside,
+            Some((_, other)) if other > begun => SessionOwner::Behind,
+            Some(_) => SessionOwner::Before,
+            None => SessionOwner::Beside,
         }
     }
 
-    /// Names the session, and waits until those before it are over.
+    /// Names the session, and waits until the sessions of earlier attempts have ended.
     ///
     /// # Errors
-    /// `Superseded` if another run has taken over; that they are not over yet.
-    pub async fn raise(&mut self, session: &mut Session, table: &TableName) -> Result<(), Trouble> {
+    /// `Superseded` if another run has taken over. A transient error if earlier sessions have not
+    /// ended yet.
+    pub async fn raise(
+        &mut self,
+        session: &mut Session,
+        table: &TableName,
+    ) -> Result<(), PgErrorClass> {
         let begun = match self.begun {
             Some(begun) => begun,
             None => {
@@ -101,25 +110,25 @@ impl Fence {
                 return Ok(());
             }
             if looked.elapsed() >= ENDING {
-                let why = format!("{} sessions of an earlier life are not over", before.len());
-                return Err(Trouble::Passing(why));
+                let why = format!("{} sessions of an earlier attempt are open", before.len());
+                return Err(PgErrorClass::Passing(why));
             }
-            if looked.elapsed() >= PATIENCE {
+            if looked.elapsed() >= GRACE_PERIOD {
                 let end =
                     "select pg_terminate_backend(pid) from unnest($1::integer[]) as session (pid)";
                 session.execute(end, &[(&before, Type::INT4_ARRAY)]).await?;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// The processes of sessions that have to be over.
+    /// Returns the process ids of earlier sessions, which must end before this session writes.
     async fn before(
         &self,
         session: &mut Session,
         begun: i64,
         table: &TableName,
-    ) -> Result<Vec<i32>, Trouble> {
+    ) -> Result<Vec<i32>, PgErrorClass> {
         let sessions = session
             .query(
                 "select pid, application_name from pg_stat_activity \
@@ -131,17 +140,17 @@ impl Fence {
         let mut before = Vec::new();
         for session in &sessions {
             match self.standing(begun, session.try_get(1)?) {
-                Standing::Beside => {}
-                Standing::Before => before.push(session.try_get(0)?),
-                Standing::Behind => return Err(Trouble::Final(taken_over(table))),
+                SessionOwner::Beside => {}
+                SessionOwner::Before => before.push(session.try_get(0)?),
+                SessionOwner::Behind => return Err(PgErrorClass::Final(taken_over(table))),
             }
         }
         Ok(before)
     }
 }
 
-fn no_answer() -> Trouble {
-    Trouble::Passing("it does not answer".to_string())
+fn no_answer() -> PgErrorClass {
+    PgErrorClass::Passing("it does not answer".to_string())
 }
 
 fn taken_over(table: &TableName) -> Error {
@@ -163,23 +172,31 @@ mod tests {
         let own = fence("job/sink", 1, 2);
         let name = |index, begun| fence("job/sink", index, 9).name(begun);
         let standing = |name: &str| own.standing(50, name);
-        assert_eq!(standing(&name(0, 40)), Standing::Beside, "dealt to another");
-        assert_eq!(standing(&name(1, 40)), Standing::Before);
+        assert_eq!(
+            standing(&name(0, 40)),
+            SessionOwner::Beside,
+            "dealt to another"
+        );
+        assert_eq!(standing(&name(1, 40)), SessionOwner::Before);
         assert_eq!(
             standing(&name(3, 40)),
-            Standing::Before,
+            SessionOwner::Before,
             "of more instances"
         );
-        assert_eq!(standing(&name(1, 50)), Standing::Before, "its own, broken");
-        assert_eq!(standing(&name(1, 60)), Standing::Behind);
+        assert_eq!(
+            standing(&name(1, 50)),
+            SessionOwner::Before,
+            "its own, broken"
+        );
+        assert_eq!(standing(&name(1, 60)), SessionOwner::Behind);
         assert_eq!(
             standing(&fence("job/other", 1, 2).name(40)),
-            Standing::Beside
+            SessionOwner::Beside
         );
         for other in ["psql", "ardea", &own.prefix()] {
-            assert_eq!(standing(other), Standing::Beside);
+            assert_eq!(standing(other), SessionOwner::Beside);
         }
-        // The server cuts names off at 63 bytes.
+        // The server truncates names to 63 bytes.
         assert!(
             fence("s", u32::MAX, 9)
                 .name(i64::from(u32::MAX) * 1_000_000)

@@ -1,5 +1,4 @@
-//! The tables of a sink that writes exactly once, and whether they are still those that it has
-//! used.
+//! The tables of an exactly-once sink, and the check that they are unchanged.
 
 use ardea_core::{Error, ErrorCode};
 use serde::{Deserialize, Serialize};
@@ -7,32 +6,32 @@ use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 
 use super::table::Table;
-use crate::postgres::trouble::Trouble;
+use crate::postgres::error_class::PgErrorClass;
 
-/// The numbers of tables, which change when they are created again.
+/// Object ids of the tables. An id changes when its table is dropped and created again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OwnTables {
-    /// The table that is written.
+    /// Target table.
     pub target: Option<u32>,
-    /// The table of lives.
+    /// Table of attempts, `ardea_attempts`.
     pub lives: Option<u32>,
-    /// The table in which rows wait.
+    /// Staging table.
     pub staged: Option<u32>,
 }
 
 impl OwnTables {
-    /// Looks the tables up. Rows wait in `staged`, which may be a table of an earlier form.
+    /// Looks up the tables. `staged` may be a staging table of an earlier format.
     pub async fn find(
         transaction: &Transaction<'_>,
         table: &Table,
         staged: &str,
-    ) -> Result<OwnTables, Trouble> {
+    ) -> Result<OwnTables, PgErrorClass> {
         let row = transaction
             .query_typed_one(
                 "select to_regclass($1)::oid, to_regclass($2)::oid, to_regclass($3)::oid",
                 &[
                     (&table.name, Type::TEXT),
-                    (&table.lives(), Type::TEXT),
+                    (&table.attempts_table(), Type::TEXT),
                     (&staged, Type::TEXT),
                 ],
             )
@@ -44,8 +43,8 @@ impl OwnTables {
         })
     }
 
-    /// Compares them with those of before. Returns what is missing, if anything is. Whether rows
-    /// wait decides about the table in which they would.
+    /// Compares the tables with `before`, the tables found earlier. Returns a description of a
+    /// missing table; the staging table counts only if rows wait in it (`waits`).
     pub fn missing(self, before: OwnTables, table: &Table, waits: bool) -> Option<String> {
         let name = &table.name;
         let is_other = |before: Option<u32>, now| before.is_some() && before != now;
@@ -56,20 +55,20 @@ impl OwnTables {
         }
         if is_other(before.lives, self.lives) {
             return Some(format!(
-                "the table {} was dropped, which says what has been written to {name}",
-                table.lives()
+                "the table {} was dropped, which records what was written to {name}",
+                table.attempts_table()
             ));
         }
         (waits && is_other(before.staged, self.staged)).then(|| {
-            format!("the table was dropped in which rows waited that were to be written to {name}")
+            format!("the staging table was dropped, in which rows waited to be written to {name}")
         })
     }
 }
 
-/// Describes a table that is missing.
+/// Returns the error of a missing table.
 pub(crate) fn gone(why: &str) -> Error {
     Error::new(ErrorCode::WriteFailed, why).permanent().hint(
-        "bring the table back from a backup, begin without a snapshot, or go on without the rows with \
+        "bring the table back from a backup, start without a checkpoint, or continue without the rows with \
          `on_replaced(OnReplaced::Continue)`",
     )
 }

@@ -1,31 +1,34 @@
-//! Rows that wait beside their table until their epoch is committed.
+//! Staging of rows beside their target table until their epoch is committed.
 //!
-//! # Why no row is lost and none is there twice
+//! # Exactly-once protocol
 //!
-//! Each instance has a *life*, drawn by lot, which it notes in the table `ardea_lives` before it
-//! does anything, and in each of its cuts. Its rows lie in a second table, under the life and the
-//! position of their record, on the server's disk before the cut is taken. When the epoch is
-//! committed they are moved, in one transaction that also notes, with the life, up to which record
-//! that has been done.
+//! Each attempt of an instance has a random number, stored in the table `ardea_attempts` before
+//! anything else is done, and in each snapshot of the attempt. The attempt's rows are written to a
+//! staging table, with the attempt's number and the record's position as their key. The rows are on
+//! the server's disk before the snapshot is taken. When the epoch is committed, its rows are
+//! published: moved to the target table. The same transaction stores, in the attempt's entry, the
+//! record up to which rows have been published.
 //!
-//! * Doing it again moves nothing: the note says that it has been done. The same goes for laying
-//!   rows aside: each has its place.
-//! * A statement of a broken connection that the server carries out late lays aside what is there
-//!   already, or what is before the note; the latter is never moved, and removed with the next
-//!   epoch.
-//! * A life that takes over from a dead one, which it finds in the cut, moves its rows up to where
-//!   that cut says, and removes the rest, which will come again. If the note is missing, that has
-//!   been done.
-//! * [`ending`] describes the end of lives that no cut names, and of those of other runs.
-//! * The numbers of the tables are part of each cut: one that was dropped meanwhile is not taken
-//!   for one in which nothing was left.
+//! * Publishing again moves nothing, because the entry shows that the rows have been published.
+//!   Staging again has no effect, because each row has its own key.
+//! * A delayed statement of a broken connection stages rows that are already staged, or rows of
+//!   records that were already published. Rows of published records are not published again, and
+//!   are removed with the next epoch.
+//! * A restored attempt takes over from the earlier attempt in the snapshot: it publishes that
+//!   attempt's rows up to the position in the snapshot and removes the later rows, whose records
+//!   are replayed. If the entry is missing, the takeover has been done.
+//! * [`ending`] describes the end of attempts that no snapshot contains, and of attempts of other
+//!   runs.
+//! * The object ids of the tables are part of each snapshot. So a table that was dropped meanwhile
+//!   is not mistaken for an empty one.
 //!
-//! Rows that the table refuses are noted with the life as well, until those of the next epoch are
-//! moved. So an attempt that finds all done tells of them, also if the answer of the one before was
-//! lost, or its process died. They may be told of twice.
+//! Rows refused by the target table are stored in the attempt's entry until the rows of the next
+//! epoch are published. So a retry that finds the rows already published still reports the refused
+//! rows, even if the previous response was lost or the process died. A refused row may be reported
+//! twice.
 //!
-//! All that is asked of the server is asked within transactions, so that a pooler may give each
-//! another server process.
+//! All statements run within transactions, so that a pooler may use another server process for each
+//! transaction.
 
 use std::ops::Range;
 
@@ -33,48 +36,49 @@ use ardea_core::{Error, ErrorCode, Instance};
 use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 
-use super::ending::{self, Ending};
+use super::ending::{self, EndedAttempt};
 use super::own_tables::{OwnTables, gone};
 use super::table::Table;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::replaced::OnReplaced;
 use crate::postgres::session::Session;
-use crate::postgres::trouble::Trouble;
 
-/// Whose rows they are.
+/// Owner of staged rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
-    /// The job and the vertex.
+    /// Job and vertex.
     pub sink: String,
     pub instance: Instance,
-    pub life: i64,
-    /// The number of the run. `None` if the life began without state.
+    pub attempt: i64,
+    /// Number of the run; `None` if the attempt began without state.
     pub run: Option<i64>,
 }
 
 impl Owner {
-    /// The mark of a life that began without state.
+    /// Mark of an attempt that began without state.
     pub const WITHOUT_STATE: i64 = 0;
 
-    /// The mark that this life leaves on those that it ends.
+    /// Returns the mark that this attempt stores in the entries of attempts that it ends.
     pub fn mark(&self) -> i64 {
         self.run.unwrap_or(Self::WITHOUT_STATE)
     }
 
-    /// The sink as it is noted: the job, the vertex and the table.
+    /// Returns the stored name of the sink: job, vertex and table.
     pub fn sink_of(&self, table: &Table) -> String {
         format!("{}/{}", self.sink, table.name)
     }
 }
 
-/// A row that the server refused when it was to be moved.
+/// A row that the server refused when it was published: position of its record, and reason.
 pub(crate) type RefusedRow = (i64, String);
 
-/// Makes what is missing, ends the other lives of the sink, and notes this one. Returns the tables.
+/// Creates missing tables, ends the other attempts of the sink, and stores an entry for this
+/// attempt. Returns the object ids of the tables.
 pub(crate) async fn begin(
     session: &mut Session,
     table: &Table,
     owner: &Owner,
-) -> Result<OwnTables, Trouble> {
+) -> Result<OwnTables, PgErrorClass> {
     let transaction = session.transaction().await?;
     ending::lock(&transaction).await?;
     for (name, create) in table.create() {
@@ -83,9 +87,12 @@ pub(crate) async fn begin(
         }
     }
     ending::add_column(&transaction, table).await?;
-    let lives = table.lives();
-    // An answer may have been lost: what has been done is not done again.
-    if note_of(&transaction, &lives, owner.life).await?.is_none() {
+    let lives = table.attempts_table();
+    // The step is skipped if it was done and only the response was lost.
+    if note_of(&transaction, &lives, owner.attempt)
+        .await?
+        .is_none()
+    {
         ending::end_others(&transaction, table, owner).await?;
     }
     let (staged, columns) = (table.staged(), table.columns());
@@ -93,11 +100,11 @@ pub(crate) async fn begin(
     transaction
         .execute_typed(
             &format!(
-                "insert into {lives} (life, sink, instance, staged, columns) values ($1, $2, $3, $4, $5) \
+                "insert into {lives} (attempt, sink, instance, staged, columns) values ($1, $2, $3, $4, $5) \
                  on conflict do nothing"
             ),
             &[
-                (&owner.life, Type::INT8),
+                (&owner.attempt, Type::INT8),
                 (&owner.sink_of(table), Type::TEXT),
                 (&index, Type::INT4),
                 (&staged, Type::TEXT),
@@ -110,20 +117,20 @@ pub(crate) async fn begin(
     Ok(tables)
 }
 
-/// The outcome of showing rows.
+/// Result of publishing rows.
 #[derive(Default)]
-pub(crate) struct Shown {
-    /// The rows that the server refused.
+pub(crate) struct PublishResult {
+    /// Rows refused by the server.
     pub refused: Vec<RefusedRow>,
-    /// Something that is missing, where the job is to go on all the same.
+    /// Description of a loss that the job accepts, if any.
     pub notice: Option<String>,
 }
 
-/// Moves the rows of a life before this record, unless that has been done.
+/// Publishes an attempt's rows of records before `through`, unless they are already published.
 ///
 /// # Errors
-/// `Superseded` if another run has taken over; `WriteFailed` if a table was dropped since the life
-/// began, which is permanent unless the job is to go on.
+/// `Superseded` if another run has taken over. `WriteFailed` if a table was dropped since the
+/// attempt began, which is permanent unless the job accepts the loss.
 pub(crate) async fn publish(
     session: &mut Session,
     table: &Table,
@@ -131,15 +138,15 @@ pub(crate) async fn publish(
     through: i64,
     tables: Option<OwnTables>,
     on_replaced: OnReplaced,
-) -> Result<Shown, Trouble> {
+) -> Result<PublishResult, PgErrorClass> {
     let transaction = session.transaction().await?;
-    let lives = table.lives();
+    let lives = table.attempts_table();
     if let Some(before) = tables {
         compare(&transaction, table, before, on_replaced).await?;
     }
     let note = live_note(&transaction, table, owner).await?;
     if note.published >= through {
-        return Ok(Shown {
+        return Ok(PublishResult {
             refused: note.refused_before(through)?,
             notice: None,
         });
@@ -150,33 +157,36 @@ pub(crate) async fn publish(
         ending::clear_marked(&transaction, table, owner).await?;
     }
     let noted_refusals = noted(&refused)?;
-    let parameters = [(&owner.life as _, Type::INT8), (&through as _, Type::INT8)];
+    let parameters = [
+        (&owner.attempt as _, Type::INT8),
+        (&through as _, Type::INT8),
+    ];
     let removed = format!(
-        "delete from {} where ardea_life = $1 and ardea_number < $2",
+        "delete from {} where ardea_attempt = $1 and ardea_number < $2",
         note.staged
     );
     transaction.execute_typed(&removed, &parameters).await?;
-    let note = format!("update {lives} set published = $2, refused = $3 where life = $1");
+    let note = format!("update {lives} set published = $2, refused = $3 where attempt = $1");
     let [of_life, to_number] = parameters;
     let parameters = [of_life, to_number, (&noted_refusals as _, Type::TEXT)];
     transaction.execute_typed(&note, &parameters).await?;
     transaction.commit().await?;
-    Ok(Shown {
+    Ok(PublishResult {
         refused,
         notice: None,
     })
 }
 
-/// Returns the note of a life.
+/// Returns the entry of an attempt.
 ///
 /// # Errors
-/// `Superseded` if the life is over.
+/// `Superseded` if the attempt has ended.
 async fn live_note(
     transaction: &Transaction<'_>,
     table: &Table,
     owner: &Owner,
-) -> Result<Note, Trouble> {
-    let note = note_of(transaction, &table.lives(), owner.life).await?;
+) -> Result<AttemptEntry, PgErrorClass> {
+    let note = note_of(transaction, &table.attempts_table(), owner.attempt).await?;
     match note {
         Some(note) if note.ended_by.is_none() => Ok(note),
         note => {
@@ -186,79 +196,79 @@ async fn live_note(
     }
 }
 
-/// Checks that a life is not over.
+/// Checks that an attempt has not ended.
 ///
 /// # Errors
-/// `Superseded` if the life is over.
+/// `Superseded` if the attempt has ended.
 pub(crate) async fn check_alive(
     session: &mut Session,
     table: &Table,
     owner: &Owner,
-) -> Result<(), Trouble> {
+) -> Result<(), PgErrorClass> {
     let transaction = session.transaction().await?;
     live_note(&transaction, table, owner).await.map(drop)
 }
 
-/// Compares the tables of a life with those that there are.
+/// Compares the tables used by an attempt (`before`) with the existing tables.
 ///
 /// # Errors
-/// As those of [`publish`].
+/// Same as [`publish`].
 async fn compare(
     transaction: &Transaction<'_>,
     table: &Table,
     before: OwnTables,
     on_replaced: OnReplaced,
-) -> Result<(), Trouble> {
+) -> Result<(), PgErrorClass> {
     let now = OwnTables::find(transaction, table, &table.staged()).await?;
     match now.missing(before, table, true) {
         None => Ok(()),
-        Some(why) => Err(Trouble::Final(match on_replaced {
+        Some(why) => Err(PgErrorClass::Final(match on_replaced {
             OnReplaced::Fail => gone(&why),
-            // The next life takes over, and goes on with what there is.
+            // The next attempt takes over and continues with the existing tables.
             OnReplaced::Continue => gone(&why).transient(),
         })),
     }
 }
 
-/// The same in a transaction of its own.
+/// Runs [`compare`] in its own transaction.
 pub(crate) async fn compare_now(
     session: &mut Session,
     table: &Table,
     before: OwnTables,
     on_replaced: OnReplaced,
-) -> Result<(), Trouble> {
+) -> Result<(), PgErrorClass> {
     let transaction = session.transaction().await?;
     compare(&transaction, table, before, on_replaced).await
 }
 
-/// The rows and tables that a dead life has left.
+/// Staged rows and tables left by an earlier attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Estate {
-    pub life: i64,
-    /// The rows of records before this one are to be seen.
+pub(crate) struct PreviousAttempt {
+    pub attempt: i64,
+    /// Record position; the rows of all earlier records must be published.
     pub through: i64,
-    /// The tables that it has used. `None` if it was of an earlier version.
+    /// Tables used by the attempt; `None` if an earlier version of Ardea wrote it.
     pub tables: Option<OwnTables>,
 }
 
-/// Takes over from a dead life: moves its rows, and removes the rest of it.
+/// Takes over from an earlier attempt: publishes its committed rows and removes the rest.
 ///
 /// # Errors
-/// `WriteFailed` if rows are gone, with a table or because another run has removed them, unless the
-/// job is to go on.
+/// `WriteFailed` if rows were lost with a dropped table or removed by another run, unless the job
+/// accepts the loss.
 pub(crate) async fn settle(
     session: &mut Session,
     table: &Table,
     owner: &Owner,
-    estate: Estate,
+    estate: PreviousAttempt,
     on_replaced: OnReplaced,
-) -> Result<Shown, Trouble> {
+) -> Result<PublishResult, PgErrorClass> {
     let mut transaction = session.transaction().await?;
-    let lives = table.lives();
+    let lives = table.attempts_table();
     let mut note = None;
     if exists(&transaction, &lives).await? {
         ending::add_column(&transaction, table).await?;
-        note = note_of(&transaction, &lives, estate.life).await?;
+        note = note_of(&transaction, &lives, estate.attempt).await?;
     }
     let before = estate.tables.unwrap_or_default();
     let waits = note
@@ -275,13 +285,13 @@ pub(crate) async fn settle(
         false => now.missing(before, table, waits).map(|why| gone(&why)),
     };
     let notice = match (missing, on_replaced) {
-        (Some(error), OnReplaced::Fail) => return Err(Trouble::Final(error)),
+        (Some(error), OnReplaced::Fail) => return Err(PgErrorClass::Final(error)),
         (missing, _) => missing.map(|error| error.message().to_string()),
     };
     let Some(note) = note else {
-        return Ok(Shown {
+        return Ok(PublishResult {
             notice,
-            ..Shown::default()
+            ..PublishResult::default()
         });
     };
     let refused = match waits {
@@ -293,8 +303,8 @@ pub(crate) async fn settle(
         _ => Vec::new(),
     };
     if !is_cleared {
-        let ending = Ending {
-            life: estate.life,
+        let ending = EndedAttempt {
+            attempt: estate.attempt,
             staged: note.staged,
             published: note.published.max(estate.through),
             is_marked: note.ended_by.is_some(),
@@ -302,28 +312,29 @@ pub(crate) async fn settle(
         ending::clear(&transaction, table, owner, &ending).await?;
     }
     transaction.commit().await?;
-    Ok(Shown { refused, notice })
+    Ok(PublishResult { refused, notice })
 }
 
-/// What is noted with a life.
-struct Note {
-    life: i64,
+/// An attempt's entry in `ardea_attempts`.
+struct AttemptEntry {
+    attempt: i64,
     published: i64,
-    /// The table in which rows wait; empty if they were removed.
+    /// Name of the staging table; empty if the attempt's rows were removed.
     staged: String,
     columns: Vec<String>,
-    /// The mark of the life that ended this one.
+    /// Mark of the attempt that ended this attempt, if any.
     ended_by: Option<i64>,
-    /// The rows that were refused when rows were moved last, as JSON.
+    /// Rows refused when rows were last published, as JSON.
     refused: String,
 }
 
-impl Note {
-    /// Returns the rows before this record that were refused when rows were moved last.
+impl AttemptEntry {
+    /// Returns the rows of records before `through` that were refused when rows were last
+    /// published.
     fn refused_before(&self, through: i64) -> Result<Vec<RefusedRow>, Error> {
         let mut refused: Vec<RefusedRow> =
             serde_json::from_str(&self.refused).map_err(|error| {
-                let what = "the note of refused rows in ardea_lives can't be read";
+                let what = "the list of refused rows in ardea_attempts cannot be read";
                 Error::new(ErrorCode::ReadFailed, what)
                     .because(error)
                     .permanent()
@@ -334,31 +345,32 @@ impl Note {
     }
 }
 
-/// Writes refused rows as a note holds them.
+/// Encodes refused rows for the entry.
 fn noted(refused: &[RefusedRow]) -> Result<String, Error> {
     serde_json::to_string(refused).map_err(|error| {
-        let what = "refused rows can't be noted";
+        let what = "refused rows cannot be stored";
         Error::new(ErrorCode::Internal, what).because(error)
     })
 }
 
-/// Nobody else moves or lays aside anything of this life until the transaction ends.
+/// Returns an attempt's entry. The entry stays locked until the end of the transaction, so that
+/// other transactions cannot publish or stage its rows.
 async fn note_of(
     transaction: &Transaction<'_>,
     lives: &str,
     life: i64,
-) -> Result<Option<Note>, Trouble> {
+) -> Result<Option<AttemptEntry>, PgErrorClass> {
     let found = transaction
         .query_typed_opt(
             &format!(
-                "select published, staged, columns, refused, ended_by from {lives} where life = $1 for update"
+                "select published, staged, columns, refused, ended_by from {lives} where attempt = $1 for update"
             ),
             &[(&life, Type::INT8)],
         )
         .await?;
     let Some(row) = found else { return Ok(None) };
-    Ok(Some(Note {
-        life,
+    Ok(Some(AttemptEntry {
+        attempt: life,
         published: row.try_get(0)?,
         staged: row.try_get(1)?,
         columns: row.try_get(2)?,
@@ -367,20 +379,21 @@ async fn note_of(
     }))
 }
 
-/// Moves rows; those that the table refuses are left out, and told.
+/// Moves the staged rows `numbers` to the target table. Skips and returns rows that the table
+/// refuses.
 async fn move_rows(
     transaction: &mut Transaction<'_>,
     table: &Table,
-    note: &Note,
+    note: &AttemptEntry,
     numbers: Range<i64>,
-) -> Result<Vec<RefusedRow>, Trouble> {
+) -> Result<Vec<RefusedRow>, PgErrorClass> {
     let publish = table.publish(&note.staged, &note.columns);
-    // A constraint that is checked at the end would refuse all rows for one of them.
+    // A deferred constraint would reject all rows because of one.
     transaction
         .batch_execute("set constraints all immediate")
         .await?;
     let mut refused = Vec::new();
-    // Halves, quarters and so on of what was refused, the first on top.
+    // Stack of ranges: a refused range is split in halves, with the first half on top.
     let mut left = vec![numbers];
     while let Some(part) = left.pop() {
         let step = transaction.savepoint("ardea_part").await?;
@@ -388,16 +401,16 @@ async fn move_rows(
             .execute_typed(
                 &publish,
                 &[
-                    (&note.life, Type::INT8),
+                    (&note.attempt, Type::INT8),
                     (&part.start, Type::INT8),
                     (&part.end, Type::INT8),
                 ],
             )
             .await
-            .map_err(Trouble::from);
+            .map_err(PgErrorClass::from);
         match moved {
             Ok(_) => step.commit().await?,
-            Err(Trouble::Refused(why)) => {
+            Err(PgErrorClass::Refused(why)) => {
                 step.rollback().await?;
                 if part.end - part.start == 1 {
                     refused.push((part.start, why));
@@ -412,9 +425,12 @@ async fn move_rows(
     Ok(refused)
 }
 
-pub(super) async fn exists(transaction: &Transaction<'_>, table: &str) -> Result<bool, Trouble> {
-    // To read a table of the catalogue has the server hear of tables that others have made since
-    // the transaction began.
+pub(super) async fn exists(
+    transaction: &Transaction<'_>,
+    table: &str,
+) -> Result<bool, PgErrorClass> {
+    // Reading a catalogue table makes the server process see tables created by others since the
+    // transaction began.
     let found = transaction
         .query_typed_one(
             "select to_regclass($1) is not null from pg_class limit 1",

@@ -1,50 +1,53 @@
-//! The table that is written: what the server knows of it, and the statements that follow.
+//! The target table: its catalogue data and the SQL statements of the sink.
 
 use ardea_core::{Error, ErrorCode};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Plan;
+use super::PostgresSinkConfig;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::relation::{Relation, no_column};
 use crate::postgres::session::Session;
 use crate::postgres::table_name::quoted;
-use crate::postgres::trouble::Trouble;
 
-/// How many bytes of a table's name are found in that of the one beside it, at most: the server cuts names off at 63, behind which what
-/// tells two of them apart would be lost.
+/// Maximum length of the target table's name within the name of the staging table. The server
+/// truncates names to 63 bytes, which would cut off the distinguishing digest.
 const NAME: usize = 30;
 
-/// Columns of the sink's own, which are beside those of the table in its statements.
-const OWN: [&str; 2] = ["ardea_life", "ardea_number"];
+/// The sink's own columns, used in statements beside the columns of the target table.
+const OWN: [&str; 2] = ["ardea_attempt", "ardea_number"];
 
-/// A table and those of its columns that are written. All names are quoted.
+/// The target table and the columns that the sink writes. All names are quoted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     pub relation: Relation,
-    /// With the schema.
+    /// Name with schema.
     pub name: String,
     columns: Vec<Written>,
     keys: Vec<String>,
 }
 
-/// A column.
+/// A written column.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Written {
     name: String,
-    /// Its type without length or precision: a value is not cut to those in silence.
+    /// Type without length or precision, so that values are not truncated silently.
     kind: String,
-    /// Its type, and whether null is allowed.
+    /// Type with `not null`, if declared.
     declared: String,
 }
 
-/// Where a query finds its rows: what is selected has the columns, and `ardea_number` to order by.
+/// A subquery that returns the written columns, and `ardea_number` for the order.
 type Rows = String;
 
 impl Table {
-    /// Looks a table up.
+    /// Looks up a table.
     ///
     /// # Errors
-    /// `InvalidJob` if there is no such table, or it lacks a column.
-    pub async fn find(session: &mut Session, plan: &Plan) -> Result<Table, Trouble> {
+    /// `InvalidJob` if the table does not exist or lacks a column.
+    pub async fn find(
+        session: &mut Session,
+        plan: &PostgresSinkConfig,
+    ) -> Result<Table, PgErrorClass> {
         let relation = Relation::find(session, &plan.table).await?;
         let known = relation.columns(session).await?;
         let names = || known.iter().map(|column| &column.name[..]);
@@ -79,8 +82,8 @@ impl Table {
         })
     }
 
-    /// Returns the table with the columns that it had before, if it is the same one. A life goes on
-    /// with the table in which its rows wait, which has those.
+    /// Returns the table with the columns of `before`, if both are the same table: the staging
+    /// table of a running attempt has these columns.
     pub fn with_columns_of(self, before: &Table) -> Table {
         match self.relation.oid == before.relation.oid {
             true => Table {
@@ -91,7 +94,7 @@ impl Table {
         }
     }
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub fn columns(&self) -> Vec<String> {
         self.columns
             .iter()
@@ -103,12 +106,13 @@ impl Table {
         self.columns().join(", ")
     }
 
-    /// The table of all lives of sinks, in the same schema.
-    pub fn lives(&self) -> String {
-        format!("{}.ardea_lives", self.relation.schema)
+    /// Returns the name of the table of attempts, in the same schema.
+    pub fn attempts_table(&self) -> String {
+        format!("{}.ardea_attempts", self.relation.schema)
     }
 
-    /// The table in which rows wait. One for each choice of columns and types: a table that changes gets another one.
+    /// Returns the name of the staging table. The name depends on columns and types, so a changed
+    /// target table gets another staging table.
     pub fn staged(&self) -> String {
         let columns = self.columns.iter();
         let what: String = columns
@@ -126,26 +130,27 @@ impl Table {
         )
     }
 
-    /// Makes both.
+    /// Returns the statements that create both own tables, with the tables' names.
     pub fn create(&self) -> [(String, String); 2] {
         let columns = self.columns.iter();
         let columns: String = columns
             .map(|Written { name, declared, .. }| format!(", {name} {declared}"))
             .collect();
-        let (lives, staged) = (self.lives(), self.staged());
+        let (lives, staged) = (self.attempts_table(), self.staged());
         let create_lives = format!(
-            "create table {lives} (life bigint primary key, sink text not null, instance integer not null, \
+            "create table {lives} (attempt bigint primary key, sink text not null, instance integer not null, \
              published bigint not null default 0, refused text not null default '[]', \
              staged text not null, columns text[] not null, begun timestamptz not null default now(), ended_by bigint)"
         );
         let create_staged = format!(
-            "create table {staged} (ardea_life bigint, ardea_number bigint{columns}, \
-             primary key (ardea_life, ardea_number))"
+            "create table {staged} (ardea_attempt bigint, ardea_number bigint{columns}, \
+             primary key (ardea_attempt, ardea_number))"
         );
         [(lives, create_lives), (staged, create_staged)]
     }
 
-    /// The rows that come as parameters, an array a column, and then the number of each.
+    /// Returns the subquery for rows passed as parameters: one array per column, and then the
+    /// record numbers.
     fn given(&self) -> Rows {
         let count = self.columns.len();
         let arrays: String = (1..=count).map(|n| format!("${n}::text[], ")).collect();
@@ -160,32 +165,33 @@ impl Table {
         )
     }
 
-    /// Writes rows that come as parameters.
+    /// Returns the statement that writes rows passed as parameters.
     pub fn insert(&self) -> String {
         self.insert_from(&self.listed(), &self.given())
     }
 
-    /// Lays rows that come as parameters beside the table: behind them comes the life, as a
-    /// parameter. Returns 1, or 0 if the life is over and nothing was done.
+    /// Returns the statement that stages rows passed as parameters; the attempt is the last
+    /// parameter. The statement returns 1, or 0 if the attempt has ended and nothing was done.
     pub fn stage(&self) -> String {
-        let (staged, lives, names) = (self.staged(), self.lives(), self.listed());
-        let life = self.columns.len() + 2;
+        let (staged, lives, names) = (self.staged(), self.attempts_table(), self.listed());
+        let attempt = self.columns.len() + 2;
         let given = self.given();
         format!(
-            "with life as (select life from {lives} where life = ${life} and ended_by is null for key share), \
-             laid as (insert into {staged} (ardea_life, ardea_number, {names}) \
-             select life.life, typed.ardea_number, {} from life, ({given}) as typed on conflict do nothing) \
-             select count(*) from life",
+            "with attempt as (select attempt from {lives} where attempt = ${attempt} and ended_by is null for key share), \
+             laid as (insert into {staged} (ardea_attempt, ardea_number, {names}) \
+             select attempt.attempt, typed.ardea_number, {} from attempt, ({given}) as typed on conflict do nothing) \
+             select count(*) from attempt",
             names_of("typed", &self.columns()),
         )
     }
 
-    /// Writes the rows of a life (`$1`) with numbers from `$2` to before `$3` that wait in a table.
+    /// Returns the statement that publishes the staged rows of an attempt (`$1`), with numbers from
+    /// `$2` to before `$3`.
     pub fn publish(&self, staged: &str, columns: &[String]) -> String {
         let names = columns.join(", ");
         let rows = format!(
             "select {names}, ardea_number from {staged} \
-             where ardea_life = $1 and ardea_number >= $2 and ardea_number < $3"
+             where ardea_attempt = $1 and ardea_number >= $2 and ardea_number < $3"
         );
         self.insert_from(&names, &rows)
     }
@@ -207,7 +213,8 @@ impl Table {
             true => "nothing".to_string(),
             false => format!("update set {}", set.join(", ")),
         };
-        // Of each key the last counts. Null is no key: such rows stay several. The order keeps statements from locking each other out.
+        // The last row of each key wins. Rows with a null key stay separate. The order avoids
+        // deadlocks between statements.
         let apart = format!("case when ({keys}) is not null then 0 else ardea_number end");
         format!(
             "insert into {table} ({names}) select {names} from (select distinct on ({keys}, {apart}) * from ({rows}) as waiting \
@@ -216,7 +223,7 @@ impl Table {
     }
 }
 
-fn reserved(plan: &Plan, column: &str) -> Error {
+fn reserved(plan: &PostgresSinkConfig, column: &str) -> Error {
     let what = format!(
         "the column {column} of the table {} has a name that the sink uses itself",
         plan.table

@@ -1,34 +1,34 @@
-//! The processor that writes rows.
+//! Processor of the PostgreSQL sink.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result,
+    BadRecords, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
 };
 
-use super::Plan;
-use super::desk::{Errand, Link};
+use super::PostgresSinkConfig;
 use super::fence::Fence;
-use super::lives::Lives;
+use super::sink_attempts::SinkAttempts;
 use super::staging::Owner;
-use crate::postgres::TURN;
+use super::writer_handle::{WriterCommand, WriterHandle};
+use crate::postgres::CANCEL_CHECK_INTERVAL;
 use crate::postgres::rows::{Row, Rows};
 
-/// Makes rows of records, and gives them to the link.
+/// Processor that converts records to rows and passes them to the writer thread.
 pub(crate) struct WriteP<T, F> {
-    plan: Plan,
+    plan: PostgresSinkConfig,
     fill: Arc<F>,
     bad: BadRecords,
-    /// Of the records at hand.
+    /// Rows of the current records.
     rows: Rows,
     scratch: String,
-    /// Where rows wait until their epoch is committed; none if they are written at once.
-    lives: Option<Lives>,
+    /// Staging state of an exactly-once sink; `None` if rows are written at once.
+    lives: Option<SinkAttempts>,
     has_begun: bool,
-    link: Option<Link>,
+    link: Option<WriterHandle>,
     record: PhantomData<fn(T)>,
 }
 
@@ -37,7 +37,7 @@ where
     T: Send + 'static,
     F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,
 {
-    pub fn new(plan: Plan, fill: Arc<F>) -> Self {
+    pub fn new(plan: PostgresSinkConfig, fill: Arc<F>) -> Self {
         WriteP {
             bad: BadRecords::new(plan.on_error),
             plan,
@@ -84,47 +84,47 @@ where
     }
 
     fn report_refused(&self) -> Result<()> {
-        let refused = self.link.as_ref().map(Link::take_refused);
+        let refused = self.link.as_ref().map(WriterHandle::take_refused);
         for refused in refused.unwrap_or_default() {
             let reason = format!("the PostgreSQL server refused its row: {}", refused.reason);
             let record = refused.record;
             let origin = || match refused.is_earlier {
                 false => format!("record {record}"),
-                true => format!("record {record} of the run before"),
+                true => format!("record {record} of the previous run"),
             };
             self.bad.report(origin, Vec::new, reason)?;
         }
         Ok(())
     }
 
-    /// Waits a turn until all has been written.
+    /// Waits up to [`CANCEL_CHECK_INTERVAL`] until all rows are written.
     fn settle(&mut self) -> Result<Progress> {
         self.begin();
         let is_done = match &self.link {
-            Some(link) => link.is_done(TURN)?,
+            Some(link) => link.is_done(CANCEL_CHECK_INTERVAL)?,
             None => true,
         };
         self.report_refused()?;
         Ok(Progress::done_if(is_done))
     }
 
-    /// Connects, and begins a life if there has to be one, unless that has been done.
+    /// Requests the connection, and for staged rows a new attempt, on the first call.
     fn begin(&mut self) {
         if let (Some(link), false) = (&self.link, self.has_begun) {
             link.send(match self.lives {
-                Some(_) => Errand::Begin,
-                None => Errand::Connect,
+                Some(_) => WriterCommand::Begin,
+                None => WriterCommand::Connect,
             });
             self.has_begun = true;
         }
     }
 
-    /// Waits, no longer than this, until all errands have been run.
-    fn run_errands(&mut self, timeout: Duration) -> Result<Progress> {
+    /// Waits up to `timeout` until all commands have been executed.
+    fn run_commands(&mut self, timeout: Duration) -> Result<Progress> {
         let Some(link) = &self.link else {
             return Ok(Progress::DONE);
         };
-        let is_done = link.has_run_errands(timeout)?;
+        let is_done = link.has_run_commands(timeout)?;
         if let Some(lives) = self.lives.as_mut().filter(|_| is_done) {
             lives.note_published();
         }
@@ -148,33 +148,44 @@ where
             fence = Some(Fence::new(&sink, context.instance));
         }
         if self.plan.is_once && keeps {
-            let lives = Lives::begin(context.instance);
+            let lives = SinkAttempts::begin(context.instance);
             owner = Some(Owner {
                 sink,
                 instance: context.instance,
-                life: lives.life,
+                attempt: lives.attempt,
                 run: None,
             });
             self.lives = Some(lives);
         }
-        self.link = Some(Link::open(&self.plan, owner, fence, context.waker.clone())?);
+        self.link = Some(WriterHandle::open(
+            &self.plan,
+            owner,
+            fence,
+            context.waker.clone(),
+        )?);
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.begin();
         let has_room = match &self.link {
-            Some(link) => link.has_room(TURN)?,
+            Some(link) => link.has_room(CANCEL_CHECK_INTERVAL)?,
             None => false,
         };
         if has_room {
             self.fill_all(inbox)?;
             if let Some(link) = &self.link {
-                link.bring(&mut self.rows);
+                link.enqueue(&mut self.rows);
             }
         }
-        // Refusals are heard of also when nothing more comes for a while.
-        outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
+        // Refusals must also be reported when no more records arrive.
+        outbox.wake_at(
+            self.bad
+                .context()
+                .clock
+                .now()
+                .saturating_add(CANCEL_CHECK_INTERVAL),
+        );
         self.report_refused()
     }
 
@@ -182,7 +193,13 @@ where
         if let Some(link) = &self.link
             && !link.is_done(Duration::ZERO)?
         {
-            outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
+            outbox.wake_at(
+                self.bad
+                    .context()
+                    .clock
+                    .now()
+                    .saturating_add(CANCEL_CHECK_INTERVAL),
+            );
         }
         self.report_refused()
     }
@@ -195,19 +212,19 @@ where
         self.settle()
     }
 
-    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         match &mut self.lives {
             Some(lives) => {
-                lives.note_tables(self.link.as_ref().and_then(Link::tables));
-                lives.take_cut(cut)
+                lives.note_tables(self.link.as_ref().and_then(WriterHandle::tables));
+                lives.take_snapshot(snapshot)
             }
             None => Ok(()),
         }
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         match &mut self.lives {
-            Some(lives) => lives.write_cut(writer),
+            Some(lives) => lives.write_snapshot(writer),
             None => Ok(Progress::DONE),
         }
     }
@@ -216,7 +233,7 @@ where
         for entry in state {
             match &mut self.lives {
                 Some(lives) => lives.restore(&entry)?,
-                // Rows that wait must not be forgotten because somebody has changed the promise.
+                // Staged rows must not be dropped because the guarantee was changed.
                 None => return Err(RestoredState::unknown(&entry)),
             }
         }
@@ -226,25 +243,26 @@ where
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
         if let Some(link) = &self.link {
             link.note_restored(self.lives.as_ref().and_then(|lives| lives.run));
-            let heirs = self.lives.iter_mut().flat_map(Lives::take_heirs);
+            let heirs = self.lives.iter_mut().flat_map(SinkAttempts::take_heirs);
             heirs.for_each(|heir| link.send(heir));
         }
         self.begin();
-        // Other instances may have left rows of the same keys: nothing newer is shown before all of those.
-        self.run_errands(TURN)
+        // Other instances may have staged rows of the same keys, which must be published before
+        // newer ones.
+        self.run_commands(CANCEL_CHECK_INTERVAL)
     }
 
-    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         if let (Some(lives), Some(link)) = (&mut self.lives, &self.link)
             && let Some(errand) = lives.commit(epoch)
         {
             link.send(errand);
         }
-        self.run_errands(Duration::ZERO)
+        self.run_commands(Duration::ZERO)
     }
 
     fn awaits_commit(&self) -> bool {
-        self.lives.as_ref().is_some_and(Lives::is_pending)
+        self.lives.as_ref().is_some_and(SinkAttempts::is_pending)
     }
 
     fn close(&mut self) {

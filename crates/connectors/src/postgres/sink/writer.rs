@@ -1,4 +1,5 @@
-//! The thread that writes: rows in batches, errands one by one, each again until it is known what came of it.
+//! Writer thread: writes rows in batches and executes commands one by one. Each batch or command is
+//! repeated until its outcome is known.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -6,49 +7,49 @@ use std::sync::{Arc, PoisonError};
 use ardea_core::Result;
 use tokio_postgres::types::Type;
 
-use super::Plan;
+use super::PostgresSinkConfig;
 use super::checks::{self, Mode};
-use super::desk::{Desk, Errand, Refused};
 use super::fence::Fence;
 use super::own_tables::OwnTables;
-use super::staging::{self, Owner, Shown};
+use super::staging::{self, Owner, PublishResult};
 use super::table::Table;
+use super::writer_handle::{Refused, WriterCommand, WriterQueue};
 use crate::postgres::connection::Connection;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::replaced::OnReplaced;
 use crate::postgres::rows::{Column, MOST_ROW, Rows};
 use crate::postgres::session::{Parameter, Session};
-use crate::postgres::trouble::Trouble;
 
-/// What is known of the table, on one connection.
+/// Prepared state of a connection.
 pub(crate) struct Prepared {
     table: Table,
-    /// Writes rows, or lays them aside.
+    /// Statement that writes or stages rows.
     write: String,
-    /// A warning about the server.
+    /// Warning about the server, to be logged.
     warning: Option<String>,
 }
 
-/// Writes until the desk is closed.
+/// State of the writer thread, which runs until its queue is closed.
 pub(crate) struct Writer {
-    plan: Plan,
+    plan: PostgresSinkConfig,
     owner: Option<Owner>,
     fence: Option<Fence>,
-    desk: Arc<Desk>,
+    desk: Arc<WriterQueue>,
     connection: Connection<Prepared>,
-    /// The tables that the life uses, once it has begun.
+    /// Tables of the attempt, once it has begun.
     tables: Option<OwnTables>,
-    /// The table as it was when the life began.
+    /// Target table at the start of the attempt.
     table: Option<Table>,
-    /// Something has been done on the server.
+    /// True after the first successful operation on the server.
     has_connected: bool,
 }
 
-/// What is being done.
+/// Current work.
 #[derive(Default)]
 struct Work {
-    errand: Option<Errand>,
+    errand: Option<WriterCommand>,
     rows: Rows,
-    /// Which of the rows are not written yet, the first behind.
+    /// Ranges of rows not written yet, in reverse order: the last range is written next.
     left: Vec<Range<usize>>,
     refused: Vec<Refused>,
 }
@@ -61,10 +62,10 @@ impl Work {
 
 impl Writer {
     pub fn new(
-        plan: &Plan,
+        plan: &PostgresSinkConfig,
         owner: Option<Owner>,
         fence: Option<Fence>,
-        desk: Arc<Desk>,
+        desk: Arc<WriterQueue>,
     ) -> Result<Self> {
         Ok(Writer {
             connection: Connection::new(plan.address.server()?)?,
@@ -83,13 +84,13 @@ impl Writer {
         while self.get(&mut work) {
             match self.go_on(&mut work) {
                 Ok(()) => self.put(&mut work),
-                Err(Trouble::Passing(_)) => {
+                Err(PgErrorClass::Passing(_)) => {
                     let wait = self.connection.next_wait();
                     self.desk.rest(wait);
                 }
-                Err(Trouble::Final(error)) => return self.fail(error),
-                // An errand whose rows are refused as a whole: nothing that was foreseen.
-                Err(Trouble::Refused(why)) => {
+                Err(PgErrorClass::Final(error)) => return self.fail(error),
+                // The server refused a whole command, which is unexpected.
+                Err(PgErrorClass::Refused(why)) => {
                     let what = format!(
                         "the PostgreSQL server refuses to write to {}",
                         self.plan.table
@@ -107,11 +108,11 @@ impl Writer {
         self.desk.waker.wake();
     }
 
-    /// Waits for something to do, if nothing is left; false if there will be nothing more.
+    /// Takes queued work if `work` is empty, and waits for it; returns false on shutdown.
     fn get(&self, work: &mut Work) -> bool {
         let mut state = self.desk.lock();
         while work.is_nothing() && !state.is_over {
-            work.errand = state.errands.pop_front();
+            work.errand = state.commands.pop_front();
             state.is_out = work.errand.is_some();
             if work.errand.is_none() && !state.waiting.is_empty() {
                 std::mem::swap(&mut work.rows, &mut state.waiting);
@@ -125,12 +126,12 @@ impl Writer {
         }
         let is_over = state.is_over;
         drop(state);
-        // Those who wait for room hear of it.
+        // Wakes threads that wait for space.
         self.desk.changed.notify_all();
         !is_over
     }
 
-    /// All at hand is done.
+    /// Completes the current work.
     fn put(&self, work: &mut Work) {
         let was_errand = work.errand.take().is_some();
         work.rows.clear();
@@ -138,7 +139,7 @@ impl Writer {
         state.refused.append(&mut work.refused);
         state.is_writing = false;
         state.is_out = false;
-        let wakes = was_errand && state.errands.is_empty();
+        let wakes = was_errand && state.commands.is_empty();
         drop(state);
         self.desk.changed.notify_all();
         if wakes {
@@ -146,7 +147,7 @@ impl Writer {
         }
     }
 
-    fn go_on(&mut self, work: &mut Work) -> std::result::Result<(), Trouble> {
+    fn go_on(&mut self, work: &mut Work) -> std::result::Result<(), PgErrorClass> {
         if let Some(owner) = &mut self.owner {
             owner.run = self.desk.lock().run;
         }
@@ -182,16 +183,16 @@ impl Writer {
             self.connection.attempt(find, async |session, prepared| {
                 let mut begun = None;
                 let notice = match (&work.errand, owner) {
-                    (Some(Errand::Connect), _) => None,
-                    // To connect may have taken long: another attempt may have begun meanwhile.
+                    (Some(WriterCommand::Connect), _) => None,
+                    // Connecting may have taken long: another attempt may have begun meanwhile.
                     (Some(_), Some(_)) if desk.lock().is_over => {
-                        return Err(Trouble::Passing("the instance is over".to_string()));
+                        return Err(PgErrorClass::Passing("the instance has ended".to_string()));
                     }
                     (Some(errand), Some(owner)) => {
                         let run = run(session, &prepared.table, errand, owner, plan, tables);
                         let (refused, notice) = run.await?;
                         work.refused = refused;
-                        begun = (*errand == Errand::Begin).then(|| prepared.table.clone());
+                        begun = (*errand == WriterCommand::Begin).then(|| prepared.table.clone());
                         notice
                     }
                     (_, owner) => {
@@ -208,7 +209,7 @@ impl Writer {
         self.table = begun.or(self.table.take());
         self.has_connected = true;
         for said in warning.iter().chain(&notice) {
-            self.connection.say(said);
+            self.connection.log_line(said);
         }
         if self.tables.is_some() {
             self.desk.lock().tables = self.tables;
@@ -217,27 +218,27 @@ impl Writer {
     }
 }
 
-/// Runs an errand. Returns the rows that were refused on the way, and what is missing where the job
-/// goes on all the same.
+/// Executes a command. Returns the refused rows, and the description of a loss that the job
+/// accepts.
 async fn run(
     session: &mut Session,
     table: &Table,
-    errand: &Errand,
+    errand: &WriterCommand,
     owner: &Owner,
-    plan: &Plan,
+    plan: &PostgresSinkConfig,
     tables: &mut Option<OwnTables>,
-) -> std::result::Result<(Vec<Refused>, Option<String>), Trouble> {
+) -> std::result::Result<(Vec<Refused>, Option<String>), PgErrorClass> {
     let (shown, is_earlier) = match *errand {
-        Errand::Connect => (Shown::default(), false),
-        Errand::Begin => {
+        WriterCommand::Connect => (PublishResult::default(), false),
+        WriterCommand::Begin => {
             *tables = Some(staging::begin(session, table, owner).await?);
-            (Shown::default(), false)
+            (PublishResult::default(), false)
         }
-        Errand::Publish { through } => (
+        WriterCommand::Publish { through } => (
             staging::publish(session, table, owner, through, *tables, plan.on_replaced).await?,
             false,
         ),
-        Errand::Settle(estate) => (
+        WriterCommand::Settle(estate) => (
             staging::settle(session, table, owner, estate, plan.on_replaced).await?,
             true,
         ),
@@ -249,35 +250,36 @@ async fn run(
     });
     let notice = shown
         .notice
-        .map(|why| format!("{why}; the job goes on without"));
+        .map(|why| format!("{why}; the job continues without these rows"));
     Ok((refused.collect(), notice))
 }
 
-/// Looks for the reason why rows were not written: a table that was dropped.
+/// Returns the error of a dropped table instead of the write error `trouble`, if a table was
+/// dropped.
 async fn explained(
     session: &mut Session,
     prepared: &Prepared,
     (tables, on_replaced): (Option<OwnTables>, OnReplaced),
-    trouble: Trouble,
-) -> Trouble {
+    trouble: PgErrorClass,
+) -> PgErrorClass {
     match (trouble, tables) {
-        (Trouble::Final(error), Some(before)) => {
+        (PgErrorClass::Final(error), Some(before)) => {
             staging::compare_now(session, &prepared.table, before, on_replaced)
                 .await
                 .err()
-                .unwrap_or(Trouble::Final(error))
+                .unwrap_or(PgErrorClass::Final(error))
         }
         (trouble, _) => trouble,
     }
 }
 
-/// Writes the rows that are left, in halves where some are refused.
+/// Writes the remaining rows; ranges with refused rows are split in halves.
 async fn write(
     session: &mut Session,
     prepared: &Prepared,
     work: &mut Work,
     owner: Option<&Owner>,
-) -> std::result::Result<(), Trouble> {
+) -> std::result::Result<(), PgErrorClass> {
     let columns = prepared.table.columns().len();
     while let Some(part) = work.left.last().cloned() {
         let cells: Vec<Column<'_>> = (0..columns)
@@ -288,11 +290,11 @@ async fn write(
         parameters.extend(cells.iter().map(|column| (column as _, Type::TEXT_ARRAY)));
         parameters.push((&numbers, Type::INT8_ARRAY));
         if let Some(owner) = owner {
-            parameters.push((&owner.life, Type::INT8));
+            parameters.push((&owner.attempt, Type::INT8));
         }
         let written = match work.rows.bytes_of(&part) {
-            bytes if part.len() == 1 && bytes > MOST_ROW => Err(Trouble::Refused(format!(
-                "it takes {bytes} bytes, {MOST_ROW} are the most"
+            bytes if part.len() == 1 && bytes > MOST_ROW => Err(PgErrorClass::Refused(format!(
+                "it takes {bytes} bytes; the limit is {MOST_ROW}"
             ))),
             _ => match owner {
                 None => session.execute(&prepared.write, &parameters).await,
@@ -301,7 +303,7 @@ async fn write(
         };
         match written {
             Ok(()) => drop(work.left.pop()),
-            Err(Trouble::Refused(reason)) => {
+            Err(PgErrorClass::Refused(reason)) => {
                 work.left.pop();
                 if part.len() == 1 {
                     work.refused.push(Refused {
@@ -320,21 +322,21 @@ async fn write(
     Ok(())
 }
 
-/// Lays rows aside.
+/// Stages rows.
 ///
 /// # Errors
-/// `Superseded` if the life is over: rows that are nowhere must be in no cut.
+/// `Superseded` if the attempt has ended: rows that could not be staged must be in no snapshot.
 async fn lay_aside(
     session: &mut Session,
     prepared: &Prepared,
     parameters: &[Parameter<'_>],
     owner: &Owner,
-) -> std::result::Result<(), Trouble> {
+) -> std::result::Result<(), PgErrorClass> {
     let laid = session.query_opt(&prepared.write, parameters).await?;
     let lives: i64 = laid.map_or(Ok(0), |row| row.try_get(0))?;
     if lives == 0 {
         staging::check_alive(session, &prepared.table, owner).await?;
-        return Err(Trouble::Passing("it laid no rows aside".to_string()));
+        return Err(PgErrorClass::Passing("no rows were staged".to_string()));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Decimal numbers as text, and whether a number of another type holds all of their digits.
+//! Decimal numbers as text, and lossless conversion to other number types.
 
-/// A decimal number: `digits` × 10^`exponent`, without zeros at either end.
+/// A decimal number: `digits` × 10^`exponent`, where `digits` neither begin nor end with zero.
 #[derive(PartialEq, Eq, Debug)]
 struct Decimal {
     is_negative: bool,
@@ -9,7 +9,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a number of JSON.
+    /// Parses a JSON number.
     fn of(literal: &str) -> Option<Decimal> {
         let (is_negative, rest) = match literal.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -37,8 +37,8 @@ impl Decimal {
     }
 }
 
-/// Returns the whole number that a literal such as `12`, `12.00` or `1e3` stands for. `None` if it
-/// has other digits, or is larger than any integer.
+/// Returns the integer value of a literal such as `12`, `12.00` or `1e3`. `None` if it has a
+/// fractional part or is out of range.
 pub(crate) fn whole(literal: &str) -> Option<i128> {
     if let Ok(number) = literal.parse() {
         return Some(number);
@@ -54,16 +54,16 @@ pub(crate) fn whole(literal: &str) -> Option<i128> {
     format!("{sign}{digits}{}", "0".repeat(zeros)).parse().ok()
 }
 
-/// A binary floating-point number that may hold the digits of a literal.
+/// A binary floating-point type that may represent a literal exactly.
 pub(crate) trait Float: Copy {
-    /// Literals of so many digits survive the way to this type and back.
+    /// Number of decimal digits that survive the conversion to this type and back.
     const DIGITS: usize;
 
-    /// Reads the nearest number. `None` if the literal is out of range.
+    /// Returns the number nearest to the literal; `None` if the literal is out of range.
     fn nearest(literal: &str) -> Option<Self>;
-    /// The shortest literal that reads as this number.
+    /// Returns the shortest literal that parses to the same number.
     fn shortest(self) -> String;
-    /// The exact value, to so many places behind the point.
+    /// Returns the exact value with `places` decimal places.
     fn exact(self, places: usize) -> String;
 }
 
@@ -93,7 +93,7 @@ macro_rules! float {
 float!(f32, 6);
 float!(f64, 15);
 
-/// Reads a literal as a floating-point number. `None` if that does not hold all of its digits.
+/// Parses a literal as a floating-point number. `None` if digits would be lost.
 pub(crate) fn float<F: Float>(literal: &str) -> Option<F> {
     let number = F::nearest(literal)?;
     let is_short = literal.len() <= F::DIGITS && !literal.contains(['e', 'E']);
@@ -105,7 +105,7 @@ pub(crate) fn float<F: Float>(literal: &str) -> Option<F> {
         return Some(number);
     }
     let places = usize::try_from(-wanted.exponent).unwrap_or(0);
-    // The smallest numbers of the type have about so many places.
+    // The smallest `f64` has about this many decimal places.
     let is_exact = places <= 1_100 && Decimal::of(&number.exact(places))? == wanted;
     is_exact.then_some(number)
 }

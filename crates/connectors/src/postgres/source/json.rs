@@ -1,7 +1,7 @@
-//! Reads records from the JSON that the server makes of rows, without the loss of a digit.
+//! Lossless deserialization of records from the server's JSON of rows.
 //!
-//! A number is handed to the record in the type that it asks for, if that holds all digits. A
-//! record that asks for text gets the digits as they are, so that exact decimals can be read.
+//! A number is passed to the record in the requested type if the type can represent all digits. A
+//! field that requests text receives the digits unchanged, so that exact decimals can be read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,10 @@ use serde::forward_to_deserialize_any;
 use super::digits::{float, whole};
 use super::json_items::{Items, Name, Variant};
 
-/// Values lie in each other no deeper than this.
+/// Maximum nesting depth.
 const MOST_DEPTH: u32 = 128;
 
-/// Reads a record.
+/// Deserializes a record.
 pub(crate) fn from_json<T: DeserializeOwned>(json: &str) -> Result<T, JsonError> {
     let mut parser = Parser {
         text: json,
@@ -29,7 +29,7 @@ pub(crate) fn from_json<T: DeserializeOwned>(json: &str) -> Result<T, JsonError>
     }
 }
 
-/// A row is no record, and why.
+/// Reason why a row cannot be deserialized.
 #[derive(Debug)]
 pub(crate) struct JsonError(String);
 
@@ -49,7 +49,7 @@ impl de::Error for JsonError {
 
 pub(super) type Result<T, E = JsonError> = std::result::Result<T, E>;
 
-/// A text, and the place up to which it has been read.
+/// A JSON text and the current position.
 pub(super) struct Parser<'de> {
     text: &'de str,
     at: usize,
@@ -57,7 +57,7 @@ pub(super) struct Parser<'de> {
 }
 
 impl<'de> Parser<'de> {
-    /// Returns the next byte that is no space.
+    /// Returns the next byte that is not whitespace.
     pub(super) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let Some(byte) = bytes.get(self.at) {
@@ -110,7 +110,7 @@ impl<'de> Parser<'de> {
         let bytes = rest.as_bytes();
         loop {
             match bytes.get(at) {
-                None => return Err(self.unexpected("a string with an end")),
+                None => return Err(self.unexpected("the end of a string")),
                 Some(b'"') => break,
                 Some(b'\\') => {
                     is_plain = false;
@@ -135,7 +135,7 @@ impl<'de> Parser<'de> {
         self.at += 1;
         self.depth += 1;
         if self.depth > MOST_DEPTH {
-            let why = format!("values lie in each other more than {MOST_DEPTH} deep");
+            let why = format!("values are nested more than {MOST_DEPTH} levels deep");
             return Err(JsonError(why));
         }
         Ok(())
@@ -146,7 +146,7 @@ impl<'de> Parser<'de> {
         self.take(end, wanted)
     }
 
-    /// Reads a whole number, in the type that has room for it.
+    /// Reads an integer, in the type that fits it.
     fn visit_whole<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         if !self.is_number() {
             return self.deserialize_any(visitor);
@@ -167,7 +167,8 @@ impl<'de> Parser<'de> {
         }
     }
 
-    /// Reads a string that a number of floating point has where it is none of JSON.
+    /// Takes a string that stands for a float that JSON lacks: `NaN` or an infinity. Returns `None`
+    /// for other strings.
     fn take_special(&mut self) -> Option<f64> {
         for (word, number) in [
             ("\"NaN\"", f64::NAN),
@@ -223,7 +224,7 @@ macro_rules! binaries {
     )*};
 }
 
-/// Returns the bytes that a value of type `bytea` stands for.
+/// Returns the bytes of a `bytea` value.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("\\x")?.as_bytes();
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);

@@ -1,4 +1,4 @@
-//! The parts of arrays, objects and variants in JSON.
+//! Items of JSON arrays, objects and enum variants.
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ fn take_key<'de>(parser: &mut Parser<'de>) -> Result<Cow<'de, str>> {
     }
 }
 
-/// The name of a field or a variant, or the key of a map.
+/// Name of a field or variant, or key of a map.
 pub(super) struct Name<'de>(pub(super) Cow<'de, str>);
 
 macro_rules! whole_keys {
@@ -132,7 +132,7 @@ impl<'de> Deserializer<'de> for Name<'de> {
     }
 }
 
-/// A variant of an enum that has a value: an object of one field.
+/// An enum variant with a value: an object with one field.
 pub(super) struct Variant<'p, 'de>(pub(super) &'p mut Parser<'de>);
 
 impl<'de> EnumAccess<'de> for Variant<'_, 'de> {

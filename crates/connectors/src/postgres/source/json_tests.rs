@@ -1,4 +1,4 @@
-//! Records that are read from JSON.
+//! Tests of deserialization from JSON.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ fn digits_are_never_lost() {
     assert_eq!(from_json::<i64>("-9223372036854775808").unwrap(), i64::MIN);
     assert_eq!(from_json::<i64>("7.00").unwrap(), 7);
     assert_eq!(from_json::<i128>("9223372036854775808").unwrap(), 1 << 63);
-    // A record without a type of its own gets them as text.
+    // A record without a fixed type receives long numbers as text.
     let any: Value = from_json("[0.5, 0.12345678901234567890, 123456789012345678901]").unwrap();
     let kept = json!([0.5, "0.12345678901234567890", "123456789012345678901"]);
     assert_eq!(any, kept);

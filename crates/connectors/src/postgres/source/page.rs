@@ -1,4 +1,4 @@
-//! A page of rows, as the server answers it.
+//! Pages of rows.
 
 use std::error::Error as StdError;
 
@@ -6,30 +6,30 @@ use ardea_core::{Error, ErrorCode};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::Plan;
+use super::PostgresSourceConfig;
 use super::pages::null_key;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::relation::Identity;
-use crate::postgres::trouble::Trouble;
 
-/// A row.
+/// A row of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Read {
-    /// Its key as text.
+pub(crate) struct PageRow {
+    /// Key as text.
     pub key: String,
-    /// All of it as JSON, which may be no UTF-8 where the database checks none; or why the server
-    /// can't make it.
+    /// Row as JSON, which may not be UTF-8 if the database does not check it; or the reason why the
+    /// server cannot produce it.
     pub json: Result<Vec<u8>, String>,
 }
 
-/// Rows that follow each other.
+/// Consecutive rows, read by one statement.
 #[derive(Default, Debug)]
 pub(crate) struct Page {
-    /// The table that they were read from. `None` for a query.
+    /// Table that the rows were read from; `None` for a query.
     pub identity: Option<Identity>,
-    pub rows: Vec<Read>,
+    pub rows: Vec<PageRow>,
 }
 
-/// The bytes of a text, whatever they are.
+/// Raw bytes of a text value.
 struct Bytes(Vec<u8>);
 
 impl<'a> FromSql<'a> for Bytes {
@@ -42,21 +42,21 @@ impl<'a> FromSql<'a> for Bytes {
     }
 }
 
-/// Returns the bytes of a column of type text.
-pub(crate) fn text(row: &Row, column: usize) -> Result<Option<Vec<u8>>, Trouble> {
+/// Returns the bytes of a text column.
+pub(crate) fn text(row: &Row, column: usize) -> Result<Option<Vec<u8>>, PgErrorClass> {
     let bytes: Option<Bytes> = row.try_get(column)?;
     Ok(bytes.map(|Bytes(bytes)| bytes))
 }
 
-/// Returns the identity in the first two columns.
-pub(crate) fn identity(row: &Row) -> Result<Option<Identity>, Trouble> {
+/// Returns the table identity in the first two columns.
+pub(crate) fn identity(row: &Row) -> Result<Option<Identity>, PgErrorClass> {
     let oid: Option<u32> = row.try_get(0)?;
     let file = row.try_get(1)?;
     Ok(oid.map(|oid| Identity { oid, file }))
 }
 
-/// Makes a page of an answer, without the last row if there is one more than belongs to the page.
-pub(crate) fn page_of(plan: &Plan, answer: &[Row]) -> Result<Page, Trouble> {
+/// Converts result rows to a page, and drops the extra row that checks for a duplicate key.
+pub(crate) fn page_of(plan: &PostgresSourceConfig, answer: &[Row]) -> Result<Page, PgErrorClass> {
     let mut page = Page::default();
     for row in answer {
         page.identity = identity(row)?;
@@ -67,25 +67,25 @@ pub(crate) fn page_of(plan: &Plan, answer: &[Row]) -> Result<Page, Trouble> {
         let key = text(row, 2)?.ok_or_else(|| null_key(plan))?;
         let key = String::from_utf8(key).map_err(|error| no_text(plan, error.as_bytes()))?;
         if row.try_get::<_, Option<bool>>(4)? == Some(true) {
-            return Err(Trouble::Final(twice(plan, &key)));
+            return Err(PgErrorClass::Final(twice(plan, &key)));
         }
         let json = Ok(text(row, 3)?.unwrap_or_default());
-        page.rows.push(Read { key, json });
+        page.rows.push(PageRow { key, json });
     }
     page.rows.truncate(plan.page.get() as usize);
     Ok(page)
 }
 
-fn twice(plan: &Plan, key: &str) -> Error {
+fn twice(plan: &PostgresSourceConfig, key: &str) -> Error {
     let what = format!(
         "the key {} of {} is not unique: {key} comes twice",
         plan.key, plan.name
     );
     Error::new(ErrorCode::InvalidJob, what)
-        .hint("choose a column that is: rows of the same key would be passed over")
+        .hint("choose a unique column: rows with the same key would be skipped")
 }
 
-fn no_text(plan: &Plan, key: &[u8]) -> Error {
+fn no_text(plan: &PostgresSourceConfig, key: &[u8]) -> Error {
     let what = format!(
         "a key {} of {} is no UTF-8: {}",
         plan.key,

@@ -1,30 +1,30 @@
-//! The statements that read pages of rows.
+//! Reader of pages of rows.
 
 use ardea_core::{Error, ErrorCode};
 use tokio_postgres::types::Type;
 
-use super::Plan;
-use super::page::{Page, Read, page_of};
+use super::PostgresSourceConfig;
+use super::key_splits::{KeyRange, block_of};
+use super::page::{Page, PageRow, page_of};
 use super::statements::Statements;
-use super::strands::{Strand, block_of};
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::relation::{Identity, Relation, no_column};
 use crate::postgres::session::{Parameter, Session};
-use crate::postgres::trouble::Trouble;
 
-/// The rows of a table or query, on one connection.
+/// Reader of a table or query on one connection.
 pub(crate) struct Pages {
     statements: Statements,
-    /// Keys are whole numbers of at most eight bytes.
+    /// True if keys are integers of at most eight bytes.
     is_whole: bool,
 }
 
 impl Pages {
-    /// Looks the table and the key's type up.
+    /// Looks up the table and the key's type.
     pub async fn prepare(
         session: &mut Session,
-        plan: &Plan,
+        plan: &PostgresSourceConfig,
         is_fresh: bool,
-    ) -> Result<Pages, Trouble> {
+    ) -> Result<Pages, PgErrorClass> {
         let relation = match &plan.table {
             Some(table) => Some(Relation::find(session, table).await?),
             None => None,
@@ -49,13 +49,13 @@ impl Pages {
         })
     }
 
-    /// Reads the next rows of a strand; a page without rows if there are no more.
+    /// Reads the next rows of a range; returns an empty page at the end of the range.
     pub async fn next(
         &self,
         session: &mut Session,
-        plan: &Plan,
-        strand: &Strand,
-    ) -> Result<Page, Trouble> {
+        plan: &PostgresSourceConfig,
+        strand: &KeyRange,
+    ) -> Result<Page, PgErrorClass> {
         if strand.is_everything() {
             return match &strand.after {
                 None => self.page(session, plan, "", &[]).await,
@@ -67,7 +67,7 @@ impl Pages {
             };
         }
         if !self.is_whole {
-            return Err(Trouble::Final(no_number(plan)));
+            return Err(PgErrorClass::Final(no_number(plan)));
         }
         let block = plan.block.get();
         let mut identity = None;
@@ -84,7 +84,7 @@ impl Pages {
                 return Ok(page);
             }
             identity = page.identity;
-            // Blocks without rows may follow: the next key tells how many.
+            // Blocks without rows may follow: the next existing key shows how many to skip.
             next = match end.checked_add(1) {
                 Some(behind) => self.first_from(session, behind).await?,
                 None => None,
@@ -96,7 +96,11 @@ impl Pages {
         })
     }
 
-    async fn first_from(&self, session: &mut Session, key: i64) -> Result<Option<i64>, Trouble> {
+    async fn first_from(
+        &self,
+        session: &mut Session,
+        key: i64,
+    ) -> Result<Option<i64>, PgErrorClass> {
         let next = self.statements.first_from();
         match session.query_opt(&next, &[(&key, Type::INT8)]).await? {
             Some(row) => Ok(row.try_get(0)?),
@@ -104,14 +108,14 @@ impl Pages {
         }
     }
 
-    /// Reads a page. Where the server can't make one of its rows each is read by itself.
+    /// Reads a page. If the server cannot produce one of the rows, each row is read separately.
     async fn page(
         &self,
         session: &mut Session,
-        plan: &Plan,
+        plan: &PostgresSourceConfig,
         condition: &str,
         limits: &[Parameter<'_>],
-    ) -> Result<Page, Trouble> {
+    ) -> Result<Page, PgErrorClass> {
         let table = self.statements.table();
         let mut parameters: Vec<Parameter<'_>> = vec![(&table, Type::TEXT)];
         parameters.extend_from_slice(limits);
@@ -121,7 +125,7 @@ impl Pages {
                 .await;
             let why = match read {
                 Ok(rows) => return page_of(plan, &rows),
-                Err(Trouble::Refused(why)) => why,
+                Err(PgErrorClass::Refused(why)) => why,
                 Err(other) => return Err(other),
             };
             let keys = session
@@ -129,33 +133,33 @@ impl Pages {
                 .await;
             let keys = match keys {
                 Ok(rows) => page_of(plan, &rows)?,
-                Err(Trouble::Refused(_)) => return Err(Trouble::Refused(why)),
+                Err(PgErrorClass::Refused(_)) => return Err(PgErrorClass::Refused(why)),
                 Err(other) => return Err(other),
             };
             let is_end = keys.rows.is_empty();
             let page = self.each(session, keys).await?;
-            // A page without rows is the end only if there was no key. All of its rows were
-            // removed otherwise, and others follow.
+            // An empty page is the end only if there were no keys. Otherwise all rows of the page
+            // were removed meanwhile, and others may follow.
             if is_end || !page.rows.is_empty() {
                 return Ok(page);
             }
         }
     }
 
-    /// Reads the rows of these keys one by one.
-    async fn each(&self, session: &mut Session, keys: Page) -> Result<Page, Trouble> {
+    /// Reads the rows of the keys in `keys` one by one.
+    async fn each(&self, session: &mut Session, keys: Page) -> Result<Page, PgErrorClass> {
         let one = self.statements.one();
         let mut rows = Vec::with_capacity(keys.rows.len());
-        for Read { key, .. } in keys.rows {
+        for PageRow { key, .. } in keys.rows {
             let found = session.query_opt(&one, &[(&key, Type::TEXT)]).await;
             match found {
-                Ok(Some(row)) => rows.push(Read {
+                Ok(Some(row)) => rows.push(PageRow {
                     json: Ok(super::page::text(&row, 0)?.unwrap_or_default()),
                     key,
                 }),
-                // It was removed meanwhile.
+                // The row was removed meanwhile.
                 Ok(None) => {}
-                Err(Trouble::Refused(why)) => rows.push(Read {
+                Err(PgErrorClass::Refused(why)) => rows.push(PageRow {
                     json: Err(why),
                     key,
                 }),
@@ -165,12 +169,12 @@ impl Pages {
         Ok(Page { rows, ..keys })
     }
 
-    /// Looks at the position behind which reading goes on.
+    /// Reads the row at a position and the table's identity.
     pub async fn look_at(
         &self,
         session: &mut Session,
         key: &str,
-    ) -> Result<(Option<Identity>, Found), Trouble> {
+    ) -> Result<(Option<Identity>, Found), PgErrorClass> {
         let table = self.statements.table();
         let parameters: [Parameter<'_>; 2] = [(&table, Type::TEXT), (&key, Type::TEXT)];
         let rows = session
@@ -187,18 +191,18 @@ impl Pages {
     }
 }
 
-/// The rows at a position.
+/// Result of reading at a position.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// There is a row at the position or behind it.
+    /// True if there is a row at or after the position.
     pub is_within: bool,
-    /// The row at the position.
+    /// Row at the position, as JSON; `None` if no row has this key.
     pub json: Option<Vec<u8>>,
 }
 
-/// Returns the first and last key of the strand's next block that may hold keys from this one on.
-/// `None` behind the last.
-fn own_range(from: i64, strand: &Strand, block: u32) -> Option<(i64, i64)> {
+/// Returns the first and last key of the range's next block, without keys before `from`; `None` if
+/// there are no more blocks.
+fn own_range(from: i64, strand: &KeyRange, block: u32) -> Option<(i64, i64)> {
     let at = i128::from(block_of(from, block));
     let of = i128::from(strand.of);
     let own = at + (i128::from(strand.index) - at).rem_euclid(of);
@@ -216,7 +220,7 @@ async fn columns_of(
     session: &mut Session,
     relation: Option<&Relation>,
     statements: &Statements,
-) -> Result<Vec<String>, Trouble> {
+) -> Result<Vec<String>, PgErrorClass> {
     match relation {
         Some(relation) => {
             let columns = relation.columns(session).await?;
@@ -228,43 +232,43 @@ async fn columns_of(
 
 async fn check_nulls(
     session: &mut Session,
-    plan: &Plan,
+    plan: &PostgresSourceConfig,
     statements: &Statements,
-) -> Result<(), Trouble> {
+) -> Result<(), PgErrorClass> {
     let there = session.query_opt(&statements.null_key(), &[]).await?;
     match there {
         None => Ok(()),
-        Some(_) => Err(Trouble::Final(null_key(plan))),
+        Some(_) => Err(PgErrorClass::Final(null_key(plan))),
     }
 }
 
-pub(crate) fn null_key(plan: &Plan) -> Error {
+pub(crate) fn null_key(plan: &PostgresSourceConfig) -> Error {
     let what = format!("the key {} of {} is null in some rows", plan.key, plan.name);
     Error::new(ErrorCode::InvalidJob, what).hint(
-        "choose a column that is not: they would be passed over; or leave them out by a query",
+        "choose a column without nulls, or exclude these rows with a query: they would be skipped",
     )
 }
 
-fn no_answer(plan: &Plan) -> Error {
-    let what = format!("the server does not tell the type of the key {}", plan.key);
+fn no_answer(plan: &PostgresSourceConfig) -> Error {
+    let what = format!("the server returns no type of the key {}", plan.key);
     Error::new(ErrorCode::ReadFailed, what).hint("check the server's log")
 }
 
-fn no_number(plan: &Plan) -> Error {
+fn no_number(plan: &PostgresSourceConfig) -> Error {
     let what = format!(
-        "several instances can't share {} by its key {}, which is no whole number",
+        "several instances can't share {} by its key {}, which is not an integer",
         plan.name, plan.key
     );
     Error::new(ErrorCode::InvalidJob, what)
-        .hint("let one instance read, or choose a key of type integer or bigint")
+        .hint("use one instance, or choose a key of type integer or bigint")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn strand(index: u32, of: u32) -> Strand {
-        Strand {
+    fn strand(index: u32, of: u32) -> KeyRange {
+        KeyRange {
             index,
             of,
             after: None,
@@ -305,7 +309,7 @@ mod tests {
     fn a_block_ends_before_what_others_read() {
         let own = |key| {
             let until = Some(15);
-            let strand = Strand {
+            let strand = KeyRange {
                 until,
                 ..strand(1, 3)
             };

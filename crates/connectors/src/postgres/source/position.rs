@@ -1,37 +1,37 @@
-//! Checks that a position still means what it meant when it was remembered.
+//! Validation of restored positions.
 
 use ardea_core::{Error, ErrorCode};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Plan;
+use super::PostgresSourceConfig;
 use super::pages::{Found, Pages};
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::relation::Identity;
 use crate::postgres::session::Session;
-use crate::postgres::trouble::Trouble;
 
-/// Tells rows apart by their content.
+/// Returns a digest of a row's content.
 pub(crate) fn digest(json: &[u8]) -> u64 {
     xxh3_64(json)
 }
 
-/// The row that was read last.
+/// Last row read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last<'a> {
     pub key: &'a str,
     pub digest: u64,
 }
 
-/// Finds out what has become of a position. Returns the table's present identity, and what is
-/// wrong, if anything is.
+/// Compares the last row read with the table. Returns the table's current identity, and the reason
+/// if the position is invalid.
 pub(crate) async fn check(
     session: &mut Session,
     pages: &Pages,
     before: Option<Identity>,
     last: Last<'_>,
-) -> Result<(Option<Identity>, Option<String>), Trouble> {
+) -> Result<(Option<Identity>, Option<String>), PgErrorClass> {
     let (now, found) = match pages.look_at(session, last.key).await {
-        // The server can't make the row, which is a matter of the row alone.
-        Err(Trouble::Refused(_)) => return Ok((before, None)),
+        // The server cannot produce this row, which says nothing about the table.
+        Err(PgErrorClass::Refused(_)) => return Ok((before, None)),
         looked => looked?,
     };
     Ok((now, problem(before, now, &found, last)))
@@ -64,14 +64,14 @@ fn problem(
     is_beyond.then(|| format!("it ends before the key {key}, which was read last"))
 }
 
-/// Describes a position that means something else now.
-pub(crate) fn replaced(plan: &Plan, why: &str) -> Error {
+/// Returns the error of an invalid position.
+pub(crate) fn replaced(plan: &PostgresSourceConfig, why: &str) -> Error {
     let what = format!(
         "{} is not what was read before: {why}; rows would be missing without notice",
         plan.name
     );
     Error::new(ErrorCode::ReadFailed, what).permanent().hint(
-        "bring the table back, begin without a snapshot, or go on behind the key with \
+        "bring the table back, begin without a checkpoint, or go on behind the key with \
          `on_lost_position(OnLostPosition::Continue)`",
     )
 }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(
             tell(None, same, found(true, None)),
             None,
-            "of an older snapshot"
+            "of an older checkpoint"
         );
         for (now, found, why) in [
             (table(2, 2), found(true, Some("row")), "dropped"),

@@ -1,37 +1,37 @@
-//! The processor that reads rows.
+//! Processor of the PostgreSQL source.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 use ardea_core::{
-    BadRecords, Cut, CutWriter, Epoch, InstanceContext, OnError, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, Timestamp,
+    BadRecords, Epoch, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, Timestamp,
 };
 use serde::de::DeserializeOwned;
 
-use super::Plan;
+use super::PostgresSourceConfig;
 use super::json::from_json;
-use super::page::Read;
-use super::reader::{News, Reader};
-use super::strands::Strands;
-use crate::postgres::TURN;
+use super::key_splits::KeySplits;
+use super::page::PageRow;
+use super::reader::{Reader, ReaderEvent};
+use crate::postgres::CANCEL_CHECK_INTERVAL;
 
-/// Makes records of rows that are read ahead.
+/// Processor that deserializes prefetched rows.
 pub(crate) struct ReadP<T> {
-    plan: Plan,
+    plan: PostgresSourceConfig,
     bad: BadRecords,
-    strands: Strands,
+    strands: KeySplits,
     reader: Option<Reader>,
-    /// Rows that have been read and not been delivered, and of which strand they are.
-    at_hand: (usize, VecDeque<Read>),
+    /// Index of the current range, and its rows not emitted yet.
+    at_hand: (usize, VecDeque<PageRow>),
     record: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
-    pub fn new(plan: Plan, on_error: OnError) -> Self {
+    pub fn new(plan: PostgresSourceConfig, on_error: OnError) -> Self {
         ReadP {
             bad: BadRecords::new(on_error),
-            strands: Strands::new(ardea_core::Instance::ONLY, plan.block.get()),
+            strands: KeySplits::new(ardea_core::Instance::ONLY, plan.block.get()),
             plan,
             reader: None,
             at_hand: (0, VecDeque::new()),
@@ -39,7 +39,7 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
         }
     }
 
-    /// Sees to it that there are rows at hand, if there are any now.
+    /// Fetches rows if some are available.
     fn fetch(&mut self) -> Result<()> {
         let reader = match &self.reader {
             Some(reader) => reader,
@@ -48,28 +48,28 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
                 self.reader.insert(reader)
             }
         };
-        match reader.take(TURN)? {
+        match reader.take(CANCEL_CHECK_INTERVAL)? {
             None => {}
-            Some(News::Page(strand, page)) => {
+            Some(ReaderEvent::Page(strand, page)) => {
                 self.strands.note_table(page.identity);
                 self.at_hand = (strand, page.rows.into());
             }
-            Some(News::End(strand)) => self.strands.finish(strand),
+            Some(ReaderEvent::End(strand)) => self.strands.finish(strand),
         }
         Ok(())
     }
 
-    /// Delivers what is at hand, as far as there is room.
+    /// Emits fetched rows while there is space.
     fn deliver(&mut self, outbox: &mut Outbox) -> Result<()> {
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         let mut guard = RecordGuard::new();
         let (strand, rows) = &mut self.at_hand;
         while lane.room() > 0
-            && let Some(Read { key, json }) = rows.pop_front()
+            && let Some(PageRow { key, json }) = rows.pop_front()
         {
             let record = json
                 .as_deref()
-                .map_err(|why| format!("the server can't read the row: {why}"));
+                .map_err(|why| format!("the server cannot return the row: {why}"));
             let record = record.and_then(|json| {
                 let text = str::from_utf8(json).map_err(|error| error.to_string())?;
                 from_json(text).map_err(|error| error.to_string())
@@ -93,8 +93,8 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
 impl<T: DeserializeOwned + Send + 'static> Processor for ReadP<T> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
-        self.strands = Strands::new(context.instance, self.plan.block.get());
-        // An address that makes no sense is told at once.
+        self.strands = KeySplits::new(context.instance, self.plan.block.get());
+        // Reports an invalid address at once.
         self.plan.address.server().map(drop)
     }
 
@@ -122,12 +122,12 @@ impl<T: DeserializeOwned + Send + 'static> Processor for ReadP<T> {
         self.at_hand.1.is_empty() && self.strands.are_done()
     }
 
-    fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.strands.take_cut()
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.strands.take_snapshot()
     }
 
-    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.strands.write_cut(writer)
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.strands.write_snapshot(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The thread that reads pages ahead.
+//! Reader thread, which prefetches pages.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,41 +6,41 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, OnLostPosition, Result};
 
-use super::Plan;
+use super::PostgresSourceConfig;
+use super::key_splits::KeyRange;
 use super::page::Page;
 use super::pages::Pages;
 use super::position::{Last, check, digest, replaced};
-use super::strands::Strand;
 use crate::postgres::connection::Connection;
+use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::relation::Identity;
 use crate::postgres::session::Session;
-use crate::postgres::trouble::Trouble;
 
-/// So many pages wait at most.
+/// Maximum number of buffered pages.
 const MOST_PAGES: usize = 2;
 
-/// What has been read.
+/// Event of the reader thread.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// The next rows of a strand.
+pub(crate) enum ReaderEvent {
+    /// The next rows of a range.
     Page(usize, Page),
-    /// There are no more of it.
+    /// The end of a range.
     End(usize),
 }
 
 #[derive(Default)]
 struct State {
-    news: VecDeque<News>,
+    news: VecDeque<ReaderEvent>,
     failed: Option<Error>,
     is_over: bool,
 }
 
-struct Desk {
+struct ReaderQueue {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-impl Desk {
+impl ReaderQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,7 +50,7 @@ impl Desk {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits so long, unless all is over.
+    /// Waits for `time`, or until shutdown.
     fn rest(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.lock();
@@ -63,8 +63,8 @@ impl Desk {
         }
     }
 
-    /// Hands news over, when there is room; false if nobody wants it.
-    fn put(&self, news: News) -> bool {
+    /// Waits for space and queues an event; returns false on shutdown.
+    fn put(&self, news: ReaderEvent) -> bool {
         let mut state = self.lock();
         while state.news.len() >= MOST_PAGES && !state.is_over {
             state = self
@@ -80,16 +80,20 @@ impl Desk {
     }
 }
 
-/// Reads ahead, until this is dropped.
+/// Handle of the reader thread, which runs until the handle is dropped.
 pub(crate) struct Reader {
-    desk: Arc<Desk>,
+    queue: Arc<ReaderQueue>,
 }
 
 impl Reader {
-    /// Begins to read these strands of a table, one after the other. `table` is the one that was
-    /// read before.
-    pub fn begin(plan: &Plan, strands: &[Strand], table: Option<Identity>) -> Result<Reader> {
-        let desk = Arc::new(Desk {
+    /// Starts reading the ranges `strands` one after the other. `table` is the identity of the
+    /// table in an earlier attempt, if any.
+    pub fn begin(
+        plan: &PostgresSourceConfig,
+        strands: &[KeyRange],
+        table: Option<Identity>,
+    ) -> Result<Reader> {
+        let desk = Arc::new(ReaderQueue {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -100,7 +104,7 @@ impl Reader {
             table,
             is_checked: vec![false; strands.len()],
             strands: strands.to_vec(),
-            desk: Arc::clone(&desk),
+            queue: Arc::clone(&desk),
         };
         std::thread::Builder::new()
             .name("postgres-reader".to_string())
@@ -108,14 +112,14 @@ impl Reader {
             .map_err(|error| {
                 Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
             })?;
-        Ok(Reader { desk })
+        Ok(Reader { queue: desk })
     }
 
-    /// What has been read, in order; waited for, at most `timeout`.
-    pub fn take(&self, timeout: Duration) -> Result<Option<News>> {
-        let mut state = self.desk.lock();
+    /// Returns the next event; waits up to `timeout` and then returns `None`.
+    pub fn take(&self, timeout: Duration) -> Result<Option<ReaderEvent>> {
+        let mut state = self.queue.lock();
         if state.news.is_empty() && state.failed.is_none() {
-            state = self.desk.wait(state, timeout);
+            state = self.queue.wait(state, timeout);
         }
         let news = state.news.pop_front();
         if news.is_none()
@@ -124,29 +128,29 @@ impl Reader {
             return Err(error.clone());
         }
         drop(state);
-        self.desk.changed.notify_all();
+        self.queue.changed.notify_all();
         Ok(news)
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.desk.lock().is_over = true;
-        self.desk.changed.notify_all();
+        self.queue.lock().is_over = true;
+        self.queue.changed.notify_all();
     }
 }
 
-/// What the thread does.
+/// State of the reader thread.
 struct Task {
-    plan: Plan,
-    strands: Vec<Strand>,
-    /// The table that was read last.
+    plan: PostgresSourceConfig,
+    strands: Vec<KeyRange>,
+    /// Table read last.
     table: Option<Identity>,
-    /// Of each strand, whether its position has been compared with the table.
+    /// For each range, true if its position has been compared with the table.
     is_checked: Vec<bool>,
-    /// Nothing was read before.
+    /// True if the source has read nothing before.
     is_fresh: bool,
-    desk: Arc<Desk>,
+    queue: Arc<ReaderQueue>,
     connection: Connection<Pages>,
 }
 
@@ -154,13 +158,13 @@ impl Task {
     fn run(mut self) {
         let mut at = 0;
         while at < self.strands.len() {
-            if self.desk.lock().is_over {
+            if self.queue.lock().is_over {
                 return;
             }
             let news = match self.next_page(at) {
                 Ok(page) if page.rows.is_empty() => {
                     at += 1;
-                    News::End(at - 1)
+                    ReaderEvent::End(at - 1)
                 }
                 Ok(page) => {
                     if let Some(last) = page.rows.last() {
@@ -169,14 +173,14 @@ impl Task {
                         self.strands[at].row = Some(digest(json));
                         self.is_checked[at] = true;
                     }
-                    News::Page(at, page)
+                    ReaderEvent::Page(at, page)
                 }
-                Err(Trouble::Passing(_)) => {
+                Err(PgErrorClass::Passing(_)) => {
                     let wait = self.connection.next_wait();
-                    self.desk.rest(wait);
+                    self.queue.rest(wait);
                     continue;
                 }
-                Err(Trouble::Refused(why)) => {
+                Err(PgErrorClass::Refused(why)) => {
                     let what = format!(
                         "cannot read {} on {}",
                         self.plan.name,
@@ -184,15 +188,15 @@ impl Task {
                     );
                     return self.fail(Error::new(ErrorCode::ReadFailed, what).because(why));
                 }
-                Err(Trouble::Final(error)) => return self.fail(error),
+                Err(PgErrorClass::Final(error)) => return self.fail(error),
             };
-            if !self.desk.put(news) {
+            if !self.queue.put(news) {
                 return;
             }
         }
     }
 
-    fn next_page(&mut self, at: usize) -> std::result::Result<Page, Trouble> {
+    fn next_page(&mut self, at: usize) -> std::result::Result<Page, PgErrorClass> {
         let (plan, strand, is_fresh) = (&self.plan, &self.strands[at], self.is_fresh);
         if strand.is_done {
             return Ok(Page::default());
@@ -216,7 +220,7 @@ impl Task {
         if let Some(why) = notice {
             let what = format!("{} is not what was read before: {why}", self.plan.name);
             self.connection
-                .say(&format!("{what}; reading goes on behind the last key"));
+                .log_line(&format!("{what}; reading continues after the last key"));
         }
         self.is_checked[at] = true;
         self.table = page.identity.or(now);
@@ -224,26 +228,26 @@ impl Task {
     }
 
     fn fail(&self, error: Error) {
-        self.desk.lock().failed = Some(self.connection.placed(error));
-        self.desk.changed.notify_all();
+        self.queue.lock().failed = Some(self.connection.placed(error));
+        self.queue.changed.notify_all();
     }
 }
 
-/// Compares a strand's position with the table. Returns the table, and what is wrong where the job
-/// is to go on all the same.
+/// Compares a range's position with the table. Returns the table's identity, and the description of
+/// a loss that the job accepts.
 async fn compare(
     session: &mut Session,
     pages: &Pages,
-    plan: &Plan,
-    strand: &Strand,
+    plan: &PostgresSourceConfig,
+    strand: &KeyRange,
     table: Option<Identity>,
-) -> std::result::Result<(Option<Identity>, Option<String>), Trouble> {
+) -> std::result::Result<(Option<Identity>, Option<String>), PgErrorClass> {
     let (Some(key), Some(digest)) = (&strand.after, strand.row) else {
         return Ok((table, None));
     };
     let (now, problem) = check(session, pages, table, Last { key, digest }).await?;
     match (problem, plan.on_lost) {
-        (Some(why), OnLostPosition::Fail) => Err(Trouble::Final(replaced(plan, &why))),
+        (Some(why), OnLostPosition::Fail) => Err(PgErrorClass::Final(replaced(plan, &why))),
         (problem, _) => Ok((now.or(table), problem)),
     }
 }

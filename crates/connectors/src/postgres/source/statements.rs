@@ -1,29 +1,30 @@
-//! The text of the statements that read a table or query.
+//! SQL statements that read a table or query.
 
-use super::Plan;
+use super::PostgresSourceConfig;
 use crate::postgres::relation::Relation;
 use crate::postgres::table_name::quoted;
 
-/// The name of a row in statements. All of a row is written `ardea_row.*`: without the star it
-/// would be a column of that name, if there is one.
+/// Alias of a row in statements. A whole row is written `ardea_row.*`: without the star, the name
+/// could refer to a column `ardea_row`.
 const ROW: &str = "ardea_row";
 
-/// The text of statements. The first parameter of pages is the table's name.
+/// Builder of statements. The first parameter of page statements is the table's name.
 pub(crate) struct Statements {
-    /// The statement whose rows are read.
+    /// Statement whose rows are read.
     select: String,
-    /// The table with its schema; empty for a query.
+    /// Table with schema; empty for a query.
     table: String,
-    /// The key's column, quoted.
+    /// Quoted key column.
     key: String,
-    /// The name of the key's type.
+    /// Name of the key's type.
     pub kind: String,
-    /// One row more than a page, which shows whether the key is unique where the page ends.
+    /// Number of rows per page statement: one more than a page, to check that the page's last key
+    /// is unique.
     limit: i64,
 }
 
 impl Statements {
-    pub fn new(plan: &Plan, relation: Option<&Relation>) -> Self {
+    pub fn new(plan: &PostgresSourceConfig, relation: Option<&Relation>) -> Self {
         let table = relation.map(Relation::quoted).unwrap_or_default();
         Statements {
             select: match relation {
@@ -37,28 +38,28 @@ impl Statements {
         }
     }
 
-    /// The table with its schema; empty for a query.
+    /// Returns the table with its schema; empty for a query.
     pub fn table(&self) -> &str {
         &self.table
     }
 
     fn rows(&self) -> String {
-        // A comment may end the statement.
+        // The newline ends a trailing comment of the statement.
         format!("from ({}\n) as {ROW}", self.select)
     }
 
-    /// A row with the table's identity.
+    /// Selects one row with the table's identity.
     fn identity(&self) -> &'static str {
         "select c.oid, pg_relation_filenode(c.oid)::bigint as file \
          from (select 1) as one left join pg_class c on c.oid = to_regclass(nullif($1, ''))"
     }
 
-    /// No row, with all columns.
+    /// Selects no rows, with all columns.
     pub fn nothing(&self) -> String {
         format!("select {ROW}.* {} limit 0", self.rows())
     }
 
-    /// The name of the key's type, and its number; of a domain, that of the type below it.
+    /// Selects the name and oid of the key's type; for a domain, the oid of its base type.
     pub fn kind_of_key(&self) -> String {
         let (key, rows) = (&self.key, self.rows());
         format!(
@@ -67,7 +68,7 @@ impl Statements {
         )
     }
 
-    /// A row, if some key is null.
+    /// Selects a row if some key is null.
     pub fn null_key(&self) -> String {
         format!(
             "select 1 {} where {} is null limit 1",
@@ -76,23 +77,23 @@ impl Statements {
         )
     }
 
-    /// Keys behind the second parameter.
+    /// Returns the condition for keys greater than the second parameter.
     pub fn behind(&self) -> String {
         format!("where {} > $2::text::{}", self.key, self.kind)
     }
 
-    /// Keys from the second parameter to the third.
+    /// Returns the condition for keys from the second parameter to the third.
     pub fn between(&self) -> String {
         format!("where {key} >= $2 and {key} <= $3", key = self.key)
     }
 
-    /// A page: identity, key, JSON, and whether the key is that of the row before. At least one
-    /// row, also without a key.
+    /// Selects a page: identity, key, JSON, and a flag for the same key as in the row before.
+    /// Returns at least one row, with a null key if there are no rows.
     pub fn page(&self, condition: &str) -> String {
         self.page_with(&format!("to_json({ROW}.*)::text"), condition)
     }
 
-    /// A page without the JSON of its rows.
+    /// Selects a page without the JSON of its rows.
     pub fn keys(&self, condition: &str) -> String {
         self.page_with("null::text", condition)
     }
@@ -109,19 +110,20 @@ impl Statements {
         )
     }
 
-    /// The JSON of the row of one key.
+    /// Selects the JSON of the row with one key.
     pub fn one(&self) -> String {
         let (key, rows, kind) = (&self.key, self.rows(), &self.kind);
         format!("select to_json({ROW}.*)::text {rows} where {key} = $1::text::{kind} limit 1")
     }
 
-    /// The first key from the first parameter on.
+    /// Selects the first key at or after the first parameter.
     pub fn first_from(&self) -> String {
         let (key, rows) = (&self.key, self.rows());
         format!("select {key}::bigint {rows} where {key} >= $1 order by {key} limit 1")
     }
 
-    /// Identity, whether there is a row at the second parameter or behind it, and the row there.
+    /// Selects the table's identity, true if a row exists at or after the key in the second
+    /// parameter, and the row with this key.
     pub fn position(&self) -> String {
         let (identity, key, rows) = (self.identity(), &self.key, self.rows());
         let kind = &self.kind;

@@ -1,4 +1,4 @@
-//! The server against real clients on the loopback interface.
+//! Tests of the server with real clients on the loopback interface.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use socket2::SockRef;
 
 use super::*;
 use crate::format::{Csv, JsonLines};
-use crate::testing::{Driven, context, says, signals};
+use crate::testing::{Driven, context, error_contains, signals};
 
 fn start<T: Send + 'static, D: Decode<T>>(source: ListenSource<T, D>) -> (Driven<T>, SocketAddr) {
     let address = source.address();
@@ -49,7 +49,7 @@ fn a_port_in_use_is_named_with_what_to_do() {
         .expect("an error");
     assert_eq!(error.code(), ErrorCode::Network);
     assert!(
-        says(
+        error_contains(
             &error,
             &[&format!("port {port} is taken"), "choose another port"]
         ),
@@ -62,7 +62,7 @@ fn an_address_that_others_can_reach_must_be_asked_for() {
     let error = Driven::<String>::new(listen("0.0.0.0:0"), context("s"))
         .err()
         .expect("an error");
-    assert!(says(&error, &["expose"]), "{error}");
+    assert!(error_contains(&error, &["expose"]), "{error}");
     assert!(Driven::<String>::new(listen("0.0.0.0:0").expose(), context("s")).is_ok());
     let error = Driven::<String>::new(listen("nowhere"), context("s"))
         .err()

@@ -1,42 +1,46 @@
-//! Containers: which there should be, which are waited for, and when one is started again.
+//! The containers of a job: the set of required containers, the wait for their workers to register,
+//! and restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::packing::{ContainerId, InstanceId, PackingPlan};
 
-use super::scheduler_desk::Subject;
+use super::scheduler_calls::Subject;
 use super::{
-    ContainerRequest, ContainerState, Ending, JobMaster, MasterAction, Note, SchedulerAnswer,
-    SchedulerCall,
+    ContainerRequest, ContainerState, JobMaster, MasterAction, MasterStatus, SchedulerAnswer,
+    SchedulerCall, ShutdownPhase,
 };
-use crate::control::{Backoff, Cause, MemberEvent, PlanVersion, Refused, WorkerId};
+use crate::control::{Backoff, Cause, MemberEvent, PlanVersion, Rejection, WorkerId};
 
-/// A container that there should be.
+/// A container that the job requires.
 #[derive(Debug)]
 pub(super) struct Container {
-    /// What it runs by the plan; while plans change, the stage says more.
+    /// The instances of the container by the plan. During a change of plans, the stage determines
+    /// the instances that run.
     pub(super) instances: Arc<[InstanceId]>,
     state: State,
     backoff: Backoff,
-    /// Ends of processes that were started before this one are no news.
+    /// The lowest incarnation of a worker whose exit is relevant. Exits of earlier ones are
+    /// ignored.
     newest_start: u64,
-    /// For a master that has taken over: until when a worker may come that it doesn't know of, and that is running. Even if one
-    /// has come: it may be one that was replaced before.
+    /// After a takeover, the time until which an unknown running worker may register. This applies
+    /// even after a worker has registered, since that worker may have been replaced by a later one.
     unheard_until: Option<Duration>,
-    /// Since when its first worker has been waited for.
+    /// The time since which the master has waited for the first worker of the container.
     awaited_since: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Its worker is a member.
+    /// The worker of the container is registered.
     Up,
-    /// Its worker should come, until then.
+    /// A worker of the container must register until this time.
     Expected(Duration),
-    /// It is to be started again, then.
+    /// The container is restarted at this time.
     RestartAt(Duration),
-    /// The scheduler has been told to start it again; who was its worker then.
+    /// The scheduler was requested to restart the container. Contains the worker that was
+    /// registered at the request, if any.
     Restarting(Option<WorkerId>),
 }
 
@@ -50,21 +54,23 @@ impl Container {
         }
     }
 
-    /// Whether a process that this master doesn't know of may be running the instance.
+    /// Returns true if a process unknown to this master may be running the instance.
     pub(super) fn may_be_running(&self, instance: &InstanceId) -> bool {
         self.unheard_until.is_some() && self.instances.binary_search(instance).is_ok()
     }
 }
 
 impl JobMaster {
-    /// Makes the containers those that there should be, and has the scheduler told.
+    /// Updates `containers` to the required set, and requests these containers from the scheduler.
+    /// `taken_over` is true if workers of an earlier master may be running.
     pub(super) fn have_containers(&mut self, now: Duration, taken_over: bool) {
         let Some(plan) = self.plan().map(Arc::clone) else {
             return;
         };
-        let ids = match (&self.scaling, &self.lives) {
+        let ids = match (&self.scaling, &self.attempts) {
             (Some(scaling), _) => scaling.containers(),
-            // Those of the next plan are started before the life ends that is arranged by the last one.
+            // The containers of the next plan are started before the attempt with the previous plan
+            // ends.
             (None, Some(_)) => {
                 let plans = self.known_plans();
                 let containers = plans.iter().flat_map(|(_, plan)| plan.containers());
@@ -90,8 +96,9 @@ impl JobMaster {
             container.instances = instances;
         }
         self.containers.retain(|id, _| ids.contains(id));
-        // Nor is anything asked any more of one that is not wanted.
-        self.desk.retain_containers(|id| ids.contains(&id));
+        // Pending calls about removed containers are dropped too.
+        self.scheduler_calls
+            .retain_containers(|id| ids.contains(&id));
         self.peers.retain(|id| ids.contains(&id));
         let gone: Vec<_> = self
             .workers
@@ -101,18 +108,18 @@ impl JobMaster {
             .collect();
         for id in gone {
             if let Some(worker) = self.members.worker(id) {
-                // What follows from its end is done here.
+                // The consequences of the worker's exit are handled here.
                 let _ = self.members.on(now, MemberEvent::Exited(worker));
             }
             self.workers.remove(&id);
             self.ended.remove(&id);
         }
         let order = self.next_order();
-        let call = SchedulerCall::Have(self.requests(&plan));
-        self.desk.ask(Subject::Job, order, call);
+        let call = SchedulerCall::EnsureContainers(self.requests(&plan));
+        self.scheduler_calls.ask(Subject::Job, order, call);
     }
 
-    /// What containers run is another plan's matter from now on.
+    /// Updates the instances of all containers after a change of plan.
     pub(super) fn arrange_containers(&mut self) {
         let Some(plan) = self.plan().map(Arc::clone) else {
             return;
@@ -126,16 +133,17 @@ impl JobMaster {
         }
     }
 
-    /// The instances of a container by the plan, and by the one before it while that is left. In a job with lives by the present life's plan.
+    /// Returns the instances of a container by `plan`, and also by the previous plan if there is
+    /// one. In a job with attempts, returns those by the plan of the current attempt.
     fn planned(&self, plan: &PackingPlan, container: ContainerId) -> Arc<[InstanceId]> {
-        if self.lives.is_some() {
-            let plan = self.plan_of_life();
+        if self.attempts.is_some() {
+            let plan = self.attempt_plan();
             let found =
                 plan.and_then(|(_, plan)| Some(plan.container(container)?.instances.clone()));
             return found.unwrap_or_default().into();
         }
         let previous = self
-            .keeper
+            .record_store
             .record()
             .and_then(|record| record.previous.as_ref());
         let of = |plan: &PackingPlan| plan.container(container).map(|c| c.instances.clone());
@@ -150,7 +158,7 @@ impl JobMaster {
 
     fn requests(&self, plan: &PackingPlan) -> Vec<ContainerRequest> {
         let previous = self
-            .keeper
+            .record_store
             .record()
             .and_then(|record| record.previous.as_ref());
         let find = |id| {
@@ -167,9 +175,9 @@ impl JobMaster {
             .collect()
     }
 
-    /// The plans that workers may need to know.
+    /// Returns the plans to which assignments of workers may refer.
     pub(super) fn known_plans(&self) -> Vec<(PlanVersion, Arc<PackingPlan>)> {
-        let Some(record) = self.keeper.record() else {
+        let Some(record) = self.record_store.record() else {
             return Vec::new();
         };
         let previous = record.previous.as_ref();
@@ -179,7 +187,7 @@ impl JobMaster {
         previous.into_iter().chain(plan).collect()
     }
 
-    /// Whether the job can't do without this container's worker.
+    /// Returns true if the job requires a worker of this container.
     pub(super) fn needs(&self, container: ContainerId) -> bool {
         match &self.scaling {
             Some(scaling) => scaling.needs(container),
@@ -187,7 +195,7 @@ impl JobMaster {
         }
     }
 
-    /// Whether the job lacks something while this container has no worker.
+    /// Returns true if the job is impaired while this container has no worker.
     fn lacks(&self, container: ContainerId) -> bool {
         match &self.scaling {
             Some(scaling) => scaling.lacks(container),
@@ -195,43 +203,45 @@ impl JobMaster {
         }
     }
 
-    /// Whether the job does without this container: its plan has none of that number, nor has, while plans change, the one before it, from
-    /// which containers are given back when everybody routes by the new one.
-    pub fn does_without(&self, id: ContainerId) -> bool {
-        let Some(record) = self.keeper.record() else {
+    /// Returns true if the job has no container of this number. While plans change, containers of
+    /// the previous plan count until all workers route by the new one.
+    pub fn is_container_obsolete(&self, id: ContainerId) -> bool {
+        let Some(record) = self.record_store.record() else {
             return false;
         };
         if let Some(scaling) = &self.scaling {
             return !scaling.has(id);
         }
-        // Plans don't change, or the master has yet to take that up, or the job ends.
+        // No change of plans is in progress, the master has not started it yet, or the job is
+        // ending.
         let previous = record.previous.iter().map(|previous| &previous.plan);
         let mut plans = record.plan.iter().chain(previous);
         !plans.any(|plan| plan.container(id).is_some())
     }
 
-    /// Whether a worker is missing that the job can't do without.
+    /// Returns true if a required worker is missing.
     pub(super) fn is_worker_missing(&self) -> bool {
-        // No container without a worker is settled.
+        // A container without a worker is always unsettled.
         let mut unsettled = self.unsettled.iter();
         unsettled.any(|id| self.lacks(*id) && !self.workers.contains_key(id))
     }
 
-    /// A container's worker has come.
     pub(super) fn joined(&mut self, worker: WorkerId, actions: &mut Vec<MasterAction>) {
-        actions.push(MasterAction::Note(Note::Joined(worker)));
+        actions.push(MasterAction::Note(MasterStatus::Joined(worker)));
         if let Some(container) = self.containers.get_mut(&worker.container) {
             container.awaited_since = None;
             container.newest_start = container.newest_start.max(worker.incarnation);
-            // A restart that was asked for by a person goes on even if the old worker comes once more.
+            // A restart requested by a user continues even if the old worker returns.
             if !self.restarting.contains_key(&worker.container) {
                 container.state = State::Up;
-                self.desk.forget(Subject::Container(worker.container));
+                self.scheduler_calls
+                    .forget(Subject::Container(worker.container));
             }
         }
     }
 
-    /// The container that the job had not before that plan, and whose first worker has been waited for longest; since when.
+    /// Among the containers that are not in the plan `before`, returns the one whose first worker
+    /// is overdue longest, and the time since which it is awaited.
     pub(super) fn longest_awaited(&self, before: &PackingPlan) -> Option<(ContainerId, Duration)> {
         let new = self.containers.iter();
         let new = new.filter(|(id, _)| before.container(**id).is_none());
@@ -239,7 +249,6 @@ impl JobMaster {
         awaited.min_by_key(|(_, since)| *since)
     }
 
-    /// A container's worker is lost.
     pub(super) fn lost(
         &mut self,
         now: Duration,
@@ -248,8 +257,8 @@ impl JobMaster {
         actions: &mut Vec<MasterAction>,
     ) {
         self.forget_worker(worker);
-        // Another life may begin at once, without it.
-        self.lost_to_life(now, worker, cause, actions);
+        // The next attempt may start immediately, without the lost worker.
+        self.worker_lost_to_attempt(now, worker, cause, actions);
         if cause != Cause::Replaced {
             self.expect_again(now, worker.container, actions);
         }
@@ -257,7 +266,6 @@ impl JobMaster {
         self.settle_waiting(now, actions);
     }
 
-    /// A process of a container has ended.
     pub(super) fn exited(
         &mut self,
         now: Duration,
@@ -270,17 +278,20 @@ impl JobMaster {
         let Some(container) = self.containers.get_mut(&worker.container) else {
             return;
         };
-        // It has ended before it could register, unless it is one that is known to have been replaced.
+        // The process exited before it registered. Exits of processes known to be replaced are
+        // ignored.
         if worker.incarnation >= container.newest_start {
             container.newest_start = worker.incarnation + 1;
-            // A new master doesn't know whether a later one has been started since, which lives and has not come yet.
+            // A new master does not know whether a later process has been started and has not
+            // registered yet.
             if container.unheard_until.is_none() && matches!(container.state, State::Expected(_)) {
                 self.expect_again(now, worker.container, actions);
             }
         }
     }
 
-    /// A container has lost its process: has it started again after a while, or waits until its framework does so.
+    /// Handles a container without a process: schedules its restart, or waits for the scheduler's
+    /// framework to restart it.
     pub(super) fn expect_again(
         &mut self,
         now: Duration,
@@ -299,24 +310,26 @@ impl JobMaster {
             return;
         }
         let at = container.backoff.failed(now);
-        actions.push(MasterAction::Note(Note::RestartAt(id, at)));
+        actions.push(MasterAction::Note(MasterStatus::RestartAt(id, at)));
         container.state = State::RestartAt(at);
         if at <= now {
             self.start_again(id);
         }
     }
 
-    /// Has the scheduler start a container again whose time has come.
+    /// Requests the restart of a container whose restart delay is over.
     fn start_again(&mut self, id: ContainerId) {
         if let Some(container) = self.containers.get_mut(&id) {
             container.state = State::Restarting(None);
             let order = self.next_order();
             let call = SchedulerCall::Restart(id);
-            self.desk.ask(Subject::Container(id), order, call);
+            self.scheduler_calls
+                .ask(Subject::Container(id), order, call);
         }
     }
 
-    /// Has containers started again whose time has come.
+    /// Restarts the containers whose restart is due. Schedules restarts of containers whose worker
+    /// has not registered in time.
     pub(super) fn mend_containers(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         let mut late = Vec::new();
         let mut due = Vec::new();
@@ -331,7 +344,7 @@ impl JobMaster {
             }
         }
         for id in &late {
-            actions.push(MasterAction::Note(Note::Missing(*id)));
+            actions.push(MasterAction::Note(MasterStatus::Missing(*id)));
             self.expect_again(now, *id, actions);
         }
         if heard_of_all {
@@ -342,21 +355,21 @@ impl JobMaster {
         }
     }
 
-    /// A person wants a container to be started again.
-    pub(super) fn restart(&mut self, id: ContainerId) -> Result<(), Refused> {
+    pub(super) fn restart(&mut self, id: ContainerId) -> Result<(), Rejection> {
         let worker = self.workers.get(&id).and(self.members.worker(id));
         let job = self.job.to_string();
         let Some(container) = self.containers.get_mut(&id) else {
-            return Err(Refused::UnknownContainer(id));
+            return Err(Rejection::UnknownContainer(id));
         };
         if container.state != State::Up {
             let doing = format!("starting container {id} already");
-            return Err(Refused::Busy { job, doing });
+            return Err(Rejection::Busy { job, doing });
         }
         container.state = State::Restarting(worker);
         let order = self.next_order();
         let call = SchedulerCall::Restart(id);
-        self.desk.ask(Subject::Container(id), order, call);
+        self.scheduler_calls
+            .ask(Subject::Container(id), order, call);
         Ok(())
     }
 
@@ -369,16 +382,16 @@ impl JobMaster {
     ) {
         let started = match answer {
             SchedulerAnswer::Failed(why) => {
-                self.desk.failed(now, order, &why);
-                actions.push(MasterAction::Note(Note::SchedulerFailed(why)));
+                self.scheduler_calls.failed(now, order, &why);
+                actions.push(MasterAction::Note(MasterStatus::SchedulerFailed(why)));
                 return;
             }
             SchedulerAnswer::Restarted(incarnation) => incarnation,
             SchedulerAnswer::Done => 0,
         };
-        match self.desk.done(order) {
+        match self.scheduler_calls.done(order) {
             Some((Subject::Container(id), _)) => self.restarted(now, id, started, actions),
-            Some((Subject::Job, SchedulerCall::Kill)) => self.ending = Ending::Deleting,
+            Some((Subject::Job, SchedulerCall::Kill)) => self.ending = ShutdownPhase::Deleting,
             Some((Subject::Job, _)) | None => {}
         }
     }
@@ -402,12 +415,12 @@ impl JobMaster {
         };
         let current = self.members.worker(id);
         let state = match current {
-            // The new one was faster than the scheduler's answer.
+            // The new worker registered before the scheduler's answer arrived.
             Some(_) if was != current => State::Up,
             _ => State::Expected(now + self.config.register_within),
         };
         if let Some(ended) = was.filter(|_| was == current) {
-            // Its end may be told later, or never.
+            // The exit of the old worker may be reported later, or never.
             self.member_event(now, MemberEvent::Exited(ended), actions);
         }
         if let Some(container) = self.containers.get_mut(&id) {

@@ -1,4 +1,5 @@
-//! Decisions: what is written down before it is done, and the commands of users.
+//! The decisions of a job master, which are stored before they are executed, and the commands of
+//! users.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -7,62 +8,71 @@ use std::time::Duration;
 
 use crate::packing::{PackingPlan, VertexName};
 
-use super::record_keeper::Kept;
-use super::scheduler_desk::Subject;
-use super::{Command, CommandId, Ending, JobMaster, JobPhase, MasterAction, Note, SchedulerCall};
+use super::record_store::WriteOutcome;
+use super::scheduler_calls::Subject;
+use super::{
+    Command, CommandId, JobMaster, JobPhase, MasterAction, MasterStatus, SchedulerCall,
+    ShutdownPhase,
+};
 use crate::control::{
-    Intent, JobRecord, PlanVersion, Previous, Refused, Scaling, ScalingAction, ScalingEvent,
-    Upgrade,
+    DesiredState, JobRecord, PlanVersion, Previous, Rejection, Scaling, ScalingAction,
+    ScalingEvent, Upgrade,
 };
 
-/// The most commands that wait for their turn.
+/// The maximum number of queued commands.
 const MOST_COMMANDS: usize = 64;
 
 impl JobMaster {
     pub(super) fn killing(&self) -> bool {
-        self.ending != Ending::No
+        self.ending != ShutdownPhase::No
     }
 
-    /// Something has come of the stored record.
-    pub(super) fn kept(&mut self, now: Duration, kept: Kept, actions: &mut Vec<MasterAction>) {
+    /// Handles the outcome of a request about the stored record.
+    pub(super) fn record_outcome(
+        &mut self,
+        now: Duration,
+        kept: WriteOutcome,
+        actions: &mut Vec<MasterAction>,
+    ) {
         match kept {
-            Kept::Read => self.take_over(actions),
-            Kept::Stored => {
+            WriteOutcome::Read => self.take_over(actions),
+            WriteOutcome::Stored => {
                 self.not_stored = None;
                 if let Some(command) = self.deciding.take() {
                     actions.push(MasterAction::Reply(command, Ok(())));
                 }
                 self.act_on_record(now, actions);
             }
-            Kept::Gone => {
-                self.ending = Ending::Over;
-                let refused = match self.gives_way() {
+            WriteOutcome::Gone => {
+                self.ending = ShutdownPhase::Over;
+                let refused = match self.is_being_replaced() {
                     true => self.busy(self.how_it_ends()),
-                    false => Refused::NoSuchJob(self.job.to_string()),
+                    false => Rejection::NoSuchJob(self.job.to_string()),
                 };
                 for command in self.open_commands() {
                     actions.push(MasterAction::Reply(command, Err(refused.clone())));
                 }
                 actions.push(MasterAction::JobGone);
             }
-            Kept::Refused(refused) => match self.deciding.take() {
+            WriteOutcome::Refused(refused) => match self.deciding.take() {
                 Some(command) => actions.push(MasterAction::Reply(command, Err(refused))),
                 None => self.not_stored = Some(refused.to_string()),
             },
-            Kept::Doubtful(why) => match self.deciding.take() {
+            WriteOutcome::Doubtful(why) => match self.deciding.take() {
                 Some(command) => {
-                    let doubtful = Refused::doubtful(&why);
+                    let doubtful = Rejection::doubtful(&why);
                     actions.push(MasterAction::Reply(command, Err(doubtful)));
                 }
                 None => self.not_stored = Some(why.to_string()),
             },
-            Kept::Superseded(newest) => self.step_down(newest, actions),
+            WriteOutcome::Superseded(newest) => self.step_down(newest, actions),
         }
     }
 
-    /// The first thing a master does is to write the record, with a plan if there is none: from then on no earlier master can.
+    /// Writes the record, and packs the job first if the record has no plan. This is the first
+    /// action of a master; afterwards no earlier master can write.
     fn take_over(&mut self, actions: &mut Vec<MasterAction>) {
-        let Some(mut record) = self.keeper.record().cloned() else {
+        let Some(mut record) = self.record_store.record().cloned() else {
             return;
         };
         if record.plan.is_none() && !record.is_ending() {
@@ -71,16 +81,18 @@ impl JobMaster {
                     record.plan = Some(Arc::new(self.sized(plan)));
                     record.plan_version = PlanVersion(1);
                     if self.not_stored.is_none() {
-                        actions.push(MasterAction::Note(Note::Packed(record.plan_version)));
+                        actions.push(MasterAction::Note(MasterStatus::Packed(
+                            record.plan_version,
+                        )));
                     }
                 }
                 Err(error) => self.impossible = Some(error.to_string()),
             }
         }
-        self.keeper.propose(record);
+        self.record_store.propose(record);
     }
 
-    /// One size of containers, if the scheduler knows no other.
+    /// Returns the plan, with all containers of the same size if the scheduler requires this.
     fn sized(&self, plan: PackingPlan) -> PackingPlan {
         match self.config.scheduler.homogeneous {
             true => plan.homogeneous(),
@@ -88,13 +100,13 @@ impl JobMaster {
         }
     }
 
-    /// The stored record is another one: does what follows from it.
+    /// Executes the consequences of a changed record.
     fn act_on_record(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
-        let Some(record) = self.keeper.record().cloned() else {
+        let Some(record) = self.record_store.record().cloned() else {
             return;
         };
         if record.is_ending() {
-            if self.ending == Ending::No {
+            if self.ending == ShutdownPhase::No {
                 self.begin_to_end(now, actions);
             }
             return;
@@ -123,18 +135,19 @@ impl JobMaster {
                 self.scaling = None;
                 self.have_containers(now, false);
             }
-            // A record that was started by another master: its workers are there, and will come.
+            // If an earlier master has started the job, the job's workers are running and will
+            // register.
             (None, None) if first => self.have_containers(now, record.started),
             _ => {}
         }
         self.settle_all(now, actions);
     }
 
-    /// The job ends, because it was killed or has finished: has everything stopped, and removed after that.
+    /// Ends a job that was killed or has finished: stops all containers, then removes the record.
     fn begin_to_end(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
-        self.ending = Ending::Stopping;
+        self.ending = ShutdownPhase::Stopping;
         self.scaling = None;
-        if let Some(mut lives) = self.lives.take() {
+        if let Some(mut lives) = self.attempts.take() {
             for command in lives.epochs.open_commands() {
                 let refused = self.busy(self.how_it_ends());
                 actions.push(MasterAction::Reply(command, Err(refused)));
@@ -149,20 +162,21 @@ impl JobMaster {
         }
         let containers: Vec<_> = self.containers.keys().copied().collect();
         for id in &containers {
-            self.desk.forget(Subject::Container(*id));
+            self.scheduler_calls.forget(Subject::Container(*id));
             self.settle(now, *id, actions);
         }
         let order = self.next_order();
-        self.desk.ask(Subject::Job, order, SchedulerCall::Kill);
+        self.scheduler_calls
+            .ask(Subject::Job, order, SchedulerCall::Kill);
     }
 
-    /// Decides what is due to be decided, if nothing is being written.
+    /// Makes the decisions that are due, unless a write of the record is pending.
     pub(super) fn decide(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
-        if !self.keeper.is_busy() && self.killing() {
+        if !self.record_store.is_busy() && self.killing() {
             return self.decide_end(actions);
         }
-        while !self.keeper.is_busy() && self.ending == Ending::No {
-            // Its first write was refused: until it has written it leads nobody.
+        while !self.record_store.is_busy() && self.ending == ShutdownPhase::No {
+            // The first write was refused: a master does not act before it has written.
             if self
                 .record()
                 .is_some_and(|record| record.epoch != self.epoch)
@@ -182,23 +196,23 @@ impl JobMaster {
             if self.decide_return(now, actions) || self.decide_moves(actions) {
                 return;
             }
-            if self.lives.is_some() {
-                return self.decide_lives();
+            if self.attempts.is_some() {
+                return self.decide_attempts();
             }
             if !self.unsettled.is_empty() || self.plan().is_none() {
                 return;
             }
-            let Some(mut record) = self.keeper.record().cloned() else {
+            let Some(mut record) = self.record_store.record().cloned() else {
                 return;
             };
             if !record.started {
                 record.started = true;
-                self.keeper.propose(record);
+                self.record_store.propose(record);
                 return;
             }
             if self.has_finished() {
                 record.finished = true;
-                self.keeper.propose(record);
+                self.record_store.propose(record);
                 return;
             }
             if !self.advance_scaling(now, actions) {
@@ -207,50 +221,57 @@ impl JobMaster {
         }
     }
 
-    /// The record of a job that ends is removed when nothing runs any more. One that gives way may be killed after all, as long as no
-    /// other has taken its place: perhaps none can.
+    /// Removes the record of an ending job when no container runs any more. If another job replaces
+    /// this one, it can still be killed until the replacement is stored, since the replacement may
+    /// fail.
     fn decide_end(&mut self, actions: &mut Vec<MasterAction>) {
-        if self.gives_way()
+        if self.is_being_replaced()
             && let Some((id, _)) = self.commands.pop_front()
-            && let Some(mut record) = self.keeper.record().cloned()
+            && let Some(mut record) = self.record_store.record().cloned()
         {
-            record.intent = Intent::Kill;
+            record.intent = DesiredState::Kill;
             self.deciding = Some(id);
-            return self.keeper.propose(record);
+            return self.record_store.propose(record);
         }
         for (id, command) in std::mem::take(&mut self.commands) {
             self.take_command(id, command, actions);
         }
-        if self.ending == Ending::Deleting {
-            self.keeper.delete();
+        if self.ending == ShutdownPhase::Deleting {
+            self.record_store.delete();
         }
     }
 
-    /// Whether every worker has said that all it has to run has ended, while none is missing and no plan is being changed.
+    /// Returns true if all workers have reported the completion of their instances, no worker is
+    /// missing, and no change of plans is pending.
     pub(super) fn has_finished(&self) -> bool {
         let all = !self.containers.is_empty() && self.ended.len() == self.containers.len();
         all && self.scaling.is_none() && self.unsettled.is_empty()
     }
 
     fn how_it_ends(&self) -> &'static str {
-        if self.gives_way() {
+        if self.is_being_replaced() {
             return "being upgraded";
         }
-        let finished = self.keeper.record().is_some_and(|record| record.finished);
+        let finished = self
+            .record_store
+            .record()
+            .is_some_and(|record| record.finished);
         if finished { "finished" } else { "being killed" }
     }
 
-    /// Everybody does what the stage asks of them: goes on to the next. Whether something else may be due now.
+    /// Continues to the next stage of a change of plans when all workers have reached the current
+    /// one. Returns true if further decisions may be due.
     fn advance_scaling(&mut self, now: Duration, actions: &mut Vec<MasterAction>) -> bool {
         let waiting = match &self.scaling {
             Some(scaling) => scaling.is_waiting(self.may_run(), self.holding()),
             None => true,
         };
-        // Containers that are given back have to be given back before the job is said to be updated.
-        if waiting || self.desk.is_waiting(Subject::Job) {
+        // Surplus containers must be released before the update counts as done.
+        if waiting || self.scheduler_calls.is_waiting(Subject::Job) {
             return false;
         }
-        let (Some(scaling), Some(mut record)) = (&mut self.scaling, self.keeper.record().cloned())
+        let (Some(scaling), Some(mut record)) =
+            (&mut self.scaling, self.record_store.record().cloned())
         else {
             return false;
         };
@@ -259,7 +280,7 @@ impl JobMaster {
                 if let Some(previous) = &mut record.previous {
                     previous.switched = true;
                 }
-                self.keeper.propose(record);
+                self.record_store.propose(record);
             }
             ScalingAction::Enter(_) => {
                 self.have_containers(now, false);
@@ -267,13 +288,13 @@ impl JobMaster {
             }
             ScalingAction::WriteDone => {
                 record.previous = None;
-                self.keeper.propose(record);
+                self.record_store.propose(record);
             }
         }
         true
     }
 
-    /// A command has come: it waits for its turn.
+    /// Queues a user's command, or answers it with a rejection.
     pub(super) fn take_command(
         &mut self,
         id: CommandId,
@@ -281,32 +302,33 @@ impl JobMaster {
         actions: &mut Vec<MasterAction>,
     ) {
         let refused = match (&command, self.killing()) {
-            // It is being done already.
-            (Command::Kill, true) if !self.gives_way() => {
+            // The job is already being killed.
+            (Command::Kill, true) if !self.is_being_replaced() => {
                 return actions.push(MasterAction::Reply(id, Ok(())));
             }
             (Command::Kill, true) if self.commands.len() < MOST_COMMANDS => {
                 return self.commands.push_back((id, command));
             }
             (_, true) => self.busy(self.how_it_ends()),
-            _ if self.commands.len() >= MOST_COMMANDS => self.busy("dealing with other commands"),
+            _ if self.commands.len() >= MOST_COMMANDS => self.busy("processing other commands"),
             _ => return self.commands.push_back((id, command)),
         };
         actions.push(MasterAction::Reply(id, Err(refused)));
     }
 
-    /// Does what the command wants, or begins to: an answer, or none before it is stored or done.
-    fn command(&mut self, id: CommandId, command: Command) -> Option<Result<(), Refused>> {
-        let mut record = self.keeper.record()?.clone();
+    /// Starts a command. Returns the reply; `None` if the reply follows later, when the command is
+    /// stored or done.
+    fn command(&mut self, id: CommandId, command: Command) -> Option<Result<(), Rejection>> {
+        let mut record = self.record_store.record()?.clone();
         let intent = match command {
-            Command::Activate => Intent::Run,
-            Command::Deactivate => Intent::Pause,
-            Command::Kill => Intent::Kill,
+            Command::Resume => DesiredState::Run,
+            Command::Pause => DesiredState::Pause,
+            Command::Kill => DesiredState::Kill,
             Command::Upgrade(order) => {
                 let begun = self.begin_upgrade(&mut record, *order);
                 return self.follow(id, record, begun);
             }
-            // The conductor has been told.
+            // The checkpoint coordinator has already received the command.
             Command::Epochs(_) => return None,
             Command::Restart(container) => {
                 return match self.restart(container) {
@@ -331,21 +353,22 @@ impl JobMaster {
         }
         record.intent = intent;
         self.deciding = Some(id);
-        self.keeper.propose(record);
+        self.record_store.propose(record);
         None
     }
 
-    /// Stores the record, if it is another one: the command is answered then.
+    /// Stores `record` if `is_another` is `Ok(true)`; the command is answered afterwards. Otherwise
+    /// returns the reply.
     fn follow(
         &mut self,
         id: CommandId,
         record: JobRecord,
-        is_another: Result<bool, Refused>,
-    ) -> Option<Result<(), Refused>> {
+        is_another: Result<bool, Rejection>,
+    ) -> Option<Result<(), Rejection>> {
         match is_another {
             Ok(true) => {
                 self.deciding = Some(id);
-                self.keeper.propose(record);
+                self.record_store.propose(record);
                 None
             }
             Ok(false) => Some(Ok(())),
@@ -353,8 +376,8 @@ impl JobMaster {
         }
     }
 
-    /// The plan that another one may follow now.
-    pub(super) fn plan_to_follow(&self, record: &JobRecord) -> Result<Arc<PackingPlan>, Refused> {
+    /// Returns the current plan if a change of plans may start now, otherwise the rejection.
+    pub(super) fn plan_to_follow(&self, record: &JobRecord) -> Result<Arc<PackingPlan>, Rejection> {
         if self.scaling.is_some() || record.previous.is_some() {
             return Err(self.busy_with_update());
         }
@@ -366,7 +389,6 @@ impl JobMaster {
             .ok_or_else(|| self.busy("being started"))
     }
 
-    /// Puts the next plan into the record.
     pub(super) fn put_next(
         &self,
         record: &mut JobRecord,
@@ -382,24 +404,25 @@ impl JobMaster {
         record.plan = Some(Arc::new(next));
     }
 
-    /// Puts a plan of so many containers into the record; whether it is another one.
-    fn rescale(&self, record: &mut JobRecord, containers: NonZeroU32) -> Result<bool, Refused> {
-        if self.can_take_back(record) && record.is_rescaled_from(containers) {
-            record.take_back();
+    /// Puts a plan with this number of containers into the record. Returns true if the record has
+    /// changed.
+    fn rescale(&self, record: &mut JobRecord, containers: NonZeroU32) -> Result<bool, Rejection> {
+        if self.can_cancel_change(record) && record.is_rescaled_from(containers) {
+            record.cancel_change();
             return Ok(true);
         }
         let plan = self.plan_to_follow(record)?;
         let next = self
             .manager
             .spread_over(&plan, &record.packing, containers)
-            .map_err(|error| Refused::impossible(&error))?;
+            .map_err(|error| Rejection::impossible(&error))?;
         let most = next.containers().len();
         if most != containers.get() as usize {
             let message = format!(
-                "{containers} workers are too many: with what has to stay together, its instances can be in {most}"
+                "{containers} workers are too many: given its colocated instances, the job fits in at most {most}"
             );
             let hint = format!("ask for up to {most} workers, or for more instances first");
-            return Err(Refused::Impossible {
+            return Err(Rejection::Impossible {
                 resources: false,
                 message,
                 hint: Some(hint),
@@ -409,68 +432,74 @@ impl JobMaster {
         if next == *plan {
             return Ok(false);
         }
-        // What is added later is spread over as many.
+        // Instances that are added later are spread over the same number of containers.
         record.packing.containers = Some(containers);
         self.put_next(record, plan, next);
         Ok(true)
     }
 
-    /// Puts the next plan into the record; whether it is another one.
+    /// Puts a plan with this parallelism of the given vertices into the record. Returns true if the
+    /// record has changed.
     fn update(
         &self,
         record: &mut JobRecord,
         parallelism: &BTreeMap<VertexName, u32>,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, Rejection> {
         let busy = self.plan_to_follow(record);
         let wanted = parallelism.iter();
         let demand = record
             .demand
             .rescaled(wanted.map(|(vertex, count)| (vertex.as_str(), *count)));
-        if self.can_take_back(record) && demand.as_ref().is_ok_and(|it| record.is_updated_from(it))
+        if self.can_cancel_change(record)
+            && demand.as_ref().is_ok_and(|it| record.is_updated_from(it))
         {
-            record.take_back();
+            record.cancel_change();
             return Ok(true);
         }
-        let (plan, demand) = (busy?, demand.map_err(|error| Refused::impossible(&error))?);
+        let (plan, demand) = (
+            busy?,
+            demand.map_err(|error| Rejection::impossible(&error))?,
+        );
         if demand == record.demand {
             return Ok(false);
         }
         let limits = self.config.instances;
         limits
             .check(&demand, Some(&record.demand))
-            .map_err(|error| Refused::impossible(&error))?;
+            .map_err(|error| Rejection::impossible(&error))?;
         let next = self
             .manager
             .repack(&plan, &demand, &record.packing)
-            .map_err(|error| Refused::impossible(&error))?;
+            .map_err(|error| Rejection::impossible(&error))?;
         self.put_next(record, plan, self.sized(next));
         record.demand = demand;
         Ok(true)
     }
 
-    /// An update is under way. In safe mode it is followed only when the job begins again.
-    pub(super) fn busy_with_update(&self) -> Refused {
+    /// Returns the rejection of commands that are not possible during an update. In safe mode an
+    /// update is carried out only when the job is restarted.
+    pub(super) fn busy_with_update(&self) -> Rejection {
         self.busy(match &self.phase {
             JobPhase::SafeMode(_) => {
-                "in safe mode, with an update that is followed when it begins again (recover)"
+                "in safe mode, with a pending update that is applied on recovery (recover)"
             }
             _ => "being updated",
         })
     }
 
-    pub(super) fn busy(&self, doing: &str) -> Refused {
-        Refused::Busy {
+    pub(super) fn busy(&self, doing: &str) -> Rejection {
+        Rejection::Busy {
             job: self.job.to_string(),
             doing: doing.to_string(),
         }
     }
 
-    /// The commands that have not been answered; none of them will be done by this master for sure.
+    /// Takes the unanswered commands, when this master will not complete them any more.
     pub(super) fn open_commands(&mut self) -> Vec<CommandId> {
         let waiting = std::mem::take(&mut self.commands).into_iter();
         let restarting = std::mem::take(&mut self.restarting).into_values();
         let deciding = self.deciding.take().into_iter();
-        let lives = self.lives.as_mut();
+        let lives = self.attempts.as_mut();
         let of_epochs = lives.map(|lives| lives.epochs.open_commands());
         waiting
             .map(|(id, _)| id)
@@ -482,7 +511,8 @@ impl JobMaster {
 }
 
 impl JobPhase {
-    /// Whether the job does what its user wants: it runs, or is paused, with all of its workers.
+    /// Returns true if the job is in its intended state: running, or paused, with all of its
+    /// workers.
     pub fn is_steady(&self) -> bool {
         matches!(self, JobPhase::Running | JobPhase::Paused)
     }

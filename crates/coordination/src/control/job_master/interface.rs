@@ -1,4 +1,4 @@
-//! What happens to a job master, and what it wants done.
+//! Events, actions, commands and configuration of a job master.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -8,38 +8,42 @@ use std::time::Duration;
 use crate::packing::{ContainerId, InstanceId, InstanceLimits, Resources, VertexName};
 use serde::{Deserialize, Serialize};
 
-use super::Displaced;
+use super::ContainersToMove;
 use crate::control::{
-    BackoffConfig, Cause, EpochsCommand, EpochsConfig, EpochsNote, EpochsRecord, JobRecord,
-    MembershipConfig, Needed, Order, PlanVersion, Refused, RequestId, StoreReply, StoreRequest,
-    ToMaster, ToWorker, UpgradeOrder, WorkerId,
+    BackoffConfig, Cause, CheckpointCommand, CheckpointRecord, CoordinatorConfig,
+    CoordinatorStatus, JobRecord, MembershipConfig, Order, PlanVersion, Rejection, RequestId,
+    RequiredCheckpoints, StoreReply, StoreRequest, ToMaster, ToWorker, UpgradeOrder, WorkerId,
 };
 
-/// Times and traits of a job's master.
+/// Timeouts and options of a job master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MasterConfig {
-    /// When workers are given up.
+    /// The timeouts of the failure detector.
     pub membership: MembershipConfig,
-    /// What the scheduler is like.
+    /// The properties of the scheduler.
     pub scheduler: SchedulerTraits,
-    /// How long a new master waits for the workers to come before it has the missing ones started again.
+    /// The time for which a new master waits for existing workers to register. Then it restarts the
+    /// containers of missing workers.
     pub recovery_grace: Duration,
-    /// How long a container that was started may take to register before it is started again.
+    /// The time in which the worker of a started container must register. Then the container is
+    /// restarted.
     pub register_within: Duration,
-    /// How long to wait before a container is started again.
+    /// The delay before a container is restarted.
     pub restart: BackoffConfig,
-    /// After how long an assignment that was not carried out is sent again.
+    /// The time after which an assignment that was not carried out is sent again.
     pub repeat_after: Duration,
-    /// How long changes of workers' places are gathered before all others are told.
+    /// The time for which changes of worker addresses are batched before they are sent.
     pub gather_peers: Duration,
-    /// How long containers of a next plan may be refused by the scheduler before the job goes back to the plan that it has.
+    /// The time for which the scheduler may refuse containers of a next plan. Then the change of
+    /// plans is cancelled.
     pub room_within: Duration,
-    /// How long containers of a next plan may take to come up, however often they are started again, before the job goes back.
+    /// The time in which containers of a next plan must start, including restarts. Then the change
+    /// of plans is cancelled.
     pub up_within: Duration,
-    /// To how many instances a job may be updated.
+    /// The limits for the number of instances, checked when a user updates the parallelism.
     pub instances: InstanceLimits,
-    /// What the job promises, and when its epochs end; none if it promises nothing.
-    pub epochs: Option<EpochsConfig>,
+    /// The guarantee and checkpoint settings, or `None` for a job without a guarantee.
+    pub epochs: Option<CoordinatorConfig>,
 }
 
 impl Default for MasterConfig {
@@ -60,12 +64,13 @@ impl Default for MasterConfig {
     }
 }
 
-/// What a scheduler says of itself.
+/// Properties of a scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SchedulerTraits {
-    /// Whether failed containers are started again by it, when the master says so; otherwise its framework does that by itself.
+    /// True if the master has to request the restart of failed containers; false if the scheduler's
+    /// framework restarts them by itself.
     pub stateful: bool,
-    /// Whether all containers have to be of one size.
+    /// True if all containers must have the same size.
     pub homogeneous: bool,
 }
 
@@ -78,197 +83,206 @@ impl Default for SchedulerTraits {
     }
 }
 
-/// What happens to a job's master.
+/// An event for a job master.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MasterEvent {
-    /// Time has passed; comes at least every 50 ms.
+    /// Time has passed. Must come at least every 50 ms.
     Tick,
-    /// A word from a worker.
+    /// A message from a worker.
     From(ToMaster),
     /// A worker's connection was closed.
     Closed(WorkerId),
-    /// A worker's process has ended, says the scheduler.
+    /// The scheduler reports that a worker's process has exited.
     Exited(WorkerId),
-    /// The state manager's answer.
+    /// A reply of the metadata store about the job's record.
     Record(RequestId, StoreReply<Arc<JobRecord>>),
-    /// The state manager's answer, of the record of the job's epochs. Its requests are counted apart from those about the job's record.
-    Epochs(RequestId, StoreReply<Arc<EpochsRecord>>),
-    /// The scheduler's answer to the call of that order.
+    /// A reply of the metadata store about the job's checkpoint record. Requests about this record
+    /// are numbered separately.
+    Epochs(RequestId, StoreReply<Arc<CheckpointRecord>>),
+    /// The scheduler's answer to the call with this [`Order`].
     Scheduler(Order, SchedulerAnswer),
-    /// These containers, and no others, are to leave their hosts, says the scheduler: again and again, as long as that is so.
-    Displaced(Vec<Displaced>),
-    /// A user wants something.
+    /// The complete list of containers that must leave their hosts. The scheduler repeats the list
+    /// as long as it applies.
+    Displaced(Vec<ContainersToMove>),
+    /// A user's command.
     Command(CommandId, Command),
 }
 
-/// What a master wants done.
+/// An action requested by a job master.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MasterAction {
-    /// Send this to the worker, over the connection on which it spoke last; it may be lost.
+    /// Send a message to the worker over its most recent connection; it may be lost.
     To(WorkerId, ToWorker),
-    /// Ask the state manager about the job's record.
+    /// Send a request about the job's record to the metadata store.
     Record(RequestId, StoreRequest<Arc<JobRecord>>),
-    /// Ask the state manager about the record of the job's epochs.
-    Epochs(RequestId, StoreRequest<Arc<EpochsRecord>>),
-    /// Drop snapshots that are not needed any more: as [`EpochsAction::Keep`](crate::control::EpochsAction::Keep).
-    Keep(Needed),
+    /// Send a request about the job's checkpoint record to the metadata store.
+    Epochs(RequestId, StoreRequest<Arc<CheckpointRecord>>),
+    /// Delete checkpoints that are no longer needed, as
+    /// [`CoordinatorAction::Keep`](crate::control::CoordinatorAction::Keep).
+    Keep(RequiredCheckpoints),
     /// Call the scheduler.
     Scheduler(Order, SchedulerCall),
     /// Answer a command.
-    Reply(CommandId, Result<(), Refused>),
-    /// The job is in another phase.
+    Reply(CommandId, Result<(), Rejection>),
+    /// The job has entered this phase.
     Phase(JobPhase),
-    /// Something that a person may want to read later.
-    Note(Note),
-    /// The job's record is deleted: remove what else is stored of it, the lease last, and end.
+    /// Log an event for the user.
+    Note(MasterStatus),
+    /// The job's record is deleted: remove all other data that is stored of the job, the lease
+    /// last, and exit.
     JobGone,
 }
 
-/// What a scheduler is asked for; by level, so that a call may be repeated.
+/// A call to the scheduler. Calls are declarative, so they may be repeated.
 ///
-/// Each call comes with an [`Order`]. A scheduler remembers the newest that it has carried out for the job, and for each container,
-/// and does not carry out an older one, nor one twice.
+/// Each call comes with an [`Order`]. A scheduler remembers the newest order that it has carried
+/// out for the job and for each container. It does not carry out a call with an older order, and
+/// carries out each call only once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SchedulerCall {
-    /// Have exactly these containers: start those that are missing, stop others, leave those that run.
-    Have(Vec<ContainerRequest>),
-    /// Stop what runs in this container, and start it again.
+    /// Run exactly these containers: start missing ones, stop others, leave running ones.
+    EnsureContainers(Vec<ContainerRequest>),
+    /// Stop the processes of this container, and start the container again.
     Restart(ContainerId),
-    /// Stop all containers. Done when none is left that can be reached.
+    /// Stop all containers of the job. The call is done when no reachable container is left.
     Kill,
 }
 
-/// A container that a scheduler is asked for.
+/// A container requested from a scheduler.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ContainerRequest {
     /// The container.
     pub id: ContainerId,
-    /// What it needs.
+    /// The required resources.
     pub required: Resources,
-    /// What the packing policy wants the scheduler to know.
+    /// Attributes that the packing policy has set for the scheduler.
     pub attributes: BTreeMap<String, String>,
 }
 
-/// What came of a call to the scheduler.
+/// The outcome of a call to the scheduler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SchedulerAnswer {
-    /// Carried out.
+    /// The call was carried out.
     Done,
-    /// The container has been started again; this is the incarnation of the worker that was started.
+    /// The container was restarted. Contains the incarnation of the new worker.
     Restarted(u64),
-    /// Not possible at the moment, for this reason; it is tried again.
+    /// The call cannot be carried out at the moment, for this reason. It is retried.
     Failed(String),
 }
 
-/// What a master waits for at a container.
+/// The state of a container.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ContainerState {
-    /// Nothing: its worker is there.
+    /// The worker of the container is registered.
     Up,
-    /// That its worker comes.
+    /// The master waits for the worker of the container to register.
     Expected,
-    /// The time at which it is started again.
+    /// The master waits for the restart delay of the container.
     BackingOff,
-    /// The scheduler, which starts it again.
+    /// The scheduler is restarting the container.
     Restarting,
 }
 
-/// A command's number, chosen by whoever sends it.
+/// The number of a command, chosen by the sender of the command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CommandId(pub u64);
 
-/// What a user may want of a job.
+/// A user's command for a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// Sources read.
-    Activate,
-    /// Sources stop reading; everything else stays.
-    Deactivate,
-    /// The job ends and leaves nothing behind.
+    /// Resume the sources.
+    Resume,
+    /// Pause the sources; everything else keeps running.
+    Pause,
+    /// Stop the job and remove its state.
     Kill,
-    /// The container is stopped and started again.
+    /// Stop the container and start it again.
     Restart(ContainerId),
-    /// These vertices get so many instances, while the job runs.
+    /// Change the parallelism of these vertices while the job runs.
     Update(BTreeMap<VertexName, u32>),
-    /// All instances are spread over so many containers, while the job runs.
+    /// Spread all instances over this number of containers while the job runs.
     Rescale(NonZeroU32),
-    /// Something about the job's epochs; of a job with a guarantee only.
-    Epochs(EpochsCommand),
-    /// Another program is to follow, with the state of this one; of a job with a guarantee only.
+    /// A command for the checkpoint coordinator; only for a job with a guarantee.
+    Epochs(CheckpointCommand),
+    /// Replace the program by another, with the same state; only for a job with a guarantee.
     Upgrade(Box<UpgradeOrder>),
 }
 
-/// What a job is doing.
+/// The phase of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum JobPhase {
-    /// Its master reads what is stored of it.
+    /// The master is reading the job's record.
     Reading,
-    /// It can't be packed, its record can't be kept, or what it should begin with is damaged or gone, for this reason; it waits to be killed.
+    /// The job cannot be packed, its record cannot be stored, or the state to restore is damaged or
+    /// missing, for this reason. The job waits for a user to kill it.
     Impossible(String),
-    /// Its containers are started and prepared.
+    /// The containers of the job are being started and prepared.
     Starting,
-    /// It runs.
+    /// The job runs.
     Running,
-    /// It is there, and its sources don't read.
+    /// The job is deployed, but its sources do not read.
     Paused,
-    /// Workers are missing, and the others go on; or, of a job with lives, the next one has not begun.
+    /// Workers are missing while the others continue, or the next attempt of a job with a guarantee
+    /// has not started.
     Recovering,
-    /// It comes from one plan to the next.
+    /// The job changes from one packing plan to the next.
     Updating,
-    /// All of it has come to its end by itself; what is left of it is removed.
+    /// All instances have completed; the stored data of the job is being removed.
     Finished,
-    /// It ends, because its user wants that.
+    /// The job is being stopped by a user's command.
     Killing,
-    /// It is gone.
+    /// The job no longer exists.
     Gone,
-    /// Its sources read nothing until somebody decides what is to be done, for this reason.
+    /// The job is in safe mode, for this reason: its sources are paused until a user decides how to
+    /// continue.
     SafeMode(String),
 }
 
-/// Something that a person may want to read later.
+/// An event to be logged for the user.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Note {
-    /// A plan was made.
+pub enum MasterStatus {
+    /// A plan was computed.
     Packed(PlanVersion),
     /// A worker has joined.
     Joined(WorkerId),
-    /// A worker was refused.
-    Turned(WorkerId, Refused),
-    /// A worker has not been heard of for a while.
+    /// The registration of a worker was refused.
+    Refused(WorkerId, Rejection),
+    /// A worker has sent no message for a while.
     Suspected(WorkerId),
-    /// A worker was given up.
+    /// A worker was lost.
     Died(WorkerId, Cause),
-    /// No worker of the container has come in time.
+    /// No worker of this container has registered in time.
     Missing(ContainerId),
-    /// A container will be started again, so long after the master began.
+    /// A container will be restarted at this time, counted from the start of the driver's clock.
     RestartAt(ContainerId, Duration),
-    /// The scheduler could not do something.
+    /// A call to the scheduler has failed.
     SchedulerFailed(String),
-    /// A container leaves its host, which is drained: another is to take its place.
+    /// A container on a drained host is replaced by a new container on another host.
     Moves {
         /// The container.
         container: ContainerId,
         /// The host.
         host: String,
-        /// What its instances are to run in.
+        /// The container that takes over its instances.
         to: ContainerId,
     },
-    /// A container is to leave its host, which is drained, and no other has room for it.
+    /// A container must leave its drained host, but no other host has room for it.
     Stuck {
         /// The container.
         container: ContainerId,
         /// The host.
         host: String,
-        /// What is missing.
+        /// The missing resources.
         why: String,
     },
-    /// The job goes back to the plan that it comes from, for this reason: the next one is given up before anything was changed.
-    WentBack(String),
-    /// An instance failed, and was started again by its worker.
+    /// A change of plans was cancelled, for this reason, before any running instance was affected.
+    PlanCancelled(String),
+    /// An instance failed, and was restarted by its worker.
     Problem(InstanceId, String),
-    /// The present life of the job is over since this worker can't go on with it. [That the job goes back](EpochsNote::RollingBack) is told beside it.
-    LifeFailed(WorkerId, String),
-    /// Something about the job's epochs.
-    Epochs(EpochsNote),
+    /// The current attempt has ended, since this worker cannot continue the attempt, for this
+    /// reason. The rollback is reported as [another event](CoordinatorStatus::RollingBack).
+    AttemptFailed(WorkerId, String),
+    /// An event of the checkpoint coordinator.
+    Epochs(CoordinatorStatus),
 }

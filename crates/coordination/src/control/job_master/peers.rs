@@ -1,4 +1,4 @@
-//! The table of who is where, told to workers by what has changed since the state that they have.
+//! The table of worker addresses, sent to workers incrementally.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +8,16 @@ use crate::packing::ContainerId;
 
 use crate::control::{Order, Peer};
 
-/// Where the workers are. Each change is stamped with an [`Order`]; a worker that has everything up to one stamp is sent what has a
-/// later one, up to the stamp that is published.
+/// The table of worker addresses. Each change is stamped with an [`Order`]. A worker that has the
+/// changes up to one stamp receives those with later stamps, up to the published one.
 #[derive(Debug)]
 pub(super) struct Peers {
     table: BTreeMap<ContainerId, (Peer, Order)>,
     latest: Order,
     published: Order,
     unpublished_since: Option<Duration>,
-    /// The answer given last, because many workers ask for the same.
+    /// The last result of [`changed`](Self::changed), with its range of stamps; cached, since many
+    /// workers need the same changes.
     last: Option<(Order, Order, Arc<[Peer]>)>,
 }
 
@@ -44,12 +45,12 @@ impl Peers {
         self.table.retain(|container, _| keep(*container));
     }
 
-    /// The state that workers should have.
+    /// Returns the stamp of the published state of the table, which all workers should have.
     pub(super) fn published(&self) -> Order {
         self.published
     }
 
-    /// Since when there have been changes that are not published.
+    /// Returns the time of the first change that is not yet published, if any.
     pub(super) fn unpublished_since(&self) -> Option<Duration> {
         self.unpublished_since
     }
@@ -59,7 +60,7 @@ impl Peers {
         self.unpublished_since = None;
     }
 
-    /// What has changed after `since`, up to what is published.
+    /// Returns the changes with stamps after `since`, up to the published state.
     pub(super) fn changed(&mut self, since: Order) -> Arc<[Peer]> {
         if let Some((from, to, peers)) = &self.last
             && (*from, *to) == (since, self.published)

@@ -1,7 +1,8 @@
-//! A master by hand: the state manager and the scheduler answer at once, workers are played by the test.
+//! Tests of a job master. The simulated metadata store and scheduler reply immediately, and the
+//! test plays the workers.
 
-mod lives;
-mod returning;
+mod cancelled_plans;
+mod execution_attempts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,32 +15,33 @@ use ardea_core::{Error, ErrorCode};
 
 use super::*;
 use crate::control::{
-    Assignment, Credentials, EpochsRecord, JobRecord, Run, StoreReply, StoreRequest, StoreVersion,
+    Assignment, CheckpointRecord, Credentials, JobRecord, Run, StoreReply, StoreRequest,
+    StoreVersion,
 };
 
-struct Desk {
+struct TestHarness {
     master: JobMaster,
     now: Duration,
     stored: Option<(Arc<JobRecord>, StoreVersion)>,
-    /// What was stored when it was removed.
+    /// The job's stored record at the time of its removal.
     left: Option<Arc<JobRecord>>,
-    epochs: Option<(Arc<EpochsRecord>, StoreVersion)>,
+    epochs: Option<(Arc<CheckpointRecord>, StoreVersion)>,
     told: Vec<(WorkerId, ToWorker)>,
-    replies: Vec<(CommandId, Result<(), Refused>)>,
+    replies: Vec<(CommandId, Result<(), Rejection>)>,
     calls: Vec<SchedulerCall>,
-    notes: Vec<Note>,
+    notes: Vec<MasterStatus>,
     finished: bool,
-    /// Whether the state manager takes nothing.
+    /// True if the metadata store refuses all writes.
     refuses: bool,
-    /// Whether no other job can take the place of one that gives way.
+    /// True if no other job can replace the job, although an upgrade requires it.
     is_unfollowed: bool,
-    /// Whether the state manager does not say whether it takes what is written, and can't be read after that.
+    /// True if replies to writes are lost, and the metadata store cannot be read after that.
     is_torn: bool,
-    /// The state that it should begin with is damaged.
+    /// True if the initial state of the job is damaged.
     is_unbringable: bool,
-    /// Whether the scheduler has no room for more containers than two, or for larger ones.
+    /// True if the scheduler has no room for more than two containers, or for larger ones.
     is_full: bool,
-    /// Whether the scheduler starts no container again.
+    /// True if the scheduler ignores requests to restart containers.
     is_deaf: bool,
 }
 
@@ -58,10 +60,10 @@ fn worker(container: u32) -> WorkerId {
     }
 }
 
-impl Desk {
-    /// A job of four instances in two containers, which can hold three each.
+impl TestHarness {
+    /// Creates a job of four instances in two containers, with room for three each.
     fn new() -> Self {
-        Desk::with(MasterConfig::default())
+        TestHarness::with(MasterConfig::default())
     }
 
     fn with(config: MasterConfig) -> Self {
@@ -80,7 +82,7 @@ impl Desk {
         };
         let record = JobRecord::submitted(job(), demand, packing);
         let manager = Arc::new(RoundRobin);
-        let mut desk = Desk {
+        let mut desk = TestHarness {
             master: JobMaster::new(job(), MasterEpoch(1), manager, config),
             now: Duration::ZERO,
             stored: Some((Arc::new(record), StoreVersion(1))),
@@ -102,9 +104,9 @@ impl Desk {
         desk
     }
 
-    /// The same job, running.
+    /// Creates the job of [`new`](Self::new) with all workers running.
     fn running() -> Self {
-        let mut desk = Desk::new();
+        let mut desk = TestHarness::new();
         for container in [1, 2] {
             desk.register(worker(container), Credentials::of(&job()));
         }
@@ -130,7 +132,7 @@ impl Desk {
                     MasterAction::Scheduler(order, call) => {
                         let is_larger = |it: &ContainerRequest| it.required.cpu.0 > 2_300;
                         let is_more = match &call {
-                            SchedulerCall::Have(wanted) => {
+                            SchedulerCall::EnsureContainers(wanted) => {
                                 wanted.len() > 2 || wanted.iter().any(is_larger)
                             }
                             _ => false,
@@ -157,14 +159,14 @@ impl Desk {
     fn store(&mut self, request: StoreRequest<Arc<JobRecord>>) -> StoreReply<Arc<JobRecord>> {
         match request {
             StoreRequest::Read if self.is_torn => {
-                let why = Error::new(ErrorCode::StateCorrupt, "the record is damaged");
-                StoreReply::Refused(Refused::not_stored(&why.hint("remove it")))
+                let why = Error::new(ErrorCode::MetastoreCorrupt, "the record is damaged");
+                StoreReply::Refused(Rejection::not_stored(&why.hint("remove it")))
             }
             StoreRequest::Write { .. } if self.is_torn => StoreReply::Unavailable,
             StoreRequest::Read => StoreReply::Found(self.stored.clone()),
             StoreRequest::Write { .. } if self.refuses => {
                 let why = Error::new(ErrorCode::LimitReached, "too large");
-                StoreReply::Refused(Refused::not_stored(&why))
+                StoreReply::Refused(Rejection::not_stored(&why))
             }
             StoreRequest::Write { value, expected } => {
                 let version = self.stored.as_ref().map(|(_, version)| *version);
@@ -175,7 +177,7 @@ impl Desk {
             }
             StoreRequest::Delete { .. } if self.is_unfollowed && self.gives_way() => {
                 let why = Error::new(ErrorCode::ReadFailed, "its folder is away");
-                StoreReply::Refused(Refused::not_stored(&why))
+                StoreReply::Refused(Rejection::not_stored(&why))
             }
             StoreRequest::Delete { .. } => {
                 self.left = self.stored.take().map(|(record, _)| record);
@@ -185,17 +187,19 @@ impl Desk {
     }
 
     fn gives_way(&self) -> bool {
-        self.stored.as_ref().is_some_and(|(it, _)| it.gives_way())
+        self.stored
+            .as_ref()
+            .is_some_and(|(it, _)| it.is_being_replaced())
     }
 
     fn store_epochs(
         &mut self,
-        request: StoreRequest<Arc<EpochsRecord>>,
-    ) -> StoreReply<Arc<EpochsRecord>> {
+        request: StoreRequest<Arc<CheckpointRecord>>,
+    ) -> StoreReply<Arc<CheckpointRecord>> {
         match request {
             StoreRequest::Read if self.is_unbringable => {
-                let why = Error::new(ErrorCode::SnapshotDamaged, "a block is missing");
-                StoreReply::Refused(Refused::not_stored(&why.hint("restore it")))
+                let why = Error::new(ErrorCode::CheckpointDamaged, "a block is missing");
+                StoreReply::Refused(Rejection::not_stored(&why.hint("restore it")))
             }
             StoreRequest::Read => StoreReply::Found(self.epochs.clone()),
             StoreRequest::Write { value, expected } => {
@@ -227,12 +231,13 @@ impl Desk {
         })
     }
 
-    /// The worker says that it runs what it was told last.
+    /// Reports that `worker` runs its last assignment.
     fn carry_out(&mut self, worker: WorkerId) {
         self.say(worker, false);
     }
 
-    /// The worker says that it runs what it was told last, and whether all of that has ended.
+    /// Reports that `worker` runs its last assignment. `ended` is true if all its instances have
+    /// completed.
     fn say(&mut self, worker: WorkerId, ended: bool) {
         let applied = self.newest(worker).map(|assignment| assignment.order);
         let status = Status {
@@ -243,7 +248,7 @@ impl Desk {
         self.happens(MasterEvent::From(ToMaster::Status(status)));
     }
 
-    fn command(&mut self, command: Command) -> Option<Result<(), Refused>> {
+    fn command(&mut self, command: Command) -> Option<Result<(), Rejection>> {
         let id = CommandId(self.replies.len() as u64);
         self.happens(MasterEvent::Command(id, command));
         let mut replies = self.replies.iter();
@@ -264,8 +269,10 @@ impl Desk {
 
 #[test]
 fn sources_read_when_all_workers_are_prepared_and_not_before() {
-    let mut desk = Desk::new();
-    assert!(matches!(&desk.calls[..], [SchedulerCall::Have(containers)] if containers.len() == 2));
+    let mut desk = TestHarness::new();
+    assert!(
+        matches!(&desk.calls[..], [SchedulerCall::EnsureContainers(containers)] if containers.len() == 2)
+    );
     desk.register(worker(1), Credentials::of(&job()));
     desk.carry_out(worker(1));
     assert_eq!(desk.newest(worker(1)).unwrap().run, Run::Prepared);
@@ -280,7 +287,7 @@ fn sources_read_when_all_workers_are_prepared_and_not_before() {
 
 #[test]
 fn a_worker_of_another_version_is_refused_and_the_job_goes_on() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     let mut who = Credentials::of(&job());
     who.protocol += 1;
     let stranger = WorkerId {
@@ -300,7 +307,7 @@ fn a_worker_of_another_version_is_refused_and_the_job_goes_on() {
 
 #[test]
 fn an_update_starts_what_is_new_and_leaves_the_rest_alone() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     let update = |count| Command::Update([("v".into(), count)].into());
     assert_eq!(desk.command(update(6)), Some(Ok(())));
     assert_eq!(desk.master.phase(), &JobPhase::Updating);
@@ -319,9 +326,9 @@ fn an_update_starts_what_is_new_and_leaves_the_rest_alone() {
 
 #[test]
 fn a_worker_that_comes_when_the_routes_have_switched_is_told_of_the_last_plan_until_all_is_done() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     desk.command(Command::Update([("v".into(), 2)].into()));
-    let plans = |desk: &Desk, worker| {
+    let plans = |desk: &TestHarness, worker| {
         let told = desk.newest(worker).unwrap();
         [told.routes, told.next, told.last].map(|version| version.0)
     };
@@ -357,16 +364,16 @@ fn a_worker_that_comes_when_the_routes_have_switched_is_told_of_the_last_plan_un
 
 #[test]
 fn the_job_does_without_a_container_when_everybody_routes_by_the_plan_that_has_it_not() {
-    let mut desk = Desk::running();
-    let given_back = |desk: &Desk| {
+    let mut desk = TestHarness::running();
+    let given_back = |desk: &TestHarness| {
         let ids = [1, 2, 3].map(ContainerId);
-        ids.map(|id| desk.master.does_without(id))
+        ids.map(|id| desk.master.is_container_obsolete(id))
     };
-    let carry_out = |desk: &mut Desk| {
+    let carry_out = |desk: &mut TestHarness| {
         desk.carry_out(worker(1));
         desk.carry_out(worker(2));
     };
-    let switched = |desk: &Desk| {
+    let switched = |desk: &TestHarness| {
         let (record, _) = desk.stored.as_ref().unwrap();
         record.previous.as_ref().map(|previous| previous.switched)
     };
@@ -375,7 +382,7 @@ fn the_job_does_without_a_container_when_everybody_routes_by_the_plan_that_has_i
     assert_eq!(switched(&desk), Some(false));
     assert_eq!(given_back(&desk), [false, false, true]);
     carry_out(&mut desk);
-    // Those who have not heard of it yet still route by the plan before.
+    // Workers that have not received the new assignment yet still route by the previous plan.
     assert_eq!(switched(&desk), Some(true));
     assert_eq!(given_back(&desk), [false, false, true]);
     carry_out(&mut desk);
@@ -388,13 +395,13 @@ fn the_job_does_without_a_container_when_everybody_routes_by_the_plan_that_has_i
 
 #[test]
 fn an_update_that_makes_no_sense_is_refused_and_the_job_goes_on() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     for (vertex, count) in [("w", 1), ("v", 0), ("v", u32::MAX), ("v", 10_001)] {
         let update = Command::Update([(vertex.into(), count)].into());
         let refused = desk.command(update).unwrap().unwrap_err();
         assert_eq!(refused.code(), ErrorCode::InvalidJob, "{refused}");
         assert_eq!(desk.master.phase(), &JobPhase::Running);
-        // The code is told once, and the hint is that of what was refused.
+        // The code appears once, and the hint is that of the rejection.
         let told = ardea_core::Error::from(refused).to_string();
         assert_eq!(told.matches("ARD-").count(), 1, "{told}");
         assert_eq!(told.contains("10000 of a vertex"), count > 1, "{told}");
@@ -404,7 +411,7 @@ fn an_update_that_makes_no_sense_is_refused_and_the_job_goes_on() {
 
 #[test]
 fn a_killed_job_leaves_no_record_and_tells_its_workers_to_end() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     assert_eq!(desk.command(Command::Kill), Some(Ok(())));
     assert!(desk.finished && desk.stored.is_none());
     assert_eq!(desk.calls.last(), Some(&SchedulerCall::Kill));
@@ -416,8 +423,8 @@ fn a_killed_job_leaves_no_record_and_tells_its_workers_to_end() {
 
 #[test]
 fn a_worker_whose_process_ends_is_started_again_at_once_and_after_a_wait_the_next_time() {
-    let mut desk = Desk::running();
-    let restarts = |desk: &Desk| {
+    let mut desk = TestHarness::running();
+    let restarts = |desk: &TestHarness| {
         let restart = SchedulerCall::Restart(ContainerId(1));
         desk.calls.iter().filter(|call| **call == restart).count()
     };
@@ -438,12 +445,12 @@ fn a_worker_whose_process_ends_is_started_again_at_once_and_after_a_wait_the_nex
 
 #[test]
 fn a_job_has_finished_when_every_worker_says_that_all_it_runs_has_ended() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     desk.say(worker(1), true);
     desk.say(worker(2), false);
     assert_eq!(desk.master.phase(), &JobPhase::Running);
-    // What was said of an earlier assignment says nothing of the one that has come since.
-    assert_eq!(desk.command(Command::Deactivate), Some(Ok(())));
+    // A report about an earlier assignment does not apply to the current one.
+    assert_eq!(desk.command(Command::Pause), Some(Ok(())));
     desk.say(worker(2), true);
     assert_eq!(desk.master.phase(), &JobPhase::Paused);
     desk.say(worker(1), true);
@@ -455,7 +462,7 @@ fn a_job_has_finished_when_every_worker_says_that_all_it_runs_has_ended() {
 
 #[test]
 fn a_master_that_takes_over_a_finished_job_starts_nothing_and_removes_it() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     let (record, version) = desk.stored.take().unwrap();
     let finished = true;
     let record = JobRecord {
@@ -473,9 +480,9 @@ fn a_master_that_takes_over_a_finished_job_starts_nothing_and_removes_it() {
 
 #[test]
 fn a_command_that_may_have_been_stored_is_answered_with_the_code_of_doubt() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     desk.is_torn = true;
-    assert_eq!(desk.command(Command::Deactivate), None);
+    assert_eq!(desk.command(Command::Pause), None);
     desk.now += Duration::from_secs(1);
     desk.happens(MasterEvent::Tick);
     let (_, reply) = desk.replies.last().unwrap();
@@ -485,18 +492,18 @@ fn a_command_that_may_have_been_stored_is_answered_with_the_code_of_doubt() {
     assert!(told.contains("it is not known whether"), "{told}");
     assert!(told.contains("the record is damaged"), "{told}");
 
-    // The next one has not been sent, so it has not been done.
+    // The next write has not been sent, so it is not done.
     assert_eq!(desk.command(Command::Kill), None);
     desk.now += Duration::from_secs(1);
     desk.happens(MasterEvent::Tick);
     let (_, reply) = desk.replies.last().unwrap();
     let refused = reply.clone().unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::StateCorrupt);
+    assert_eq!(refused.code(), ErrorCode::MetastoreCorrupt);
 }
 
 #[test]
 fn an_update_that_can_not_be_stored_is_refused_and_the_job_goes_on() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     desk.refuses = true;
     let update = Command::Update([("v".into(), 6)].into());
     let refused = desk.command(update).unwrap().unwrap_err();
@@ -507,7 +514,7 @@ fn an_update_that_can_not_be_stored_is_refused_and_the_job_goes_on() {
 
 #[test]
 fn a_new_master_does_not_take_the_end_of_an_earlier_process_for_that_of_the_container() {
-    let mut desk = Desk::running();
+    let mut desk = TestHarness::running();
     let manager = Arc::new(RoundRobin);
     desk.master = JobMaster::new(job(), MasterEpoch(2), manager, MasterConfig::default());
     desk.happens(MasterEvent::Tick);
@@ -525,7 +532,7 @@ fn a_new_master_does_not_take_the_end_of_an_earlier_process_for_that_of_the_cont
 
 #[test]
 fn messages_read_back_as_they_are_written() {
-    let desk = Desk::running();
+    let desk = TestHarness::running();
     assert!(desk.told.len() > 5);
     for (_, message) in &desk.told {
         let json = serde_json::to_string(message).unwrap();

@@ -1,4 +1,4 @@
-//! Who runs what, and telling those who don't run what they should.
+//! The assignments of workers: their computation, transmission and confirmation.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use crate::packing::{ContainerId, InstanceId};
 
 use super::{JobMaster, MasterAction};
 use crate::control::{
-    Assignment, Generation, Intent, Life, MemberEvent, Order, Peer, PlanVersion, Refused,
-    Registration, Run, Status, ToWorker, WorkerId,
+    Assignment, DesiredState, ExecutionAttempt, Generation, MemberEvent, Order, Peer, PlanVersion,
+    Registration, Rejection, Run, Status, ToWorker, WorkerId,
 };
 
-/// What the master knows of a worker.
+/// The state of a registered worker, as known to the master.
 #[derive(Debug)]
 pub(super) struct Worker {
     id: WorkerId,
-    /// The life of the job that it was in when it registered.
-    life: Option<Generation>,
+    /// The execution attempt that the worker was in when it registered.
+    attempt: Option<Generation>,
     endpoint: Arc<str>,
-    /// What it runs for sure, or ran when it registered.
+    /// The instances that the worker certainly runs, or ran when it registered.
     held: Arc<[InstanceId]>,
-    /// What it has been told since, and may be running too.
-    told: VecDeque<Told>,
+    /// The assignments sent since then, whose instances the worker may be running too.
+    sent: VecDeque<SentAssignment>,
     applied: Option<Order>,
     plans: Vec<PlanVersion>,
     peers: Order,
@@ -30,22 +30,22 @@ pub(super) struct Worker {
 }
 
 #[derive(Debug)]
-struct Told {
+struct SentAssignment {
     order: Order,
     content: Content,
 }
 
-/// What a worker should run and know.
+/// The content of an assignment, without its order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Content {
     pub(super) instances: Arc<[InstanceId]>,
     pub(super) run: Run,
     pub(super) routes: PlanVersion,
-    /// The next plan, if there is one.
+    /// The newest plan; equal to `routes` unless plans are being changed.
     pub(super) next: PlanVersion,
-    /// The plan by which records under way may have been routed.
+    /// The plan by which records in transit may have been routed.
     pub(super) last: PlanVersion,
-    pub(super) life: Option<Life>,
+    pub(super) attempt: Option<ExecutionAttempt>,
     pub(super) peers: Order,
 }
 
@@ -54,24 +54,24 @@ impl Worker {
         self.id
     }
 
-    /// Whether it was in that life of the job when it registered.
-    pub(super) fn lives_in(&self, life: Option<Generation>) -> bool {
-        self.life.is_some() && self.life == life
+    /// Returns true if the worker was in the attempt `life` when it registered.
+    pub(super) fn was_in_attempt(&self, life: Option<Generation>) -> bool {
+        self.attempt.is_some() && self.attempt == life
     }
 
-    /// Whether it may be running this instance.
+    /// Returns true if the worker may be running this instance.
     fn holds(&self, instance: &InstanceId) -> bool {
         let in_list = |list: &Arc<[InstanceId]>| list.binary_search(instance).is_ok();
         in_list(&self.held)
             || self
-                .told
+                .sent
                 .iter()
                 .any(|told| in_list(&told.content.instances))
     }
 
-    /// Takes it for done up to this order.
+    /// Marks the assignments up to this order as carried out.
     fn carried_out(&mut self, order: Order) {
-        while let Some(told) = self.told.pop_front_if(|told| told.order <= order) {
+        while let Some(told) = self.sent.pop_front_if(|told| told.order <= order) {
             if told.order == order {
                 self.held = Arc::clone(&told.content.instances);
                 let Content {
@@ -79,8 +79,8 @@ impl Worker {
                 } = told.content;
                 self.plans = vec![routes, next, last];
                 self.peers = told.content.peers;
-                // What it runs now is kept as the last thing told, so that it can be compared.
-                self.told.push_front(told);
+                // The current assignment stays in the queue, for comparison with the next one.
+                self.sent.push_front(told);
                 break;
             }
         }
@@ -88,7 +88,7 @@ impl Worker {
     }
 
     fn runs(&self, content: &Content) -> bool {
-        let newest = self.told.back();
+        let newest = self.sent.back();
         newest.is_some_and(|told| told.content == *content && self.applied == Some(told.order))
     }
 }
@@ -108,7 +108,7 @@ impl JobMaster {
         } = registration;
         let ours = who.job == self.job && who.protocol == crate::control::PROTOCOL;
         if ours && !self.containers.contains_key(&worker.container) {
-            let refused = Refused::UnknownContainer(worker.container);
+            let refused = Rejection::UnknownContainer(worker.container);
             return self.turn_away(worker, refused, actions);
         }
         let known = self.workers.get(&worker.container);
@@ -118,7 +118,7 @@ impl JobMaster {
             return;
         }
         let (mut instances, plans, life) = match held {
-            Some(held) => (held.instances, held.plans, held.life),
+            Some(held) => (held.instances, held.plans, held.attempt),
             None => (Arc::from([]), Vec::new(), None),
         };
         if !instances.is_sorted() {
@@ -128,10 +128,10 @@ impl JobMaster {
         }
         let joined = Worker {
             id: worker,
-            life,
+            attempt: life,
             endpoint: Arc::clone(&endpoint),
             held: instances,
-            told: VecDeque::new(),
+            sent: VecDeque::new(),
             applied: None,
             plans,
             peers: Order::default(),
@@ -139,7 +139,7 @@ impl JobMaster {
         };
         self.workers.insert(worker.container, joined);
         self.ended.remove(&worker.container);
-        self.comes_to_life(worker, life);
+        self.worker_joined_attempt(worker, life);
         self.joined(worker, actions);
         let stamp = self.next_order();
         self.peers.set(now, Peer { worker, endpoint }, stamp);
@@ -159,20 +159,23 @@ impl JobMaster {
             applied,
             ended,
         } = status;
-        self.member_event(now, MemberEvent::Heard(worker), actions);
+        self.member_event(now, MemberEvent::MessageReceived(worker), actions);
         let Some(known) = self.workers.get_mut(&worker.container) else {
             return;
         };
         if known.id != worker {
             return;
         }
-        actions.push(MasterAction::To(worker, ToWorker::Heard(self.epoch)));
+        actions.push(MasterAction::To(
+            worker,
+            ToWorker::StatusReceived(self.epoch),
+        ));
         let fresh = applied.filter(|order| order.epoch == self.epoch && known.applied < applied);
         if let Some(order) = fresh {
             known.carried_out(order);
         }
-        // Of an order that has been followed by another, it says nothing about now.
-        let newest = known.told.back().map(|told| told.order);
+        // A status about a superseded order does not apply to the current one.
+        let newest = known.sent.back().map(|told| told.order);
         if newest.is_some() && applied == newest && known.applied == newest {
             match ended {
                 true => self.ended.insert(worker.container),
@@ -185,7 +188,6 @@ impl JobMaster {
         }
     }
 
-    /// Forgets the worker of a container.
     pub(super) fn forget_worker(&mut self, worker: WorkerId) {
         let container = worker.container;
         if self
@@ -198,7 +200,8 @@ impl JobMaster {
         }
     }
 
-    /// Tells the container's worker what to run, unless it has been told; remembers whether it runs it.
+    /// Sends a container's worker its current assignment, unless already sent. Records whether the
+    /// worker has carried it out.
     pub(super) fn settle(
         &mut self,
         now: Duration,
@@ -224,8 +227,8 @@ impl JobMaster {
             return;
         }
         let Some(content) = self.content(container) else {
-            // In a job with lives it waits for the next one.
-            if self.lives.is_some() {
+            // In a job with attempts, the worker waits for the next attempt.
+            if self.attempts.is_some() {
                 self.unsettled.insert(container);
             }
             return;
@@ -240,11 +243,11 @@ impl JobMaster {
         }
         self.unsettled.insert(container);
         if worker
-            .told
+            .sent
             .back()
             .is_none_or(|told| told.content != content)
         {
-            worker.told.push_back(Told { order, content });
+            worker.sent.push_back(SentAssignment { order, content });
             let id = worker.id;
             self.note_told(id);
             self.ended.remove(&container);
@@ -252,7 +255,6 @@ impl JobMaster {
         }
     }
 
-    /// Settles all containers.
     pub(super) fn settle_all(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         let containers: Vec<_> = self.containers.keys().copied().collect();
         self.unsettled
@@ -262,7 +264,8 @@ impl JobMaster {
         }
     }
 
-    /// While instances move: one that has stopped, or whose worker has died, may start where it goes.
+    /// Updates the assignments of containers that instances move to. An instance may start once it
+    /// has stopped in its old container, or the worker of that container has died.
     pub(super) fn settle_waiting(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         let Some(scaling) = &self.scaling else {
             return;
@@ -272,7 +275,7 @@ impl JobMaster {
         }
     }
 
-    /// Sends assignments again that have not been carried out for a while.
+    /// Repeats assignments that have not been carried out for a while.
     pub(super) fn repeat_assignments(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         let after = self.config.repeat_after;
         let late: Vec<_> = self
@@ -299,7 +302,7 @@ impl JobMaster {
         let Some(worker) = self.workers.get_mut(&container) else {
             return;
         };
-        let Some(Told { order, content }) = worker.told.back() else {
+        let Some(SentAssignment { order, content }) = worker.sent.back() else {
             return;
         };
         worker.sent_at = now;
@@ -331,19 +334,19 @@ impl JobMaster {
             routes: content.routes,
             next: content.next,
             last: content.last,
-            life: content.life,
+            attempt: content.attempt,
             peers: content.peers,
         };
         let message = ToWorker::Assign(Arc::new(assignment));
         actions.push(MasterAction::To(id, message));
     }
 
-    /// What a container's worker should run and know; nothing as long as there is no plan.
+    /// Returns the assignment for a container's worker, or `None` if there is no plan yet.
     fn content(&self, container: ContainerId) -> Option<Content> {
         if self.config.epochs.is_some() {
-            return self.content_of_life(container);
+            return self.attempt_content(container);
         }
-        let record = self.keeper.record()?;
+        let record = self.record_store.record()?;
         let plan = record.plan.as_ref()?;
         let instances = match &self.scaling {
             Some(scaling) => {
@@ -364,28 +367,30 @@ impl JobMaster {
             instances,
             run: match record.intent {
                 _ if !record.started => Run::Prepared,
-                Intent::Pause => Run::Paused,
-                Intent::Run | Intent::Kill => Run::Running,
+                DesiredState::Pause => Run::Paused,
+                DesiredState::Run | DesiredState::Kill => Run::Running,
             },
             routes,
             next: record.plan_version,
             last,
-            life: None,
+            attempt: None,
             peers: self.peers.published(),
         })
     }
 
-    /// Whether any process of a container may be running an instance.
+    /// Returns a predicate that is true if any process of a container may be running an instance.
     pub(super) fn may_run(&self) -> impl Fn(ContainerId, &InstanceId) -> bool + '_ {
         |container, instance| {
-            // A new master doesn't know yet who else may come: the worker itself, or a later one than has come so far.
+            // For a new master, an unknown worker may still register: the current one, or one of a
+            // later start.
             let known = self.containers.get(&container);
             known.is_some_and(|known| known.may_be_running(instance))
                 || self.holding()(container, instance)
         }
     }
 
-    /// Whether the worker of a container runs an instance, or has been told to.
+    /// Returns a predicate that is true if a container's worker runs an instance, or the instance
+    /// is assigned to it.
     pub(super) fn holding(&self) -> impl Fn(ContainerId, &InstanceId) -> bool + '_ {
         |container, instance| {
             let worker = self.workers.get(&container);
@@ -393,14 +398,18 @@ impl JobMaster {
         }
     }
 
-    /// Has everybody told where workers are, if that has changed and enough changes have gathered; whether it did.
+    /// Publishes changed worker addresses to all workers, once all workers are registered or the
+    /// changes have been batched for long enough. Returns true if it has published changes.
     pub(super) fn publish_peers(&mut self, now: Duration, actions: &mut Vec<MasterAction>) -> bool {
         let Some(since) = self.peers.unpublished_since() else {
             return false;
         };
         let complete = self.workers.len() == self.containers.len();
-        // Before the job has started, nobody can do anything with a part of the table.
-        let started = self.keeper.record().is_some_and(|record| record.started);
+        // Before the job has started, workers cannot use a part of the table.
+        let started = self
+            .record_store
+            .record()
+            .is_some_and(|record| record.started);
         if !complete && (!started || now < since + self.config.gather_peers) {
             return false;
         }
@@ -409,7 +418,8 @@ impl JobMaster {
         true
     }
 
-    /// Where the worker of a container is reached by the others.
+    /// Returns the address at which other workers reach the worker of a container, if it is
+    /// registered.
     pub fn endpoint(&self, container: ContainerId) -> Option<&str> {
         let worker = self.workers.get(&container)?;
         Some(&worker.endpoint)

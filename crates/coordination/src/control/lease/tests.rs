@@ -1,12 +1,12 @@
-//! A lease and its candidates, with a state manager by hand.
+//! Tests of the candidates for a lease with a simulated metadata store.
 
 use super::*;
 
-/// The state manager, by hand: answers at once.
+/// A metadata store that replies immediately.
 #[derive(Default)]
-struct Shelf(Option<(LeaseRecord, StoreVersion)>, u64);
+struct MockMetastore(Option<(LeaseRecord, StoreVersion)>, u64);
 
-impl Shelf {
+impl MockMetastore {
     fn answer(&mut self, request: StoreRequest<LeaseRecord>) -> StoreReply<LeaseRecord> {
         let there = self.0.as_ref().map(|(_, version)| *version);
         match request {
@@ -20,7 +20,8 @@ impl Shelf {
         }
     }
 
-    /// Runs a candidate until it asks no more; what became of its mastership.
+    /// Runs a candidate until it sends no more requests; returns its gains and losses of
+    /// leadership.
     fn run(&mut self, lease: &mut Lease, now: Duration, event: LeaseEvent) -> Vec<LeaseAction> {
         let mut told = Vec::new();
         let mut events = vec![event];
@@ -50,7 +51,7 @@ fn candidates() -> (Lease, Lease) {
 #[test]
 fn the_first_to_claim_holds_and_renews_and_the_other_waits() {
     let (mut a, mut b) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     let gained = shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
     assert_eq!(gained, [LeaseAction::Gained(MasterEpoch(1))]);
     for second in 0..20 {
@@ -69,9 +70,9 @@ fn the_first_to_claim_holds_and_renews_and_the_other_waits() {
 }
 
 #[test]
-fn a_standby_takes_over_a_term_after_the_last_renewal_and_not_before_the_holder_has_given_up() {
+fn a_standby_takes_over_a_term_after_the_last_renewal_and_not_before_the_holder_has_aborted() {
     let (mut a, mut b) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
     let mut taken_over = None;
     for tick in 0..100 {
@@ -92,11 +93,11 @@ fn a_standby_takes_over_a_term_after_the_last_renewal_and_not_before_the_holder_
 }
 
 #[test]
-fn who_hears_of_a_later_mastership_than_its_own_claims_another_behind_that() {
+fn a_holder_that_observes_a_later_epoch_claims_one_after_it() {
     let (mut a, _) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
-    // An earlier one ends nothing.
+    // The observation of an earlier epoch does not end the leadership.
     let earlier = LeaseEvent::Outpaced(MasterEpoch(0));
     assert!(shelf.run(&mut a, seconds(0), earlier).is_empty());
     let told = shelf.run(&mut a, seconds(1), LeaseEvent::Outpaced(MasterEpoch(7)));
@@ -104,7 +105,8 @@ fn who_hears_of_a_later_mastership_than_its_own_claims_another_behind_that() {
     assert_eq!(told, [LeaseAction::Lost(lost), LeaseAction::Gained(gained)]);
 }
 
-/// What a candidate asks for, when it wants nothing else but to say that it has lost that mastership.
+/// Checks that a candidate loses the leadership `epoch` and sends one request, and returns this
+/// request.
 fn loses_and_asks(actions: &[LeaseAction], epoch: u64) -> (RequestId, StoreRequest<LeaseRecord>) {
     let [LeaseAction::Lost(lost), LeaseAction::Store(id, request)] = actions else {
         panic!("{actions:?}");
@@ -116,7 +118,7 @@ fn loses_and_asks(actions: &[LeaseAction], epoch: u64) -> (RequestId, StoreReque
 #[test]
 fn who_hears_of_a_later_mastership_looks_for_it_and_waits_if_somebody_has_it() {
     let (mut a, b) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
     shelf.0 = Some((b.record(MasterEpoch(9)), StoreVersion(7)));
     let outpaced = LeaseEvent::Outpaced(MasterEpoch(9));
@@ -133,7 +135,7 @@ fn who_hears_of_a_later_mastership_looks_for_it_and_waits_if_somebody_has_it() {
 #[test]
 fn a_renewal_that_is_under_way_when_a_later_mastership_is_heard_of_renews_nothing() {
     let (mut a, _) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
     let renewal = a.on(seconds(1), LeaseEvent::Tick).remove(0);
     let LeaseAction::Store(renews, request) = renewal else {
@@ -157,7 +159,7 @@ fn a_renewal_that_is_under_way_when_a_later_mastership_is_heard_of_renews_nothin
 #[test]
 fn who_has_seen_a_lease_that_is_removed_waits_for_a_term_and_claims_with_a_later_number() {
     let (mut a, mut b) = candidates();
-    let mut shelf = Shelf(Some((a.record(MasterEpoch(4)), StoreVersion(1))), 1);
+    let mut shelf = MockMetastore(Some((a.record(MasterEpoch(4)), StoreVersion(1))), 1);
     let gained = shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
     assert_eq!(gained, [LeaseAction::Gained(MasterEpoch(5))]);
     shelf.run(&mut b, seconds(0), LeaseEvent::Tick);
@@ -177,7 +179,7 @@ fn who_has_seen_a_lease_that_is_removed_waits_for_a_term_and_claims_with_a_later
 #[test]
 fn who_holds_a_lease_that_is_removed_claims_another_at_once() {
     let (mut a, mut b) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
     shelf.run(&mut b, seconds(0), LeaseEvent::Tick);
     shelf.0 = None;
@@ -191,7 +193,7 @@ fn who_holds_a_lease_that_is_removed_claims_another_at_once() {
 #[test]
 fn who_resigns_is_followed_at_once() {
     let (mut a, mut b) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
     let lost = shelf.run(&mut a, seconds(1), LeaseEvent::Resign);
     assert_eq!(lost, [LeaseAction::Lost(MasterEpoch(1))]);
@@ -202,7 +204,7 @@ fn who_resigns_is_followed_at_once() {
 #[test]
 fn a_claim_whose_answer_is_lost_is_made_again_with_a_higher_number() {
     let (mut a, _) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     let read = a.on(seconds(0), LeaseEvent::Tick).remove(0);
     let LeaseAction::Store(id, request) = read else {
         panic!("{read:?}");
@@ -225,9 +227,9 @@ fn a_claim_whose_answer_is_lost_is_made_again_with_a_higher_number() {
 #[test]
 fn a_holder_whose_store_answers_slowly_stays_the_holder() {
     let (mut a, _) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
-    // Each answer takes a second and a half; the store has done at once what it was asked for.
+    // Each reply takes a second and a half, while the store executes requests immediately.
     let mut coming = Vec::new();
     for tick in 0..600 {
         let now = Duration::from_millis(100 * tick);
@@ -249,10 +251,10 @@ fn a_holder_whose_store_answers_slowly_stays_the_holder() {
 #[test]
 fn a_renewal_that_comes_back_after_the_term_does_not_revive_the_mastership() {
     let (mut a, _) = candidates();
-    let mut shelf = Shelf::default();
+    let mut shelf = MockMetastore::default();
     shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
     let config = LeaseConfig {
-        patience: seconds(60),
+        request_timeout: seconds(60),
         ..LeaseConfig::default()
     };
     a.config = config;

@@ -1,9 +1,11 @@
-//! An agent by hand: what it obeys, and what it does without a master.
+//! Tests of a worker agent: the commands that it obeys, and its behaviour without a leader.
 
 use super::*;
-use crate::control::{AttemptFailure, EpochKind, EpochWord, JobRef, Receipt, ToParticipant};
+use crate::control::{
+    AttemptFailure, CoordinatorMessage, EpochKind, JobRef, SnapshotAck, ToParticipant,
+};
 use crate::packing::{
-    JobDemand, PackingConfig, ResourceManager, Resources, RoundRobin, VertexDemand,
+    JobDemand, PackingConfig, PackingPolicy, Resources, RoundRobin, VertexDemand,
 };
 use ardea_core::Epoch;
 
@@ -27,7 +29,7 @@ fn agent() -> WorkerAgent {
     )
 }
 
-/// An agent that master `epoch` has welcomed.
+/// Creates an agent that is registered with the master of this epoch.
 fn joined(epoch: u64) -> WorkerAgent {
     let mut agent = agent();
     let address = "there".to_string();
@@ -58,7 +60,7 @@ fn assignment(epoch: u64, number: u64, indices: &[u32]) -> AgentEvent {
         routes: PlanVersion(1),
         next: PlanVersion(1),
         last: PlanVersion(1),
-        life: None,
+        attempt: None,
         peers: Order::default(),
     })))
 }
@@ -70,7 +72,7 @@ fn order(epoch: u64, number: u64) -> Order {
     }
 }
 
-/// What is started and stopped by the actions.
+/// Returns the indices of the instances that each change in `actions` starts and stops.
 fn changes(actions: &[AgentAction]) -> Vec<(Vec<u32>, Vec<u32>)> {
     let indices = |ids: &[InstanceId]| ids.iter().map(|id| id.index).collect();
     let changes = actions.iter().filter_map(|action| match action {
@@ -137,10 +139,10 @@ fn without_a_master_it_goes_on_and_looks_for_one() {
     let later = Duration::from_secs(10);
     let actions = agent.on(later, AgentEvent::Tick);
     assert!(actions.contains(&AgentAction::LookUp));
-    agent.on(later, AgentEvent::Lookup(Lookup::Nobody));
+    agent.on(later, AgentEvent::Lookup(Lookup::NoLeader));
     assert_eq!(agent.instances(), [InstanceId::new("v", 0)]);
     let gone = agent.on(later, AgentEvent::Lookup(Lookup::JobGone));
-    assert_eq!(gone, [AgentAction::Exit(Departure::JobOver)]);
+    assert_eq!(gone, [AgentAction::Exit(LeaveReason::JobOver)]);
 }
 
 #[test]
@@ -183,24 +185,24 @@ fn the_end_of_all_instances_is_told_until_a_later_order_is_carried_out() {
     assert_eq!(ended(&mut agent, applied), Some(false));
 }
 
-/// The same, in a life of the job that begins from that epoch.
+/// Creates an assignment in the attempt `generation`, which starts from the epoch `from`.
 fn assignment_of_life(number: u64, indices: &[u32], generation: u64, from: u64) -> AgentEvent {
     let AgentEvent::From(ToWorker::Assign(assignment)) = assignment(1, number, indices) else {
         unreachable!("it is one");
     };
-    let life = Life {
+    let life = ExecutionAttempt {
         generation: Generation(generation),
         from: Some(Epoch(from)),
         taken_in: Generation(generation - 1),
     };
     let life = Some(life);
     AgentEvent::From(ToWorker::Assign(Arc::new(Assignment {
-        life,
+        attempt: life,
         ..(*assignment).clone()
     })))
 }
 
-/// An agent that runs two instances in the second life of its job.
+/// Creates an agent that runs two instances in the second attempt of its job.
 fn living() -> WorkerAgent {
     let mut agent = joined(1);
     agent.on(NOW, plan(1));
@@ -214,21 +216,21 @@ fn end(generation: u64, epoch: u64) -> AgentEvent {
         master: MasterEpoch(1),
         generation: Generation(generation),
         committed: Some(Epoch(7)),
-        word: EpochWord::End(Epoch(epoch), EpochKind::Usual),
+        word: CoordinatorMessage::End(Epoch(epoch), EpochKind::Usual),
     }))
 }
 
 fn is_end(actions: &[AgentAction], generation: u64) -> bool {
     let generation = Generation(generation);
     actions.iter().any(|action| {
-        matches!(action, AgentAction::Epochs(of, EpochsAgentAction::End(..)) if *of == generation)
+        matches!(action, AgentAction::Epochs(of, ParticipantAction::End(..)) if *of == generation)
     })
 }
 
-/// What is told of lives that can't go on.
+/// Returns the generations of the attempts that the agent reports as ended.
 fn lives_over(actions: &[AgentAction]) -> Vec<u64> {
     let told = actions.iter().filter_map(|action| match action {
-        AgentAction::Send(_, ToMaster::LifeOver { generation, .. }) => Some(generation.0),
+        AgentAction::Send(_, ToMaster::AttemptOver { generation, .. }) => Some(generation.0),
         _ => None,
     });
     told.collect()
@@ -237,17 +239,17 @@ fn lives_over(actions: &[AgentAction]) -> Vec<u64> {
 #[test]
 fn a_later_life_stops_all_of_the_earlier_one_and_begins_from_its_epoch() {
     let mut agent = living();
-    // The same life goes on: nothing is stopped.
+    // The same attempt continues: nothing is stopped.
     let same = agent.on(NOW, assignment_of_life(2, &[0, 1], 2, 7));
     assert_eq!(changes(&same), [(vec![], vec![])]);
     let next = agent.on(NOW, assignment_of_life(3, &[1], 3, 9));
     let [.., AgentAction::Apply(change)] = &next[..] else {
         panic!("{next:?}");
     };
-    assert!(change.begins && change.life.unwrap().from == Some(Epoch(9)));
+    assert!(change.begins && change.attempt.unwrap().from == Some(Epoch(9)));
     assert_eq!(changes(&next), [(vec![1], vec![0, 1])]);
     let held = agent.registration().held.unwrap();
-    assert_eq!(held.life, Some(Generation(3)));
+    assert_eq!(held.attempt, Some(Generation(3)));
 }
 
 #[test]
@@ -258,13 +260,13 @@ fn words_of_epochs_count_in_their_life_only() {
     agent.on(NOW, assignment_of_life(2, &[0, 1], 3, 7));
     assert!(!is_end(&agent.on(NOW, end(2, 9)), 2));
     assert!(is_end(&agent.on(NOW, end(3, 9)), 3));
-    // What comes of the earlier life is nobody's.
-    let receipt = Receipt {
+    // Events of the earlier attempt are ignored.
+    let receipt = SnapshotAck {
         since: None,
         place: vec![1],
         bytes: 1,
     };
-    let saved = |epoch| EpochsAgentEvent::Saved(Epoch(epoch), receipt.clone());
+    let saved = |epoch| ParticipantEvent::Saved(Epoch(epoch), receipt.clone());
     let tells = |actions: Vec<AgentAction>| {
         let epochs =
             |action: &AgentAction| matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }));
@@ -280,18 +282,18 @@ fn words_of_epochs_count_in_their_life_only() {
 fn that_a_life_can_not_go_on_is_told_until_there_is_a_later_one() {
     let mut agent = living();
     let over = |generation| {
-        let why = LifeEnd::Failed(AttemptFailure::transient("it panicked"));
-        AgentEvent::LifeOver(Generation(generation), why)
+        let why = AttemptEnd::Failed(AttemptFailure::transient("it panicked"));
+        AgentEvent::AttemptOver(Generation(generation), why)
     };
     assert_eq!(lives_over(&agent.on(NOW, over(1))), [] as [u64; 0]);
     assert!(lives_over(&agent.on(NOW, over(2))).contains(&2));
-    // What is saved in it now is no cut through all of the job.
-    let receipt = Receipt {
+    // A snapshot taken now is not consistent with the rest of the job.
+    let receipt = SnapshotAck {
         since: None,
         place: vec![1],
         bytes: 1,
     };
-    let saved = EpochsAgentEvent::Saved(Epoch(8), receipt);
+    let saved = ParticipantEvent::Saved(Epoch(8), receipt);
     let told = agent.on(NOW, AgentEvent::Epochs(Generation(2), saved));
     let is_word =
         |action: &AgentAction| matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }));

@@ -1,16 +1,14 @@
-//! The promises, one function each.
+//! The properties of the suite, one function each.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use ardea_core::ErrorCode;
 
-use crate::packing::{
-    JobDemand, MilliCores, PackingConfig, PackingPlan, ResourceManager, Resources,
-};
+use crate::packing::{JobDemand, MilliCores, PackingConfig, PackingPlan, PackingPolicy, Resources};
 
 pub fn every_instance_is_placed_once_and_no_container_is_over_its_limit(
-    policy: &dyn ResourceManager,
+    policy: &dyn PackingPolicy,
     job: &JobDemand,
     config: &PackingConfig,
     _: &[u32],
@@ -19,7 +17,7 @@ pub fn every_instance_is_placed_once_and_no_container_is_over_its_limit(
 }
 
 pub fn the_same_question_has_the_same_answer(
-    policy: &dyn ResourceManager,
+    policy: &dyn PackingPolicy,
     job: &JobDemand,
     config: &PackingConfig,
     more: &[u32],
@@ -32,7 +30,7 @@ pub fn the_same_question_has_the_same_answer(
 }
 
 pub fn growing_moves_nothing(
-    policy: &dyn ResourceManager,
+    policy: &dyn PackingPolicy,
     job: &JobDemand,
     config: &PackingConfig,
     more: &[u32],
@@ -50,7 +48,7 @@ pub fn growing_moves_nothing(
 }
 
 pub fn shrinking_stops_the_highest_indices_and_moves_nothing(
-    policy: &dyn ResourceManager,
+    policy: &dyn PackingPolicy,
     job: &JobDemand,
     config: &PackingConfig,
     fewer: &[u32],
@@ -61,7 +59,8 @@ pub fn shrinking_stops_the_highest_indices_and_moves_nothing(
         vertex.parallelism = vertex.parallelism.saturating_sub(*fewer).max(1);
     }
     let next = repacked(policy, &plan, &shrunk, config);
-    // What is left is numbered without gaps, so those that were stopped had the highest numbers.
+    // The remaining instances are numbered without gaps, so the stopped ones had the highest
+    // indices.
     assert_sound(&next, &shrunk, config);
     let change = plan.change_to(&next);
     assert!(
@@ -72,7 +71,7 @@ pub fn shrinking_stops_the_highest_indices_and_moves_nothing(
 }
 
 pub fn where_nothing_has_changed_nothing_changes(
-    policy: &dyn ResourceManager,
+    policy: &dyn PackingPolicy,
     job: &JobDemand,
     config: &PackingConfig,
     more: &[u32],
@@ -85,7 +84,7 @@ pub fn where_nothing_has_changed_nothing_changes(
 }
 
 pub fn spread_over_a_number_of_containers_it_is_in_as_many_or_refused(
-    policy: &dyn ResourceManager,
+    policy: &dyn PackingPolicy,
     job: &JobDemand,
     config: &PackingConfig,
     which: &[u32],
@@ -106,7 +105,7 @@ pub fn spread_over_a_number_of_containers_it_is_in_as_many_or_refused(
 }
 
 pub fn what_fits_into_no_container_is_refused_with_the_numbers(
-    policy: &dyn ResourceManager,
+    policy: &dyn PackingPolicy,
     job: &JobDemand,
     config: &PackingConfig,
     which: &[u32],
@@ -127,13 +126,13 @@ pub fn what_fits_into_no_container_is_refused_with_the_numbers(
     }
 }
 
-fn packed(policy: &dyn ResourceManager, job: &JobDemand, config: &PackingConfig) -> PackingPlan {
+fn packed(policy: &dyn PackingPolicy, job: &JobDemand, config: &PackingConfig) -> PackingPlan {
     let plan = policy.pack(job, config);
     plan.unwrap_or_else(|error| panic!("a job that fits is refused: {error}"))
 }
 
 fn repacked(
-    policy: &dyn ResourceManager,
+    policy: &dyn PackingPolicy,
     current: &PackingPlan,
     job: &JobDemand,
     config: &PackingConfig,
@@ -150,7 +149,7 @@ fn grown(job: &JobDemand, more: &[u32]) -> JobDemand {
     grown
 }
 
-/// Counts by hand, so as not to trust the plan's own check.
+/// Checks the plan independently of the validation in `PackingPlan`.
 fn assert_sound(plan: &PackingPlan, job: &JobDemand, config: &PackingConfig) {
     let mut times = BTreeMap::new();
     let most = config.limits.most_instances();

@@ -1,33 +1,37 @@
-//! A map of the cluster, as the jobs of it use it.
+//! Typed map of the cluster, for jobs.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::node::Plain;
-use ardea_codec::{Kept, state_codec_of};
+use crate::node::RawBytes;
+use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{Error, ErrorCode, Key, PARTITION_COUNT, PartitionId, Result, StateCodec};
 use bytes::Bytes;
 
-use super::way::way;
-use super::{MapAsk, MapShape, MapTold, Swap, WHO, check_fits, check_name};
-use crate::cluster::ask::{Ask, LETTER_BYTES, Shelter, Told};
+use super::client_registry::store_client;
+use super::{CompareAndSet, MAPS_JOB, MapRequest, MapResponse, MapSchema, check_fits, check_name};
+use crate::cluster::request::{GridStoreClient, MESSAGE_BYTES, StoreRequest, StoreResponse};
 
-/// How many keys are asked for at a time.
+/// Maximum number of keys per request.
 const AT_A_TIME: usize = 1024;
 
-/// A map that the hosts of a cluster keep in their memory, with copies on others, for its jobs and for `ardea map`. Cheap to clone; calls block, and may come from any thread.
+/// A replicated map in the memory of a cluster's hosts, for its jobs and for `ardea map`. Cheap to
+/// clone. Calls block and may be made from any thread.
 ///
-/// It is there from when a job first uses it until somebody [drops](crate::cluster::MapDesk::drop_map) it: it outlives jobs and containers, and as many hosts at a time as there are copies. What
-/// is promised of a single entry is what a [`GridMap`](crate::node::GridMap) promises. In a process that is no worker of a cluster the map is in the process's own memory.
+/// A map is created when a job first uses it, and exists until it is
+/// [dropped](crate::cluster::MapService::drop_map). It outlives jobs and containers, and as many
+/// simultaneous host failures as there are backups. Consistency of a single entry is that of
+/// [`GridMap`](crate::node::GridMap). In a process outside of a cluster the map is in the process's
+/// own memory.
 pub struct ClusterMap<K, V> {
     name: Arc<str>,
     pub(super) keys: Arc<dyn StateCodec<K>>,
     pub(super) values: Arc<dyn StateCodec<V>>,
-    /// What its keys and values look like, in JSON.
+    /// Schema of keys and values, in JSON.
     shape: Arc<str>,
-    /// Whether the cluster knows that.
+    /// True once the map has been opened with this schema.
     is_open: Arc<AtomicBool>,
     types: PhantomData<fn(K, V)>,
 }
@@ -45,20 +49,20 @@ impl<K, V> Clone for ClusterMap<K, V> {
     }
 }
 
-impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
-    /// The map of this name. Nothing is asked of the cluster before it is used.
+impl<K: Key + StateValue, V: StateValue> ClusterMap<K, V> {
+    /// Creates a handle of the map with this name. Sends no request before the first use.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if that can't be a name, or keys or values can't be kept.
+    /// [`ErrorCode::InvalidConfig`] if the name is invalid, or keys or values cannot be serialized.
     pub fn new(name: &str) -> Result<Self> {
         check_name(name)?;
         let (Some(keys), Some(values)) = (state_codec_of::<K>(), state_codec_of::<V>()) else {
-            let what = format!("keys or values of the map {name:?} can't leave their process");
+            let what = format!("keys or values of the map {name:?} cannot be serialized");
             return Err(
                 Error::new(ErrorCode::InvalidConfig, what).hint("use types that are not `Local`")
             );
         };
-        let shape = MapShape::new(name, keys.schema(), values.schema())?.to_json()?;
+        let shape = MapSchema::new(name, keys.schema(), values.schema())?.to_json()?;
         Ok(ClusterMap {
             name: name.into(),
             keys,
@@ -69,20 +73,21 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         })
     }
 
-    /// Its name.
+    /// Returns the map's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a key has.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if nobody answers in time; [`ErrorCode::BadRecord`] if the value is of another type.
+    /// [`ErrorCode::StateUnavailable`] if no host responds in time; [`ErrorCode::BadRecord`] if the
+    /// value is of another type.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
         Ok(self.get_all(std::slice::from_ref(key))?.pop().flatten())
     }
 
-    /// What each of the keys has, in the same order.
+    /// Returns the values of keys, in the same order.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -101,38 +106,39 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         Ok(values)
     }
 
-    /// What the first of these keys have: of as many as fit into a letter and its answer, of one at least if there is one.
+    /// Returns the values of the first of `keys`: as many as fit into a request and its response,
+    /// at least one if there are keys.
     pub(super) fn some_bytes_of(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
         let mut bytes = 0;
         let fits = keys.iter().take(AT_A_TIME).take_while(|key| {
             bytes += key.len();
-            bytes <= LETTER_BYTES
+            bytes <= MESSAGE_BYTES
         });
         let asked = &keys[..fits.count()];
-        match self.ask(&MapAsk::Get(asked.to_vec()))? {
-            MapTold::Values(some) if !some.is_empty() && some.len() <= asked.len() => Ok(some),
+        match self.ask(&MapRequest::Get(asked.to_vec()))? {
+            MapResponse::Values(some) if !some.is_empty() && some.len() <= asked.len() => Ok(some),
             other => Err(self.no_answer(&other)),
         }
     }
 
-    /// Where the entry of a key is: the partition of the key as it is encoded.
+    /// Returns the partition of a key, determined by its encoded form.
     ///
     /// # Errors
     /// [`ErrorCode::UserError`] if the key is larger than 1 MiB.
     pub fn partition_of(&self, key: &K) -> Result<PartitionId> {
-        Ok(PartitionId::of(&Plain(self.key(key)?)))
+        Ok(PartitionId::of(&RawBytes(self.key(key)?)))
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if nobody answers in time, [`ErrorCode::LimitReached`] if there is no room, [`ErrorCode::UserError`] if the entry is
-    /// larger than 1 MiB.
+    /// [`ErrorCode::StateUnavailable`] if no host responds in time, [`ErrorCode::LimitReached`] if
+    /// the memory limit is reached, [`ErrorCode::UserError`] if the entry is larger than 1 MiB.
     pub fn put(&self, key: &K, value: &V) -> Result<()> {
         self.write([(key, Some(value))])
     }
 
-    /// Removes what a key has.
+    /// Removes the entry of a key.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -140,23 +146,24 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         self.write([(key, None)])
     }
 
-    /// Gives each key a value, or removes it: many at a time, in no particular order among different keys. A key comes once.
+    /// Puts or removes many entries, in no particular order among different keys. A key must not
+    /// occur twice.
     ///
     /// # Errors
-    /// The first, as of [`put`](Self::put); others may have been written.
+    /// The first error, as of [`put`](Self::put); other entries may have been written.
     pub fn write<'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a K, Option<&'a V>)>,
     ) -> Result<()> {
-        let mut letter = Letter::default();
+        let mut letter = WriteBatch::default();
         for (key, value) in entries {
             let key = self.key(key)?;
             let value = value.map(|value| self.value(&key, value)).transpose()?;
             let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
-            if letter.bytes + bytes > LETTER_BYTES {
+            if letter.bytes + bytes > MESSAGE_BYTES {
                 self.send(std::mem::take(&mut letter))?;
             }
-            letter.bytes += bytes + LETTER_BYTES / (4 * AT_A_TIME);
+            letter.bytes += bytes + MESSAGE_BYTES / (4 * AT_A_TIME);
             match value {
                 Some(value) => letter.puts.push((key, value)),
                 None => letter.removes.push(key),
@@ -165,18 +172,19 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         self.send(letter)
     }
 
-    fn send(&self, Letter { puts, removes, .. }: Letter) -> Result<()> {
+    fn send(&self, WriteBatch { puts, removes, .. }: WriteBatch) -> Result<()> {
         if puts.is_empty() && removes.is_empty() {
             return Ok(());
         }
-        self.ask(&MapAsk::Write { puts, removes }).map(drop)
+        self.ask(&MapRequest::Write { puts, removes }).map(drop)
     }
 
-    /// Gives each key what `combine` makes of what it has and of what is given with it, unless another one changes it meanwhile: then that is combined. A key
-    /// comes once. Where an answer is lost it may be combined twice.
+    /// Sets the value of each key to `combine` of its current value and the given argument. If an
+    /// entry changes concurrently, `combine` is called again with the new value. A key must not
+    /// occur twice. If a response is lost, an argument may be combined twice.
     ///
     /// # Errors
-    /// The first, as of [`put`](Self::put); others may have been changed.
+    /// The first error, as of [`put`](Self::put); other entries may have been changed.
     pub fn merge_all<A>(
         &self,
         mut entries: Vec<(K, A)>,
@@ -190,7 +198,7 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
                 let before = had.as_ref().map(|had| self.values.get(had)).transpose()?;
                 let key = self.key(key)?;
                 let value = self.value(&key, &combine(before, more))?;
-                swaps.push(Swap { key, had, value });
+                swaps.push(CompareAndSet { key, had, value });
             }
             let mut is_done = self.swap(&swaps)?.into_iter();
             entries.retain(|_| is_done.next() == Some(false));
@@ -198,8 +206,8 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         Ok(())
     }
 
-    /// Which of them were done.
-    fn swap(&self, swaps: &[Swap]) -> Result<Vec<bool>> {
+    /// Performs compare-and-sets. Returns true for each that succeeded, in the same order.
+    fn swap(&self, swaps: &[CompareAndSet]) -> Result<Vec<bool>> {
         let mut done = Vec::new();
         while done.len() < swaps.len() {
             let rest = &swaps[done.len()..];
@@ -207,22 +215,23 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
             let fits = rest.iter().take_while(|swap| {
                 bytes +=
                     swap.key.len() + swap.value.len() + swap.had.as_ref().map_or(0, Bytes::len);
-                bytes <= LETTER_BYTES
+                bytes <= MESSAGE_BYTES
             });
             let count = fits.count().clamp(1, AT_A_TIME);
             let asked = &rest[..count.min(rest.len())];
-            let MapTold::Values(had) = self.ask(&MapAsk::Swap(asked.to_vec()))? else {
-                return Err(self.no_answer(&MapTold::Done));
+            let MapResponse::Values(had) = self.ask(&MapRequest::Swap(asked.to_vec()))? else {
+                return Err(self.no_answer(&MapResponse::Done));
             };
             if had.len() != asked.len() {
-                return Err(self.no_answer(&MapTold::Values(had)));
+                return Err(self.no_answer(&MapResponse::Values(had)));
             }
             done.extend(asked.iter().zip(had).map(|(swap, had)| swap.had == had));
         }
         Ok(done)
     }
 
-    /// Calls `take` with each entry of a partition, in no particular order. What is there all the while is met once at least.
+    /// Calls `take` with each entry of a partition, in no particular order. Entries present during
+    /// the whole scan are passed at least once.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -230,12 +239,12 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         let mut from = Some(0);
         while let Some(place) = from {
             let partition = partition.index();
-            let read = MapAsk::Read {
+            let read = MapRequest::Read {
                 partition,
                 from: place,
             };
-            let MapTold::Entries(entries, next) = self.ask(&read)? else {
-                return Err(self.no_answer(&MapTold::Done));
+            let MapResponse::Entries(entries, next) = self.ask(&read)? else {
+                return Err(self.no_answer(&MapResponse::Done));
             };
             for (key, value) in entries {
                 take(self.keys.get(&key)?, self.values.get(&value)?);
@@ -268,45 +277,48 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
         Ok(bytes.into())
     }
 
-    fn ask(&self, ask: &MapAsk) -> Result<MapTold> {
-        self.when_open(|way| self.tell(way, ask.clone()))
+    fn ask(&self, ask: &MapRequest) -> Result<MapResponse> {
+        self.when_open(|way| self.send_request(way, ask.clone()))
     }
 
-    fn tell(&self, way: &dyn Shelter, ask: MapAsk) -> Result<MapTold> {
-        match way.ask(WHO, Ask::Map(self.name.to_string(), ask))? {
-            Told::Map(told) => Ok(told),
-            _ => Err(self.no_answer(&MapTold::Done)),
+    fn send_request(&self, way: &dyn GridStoreClient, ask: MapRequest) -> Result<MapResponse> {
+        match way.request(MAPS_JOB, StoreRequest::Map(self.name.to_string(), ask))? {
+            StoreResponse::Map(told) => Ok(told),
+            _ => Err(self.no_answer(&MapResponse::Done)),
         }
     }
 
-    /// Does something with the map, and has it made first if it isn't there, or not any more.
-    pub(super) fn when_open<T>(&self, work: impl Fn(&dyn Shelter) -> Result<T>) -> Result<T> {
-        let way = way()?;
+    /// Runs `work` on the map, and opens it first if it does not exist or has been dropped.
+    pub(super) fn when_open<T>(
+        &self,
+        work: impl Fn(&dyn GridStoreClient) -> Result<T>,
+    ) -> Result<T> {
+        let way = store_client()?;
         if self.is_open.load(Ordering::Relaxed) {
             match work(&*way) {
                 Err(error) if error.code() == ErrorCode::NoSuchEntry => {}
                 done => return done,
             }
         }
-        self.tell(&*way, MapAsk::Open(self.shape.to_string()))?;
+        self.send_request(&*way, MapRequest::Open(self.shape.to_string()))?;
         self.is_open.store(true, Ordering::Relaxed);
         work(&*way)
     }
 
-    fn no_answer(&self, told: &MapTold) -> Error {
+    fn no_answer(&self, told: &MapResponse) -> Error {
         let kind = match told {
-            MapTold::Done => "nothing of the kind",
-            MapTold::Values(_) => "other values",
-            MapTold::Entries(..) => "entries",
+            MapResponse::Done => "nothing of the kind",
+            MapResponse::Values(_) => "other values",
+            MapResponse::Entries(..) => "entries",
         };
         let what = format!("a host answered {kind} for the map {:?}", self.name);
         Error::new(ErrorCode::BadMessage, what)
     }
 }
 
-/// What is written at a time.
+/// Puts and removes of one request.
 #[derive(Default)]
-struct Letter {
+struct WriteBatch {
     puts: Vec<(Bytes, Bytes)>,
     removes: Vec<Bytes>,
     bytes: usize,

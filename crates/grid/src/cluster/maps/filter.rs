@@ -1,43 +1,43 @@
-//! Which entries of a map are wanted.
+//! Filter for map entries.
 
 use ardea_core::{Error, ErrorCode, Result};
 use serde_json::Value;
 
-/// Which entries of a map are wanted: all, unless said otherwise.
+/// A filter for map entries. The default accepts all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// How the key begins: a text as it is, any other key as it is written in JSON.
+    /// Prefix of the key. A key that is not a string is compared as JSON text.
     prefix: Option<String>,
-    /// What a field of the value has.
+    /// Required value of a field.
     field: Option<Field>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Field {
-    /// Its name, and those of what it lies in before it.
+    /// Names of the field and its enclosing objects, outermost first.
     path: Vec<String>,
-    /// The value, as JSON if it is some, and as a text.
+    /// The required value: as JSON, if it is valid JSON, and as text.
     is: Option<Value>,
     text: String,
 }
 
 impl Filter {
-    /// Entries whose keys begin so, and in whose values a field has what is said: `FIELD=VALUE`, `OUTER.INNER=VALUE`.
+    /// Creates a filter by key prefix and by a field's value: `FIELD=VALUE`, `OUTER.INNER=VALUE`.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRequest`] if it says no field.
+    /// [`ErrorCode::BadRequest`] if `field` has no field name or no `=`.
     pub fn new(prefix: Option<String>, field: Option<&str>) -> Result<Self> {
         let field = field.map(Field::read).transpose()?;
         Ok(Filter { prefix, field })
     }
 
-    /// Whether an entry is wanted.
+    /// Returns true if the filter accepts the entry.
     pub fn takes(&self, key: &Value, value: &Value) -> bool {
         let has_field = |field: &Field| field.is_in(value);
         self.takes_key(key) && self.field.as_ref().is_none_or(has_field)
     }
 
-    /// Whether entries of this key may be.
+    /// Returns true if the filter accepts the key.
     pub fn takes_key(&self, key: &Value) -> bool {
         let Some(prefix) = &self.prefix else {
             return true;
@@ -52,9 +52,9 @@ impl Filter {
 impl Field {
     fn read(text: &str) -> Result<Self> {
         let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.is_empty()) else {
-            let what = format!("{text:?} says not which field is to have which value");
+            let what = format!("{text:?} is not a filter of the form FIELD=VALUE");
             return Err(Error::new(ErrorCode::BadRequest, what)
-                .hint("say FIELD=VALUE, such as country=NO or address.city=Oslo"));
+                .hint("for example country=NO or address.city=Oslo"));
         };
         Ok(Field {
             path: path.split('.').map(str::to_string).collect(),

@@ -1,4 +1,4 @@
-//! Maps as people see them: keys and values in JSON.
+//! JSON representation of maps, for users.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub struct MapSummary {
     pub values: String,
     /// The number of its entries.
     pub entries: u64,
-    /// The bytes that they take in memory; each backup takes as much again.
+    /// The memory size of the entries in bytes; each backup takes as much again.
     pub bytes: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct JsonEntry {
 pub struct JsonEntries {
     /// The entries.
     pub entries: Vec<JsonEntry>,
-    /// Whether there may be more that the filter takes.
+    /// True if there may be more entries that match the filter.
     pub more: bool,
 }
 
@@ -42,11 +42,11 @@ pub enum JsonChange {
     Added(JsonEntry),
     /// A key has another value.
     Updated(JsonEntry),
-    /// A key has no value any more.
+    /// A key was removed.
     Removed {
         /// The key.
         key: Value,
     },
-    /// Changes were missed: read the map again.
+    /// Changes were missed; the map should be read again.
     Missed,
 }

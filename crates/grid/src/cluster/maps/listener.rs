@@ -1,41 +1,44 @@
-//! Hearing what happens to a map of the cluster.
+//! Typed watch of a map of the cluster.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::node::MapEvent;
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{ErrorCode, Key, PARTITION_COUNT, PartitionId, Result};
 use bytes::Bytes;
 
 use super::ClusterMap;
-use crate::cluster::ask::Hearing;
+use crate::cluster::request::MapEventStream;
 
-/// Hears what happens to a [`ClusterMap`], from when it was made until it is dropped: what happens to a key in the order in which it happens.
+/// Watch of a [`ClusterMap`], from its creation until it is dropped. The events of one key are in
+/// order.
 ///
-/// A host tells it, that of the own machine if it can, over a connection of its own. If that host is lost another one is listened to, and all partitions are
-/// [told](MapEvent::Missed) to be missed. What isn't taken waits, here and there up to 16 MB; of what comes then only is told that it was missed.
+/// A host, preferably on the same machine, sends the events over a dedicated connection. If that
+/// host is lost, another one is used and all partitions are reported as [missed](MapEvent::Missed).
+/// Events not yet consumed are buffered on both sides, up to 16 MB each; later ones are reported as
+/// missed.
 pub struct ClusterListener<K, V> {
     map: ClusterMap<K, V>,
-    /// None while nobody tells.
-    hearing: Mutex<Option<Box<dyn Hearing>>>,
+    /// `None` while no host sends events.
+    hearing: Mutex<Option<Box<dyn MapEventStream>>>,
 }
 
-impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
-    /// Hears all that happens to the map from now on.
+impl<K: Key + StateValue, V: StateValue> ClusterMap<K, V> {
+    /// Starts to watch the map.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if no host tells it at the moment.
+    /// [`ErrorCode::StateUnavailable`] if no host can serve the watch at the moment.
     pub fn listen(&self) -> Result<ClusterListener<K, V>> {
         Ok(ClusterListener {
             map: self.clone(),
-            hearing: Mutex::new(Some(self.hear()?)),
+            hearing: Mutex::new(Some(self.start_watch()?)),
         })
     }
 
-    fn hear(&self) -> Result<Box<dyn Hearing>> {
-        self.when_open(|way| way.listen(self.name()))
+    fn start_watch(&self) -> Result<Box<dyn MapEventStream>> {
+        self.when_open(|way| way.watch(self.name()))
     }
 
     fn decoded(&self, event: MapEvent<Bytes, Bytes>) -> Result<MapEvent<K, V>> {
@@ -50,12 +53,13 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
     }
 }
 
-impl<K: Key + Kept, V: Kept> ClusterListener<K, V> {
-    /// What happened next, when there is something; none if nothing happens for so long. Where a host was lost it takes some seconds longer until it is known that no other one
-    /// tells anything.
+impl<K: Key + StateValue, V: StateValue> ClusterListener<K, V> {
+    /// Waits up to `patience` for the next event. Returns `None` on a timeout. After the loss of a
+    /// host the call may take some seconds longer, while another host is searched for.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`] if no host tells anything at the moment: the next call tries again. [`ErrorCode::BadRecord`] if the entry is of another type.
+    /// [`ErrorCode::StateUnavailable`] if no host serves the watch at the moment; the next call
+    /// tries again. [`ErrorCode::BadRecord`] if the entry is of another type.
     pub fn next(&self, patience: Duration) -> Result<Option<MapEvent<K, V>>> {
         let mut hearing = self.hearing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(heard) = &*hearing {
@@ -65,18 +69,19 @@ impl<K: Key + Kept, V: Kept> ClusterListener<K, V> {
                 Err(error) => return Err(error),
             }
         }
-        // First heard, then told: so whoever reads then misses nothing.
-        *hearing = Some(self.map.hear()?);
+        // The new watch starts before the gap is reported, so that a read of the map after the
+        // report misses nothing.
+        *hearing = Some(self.map.start_watch()?);
         let all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
         Ok(Some(MapEvent::Missed(all.collect())))
     }
 }
 
-/// Whether somebody else may tell more.
+/// Returns true if another host may be able to serve the watch.
 fn is_loss(code: ErrorCode) -> bool {
     matches!(
         code,
-        ErrorCode::StateUnavailable | ErrorCode::StateUnknown | ErrorCode::Network
+        ErrorCode::StateUnavailable | ErrorCode::OutcomeUnknown | ErrorCode::Network
     )
 }
 

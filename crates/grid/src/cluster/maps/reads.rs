@@ -1,4 +1,4 @@
-//! Reads of a map of the cluster that nobody waits for.
+//! Non-blocking reads of a map of the cluster.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -6,34 +6,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::node::Read;
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{Error, ErrorCode, Key, Result, Waker};
 use bytes::Bytes;
 
 use super::ClusterMap;
-use crate::cluster::ask::LETTER_BYTES;
+use crate::cluster::request::MESSAGE_BYTES;
 
-/// How many reads are under way at most.
+/// Maximum number of outstanding reads.
 const MOST_READS: usize = 4096;
 
-/// Reads of a [`ClusterMap`] by who must not wait: a step of a job, for example. Never blocks.
+/// Non-blocking reads of a [`ClusterMap`], for example for a step of a job.
 ///
-/// A thread of its own asks a host, for all keys at a time that wait just then; it is there from the first read on. When this is dropped the thread ends as soon as what it has asked for
-/// is answered, and nobody waits for it.
+/// A dedicated thread, started by the first read, sends requests for all keys queued at that time.
+/// After this value is dropped, the thread ends once its current request is answered; the drop does
+/// not wait for the thread.
 pub struct ClusterReads<K, V> {
     map: ClusterMap<K, V>,
     waker: Waker,
-    desk: Arc<Desk>,
+    desk: Arc<ReadQueue>,
     has_thread: bool,
     asked: u64,
 }
 
-/// What a key has, with the number of the read.
+/// The number of a read, and its result.
 type Answer = (u64, Result<Option<Bytes>>);
 
-/// Between who reads and the thread that asks.
+/// Queue between the caller and the reading thread.
 #[derive(Default)]
-struct Desk {
+struct ReadQueue {
     state: Mutex<State>,
     came: Condvar,
 }
@@ -42,14 +43,14 @@ struct Desk {
 struct State {
     waiting: Vec<(u64, Bytes)>,
     answers: VecDeque<Answer>,
-    /// Reads that have no answer yet, and how long their keys are.
+    /// Number of outstanding reads, and the total size of their keys.
     reads: usize,
     key_bytes: usize,
     is_over: bool,
 }
 
-impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
-    /// Reads of the map that nobody waits for: the waker is woken when there are answers.
+impl<K: Key + StateValue, V: StateValue> ClusterMap<K, V> {
+    /// Creates non-blocking reads of the map. `waker` is woken when there are results.
     pub fn reads(&self, waker: Waker) -> ClusterReads<K, V> {
         ClusterReads {
             map: self.clone(),
@@ -61,11 +62,12 @@ impl<K: Key + Kept, V: Kept> ClusterMap<K, V> {
     }
 }
 
-impl<K: Key + Kept, V: Kept> ClusterReads<K, V> {
-    /// Has a host asked what a key has, if not too much is under way; never answered at once.
+impl<K: Key + StateValue, V: StateValue> ClusterReads<K, V> {
+    /// Queues the read of a key unless too many are outstanding. Never returns a value immediately.
     ///
     /// # Errors
-    /// [`ErrorCode::UserError`] if the key is larger than 1 MiB, [`ErrorCode::LimitReached`] if no thread can be started.
+    /// [`ErrorCode::UserError`] if the key is larger than 1 MiB, [`ErrorCode::LimitReached`] if no
+    /// thread can be started.
     pub fn get(&mut self, key: &K) -> Result<Read<V>> {
         let key = self.map.key(key)?;
         if !self.has_thread {
@@ -79,7 +81,8 @@ impl<K: Key + Kept, V: Kept> ClusterReads<K, V> {
         Ok(Read::Later(number))
     }
 
-    /// The next answer that has come, in any order, with its number; none if none has. What is wrong with it is what [`ClusterMap::get`] says.
+    /// Returns the next result, in any order, with the number of its read; `None` if there is none
+    /// yet. Errors are those of [`ClusterMap::get`].
     pub fn answer(&mut self) -> Option<(u64, Result<Option<V>>)> {
         let (number, answer) = self.desk.state().answers.pop_front()?;
         let value = answer.and_then(|value| {
@@ -99,7 +102,7 @@ impl<K: Key + Kept, V: Kept> ClusterReads<K, V> {
             }
         });
         spawned.map_err(|error| {
-            let what = "no thread could be started that reads a map";
+            let what = "cannot start the thread that reads a map";
             Error::new(ErrorCode::LimitReached, what).because(error)
         })?;
         self.has_thread = true;
@@ -114,15 +117,15 @@ impl<K, V> Drop for ClusterReads<K, V> {
     }
 }
 
-impl Desk {
+impl ReadQueue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, if not too much is under way.
+    /// Queues a read. Returns false if too many are outstanding.
     fn ask(&self, number: u64, key: Bytes) -> bool {
         let mut state = self.state();
-        let fits = state.reads < MOST_READS && state.key_bytes + key.len() <= LETTER_BYTES;
+        let fits = state.reads < MOST_READS && state.key_bytes + key.len() <= MESSAGE_BYTES;
         if !fits && state.reads > 0 {
             return false;
         }
@@ -134,7 +137,7 @@ impl Desk {
         true
     }
 
-    /// All that waits, when something does; none when it is over.
+    /// Waits for queued reads and takes them all. Returns `None` at shutdown.
     fn next(&self) -> Option<Vec<(u64, Bytes)>> {
         let mut state = self.state();
         while !state.is_over {
@@ -147,7 +150,8 @@ impl Desk {
         None
     }
 
-    /// Answers all that was asked: as `some_of` says, which is given the keys that are left, each once, and tells of the first ones.
+    /// Answers all of `asked`. `some_of` gets the remaining distinct keys and returns the values of
+    /// the first ones.
     fn answer(
         &self,
         asked: Vec<(u64, Bytes)>,
@@ -161,7 +165,7 @@ impl Desk {
         let (keys, numbers): (Vec<Bytes>, Vec<Vec<u64>>) = numbers.into_iter().unzip();
         let mut at = 0;
         while at < keys.len() && !self.state().is_over {
-            // Whoever waits for an answer has one, whatever happens.
+            // Every read gets a result, even if the reading code panics.
             let some = catch_unwind(AssertUnwindSafe(|| some_of(&keys[at..])));
             let some = some.unwrap_or_else(|_| {
                 let what = "a map was not read: the thread that reads it panicked";
@@ -205,13 +209,13 @@ mod tests {
 
     #[test]
     fn a_key_that_is_asked_for_again_and_again_is_read_once_and_all_are_answered() {
-        let desk = Desk::default();
+        let desk = ReadQueue::default();
         for number in 0..10 {
             assert!(desk.ask(number, key(number as u8 % 3)));
         }
         let read = RefCell::new(Vec::new());
         let asked = desk.next().unwrap();
-        // Two at a time, as if they were long.
+        // Two at a time, as if the values were large.
         let two = |keys: &[Bytes]| {
             let some = &keys[..keys.len().min(2)];
             read.borrow_mut().extend_from_slice(some);
@@ -233,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_bounded_and_what_fails_is_answered_all_the_same() {
-        let desk = Desk::default();
+        let desk = ReadQueue::default();
         let asked = (0..).take_while(|number| desk.ask(*number, key(*number as u8)));
         assert_eq!(asked.count(), MOST_READS);
         let all = desk.next().unwrap();
@@ -249,7 +253,7 @@ mod tests {
 
     #[test]
     fn when_it_is_over_nothing_is_asked_any_more() {
-        let desk = Desk::default();
+        let desk = ReadQueue::default();
         assert!(desk.ask(1, key(1)));
         desk.state().is_over = true;
         assert!(desk.next().is_none());

@@ -1,58 +1,58 @@
-//! Keys and values as JSON, for whoever has not their types.
+//! Conversion of keys and values from and to JSON, without their Rust types.
 //!
-//! What was written says what it is, so it can be read as it is. What is to be written takes the form that its schema asks for, so that it is the same bytes as if
-//! its type had written it.
+//! Encoded values are self-describing and are read without a schema. Values to be written are
+//! shaped by the schema, so that the bytes are those which the type itself would write.
 
-mod read;
-mod written;
+mod bytes_to_json;
+mod json_to_bytes;
 
 use ardea_codec::{SerdeValues, StateValues, state_codec_of};
 use ardea_core::{Error, ErrorCode, Result, Schema, StateCodec};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use read::Seen;
-use written::Shaped;
+use bytes_to_json::UntypedValue;
+use json_to_bytes::TypedJson;
 
-/// A key or value as JSON. One that can't be read says so in its place.
+/// Decodes a key or value to JSON. An unreadable one becomes an object with its size.
 pub(crate) fn to_json(bytes: &[u8]) -> Value {
-    let codec = StateValues::new(SerdeValues::kept());
-    let seen: Result<Seen> = codec.get(bytes);
+    let codec = StateValues::new(SerdeValues::for_state());
+    let seen: Result<UntypedValue> = codec.get(bytes);
     match seen {
-        Ok(Seen(value)) => value,
+        Ok(UntypedValue(value)) => value,
         Err(_) => json!({ "unreadable_bytes": bytes.len() }),
     }
 }
 
-/// A key or value of this schema, from JSON. `what` says what it is, for who is told that it doesn't fit.
+/// Encodes a key or value of this schema from JSON. `what` names it in the error text.
 ///
 /// # Errors
-/// [`ErrorCode::BadRequest`] with what was expected where.
+/// [`ErrorCode::BadRequest`] with the expected type and the position.
 pub(crate) fn from_json(schema: &Schema, value: Value, what: &str) -> Result<Bytes> {
-    let codec = state_codec_of::<Shaped>()
-        .ok_or_else(|| Error::new(ErrorCode::Internal, "values in JSON can't be written"))?;
-    let shaped = Shaped::new(schema.clone(), value);
+    let codec = state_codec_of::<TypedJson>()
+        .ok_or_else(|| Error::new(ErrorCode::Internal, "cannot serialize values given as JSON"))?;
+    let shaped = TypedJson::new(schema.clone(), value);
     let mut bytes = Vec::new();
     match codec.put(&shaped, &mut bytes) {
         Ok(()) => Ok(bytes.into()),
         Err(error) => {
             let why = shaped.why().unwrap_or_else(|| error.message());
-            let what = format!("this is no {what} of the map: {why}");
+            let what = format!("not a valid {what} of the map: {why}");
             Err(Error::new(ErrorCode::BadRequest, what)
-                .hint(format!("it is to be JSON for a {schema}")))
+                .hint(format!("expected JSON for a {schema}")))
         }
     }
 }
 
-/// A key or value as a person writes it: a text as it is where the schema says text, else JSON.
+/// Encodes a key or value given as text: plain text for a text schema, otherwise JSON.
 ///
 /// # Errors
 /// As [`from_json`].
 pub(crate) fn from_text(schema: &Schema, text: &str, what: &str) -> Result<Bytes> {
     let value = match schema {
-        // JSON has no room for all numbers of 128 bits: they are read from texts as well.
+        // JSON cannot represent all 128-bit integers, so they are read from text as well.
         Schema::Text | Schema::U128 | Schema::I128 => Value::String(text.to_string()),
-        // One of several names is written without quotes as well.
+        // Text that is not JSON is taken as a string, so that enum variants need no quotes.
         _ => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_string())),
     };
     from_json(schema, value, what)
@@ -62,7 +62,7 @@ pub(crate) fn from_text(schema: &Schema, text: &str, what: &str) -> Result<Bytes
 mod tests {
     use std::collections::BTreeMap;
 
-    use ardea_codec::{Kept, schema_of};
+    use ardea_codec::{StateValue, schema_of};
     use serde::{Deserialize, Serialize};
 
     use super::*;
@@ -89,7 +89,7 @@ mod tests {
         unit: (),
     }
 
-    fn written<T: Kept>(value: &T) -> Vec<u8> {
+    fn written<T: StateValue>(value: &T) -> Vec<u8> {
         let mut bytes = Vec::new();
         let codec = state_codec_of::<T>().unwrap();
         codec.put(value, &mut bytes).unwrap();
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    fn back<T: Kept>(json: Value) -> Result<T> {
+    fn back<T: StateValue>(json: Value) -> Result<T> {
         let bytes = from_json(&schema_of::<T>(), json, "value")?;
         state_codec_of::<T>().unwrap().get(&bytes)
     }
@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn keys_are_the_same_bytes_whoever_writes_them() {
-        fn check<T: Kept>(key: &T, text: &str) {
+        fn check<T: StateValue>(key: &T, text: &str) {
             let bytes = from_text(&schema_of::<T>(), text, "key").unwrap();
             assert_eq!(bytes, written(key), "{text}");
-            // What is printed of a key finds it again.
+            // The printed form of a key finds it again.
             let shown = to_json(&bytes);
             let again = from_json(&schema_of::<T>(), shown, "key").unwrap();
             assert_eq!(again, bytes, "{text}");

@@ -1,58 +1,58 @@
-//! From keys and values to bytes, and back.
+//! Encoding and decoding of keys and values.
 
 use std::sync::Arc;
 
-use ardea_codec::{Kept, state_codec_of};
+use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{Key, Result, StateCodec};
 use bytes::Bytes;
 
-use super::pen;
-use crate::node::plain::{AsTheyAre, Plain};
+use super::encode_buffer;
+use crate::node::raw_bytes::{RawBytes, RawCodec};
 
-/// From keys and values to bytes, and back.
+/// Codec of keys and values.
 pub(crate) struct Coder<K, V> {
     keys: Arc<dyn StateCodec<K>>,
     values: Arc<dyn StateCodec<V>>,
-    same: Option<Same<V>>,
+    same: Option<IdentityCoder<V>>,
 }
 
-/// Values that are bytes already: in a grid they lie in the memory that they are in.
-struct Same<V> {
+/// Conversion of values that are bytes already, without a copy.
+struct IdentityCoder<V> {
     of: fn(&V) -> &Bytes,
     back: fn(Bytes) -> V,
 }
 
-impl Same<Plain> {
-    const PLAIN: Self = Same {
+impl IdentityCoder<RawBytes> {
+    const PLAIN: Self = IdentityCoder {
         of: |value| &value.0,
-        back: Plain,
+        back: RawBytes,
     };
 }
 
-impl Coder<Plain, Plain> {
-    /// Keys and values that are bytes.
+impl Coder<RawBytes, RawBytes> {
+    /// Creates a codec for raw keys and values.
     pub fn plain() -> Self {
         Coder {
-            keys: Arc::new(AsTheyAre),
-            values: Arc::new(AsTheyAre),
-            same: Some(Same::PLAIN),
+            keys: Arc::new(RawCodec),
+            values: Arc::new(RawCodec),
+            same: Some(IdentityCoder::PLAIN),
         }
     }
 }
 
-impl<K: Key + Kept> Coder<K, Plain> {
-    /// Values that are bytes; none if such keys can't leave their process.
+impl<K: Key + StateValue> Coder<K, RawBytes> {
+    /// Creates a codec for raw values; `None` if the keys cannot be serialized.
     pub fn of_bytes() -> Option<Self> {
         Some(Coder {
             keys: state_codec_of::<K>()?,
-            values: Arc::new(AsTheyAre),
-            same: Some(Same::PLAIN),
+            values: Arc::new(RawCodec),
+            same: Some(IdentityCoder::PLAIN),
         })
     }
 }
 
-impl<K: Key + Kept, V: Kept> Coder<K, V> {
-    /// As values of these types are written everywhere; none if they can't leave their process.
+impl<K: Key + StateValue, V: StateValue> Coder<K, V> {
+    /// Creates a codec with the types' state codecs; `None` if they cannot be serialized.
     pub fn of_types() -> Option<Self> {
         Some(Coder {
             keys: state_codec_of::<K>()?,
@@ -71,7 +71,7 @@ impl<K, V> Coder<K, V> {
         self.values.get(bytes)
     }
 
-    /// The same of bytes that are nobody else's to keep.
+    /// Decodes an owned value, without a copy if values are raw bytes.
     pub fn value_of(&self, bytes: Bytes) -> Result<V> {
         match &self.same {
             Some(same) => Ok((same.back)(bytes)),
@@ -87,12 +87,12 @@ impl<K, V> Coder<K, V> {
         self.values.put(value, out)
     }
 
-    /// The value, if it is bytes already.
+    /// Returns the value's bytes if values are raw bytes.
     pub fn as_it_is<'a>(&self, value: &'a V) -> Option<&'a Bytes> {
         self.same.as_ref().map(|same| (same.of)(value))
     }
 
-    /// A key and a value as bytes, if `fits` lets them be so long together.
+    /// Encodes a key and a value. `fits` checks their total size in bytes.
     pub fn entry(
         &self,
         key: &K,
@@ -100,7 +100,7 @@ impl<K, V> Coder<K, V> {
         fits: impl FnOnce(usize) -> Result<()>,
     ) -> Result<(Bytes, Bytes)> {
         let same = self.as_it_is(value);
-        let (key, written) = pen::entry(|bytes| {
+        let (key, written) = encode_buffer::entry(|bytes| {
             self.keys.put(key, bytes)?;
             let at = bytes.len();
             if same.is_none() {
@@ -123,10 +123,10 @@ impl<K, V> Clone for Coder<K, V> {
     }
 }
 
-impl<V> Clone for Same<V> {
+impl<V> Clone for IdentityCoder<V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> Copy for Same<V> {}
+impl<V> Copy for IdentityCoder<V> {}

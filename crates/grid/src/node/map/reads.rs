@@ -1,42 +1,43 @@
-//! Reads that nobody waits for.
+//! Non-blocking reads of a map.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
 use crate::protocol::{Operation, Outcome};
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::{Key, PartitionId, Result, Waker};
 
 use super::GridMap;
-use super::nearby::Keep;
-use crate::node::asker::Answers;
+use super::near_cache::Keep;
+use crate::node::request_handle::Answers;
 
-/// Reads of a map by who must not wait: a step of a job, for example. Never blocks.
+/// Non-blocking reads of a map, for example for a step of a job.
 pub struct MapReads<K, V> {
     map: GridMap<K, V>,
     waker: Waker,
     answers: Arc<Answers>,
-    /// What has come and was not taken.
+    /// Received outcomes that were not taken.
     come: VecDeque<(u64, Outcome)>,
     asked: u64,
-    /// Where there is a near-cache: what is to be kept in it, by read.
+    /// With a near-cache: entries to be cached, by number of the read.
     keeps: HashMap<u64, Keep>,
 }
 
-/// What comes of a read at first.
+/// Immediate result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Read<V> {
-    /// What the key has.
+    /// The value was available locally.
     Here(Option<V>),
-    /// Its primary was asked; the [answer](MapReads::answer) has this number.
+    /// The value was requested from its primary; the [answer](MapReads::answer) will have this
+    /// number.
     Later(u64),
-    /// Too much is under way: ask again in a moment.
+    /// Too many reads are outstanding; retry shortly.
     NotNow,
 }
 
-impl<K: Key + Kept, V: Kept> MapReads<K, V> {
-    /// What a key has, if this member knows; else its primary is asked.
+impl<K: Key + StateValue, V: StateValue> MapReads<K, V> {
+    /// Reads a key locally if possible, and otherwise requests it from its primary.
     ///
     /// # Errors
     /// As [`GridMap::get`].
@@ -61,7 +62,8 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
         Ok(Read::Later(number))
     }
 
-    /// The next answer that has come, in any order, with its number; none if none has. The waker is woken when there are some.
+    /// Returns the next answer, in any order, with the number of its read; `None` if there is none
+    /// yet. The waker is woken when there are answers.
     pub fn answer(&mut self) -> Option<(u64, Result<Option<V>>)> {
         if self.come.is_empty() {
             let mut outcomes = Vec::from(std::mem::take(&mut self.come));
@@ -69,7 +71,7 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
             self.come = outcomes.into();
         }
         let (number, outcome) = self.come.pop_front()?;
-        let answer = self.map.asking.judge(outcome);
+        let answer = self.map.asking.outcome_to_result(outcome);
         let keep = self.keeps.remove(&number);
         if let Ok(answer) = &answer {
             self.map.keep_near(keep, answer);
@@ -78,8 +80,8 @@ impl<K: Key + Kept, V: Kept> MapReads<K, V> {
     }
 }
 
-impl<K: Key + Kept, V: Kept> GridMap<K, V> {
-    /// Reads of the map that nobody waits for: the waker is woken when there are answers.
+impl<K: Key + StateValue, V: StateValue> GridMap<K, V> {
+    /// Creates non-blocking reads of the map. `waker` is woken when there are answers.
     pub fn reads(&self, waker: Waker) -> MapReads<K, V> {
         MapReads {
             map: self.clone(),

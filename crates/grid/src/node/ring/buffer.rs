@@ -4,19 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::protocol::WhenFull;
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::Result;
 
 use super::Ring;
 use crate::node::grid::Inner;
 
-/// About how many bytes are read at a time.
+/// Approximate size of a read, in bytes.
 const READ_BYTES: u32 = 256 << 10;
 
-/// A ring buffer in the memory of all members: values with consecutive numbers, of which the newest are kept, as many as its capacity. Who reads takes nothing out, and so may read
-/// again, as may others. Cheap to clone; calls block, and may come from any thread.
+/// A replicated ring buffer: values with consecutive numbers, of which the newest are retained, up
+/// to its capacity. Reads do not remove values, so several readers may read the same values. Cheap
+/// to clone. Calls block and may be made from any thread.
 ///
-/// What holds for a [`GridQueue`](crate::node::GridQueue) holds here: it is linearizable, survives with the grid's entries, and is kept by one member and its backups.
+/// Like a [`GridQueue`](crate::node::GridQueue), it is linearizable, as durable as the grid's
+/// entries, and stored on one member and its backups.
 ///
 /// ```
 /// use ardea_grid::node::{Grid, GridConfig};
@@ -32,14 +34,16 @@ const READ_BYTES: u32 = 256 << 10;
 /// ```
 pub struct GridRing<V>(Ring<V>);
 
-/// Values of a ring buffer that follow each other.
+/// Consecutive values of a ring buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run<V> {
-    /// The number of the first. If it is greater than what was asked for, those before it are gone.
+    /// The number of the first value. If it is greater than requested, the values before it have
+    /// been overwritten.
     pub from: u64,
     /// The values.
     pub values: Vec<V>,
-    /// The number that the next value gets which is added to the ring buffer: there are more if it is greater than that behind these.
+    /// The number of the next value to be added. There are more values if it is greater than the
+    /// number after the last one returned.
     pub next: u64,
 }
 
@@ -49,41 +53,45 @@ impl<V> Clone for GridRing<V> {
     }
 }
 
-impl<V: Kept> GridRing<V> {
+impl<V: StateValue> GridRing<V> {
     pub(crate) fn new(inner: Arc<Inner>, name: &str, capacity: u64) -> Result<Self> {
         Ring::new(inner, ("ring buffer", name), capacity).map(GridRing)
     }
 
-    /// Its name.
+    /// Returns the ring buffer's name.
     pub fn name(&self) -> &str {
         self.0.asking.name()
     }
 
-    /// Adds a value, for which the oldest goes if there are as many as there may be; its number.
+    /// Adds a value, overwriting the oldest if the buffer is full. Returns its number.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if nobody may write within the patience,
-    /// [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached) if the members have no room: then nothing was done.
-    /// [`ErrorCode::StateUnknown`](ardea_core::ErrorCode::StateUnknown) if nobody knows.
+    /// [`ErrorCode::StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if no member may
+    /// write within the timeout, [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached)
+    /// if the memory limit is reached; in both cases nothing was written.
+    /// [`ErrorCode::OutcomeUnknown`](ardea_core::ErrorCode::OutcomeUnknown) if it is unknown
+    /// whether the value was added.
     pub fn add(&self, value: &V) -> Result<u64> {
         let place = self.0.append(value, WhenFull::Overwrite)?;
         place.ok_or_else(|| {
             self.0
                 .asking
-                .no_answer(&crate::protocol::Answer::Place(None))
+                .unexpected_answer(&crate::protocol::Answer::Place(None))
         })
     }
 
-    /// Values from a number on, some at a time: from the oldest that is there, if that one is gone; none if it has not come yet.
+    /// Reads some values from a number on, or from the oldest available if that number has been
+    /// overwritten. Returns none if the number has not been added yet.
     ///
     /// # Errors
-    /// As [`add`](Self::add), and [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if values are of another type.
+    /// As [`add`](Self::add), and [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if
+    /// values are of another type.
     pub fn read(&self, from: u64) -> Result<Run<V>> {
         let (from, values, next) = self.0.read(from, READ_BYTES)?;
         Ok(Run { from, values, next })
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -91,7 +99,7 @@ impl<V: Kept> GridRing<V> {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no values.
     ///
     /// # Errors
     /// As [`add`](Self::add).

@@ -6,21 +6,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::protocol::WhenFull;
-use ardea_codec::Kept;
+use ardea_codec::StateValue;
 use ardea_core::Result;
 
 use super::Ring;
 use crate::node::grid::Inner;
 
-/// How long who waits for a value sleeps before it looks again: at first, and at most.
+/// Poll interval of a consumer that waits for a value: initial and maximum.
 const FIRST_REST: Duration = Duration::from_millis(1);
 const LONGEST_REST: Duration = Duration::from_millis(20);
 
-/// A queue in the memory of all members: each value that is offered is taken once, the first first. Cheap to clone; calls block, and may come from any thread.
+/// A replicated FIFO queue: each value is taken once. Cheap to clone. Calls block and may be made
+/// from any thread.
 ///
-/// Each operation is done at one moment while it is under way, seen by all (it is linearizable), and survives what the grid's entries survive. One that ends with
-/// [`ErrorCode::StateUnknown`](ardea_core::ErrorCode::StateUnknown) was done, or was not, or will still be: a value may have been taken that nobody has got.
-/// All of a queue is kept by one member and its backups, so it carries what one of them does.
+/// Operations are linearizable and as durable as the grid's entries. One that fails with
+/// [`ErrorCode::OutcomeUnknown`](ardea_core::ErrorCode::OutcomeUnknown) may have been carried out,
+/// may be carried out later, or never: a value may have been taken without being returned. A queue
+/// is stored on one member and its backups, so its throughput is that of one member.
 ///
 /// ```
 /// use ardea_grid::node::{Grid, GridConfig};
@@ -40,36 +42,39 @@ impl<V> Clone for GridQueue<V> {
     }
 }
 
-impl<V: Kept> GridQueue<V> {
+impl<V: StateValue> GridQueue<V> {
     pub(crate) fn new(inner: Arc<Inner>, name: &str, capacity: u64) -> Result<Self> {
         Ring::new(inner, ("queue", name), capacity).map(GridQueue)
     }
 
-    /// Its name.
+    /// Returns the queue's name.
     pub fn name(&self) -> &str {
         self.0.asking.name()
     }
 
-    /// Adds a value at the end; false if the queue is full.
+    /// Appends a value. Returns false if the queue is full.
     ///
     /// # Errors
-    /// [`ErrorCode::StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if nobody may write within the patience,
-    /// [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached) if the members have no room: then nothing was done.
-    /// [`ErrorCode::StateUnknown`](ardea_core::ErrorCode::StateUnknown) if nobody knows.
+    /// [`ErrorCode::StateUnavailable`](ardea_core::ErrorCode::StateUnavailable) if no member may
+    /// write within the timeout, [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached)
+    /// if the memory limit is reached; in both cases nothing was written.
+    /// [`ErrorCode::OutcomeUnknown`](ardea_core::ErrorCode::OutcomeUnknown) if it is unknown
+    /// whether the value was added.
     pub fn offer(&self, value: &V) -> Result<bool> {
         let place = self.0.append(value, WhenFull::Refuse)?;
         Ok(place.is_some())
     }
 
-    /// Takes the first value out, if there is one.
+    /// Removes and returns the first value, if there is one.
     ///
     /// # Errors
-    /// As [`offer`](Self::offer), and [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if the value is of another type: it is gone then.
+    /// As [`offer`](Self::offer), and [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if
+    /// the value is of another type; it has been removed then.
     pub fn poll(&self) -> Result<Option<V>> {
         self.0.take()
     }
 
-    /// Takes the first value out, and waits for so long at most until there is one.
+    /// Like [`poll`](Self::poll), but waits up to `patience` for a value.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -87,7 +92,7 @@ impl<V: Kept> GridQueue<V> {
         }
     }
 
-    /// The first value, which stays.
+    /// Returns the first value without removing it.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -96,7 +101,7 @@ impl<V: Kept> GridQueue<V> {
         Ok(values.into_iter().next())
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -104,7 +109,7 @@ impl<V: Kept> GridQueue<V> {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no values.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).

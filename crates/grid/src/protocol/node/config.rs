@@ -1,37 +1,37 @@
-//! What a member is set to.
+//! Settings of a member.
 
 use std::time::Duration;
 
-use crate::protocol::council::CouncilConfig;
+use crate::protocol::membership::ConsensusConfig;
 use crate::protocol::replica::ReplicaConfig;
 
-/// What a member is set to.
+/// Settings of a member.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// How views come about.
-    pub council: CouncilConfig,
-    /// How copies are kept.
+    /// Settings of membership.
+    pub council: ConsensusConfig,
+    /// Settings of replication.
     pub replica: ReplicaConfig,
-    /// How many backups each partition has; decided by who founds the grid.
+    /// Number of backups of each partition; decided by the founder of the grid.
     pub backups: usize,
-    /// How many partitions there are; the same for all members.
+    /// Number of partitions; the same for all members.
     pub partitions: u32,
-    /// How many bytes a second a member takes to fill its copies.
+    /// Maximum resync rate of this member in bytes per second.
     pub refill_rate: u64,
-    /// How much all copies of a member may take together, in bytes, beside those of guests.
+    /// Memory limit of all replicas of a member except guest maps, in bytes.
     pub limit: u64,
-    /// How much those of guests may take.
+    /// Memory limit of guest maps, in bytes.
     pub guest_limit: u64,
-    /// For how long an operation is tried.
+    /// Timeout of an operation.
     pub patience: Duration,
-    /// After how long a refused one is tried again.
+    /// Delay before a refused operation is retried.
     pub retry: Duration,
 }
 
 impl Default for NodeConfig {
     fn default() -> Self {
         NodeConfig {
-            council: CouncilConfig::default(),
+            council: ConsensusConfig::default(),
             replica: ReplicaConfig::default(),
             backups: 1,
             partitions: ardea_core::PARTITION_COUNT,

@@ -1,4 +1,4 @@
-//! Reading what this member is primary of, from any thread.
+//! Reads by any thread, of the partitions of which this member is primary.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use ardea_core::PartitionId;
 use crate::protocol::operation::{MapId, Refusal};
 use crate::protocol::replica::Replica;
 
-/// The copies of a member, and until when it may act.
+/// The replicas of a member, and its lease.
 pub(super) struct Shared {
     replicas: Vec<Mutex<Replica>>,
-    /// In microseconds by the member's clock; zero if it may not.
+    /// Expiry of the lease in microseconds of the member's clock; 0 for none.
     lease: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ impl Shared {
 
     pub fn replica(&self, partition: u32) -> Option<MutexGuard<'_, Replica>> {
         let replica = self.replicas.get(partition as usize)?;
-        // A copy is changed in steps that can't panic.
+        // A poisoned lock is ignored: the steps that modify a replica cannot panic.
         Some(replica.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -47,15 +47,16 @@ impl Shared {
     }
 }
 
-/// Reads what a member is primary of, from any thread, without asking the thread that drives the member. Cheap to clone.
+/// Reads the partitions of which a member is primary, from any thread, without the thread that
+/// drives the member. Cheap to clone.
 #[derive(Clone)]
 pub struct Reader(pub(super) Arc<Shared>);
 
 impl Reader {
-    /// Looks at what a key has. Allocates nothing. `clock` is the clock that the member is driven by.
+    /// Applies `look` to the value of a key. Allocates nothing. `clock` must be the member's clock.
     ///
     /// # Errors
-    /// If this member may not read it here and now. Ask through the member then.
+    /// If this member may not read the key now. The operation must then be passed to the member.
     pub fn read<R>(
         &self,
         clock: impl Fn() -> Duration,
@@ -69,7 +70,7 @@ impl Reader {
             .replica(partition.index())
             .ok_or(Refusal::NotPrimary)?;
         let seen = replica.read(&clock, true, map, key, look)?;
-        // Asked last: if it may act now it could when it looked, however long that took.
+        // Checked last: if the lease is valid now, it was valid during the read.
         match self.0.may_act(clock()) {
             true => Ok(seen),
             false => Err(Refusal::CutOff),

@@ -1,24 +1,27 @@
-//! The part of a copy that is no primary.
+//! Role of a replica that is not the primary.
 
-use super::filling::Filling;
-use super::{Course, Have, Replica, ReplicaAction, ReplicaWord, Role, Say};
+use super::resync::Resync;
+use super::{
+    Replica, ReplicaAction, ReplicaBody, ReplicaMessage, ReplicaProgress, ReplicationStreamId, Role,
+};
 use crate::protocol::MemberId;
 use crate::protocol::operation::Change;
-use crate::protocol::shelf::{Cursor, Parcel};
+use crate::protocol::partition_store::{Cursor, EntryTransfer};
 use crate::protocol::view::{Holder, Record};
 
-/// What a copy remembers that is no primary.
+/// State of a replica that is not the primary.
 pub(super) struct Backup {
-    /// On which course it hears its primary, if it has heard it yet.
-    course: Option<Course>,
-    /// Up to here it has what its primary has. Behind that its log has what an earlier primary sent: that may be settled, and is kept until the primary sends
-    /// it again, or something else.
+    /// The current replication stream, once the primary has sent a message.
+    course: Option<ReplicationStreamId>,
+    /// Number of the last change known to be equal to the primary's. Later changes in the log come
+    /// from an earlier primary. They may be settled, and are retained until the primary sends them
+    /// again or replaces them.
     agreed: u64,
-    /// What it needs until it is whole.
-    pub filling: Option<Filling>,
+    /// Resync state, if the replica is incomplete.
+    pub filling: Option<Resync>,
 }
 
-/// Where changes that have come belong, and what is known of others: see [`Say::Append`].
+/// Position of received changes, and the state of other replicas: see [`ReplicaBody::Append`].
 pub(super) struct Bounds {
     pub start: u64,
     pub inherited: u64,
@@ -27,19 +30,19 @@ pub(super) struct Bounds {
 }
 
 impl Replica {
-    /// This copy is no primary, as before or from now on.
+    /// Makes this replica a backup, or continues as one.
     pub(super) fn serve(&mut self, holder: Holder, record: &Record, out: &mut Vec<ReplicaAction>) {
         self.abdicate(out);
         let (course, agreed, filling) = match std::mem::replace(&mut self.role, Role::Nothing) {
             Role::Backup(backup) => (backup.course, backup.agreed, backup.filling),
             _ => (None, self.applied, None),
         };
-        let course = course.filter(|course| course.reign == record.reign);
+        let course = course.filter(|course| course.term == record.term);
         let is_whole = record.is_whole(holder.member);
         let filling = match filling {
             _ if is_whole => None,
             Some(filling) if course.is_some() => Some(filling),
-            _ => Some(Filling::default()),
+            _ => Some(Resync::default()),
         };
         self.log.forget(self.applied);
         self.role = Role::Backup(Backup {
@@ -49,22 +52,23 @@ impl Replica {
         });
     }
 
-    /// Whether that may be said by this partition's primary, to this copy.
-    fn is_for_me(&self, from: MemberId, course: Course) -> bool {
+    /// Returns true if the message comes from the partition's primary and is meant for this
+    /// replica.
+    fn is_for_me(&self, from: MemberId, course: ReplicationStreamId) -> bool {
         let record = self.record.as_ref();
         let is_primary = record
-            .is_some_and(|record| record.primary() == Some(from) && record.reign == course.reign);
+            .is_some_and(|record| record.primary() == Some(from) && record.term == course.term);
         is_primary
             && self
                 .holder()
                 .is_some_and(|holder| holder.since == course.since)
     }
 
-    /// The primary has changes.
+    /// Processes changes from the primary.
     pub(super) fn append(
         &mut self,
         from: MemberId,
-        course: Course,
+        course: ReplicationStreamId,
         bounds: Bounds,
         changes: Vec<Change>,
         out: &mut Vec<ReplicaAction>,
@@ -83,7 +87,7 @@ impl Replica {
         };
         let agreed = backup.agreed;
         let gap = before > agreed;
-        // First what is settled goes, so that what has come takes its place.
+        // Settled changes are applied first, to make room in the log.
         self.apply_up_to(settled.min(agreed));
         self.log.forget(self.applied);
         if !gap {
@@ -97,35 +101,36 @@ impl Replica {
             self.apply_up_to(settled.min(agrees));
             self.log.forget(self.applied);
         }
-        self.tell_what_is_there(from, gap, out);
+        self.send_progress(from, gap, out);
     }
 
-    /// Up to that change it has what its primary has.
+    /// Records that all changes up to this one are equal to the primary's.
     fn agree_up_to(&mut self, upto: u64) {
         if let Role::Backup(backup) = &mut self.role {
             backup.agreed = upto;
         }
     }
 
-    /// Whether the course is the one that it is on, or begins now.
-    fn follow(&mut self, course: Course, start: u64, inherited: u64) -> bool {
+    /// Returns true if the stream is the current one, or starts now.
+    fn follow(&mut self, course: ReplicationStreamId, start: u64, inherited: u64) -> bool {
         let Role::Backup(backup) = &mut self.role else {
             return false;
         };
         match backup.course {
             Some(present) if present == course => return true,
-            // Late words of an earlier attempt to fill it.
-            Some(present) if present.reign == course.reign && present.attempt > course.attempt => {
+            // A late message of an earlier resync.
+            Some(present) if present.term == course.term && present.attempt > course.attempt => {
                 return false;
             }
             _ => {}
         }
         backup.course = Some(course);
         if backup.filling.is_some() {
-            backup.filling = Some(Filling::default());
+            backup.filling = Some(Resync::default());
             self.wipe(start);
         } else {
-            // All up to the start was settled. What is behind that may be: the primary has it then, but may be gone before it has sent it. What it hasn't
+            // All changes up to the start are settled. Later ones up to `inherited` may be: the
+            // primary has them, but may fail before it has sent them. Changes after `inherited`
             // never will be.
             self.apply_up_to(start.min(self.log.end()));
             self.log.forget(self.applied);
@@ -135,33 +140,39 @@ impl Replica {
         true
     }
 
-    fn tell_what_is_there(&mut self, from: MemberId, gap: bool, out: &mut Vec<ReplicaAction>) {
+    fn send_progress(&mut self, from: MemberId, gap: bool, out: &mut Vec<ReplicaAction>) {
         let Role::Backup(backup) = &self.role else {
             return;
         };
         if let Some(course) = backup.course {
-            let is_filled = |filling: &Filling| filling.is_done(self.applied);
-            let say = Say::Have(Have {
+            let is_filled = |filling: &Resync| filling.is_done(self.applied);
+            let say = ReplicaBody::Progress(ReplicaProgress {
                 upto: backup.agreed,
                 made: self.applied,
                 gap,
                 filled: backup.filling.as_ref().is_none_or(is_filled),
             });
-            out.push(ReplicaAction::Tell(from, ReplicaWord { course, say }));
+            out.push(ReplicaAction::SendMessage(
+                from,
+                ReplicaMessage {
+                    stream: course,
+                    body: say,
+                },
+            ));
         }
     }
 
-    /// Whether it should ask for entries.
+    /// Returns true if entries should be requested.
     pub fn wants_entries(&self) -> bool {
         match &self.role {
             Role::Backup(backup) => {
-                backup.course.is_some() && backup.filling.as_ref().is_some_and(Filling::wants)
+                backup.course.is_some() && backup.filling.as_ref().is_some_and(Resync::wants)
             }
             _ => false,
         }
     }
 
-    /// Asks its primary for entries; whoever calls it bounds the rate.
+    /// Requests entries from the primary; the caller limits the rate.
     pub fn pull(&mut self, out: &mut Vec<ReplicaAction>) {
         let primary = self.record.as_ref().and_then(|record| record.primary());
         if let (Role::Backup(backup), Some(primary)) = (&self.role, primary)
@@ -170,21 +181,27 @@ impl Replica {
                 backup.filling.as_ref().and_then(|filling| filling.next),
             )
         {
-            let say = Say::Pull(cursor);
-            out.push(ReplicaAction::Tell(primary, ReplicaWord { course, say }));
+            let say = ReplicaBody::Pull(cursor);
+            out.push(ReplicaAction::SendMessage(
+                primary,
+                ReplicaMessage {
+                    stream: course,
+                    body: say,
+                },
+            ));
         }
     }
 
-    /// Entries have come.
+    /// Processes received entries.
     #[expect(clippy::too_many_arguments, reason = "they are the fields of one word")]
     pub(super) fn unpack(
         &mut self,
         from: MemberId,
-        course: Course,
+        course: ReplicationStreamId,
         cursor: Cursor,
         next: Option<Cursor>,
         at: u64,
-        parcels: Vec<Parcel>,
+        parcels: Vec<EntryTransfer>,
         out: &mut Vec<ReplicaAction>,
     ) {
         if !self.is_for_me(from, course) {
@@ -202,10 +219,10 @@ impl Replica {
             return;
         };
         for parcel in &parcels {
-            filling.unpack(&mut self.shelf, parcel);
+            filling.unpack(&mut self.store, parcel);
         }
-        filling.came(&mut self.shelf, next, at);
+        filling.came(&mut self.store, next, at);
         self.account();
-        self.tell_what_is_there(from, false, out);
+        self.send_progress(from, false, out);
     }
 }

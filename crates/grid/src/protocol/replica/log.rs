@@ -1,4 +1,4 @@
-//! Changes that may still be needed, in order.
+//! Ordered log of the changes that may still be needed.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,20 +6,20 @@ use bytes::Bytes;
 
 use crate::protocol::operation::{Change, MapId};
 
-/// Where more is kept than this, in bytes, a copy is slow, and changes stay for long.
+/// Size above which, in bytes, a replica is slow and changes stay in the log for long.
 const SHARING_BYTES: usize = 256 << 10;
 
-/// Changes, each with its number.
+/// Changes with consecutive numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    /// The change before the first.
+    /// Number of the change before the first one in the log.
     base: u64,
     changes: VecDeque<Change>,
     bytes: usize,
 }
 
 impl Log {
-    /// Without changes, behind that one.
+    /// Creates an empty log whose first change will have the number after `base`.
     pub fn behind(base: u64) -> Self {
         Log {
             base,
@@ -31,13 +31,14 @@ impl Log {
         self.base + self.changes.len() as u64
     }
 
-    /// What is kept, in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     pub fn push(&mut self, change: Change) -> u64 {
-        // What waits for long is not to keep the memory of others that came with it.
+        // A change that stays for long is copied, so that it does not retain the memory of its
+        // message.
         let change = match self.bytes < SHARING_BYTES {
             true => change,
             false => change.apart(),
@@ -47,8 +48,9 @@ impl Log {
         self.end()
     }
 
-    /// The change of that number is this one. What was here from there on stays if it begins with this one, and never will be otherwise. Nothing before it
-    /// may be missing.
+    /// Sets the change with this number. If it differs from the existing change, the existing and
+    /// all later changes are dropped, since they will never be settled. There must be no gap before
+    /// `number`.
     pub fn set(&mut self, number: u64, change: Change) {
         if self.get(number) != Some(&change) {
             self.cut(number - 1);
@@ -56,7 +58,7 @@ impl Log {
         }
     }
 
-    /// Forgets all behind that one.
+    /// Drops all changes after this number.
     pub fn cut(&mut self, number: u64) {
         let kept = usize::try_from(number.saturating_sub(self.base)).unwrap_or(usize::MAX);
         for change in self.changes.drain(kept.min(self.changes.len())..) {
@@ -69,7 +71,7 @@ impl Log {
         self.changes.get(usize::try_from(at).ok()?)
     }
 
-    /// The changes behind one, up to another.
+    /// Returns the changes after one number, up to another.
     pub fn between(&self, behind: u64, upto: u64) -> impl Iterator<Item = &Change> {
         let at = |number: u64| {
             let at = usize::try_from(number.saturating_sub(self.base));
@@ -78,7 +80,7 @@ impl Log {
         self.changes.range(at(behind)..at(upto.max(behind)))
     }
 
-    /// Forgets all up to that one.
+    /// Drops all changes up to this number.
     pub fn forget(&mut self, upto: u64) {
         while self.base < upto {
             let Some(change) = self.changes.pop_front() else {
@@ -88,12 +90,14 @@ impl Log {
             self.base += 1;
         }
         if self.changes.is_empty() {
-            // The next ones come where the last ones were, and not all around the memory that it ever needed.
+            // The next changes reuse the front of the buffer, instead of cycling through all of its
+            // memory.
             self.changes.clear();
         }
     }
 
-    /// The changes behind that one, about so many bytes of them, at least one if there is one; none if some of them are forgotten.
+    /// Returns about `bytes` bytes of changes after a number, at least one if there is one; `None`
+    /// if some of these changes have been dropped.
     pub fn behind_number(&self, number: u64, bytes: usize) -> Option<Vec<Change>> {
         let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let mut sum = 0;
@@ -112,14 +116,15 @@ impl Log {
         )
     }
 
-    /// What the changes behind that one say of a key, and which says it.
+    /// Returns the latest effect on a key of the changes after a number.
     pub fn latest(&self, behind: u64, map: MapId, key: &[u8]) -> Option<Option<(Bytes, i64)>> {
         let count = usize::try_from(self.end().saturating_sub(behind)).unwrap_or(usize::MAX);
         let newest = self.changes.iter().rev().take(count);
         newest.flat_map(|change| change.effect_on(map, key)).next()
     }
 
-    /// Which keys the changes behind that one are about, and which maps they clear or change in several places.
+    /// Returns the keys affected by the changes after a number, and the maps that they clear or
+    /// change atomically in several places.
     pub fn touched_behind(&self, number: u64) -> (BTreeSet<(MapId, &[u8])>, BTreeSet<MapId>) {
         let (mut keys, mut maps) = (BTreeSet::new(), BTreeSet::new());
         for change in self.between(number, self.end()) {
@@ -130,7 +135,7 @@ impl Log {
                 Change::SetAll { map, pairs, .. } => {
                     keys.extend(pairs.iter().map(|(key, _)| (*map, key)));
                 }
-                // Nothing of a ring expires.
+                // The latter are changes of rings, whose entries do not expire.
                 Change::Clear(map) | Change::Together(map, _) => {
                     maps.insert(*map);
                 }

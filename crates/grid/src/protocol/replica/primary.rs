@@ -1,67 +1,74 @@
-//! The primary's part.
+//! Role of the primary.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Course, Have, Replica, ReplicaAction, ReplicaWord, Role, Say};
+use super::{
+    Replica, ReplicaAction, ReplicaBody, ReplicaMessage, ReplicaProgress, ReplicationStreamId, Role,
+};
 use crate::protocol::MemberId;
 use crate::protocol::operation::{Answer, Change, Outcome, Ticket};
-use crate::protocol::shelf::Cursor;
-use crate::protocol::tidings::Rule;
+use crate::protocol::partition_store::Cursor;
 use crate::protocol::view::{Holder, Record, ViewNumber};
+use crate::protocol::watch_events::PrimaryTerm;
 
-/// How many slots are looked at for entries that have expired, at each tick.
+/// Number of slots checked for expired entries per tick.
 const SWEPT: usize = 256;
 
-/// How often the time is doubled after which what nobody answers is sent again. It may only wait behind a lot else: sent ever again it would wait for itself.
+/// Maximum number of times that the resend interval is doubled. An unanswered message may only be
+/// queued behind others; frequent resends would delay it further.
 const DOUBLED: u32 = 3;
 
-/// What a primary remembers.
+/// State of a primary.
 pub(super) struct Primary {
-    pub reign: ViewNumber,
-    /// The last change that it had when it became primary: nothing is read or written before that is settled.
+    pub term: ViewNumber,
+    /// The last change that this replica had when it became primary. Reads and writes are served
+    /// once that change is settled.
     pub inherited: u64,
-    /// The last change that all whole copies have.
+    /// The last change that all complete replicas have.
     pub settled: u64,
     pub peers: Vec<Peer>,
-    /// Nothing is read or written any more, so that another can be primary.
+    /// True if reads and writes are stopped for a handover.
     pub is_frozen: bool,
-    /// Who is answered when a change is made.
+    /// Answers to be sent once a change is applied.
     waiting: VecDeque<(u64, Ticket, Answer)>,
     swept: Cursor,
 }
 
-/// Another copy, as its primary knows it.
+/// Another replica, as known to its primary.
 pub(super) struct Peer {
     pub member: MemberId,
     since: ViewNumber,
     attempt: u32,
-    /// The change before the first that it gets on this course.
+    /// The change before the first one sent in this stream.
     start: u64,
-    /// The last change that it is known to have.
+    /// The last change that the peer is known to have.
     acked: u64,
-    /// The last that was sent.
+    /// The last change sent.
     sent: u64,
     sent_at: Duration,
-    /// The last change that it was known to have when that was looked at, and when it last had all or another one.
+    /// The last acknowledged change at the last check, and the last time at which there was
+    /// progress or nothing was outstanding.
     stood: (u64, Duration),
-    /// How often that was sent again since.
+    /// Number of resends since the last progress.
     again: u32,
-    /// All was sent again from behind this change on, since some was missing there: what was under way then says so too, and needn't be believed.
+    /// The change after which everything was sent again because of a gap. Messages sent before
+    /// report the same gap, which is ignored.
     went_back: Option<u64>,
-    /// What it was told to be settled.
+    /// The last settled change reported to the peer.
     told: u64,
-    /// Up to where it has made all changes.
+    /// The last change that the peer has applied.
     made: u64,
     was_heard: bool,
-    /// Everything from before the course is there too.
+    /// True if the peer has all entries from before the stream.
     is_filled: bool,
-    /// Nothing is settled without it.
+    /// True if no change is settled until the peer has it.
     pub is_needed: bool,
 }
 
 impl Primary {
-    /// Whether nobody waits, and everybody has all changes up to the `end` and has been told so.
+    /// Returns true if no answer is pending, and all replicas have all changes up to `end` and know
+    /// that they are settled.
     pub(super) fn rests(&self, end: u64) -> bool {
         let is_calm = self.settled == end && !self.is_frozen && self.waiting.is_empty();
         is_calm && self.peers.iter().all(|peer| peer.rests(end))
@@ -69,13 +76,13 @@ impl Primary {
 }
 
 impl Peer {
-    /// Whether it has everything, has made it, and has been told that all have it.
+    /// Returns true if the peer has all changes, has applied them, and knows that they are settled.
     fn rests(&self, end: u64) -> bool {
         let has_all = self.acked == end && self.sent == end && self.made >= end;
         has_all && self.is_needed && self.was_heard && self.told == end && !self.sent_at.is_zero()
     }
 
-    /// It has not been waited for until now.
+    /// Records that there was progress or nothing is outstanding.
     fn stands(&mut self, now: Duration) {
         self.stood = (self.acked, now);
         self.again = 0;
@@ -101,15 +108,15 @@ impl Peer {
         }
     }
 
-    fn course(&self, reign: ViewNumber) -> Course {
-        Course {
-            reign,
+    fn course(&self, reign: ViewNumber) -> ReplicationStreamId {
+        ReplicationStreamId {
+            term: reign,
             since: self.since,
             attempt: self.attempt,
         }
     }
 
-    /// Filling begins anew, behind that change.
+    /// Restarts the resync after the change `start`.
     fn begin_anew(&mut self, start: u64) {
         let holder = Holder {
             member: self.member,
@@ -123,7 +130,7 @@ impl Peer {
 }
 
 impl Replica {
-    /// This copy is the primary, as it was before or from now on.
+    /// Makes this replica the primary, or continues as primary.
     pub(super) fn reign(&mut self, record: &Record) {
         let start = self.applied;
         let others = || {
@@ -135,7 +142,7 @@ impl Replica {
         };
         let (mut known, inherited, settled, waiting) =
             match std::mem::replace(&mut self.role, Role::Nothing) {
-                Role::Primary(primary) if primary.reign == record.reign => (
+                Role::Primary(primary) if primary.term == record.term => (
                     primary.peers,
                     primary.inherited,
                     primary.settled,
@@ -143,12 +150,12 @@ impl Replica {
                 ),
                 _ => {
                     let inherited = self.log.end();
-                    let rule = Rule {
+                    let rule = PrimaryTerm {
                         losses: record.losses,
-                        reign: record.reign,
+                        term: record.term,
                         inherited,
                     };
-                    self.diary.begin(rule, &self.shelf);
+                    self.events.begin(rule, &self.store);
                     (Vec::new(), inherited, start, VecDeque::new())
                 }
             };
@@ -162,23 +169,24 @@ impl Replica {
                         is_needed,
                         ..known.swap_remove(at)
                     },
-                    // Without synchronous backups others may lack some of what was made here: a new copy is not to be ahead of them.
+                    // With asynchronous backups, others may lack changes that were applied here; a
+                    // new replica must not be ahead of them.
                     None => Peer::new(*holder, settled, is_needed),
                 }
             })
             .collect();
         self.role = Role::Primary(Primary {
-            reign: record.reign,
+            term: record.term,
             inherited,
             settled,
             peers,
-            is_frozen: record.heir.is_some(),
+            is_frozen: record.next_primary.is_some(),
             waiting,
             swept: Cursor::default(),
         });
     }
 
-    /// It is primary no more: nobody knows what becomes of the changes that are not settled.
+    /// Ends the role as primary. The outcome of unsettled changes is unknown.
     pub(super) fn abdicate(&mut self, out: &mut Vec<ReplicaAction>) {
         if let Role::Primary(primary) = &mut self.role {
             for (_, ticket, _) in primary.waiting.drain(..) {
@@ -187,7 +195,8 @@ impl Replica {
         }
     }
 
-    /// Answers when all is settled that has been ordered so far: what was found, and not changed, may be of changes that are under way.
+    /// Queues an answer until all changes ordered so far are settled. This includes answers without
+    /// a change, since they may depend on changes that are not settled.
     pub(super) fn wait(&mut self, ticket: Ticket, answer: Answer) {
         let end = self.log.end();
         if let Role::Primary(primary) = &mut self.role {
@@ -195,7 +204,7 @@ impl Replica {
         }
     }
 
-    /// Makes all changes that can be made, and answers who waits for them.
+    /// Applies all changes that can be applied, and sends the answers that wait for them.
     pub(super) fn settle(&mut self, out: &mut Vec<ReplicaAction>) {
         let Role::Primary(primary) = &mut self.role else {
             return;
@@ -206,7 +215,8 @@ impl Replica {
         primary.settled = primary.settled.max(everywhere);
         let (settled, all) = (primary.settled, primary.peers.iter().map(|peer| peer.acked));
         let kept_for = all.min().unwrap_or(end).min(settled);
-        // Whoever writes quicker than backups take it waits for them, so that what is kept for them stays bounded.
+        // Also with asynchronous backups, writes wait if backups are slow, so that the log stays
+        // bounded.
         let waits = self.config.is_synchronous || self.log.bytes() > self.config.log_bytes;
         let visible = match waits {
             true => settled,
@@ -223,18 +233,18 @@ impl Replica {
                 }
             }
             if primary.waiting.is_empty() {
-                // As the log: the next ones come where the last ones were.
+                // As in the log: the next answers reuse the front of the buffer.
                 primary.waiting.clear();
             }
         }
     }
 
-    /// Sends what other copies have not been sent yet.
+    /// Sends changes that have not been sent to the other replicas yet.
     pub fn flush(&mut self, now: Duration, out: &mut Vec<ReplicaAction>) {
         let Role::Primary(primary) = &mut self.role else {
             return;
         };
-        let (end, settled, reign) = (self.log.end(), primary.settled, primary.reign);
+        let (end, settled, reign) = (self.log.end(), primary.settled, primary.term);
         let inherited = primary.inherited;
         for peer in &mut primary.peers {
             let mut is_due = !peer.was_heard && now >= peer.sent_at + self.config.resend;
@@ -242,7 +252,7 @@ impl Replica {
             while is_due || (peer.sent < end && peer.sent - peer.acked < self.config.window) {
                 let Some(changes) = self.log.behind_number(peer.sent, self.config.batch_bytes)
                 else {
-                    // It is filled so slowly that changes are forgotten which it needs.
+                    // The resync is so slow that changes it needs have been dropped.
                     peer.begin_anew(settled);
                     continue;
                 };
@@ -253,7 +263,7 @@ impl Replica {
                 let before = peer.sent;
                 peer.sent += changes.len() as u64;
                 (peer.sent_at, peer.told) = (now.max(Duration::from_nanos(1)), settled);
-                let say = Say::Append {
+                let say = ReplicaBody::Append {
                     start: peer.start,
                     inherited,
                     before,
@@ -261,15 +271,18 @@ impl Replica {
                     changes,
                 };
                 let course = peer.course(reign);
-                out.push(ReplicaAction::Tell(
+                out.push(ReplicaAction::SendMessage(
                     peer.member,
-                    ReplicaWord { course, say },
+                    ReplicaMessage {
+                        stream: course,
+                        body: say,
+                    },
                 ));
             }
         }
     }
 
-    /// What has to be said again is said with the next flush.
+    /// Marks messages to be sent again by the next flush.
     pub(super) fn repeat(&mut self, now: Duration) {
         let Role::Primary(primary) = &mut self.role else {
             return;
@@ -288,7 +301,8 @@ impl Replica {
             if too_much && !peer.is_needed && peer.acked < primary.settled {
                 peer.begin_anew(primary.settled);
             }
-            // Nothing more to send, but something to tell, or to hear again.
+            // There are no changes to send, but a settled number to report, or an acknowledgement
+            // to be requested.
             let is_behind = peer.made < primary.settled || !peer.is_needed;
             let is_idle = peer.sent == self.log.end();
             if is_idle && (peer.told < primary.settled || (is_behind && is_late)) {
@@ -297,19 +311,19 @@ impl Replica {
         }
     }
 
-    /// Another copy says what it has.
+    /// Processes the progress of another replica.
     pub(super) fn has(
         &mut self,
         from: MemberId,
-        course: Course,
-        have: Have,
+        course: ReplicationStreamId,
+        have: ReplicaProgress,
         out: &mut Vec<ReplicaAction>,
     ) {
         let end = self.log.end();
         let Role::Primary(primary) = &mut self.role else {
             return;
         };
-        let (reign, settled) = (primary.reign, primary.settled);
+        let (reign, settled) = (primary.term, primary.settled);
         let is_it = |peer: &&mut Peer| peer.member == from && peer.course(reign) == course;
         let Some(peer) = primary.peers.iter_mut().find(is_it) else {
             return;
@@ -317,7 +331,8 @@ impl Replica {
         peer.was_heard = true;
         peer.made = peer.made.max(have.made);
         peer.acked = peer.acked.max(have.upto.min(end));
-        // Everything that is under way behind what is missing says so: once is enough, and not at all when it has come after all.
+        // All messages sent after the missing one report the gap: only the first report counts, and
+        // none if the missing one has arrived meanwhile.
         let is_missing = have.gap && peer.sent > peer.acked;
         let is_news = is_missing && peer.went_back != Some(peer.acked);
         if is_news {
@@ -326,38 +341,44 @@ impl Replica {
         }
         peer.sent = peer.sent.max(peer.acked);
         peer.is_filled |= have.filled;
-        // From now on nothing is settled without it, and it has all that is.
+        // From now on no change is settled without the peer, and the peer has all settled ones.
         peer.is_needed |= peer.is_filled && peer.acked >= settled;
         self.settle(out);
     }
 
-    /// Another copy asks for what was there before it was begun.
+    /// Sends a chunk of entries to a replica in resync.
     pub(super) fn send_chunk(
         &mut self,
         from: MemberId,
-        course: Course,
+        course: ReplicationStreamId,
         cursor: Cursor,
         out: &mut Vec<ReplicaAction>,
     ) {
         let Role::Primary(primary) = &self.role else {
             return;
         };
-        let is_it = |peer: &&Peer| peer.member == from && peer.course(primary.reign) == course;
+        let is_it = |peer: &&Peer| peer.member == from && peer.course(primary.term) == course;
         if primary.peers.iter().any(|peer| is_it(&peer)) {
-            let (parcels, next) = self.shelf.parcels(cursor, self.config.batch_bytes);
-            let say = Say::Chunk {
+            let (parcels, next) = self.store.parcels(cursor, self.config.batch_bytes);
+            let say = ReplicaBody::Chunk {
                 from: cursor,
                 next,
                 at: self.applied,
                 parcels,
             };
-            out.push(ReplicaAction::Tell(from, ReplicaWord { course, say }));
+            out.push(ReplicaAction::SendMessage(
+                from,
+                ReplicaMessage {
+                    stream: course,
+                    body: say,
+                },
+            ));
         }
     }
 
-    /// Removes some of what has expired.
+    /// Removes some expired entries.
     pub(super) fn sweep(&mut self, now: Duration) {
-        // Copies that take changes slowly are not given more of them than somebody waits for.
+        // If replicas are slow, only requested changes are made.
         if self.may_serve(true).is_err() || self.log.bytes() > self.config.log_bytes {
             return;
         }
@@ -365,10 +386,11 @@ impl Replica {
         let Role::Primary(primary) = &mut self.role else {
             return;
         };
-        let (mut expired, next) = self.shelf.expired(primary.swept, wall, SWEPT);
+        let (mut expired, next) = self.store.expired(primary.swept, wall, SWEPT);
         primary.swept = next;
         if !expired.is_empty() && self.applied < self.log.end() {
-            // Only what is settled was looked at: a change that is under way may have given the key another value, or removed it.
+            // Only settled entries were checked: an unsettled change may have set or removed the
+            // key.
             let (keys, maps) = self.log.touched_behind(self.applied);
             expired.retain(|(map, key)| !maps.contains(map) && !keys.contains(&(*map, &key[..])));
         }

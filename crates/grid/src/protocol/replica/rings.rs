@@ -1,7 +1,9 @@
-//! Rings: values with consecutive numbers, which are added at the end and go from the beginning.
+//! Rings: values with consecutive numbers, appended at the end and removed from the front.
 //!
-//! A ring is entries of a map of its own, all in one partition: each value under its number, in eight bytes, and under a shorter key its *ends*, the number of the first value and
-//! that of the next one to be added. What an operation does to them is one change, so that no copy ever has a part of it.
+//! A ring consists of entries of a separate map, all in one partition: each value under its
+//! number, in eight bytes; and under a shorter key the *ends*, the number of the first value and
+//! that of the next one. The effect of an operation is a single change, so that no replica ever has
+//! a part of it.
 
 use bytes::Bytes;
 
@@ -9,13 +11,14 @@ use super::Replica;
 use crate::protocol::operation::{Answer, Change, MapId, WhenFull, own};
 use crate::protocol::store::NEVER;
 
-/// Under which key the ends are.
+/// Key of the ends.
 const ENDS: &[u8] = b"ends";
 
-/// How many values go at most with one that is added, where the ring has more than its capacity is said to be: the others go later.
+/// Maximum number of values removed by one append if the ring has more than its capacity; the rest
+/// is removed later.
 const MOST_GONE: u64 = 64;
 
-/// Where a ring begins and ends.
+/// Bounds of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Ends {
     first: u64,
@@ -58,7 +61,7 @@ fn set(map: MapId, key: Bytes, value: Bytes) -> Change {
 }
 
 impl Replica {
-    /// Adds a value, if that can be; what changes, and what is to be answered.
+    /// Returns the change that appends a value, if there is room, and the answer.
     pub(super) fn appending(
         &self,
         ring: MapId,
@@ -86,7 +89,7 @@ impl Replica {
         )
     }
 
-    /// Takes the first value out; what changes, and what is to be answered.
+    /// Returns the change that removes the first value, and the answer.
     pub(super) fn taking(&self, ring: MapId) -> (Option<Change>, Answer) {
         let Ends { first, next } = self.latest_ends(ring);
         if first == next {
@@ -101,14 +104,14 @@ impl Replica {
         (Some(Change::Together(ring, parts)), Answer::Value(value))
     }
 
-    /// Values from a number on, of what is settled.
+    /// Reads settled values from a number on.
     pub(super) fn run(&self, ring: MapId, from: u64, bytes: u32) -> Answer {
-        let ends = self.shelf.get(ring, ENDS);
+        let ends = self.store.get(ring, ENDS);
         let Ends { first, next } = ends.map_or(Ends::default(), |it| Ends::read(it.value));
         let from = from.clamp(first, next);
         let (mut sum, mut values) = (0, Vec::new());
         for number in from..next {
-            let Some(entry) = self.shelf.get(ring, &number.to_le_bytes()) else {
+            let Some(entry) = self.store.get(ring, &number.to_le_bytes()) else {
                 break;
             };
             sum += entry.value.len();
@@ -120,7 +123,7 @@ impl Replica {
         Answer::Run { from, values, next }
     }
 
-    /// The ends when all changes are made that are under way.
+    /// Returns the ends after all changes in the log.
     fn latest_ends(&self, ring: MapId) -> Ends {
         let ends = self.latest_entry(ring, ENDS);
         ends.map_or(Ends::default(), |ends| Ends::read(&ends))
@@ -129,7 +132,7 @@ impl Replica {
     fn latest_entry(&self, ring: MapId, key: &[u8]) -> Option<Bytes> {
         match self.log.latest(self.applied, ring, key) {
             Some(effect) => effect.map(|(value, _)| own(&value)),
-            None => self.shelf.get(ring, key).map(|entry| entry.to_bytes()),
+            None => self.store.get(ring, key).map(|entry| entry.to_bytes()),
         }
     }
 }

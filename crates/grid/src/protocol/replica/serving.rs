@@ -1,4 +1,4 @@
-//! What a primary answers.
+//! Operations served by a primary.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::protocol::operation::{
 };
 use crate::protocol::store::{Entry, NEVER, Store};
 
-/// Which part of a place in a map that is gone through says the slot; the rest says whose.
+/// Bits of a scan position that hold the slot; the others hold the primary's term.
 const SLOT: u64 = u32::MAX as u64;
 
 impl Replica {
-    /// Whether it may read and write now; if not, why.
+    /// Checks whether this replica may serve reads and writes.
     pub(super) fn may_serve(&self, may_act: bool) -> Result<(), Refusal> {
         match &self.role {
             Role::Primary(_) if !may_act => Err(Refusal::CutOff),
@@ -24,10 +24,12 @@ impl Replica {
         }
     }
 
-    /// What a key has, of what is settled; `may_act` as for a [request](Replica::request). Allocates nothing, and asks for the time only if the entry expires.
+    /// Applies `look` to the settled value of a key; `may_act` as for a
+    /// [request](Replica::request). Allocates nothing, and calls `now` only if the entry has an
+    /// expiry time.
     ///
     /// # Errors
-    /// If it may not be read here and now.
+    /// The refusal, if this replica may not serve reads now.
     pub fn read<R>(
         &self,
         now: impl FnOnce() -> Duration,
@@ -41,20 +43,20 @@ impl Replica {
         Ok(look(entry.map(|entry| entry.value)))
     }
 
-    /// What a key has, of what is settled, unless it has expired.
+    /// Returns the settled entry of a key, unless it has expired.
     fn present(&self, now: impl FnOnce() -> Duration, map: MapId, key: &[u8]) -> Option<Entry<'_>> {
-        let entry = self.shelf.get(map, key)?;
-        // Most entries never expire: nobody needs to know the time then.
+        let entry = self.store.get(map, key)?;
+        // Most entries never expire, so the time is rarely needed.
         (entry.expires == NEVER || entry.expires > self.wall(now())).then_some(entry)
     }
 
-    /// The time, in microseconds since the Unix epoch.
+    /// Returns the wall-clock time in microseconds since the Unix epoch.
     pub(super) fn wall(&self, now: Duration) -> i64 {
         let since = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
         self.config.began.saturating_add(since)
     }
 
-    /// Does what is asked for; the outcome, if nothing has to be waited for.
+    /// Carries out an operation. Returns the outcome if it is available immediately.
     pub(super) fn carry_out(
         &mut self,
         now: Duration,
@@ -68,10 +70,10 @@ impl Replica {
                 Answer::Value(entry.map(|entry| entry.to_bytes()))
             }
             Operation::Count(map) => {
-                Answer::Count(self.shelf.map(map).map_or(0, Store::len) as u64)
+                Answer::Count(self.store.map(map).map_or(0, Store::len) as u64)
             }
             Operation::Measure(map) => {
-                Answer::Count(self.shelf.map(map).map_or(0, Store::cost) as u64)
+                Answer::Count(self.store.map(map).map_or(0, Store::cost) as u64)
             }
             Operation::Scan { map, from, bytes } => self.page(now, map, from, bytes),
             Operation::Read { ring, from, bytes } => self.run(ring, from, bytes),
@@ -87,7 +89,7 @@ impl Replica {
         Some(Outcome::Answered(answer))
     }
 
-    /// Orders what is asked for behind all else; what is to be answered when it is settled.
+    /// Orders a write after all others. Returns the answer, to be sent once it is settled.
     fn write(&mut self, now: Duration, operation: Operation) -> Result<Answer, Refusal> {
         let (change, answer) = match operation {
             Operation::Put {
@@ -158,7 +160,7 @@ impl Replica {
         Ok(answer)
     }
 
-    /// What a function changes, and what is to be answered.
+    /// Calls a function, and returns its change and the answer.
     fn computed(
         &self,
         now: Duration,
@@ -183,7 +185,7 @@ impl Replica {
         Ok((change, Answer::Value(new)))
     }
 
-    /// Whether the condition holds, and what is to be answered.
+    /// Evaluates a condition, and returns the result and the answer.
     fn is_on(&self, now: Duration, map: MapId, key: &[u8], when: When) -> (bool, Answer) {
         match when {
             When::Always => (true, Answer::Done),
@@ -198,15 +200,15 @@ impl Replica {
         }
     }
 
-    /// Whether a key has something when all changes are made that are under way, expired or not.
+    /// Returns true if a key has an entry after all changes in the log, expired or not.
     fn has_something(&self, map: MapId, key: &[u8]) -> bool {
         match self.log.latest(self.applied, map, key) {
             Some(effect) => effect.is_some(),
-            None => self.shelf.get(map, key).is_some(),
+            None => self.store.get(map, key).is_some(),
         }
     }
 
-    /// What a key has when all changes are made that are under way.
+    /// Returns the value of a key after all changes in the log.
     fn latest(&self, now: Duration, map: MapId, key: &[u8]) -> Option<Bytes> {
         let wall = self.wall(now);
         match self.log.latest(self.applied, map, key) {
@@ -216,7 +218,7 @@ impl Replica {
             }
             None => {
                 let entry = self
-                    .shelf
+                    .store
                     .get(map, key)
                     .filter(|entry| entry.expires > wall);
                 entry.map(|entry| entry.to_bytes())
@@ -226,21 +228,21 @@ impl Replica {
 
     fn page(&self, now: Duration, map: MapId, from: u64, bytes: u32) -> Answer {
         let (wall, mut sum, mut page, mut behind) = (self.wall(now), 0, Vec::new(), None);
-        // Where an entry lies is known in this copy only: behind another primary's page all is told again.
+        // Slots differ between replicas: a position of another primary restarts the scan.
         let reign = match &self.role {
-            Role::Primary(primary) => primary.reign.0 << 32,
+            Role::Primary(primary) => primary.term.0 << 32,
             _ => 0,
         };
         let is_mine = from & !SLOT == reign;
         let start = if is_mine { (from & SLOT) as usize } else { 0 };
         let entries = self
-            .shelf
+            .store
             .map(map)
             .into_iter()
             .flat_map(|store| store.entries_from(start));
         for (next, entry) in entries {
             if sum >= bytes as usize {
-                // The slot behind the last one that was taken.
+                // The slot after the last entry taken.
                 return Answer::Page(page, behind);
             }
             behind = Some(reign | next as u64);

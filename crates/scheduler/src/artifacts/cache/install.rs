@@ -1,4 +1,4 @@
-//! Fetching a package into the cache: whole, verified, in one step.
+//! Fetching of packages into the cache: complete, verified, in one step.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader};
@@ -9,12 +9,13 @@ use ardea_core::{Error, ErrorCode, Result};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
-use super::shrink::{GONE, INCOMING, sweep_fetched};
+use super::evict::{GONE, INCOMING, sweep_fetched};
 use crate::artifacts::digest::Hasher;
 use crate::artifacts::failure::{interrupted, too_large, unreadable, unwritable, wrong_digest};
 use crate::artifacts::{Digest, Limits, PackageStore, unpack};
 
-/// Fetches a package, verifies it, unpacks it, and puts it into its place. The caller holds both locks.
+/// Fetches, verifies and unpacks a package, and renames it into place. The caller holds the
+/// package's locks `use` and `fetch`.
 pub(super) async fn install(
     cache: &Path,
     digest: &Digest,
@@ -25,7 +26,7 @@ pub(super) async fn install(
     tokio::task::spawn_blocking(move || sweep_fetched(&swept, &sweeping))
         .await
         .map_err(interrupted)?;
-    // Dropped on any failure, it takes with it what was fetched.
+    // The work folder is removed with its contents on any failure.
     let work = tempfile::Builder::new()
         .prefix(&format!("{INCOMING}{digest}-"))
         .permissions(fs::Permissions::from_mode(0o755))
@@ -39,7 +40,7 @@ pub(super) async fn install(
     settling.await.map_err(interrupted)?
 }
 
-/// Fetches to a file; what is not what the digest says is never unpacked.
+/// Downloads to a file, and verifies the digest before anything is unpacked.
 async fn download(
     path: &Path,
     digest: &Digest,
@@ -90,7 +91,7 @@ fn settle(
     let place = cache.join(digest.to_string());
     let damaged = move_away(&place, cache).map_err(|error| unwritable(&place, error))?;
     fs::rename(work.path(), &place).map_err(|error| unwritable(&place, error))?;
-    // It has another name now, by which nobody removes it.
+    // The folder was renamed, so the temporary path must not be removed.
     let _ = work.keep();
     if let Some(damaged) = damaged {
         let _ = fs::remove_dir_all(damaged);
@@ -98,7 +99,7 @@ fn settle(
     Ok(())
 }
 
-/// Gives a folder another name, under which it is no package; the name, if there was such a folder.
+/// Renames a folder out of the way. Returns the new path, or `None` if the folder did not exist.
 pub(super) fn move_away(folder: &Path, cache: &Path) -> io::Result<Option<PathBuf>> {
     let away = tempfile::Builder::new()
         .prefix(GONE)

@@ -1,7 +1,7 @@
-//! Locks between processes: files that the kernel locks.
+//! Locks between processes: files locked by the kernel.
 //!
-//! A lock's file is removed by whoever holds it alone. So what was locked may have lost its name meanwhile, and another may
-//! lock a new file of that name: a lock counts only if its file still has the name.
+//! The exclusive holder of a lock may remove the lock's file. Another process may then lock a new
+//! file of the same name. So a lock is valid only if its file still has the name.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -14,13 +14,13 @@ use tokio::time::sleep;
 
 use crate::artifacts::failure::unwritable;
 
-/// Who else may hold it.
+/// The mode of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sharing {
-    /// Others that share it.
+    /// Shared with other shared holders.
     Shared,
-    /// Nobody.
-    Alone,
+    /// Held by one holder only.
+    Exclusive,
 }
 
 /// A lock that is held until it is dropped.
@@ -28,7 +28,7 @@ pub(super) enum Sharing {
 pub(super) struct Lock(File);
 
 impl Lock {
-    /// Waits until it is free. A lock that is waited for is looked at every 5 to 50 ms.
+    /// Waits for the lock at `path`, polling every 5 to 50 ms.
     pub(super) async fn take(path: PathBuf, sharing: Sharing) -> Result<Self> {
         let mut pause = Duration::from_millis(5);
         loop {
@@ -42,7 +42,7 @@ impl Lock {
         }
     }
 
-    /// Takes it if it is free.
+    /// Acquires the lock at `path` if it is free, or returns `None`.
     pub(super) fn try_take(path: &Path, sharing: Sharing) -> io::Result<Option<Self>> {
         loop {
             let file = OpenOptions::new()
@@ -53,7 +53,7 @@ impl Lock {
                 .open(path)?;
             let locked = match sharing {
                 Sharing::Shared => file.try_lock_shared(),
-                Sharing::Alone => file.try_lock(),
+                Sharing::Exclusive => file.try_lock(),
             };
             match locked {
                 Ok(()) => {}
@@ -72,7 +72,7 @@ impl Lock {
         }
     }
 
-    /// What the kernel has locked.
+    /// Returns the locked file.
     pub(super) fn file(&self) -> &File {
         &self.0
     }

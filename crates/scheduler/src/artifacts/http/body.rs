@@ -1,4 +1,4 @@
-//! A file as the body of a request or an answer.
+//! A file as the body of a request or response.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::artifacts::directory::PIECE;
 
-/// Counts what moves, so that whoever watches sees whether anything does.
+/// A counter of transferred pieces. A transfer is stalled if the counter does not grow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress(Arc<AtomicU64>);
 
@@ -27,7 +27,7 @@ impl Progress {
     }
 }
 
-/// A file of known size, in pieces; no more of it is in memory than one piece.
+/// A file of known size, streamed with one piece in memory at a time.
 pub(super) struct FileBody {
     file: File,
     left: u64,

@@ -1,6 +1,7 @@
-//! Packages at an HTTP server.
+//! The client of an HTTP package store.
 //!
-//! A request has a connection of its own: requests are few and large, and a connection that was kept could be broken.
+//! Each request opens a new connection. Requests are few and large, and a pooled connection could
+//! be broken.
 
 use std::io;
 
@@ -20,28 +21,28 @@ use crate::artifacts::failure::{missing, too_large, unreadable};
 use crate::artifacts::stores::invalid;
 use crate::artifacts::{Digest, Download, PackageStore, Packed, Pending, StoreOptions, Stored};
 
-/// The most bytes of a list, or of words on a failure.
+/// The maximum size of a list of packages; the next constant limits the text of an error.
 const MOST_LIST_BYTES: usize = 16 << 20;
 const MOST_WORDS_BYTES: usize = 4 << 10;
 
 type Sent = BoxBody<Bytes, io::Error>;
 
-/// Packages at an HTTP server, such as a [`PackageServer`](super::PackageServer).
+/// A package store at an HTTP server, such as a [`PackageServer`](super::PackageServer).
 #[derive(Clone, Debug)]
 pub struct HttpStore {
     place: String,
-    /// `HOST:PORT`.
+    /// The server's `HOST:PORT`.
     authority: String,
-    /// Without a slash at its end.
+    /// The path of the packages at the server, without a trailing slash.
     path: String,
     options: StoreOptions,
 }
 
 impl HttpStore {
-    /// At a URL such as `http://10.0.0.7:7070/packages`.
+    /// Creates a store at a URL such as `http://10.0.0.7:7070/packages`.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) if it is none.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) if the URL is invalid.
     pub fn new(url: &str, options: &StoreOptions) -> Result<Self> {
         let uri: Uri = url.parse().map_err(|_| invalid(url, "it is no URL"))?;
         let authority = uri
@@ -75,27 +76,28 @@ impl HttpStore {
         })
     }
 
-    async fn ask(&self, method: Method, name: &str, body: Sent) -> Result<Response<Incoming>> {
-        self.ask_watched(method, name, body, &Progress::default())
+    async fn request(&self, method: Method, name: &str, body: Sent) -> Result<Response<Incoming>> {
+        self.request_with_progress(method, name, body, &Progress::default())
             .await
     }
 
-    /// Asks, and waits for the head of the answer, while something moves.
-    async fn ask_watched(
+    /// Sends a request, and waits for the response head as long as the transfer makes progress.
+    async fn request_with_progress(
         &self,
         method: Method,
         name: &str,
         body: Sent,
         progress: &Progress,
     ) -> Result<Response<Incoming>> {
-        let patience = self.options.patience;
+        let patience = self.options.timeout;
         let stream = timeout(patience, TcpStream::connect(&self.authority)).await;
         let stream = stream
-            .map_err(|_| self.silent())?
-            .map_err(|error| self.away(error))?;
+            .map_err(|_| self.timed_out())?
+            .map_err(|error| self.unreachable(error))?;
         let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = shaken.map_err(|error| self.away(error))?;
-        // It ends with the answer, or when that is dropped. What fails is told there.
+        let (mut sender, connection) = shaken.map_err(|error| self.unreachable(error))?;
+        // The connection's task ends with the response, or when the response is dropped. The
+        // response reports its errors.
         tokio::spawn(async move {
             let _ = connection.await;
         });
@@ -108,7 +110,7 @@ impl HttpStore {
             request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.secret()));
         }
         let request = request.body(body).map_err(|error| {
-            let what = format!("package store {} can't be asked", self.place);
+            let what = format!("package store {} can't be queried", self.place);
             Error::new(ErrorCode::InvalidConfig, what)
                 .because(error)
                 .hint("check the path of its URL, and the token for characters that HTTP does not carry")
@@ -118,10 +120,10 @@ impl HttpStore {
         let mut moved = progress.count();
         loop {
             tokio::select! {
-                answer = &mut answer => return answer.map_err(|error| self.away(error)),
+                answer = &mut answer => return answer.map_err(|error| self.unreachable(error)),
                 () = sleep(patience) => {
                     if progress.count() == moved {
-                        return Err(self.silent());
+                        return Err(self.timed_out());
                     }
                     moved = progress.count();
                 }
@@ -129,8 +131,9 @@ impl HttpStore {
         }
     }
 
-    /// The answer, if it is good; otherwise what it means.
-    async fn good(
+    /// Returns a successful response. Otherwise returns the error that corresponds to the
+    /// response's status.
+    async fn check_response(
         &self,
         answer: Response<Incoming>,
         digest: Option<&Digest>,
@@ -140,7 +143,7 @@ impl HttpStore {
             return Ok(answer);
         }
         let words = timeout(
-            self.options.patience,
+            self.options.timeout,
             Limited::new(answer.into_body(), MOST_WORDS_BYTES).collect(),
         );
         let words = match words.await {
@@ -149,7 +152,7 @@ impl HttpStore {
                 .to_string(),
             _ => String::new(),
         };
-        let name = digest.map_or("what was asked for".to_string(), |digest| {
+        let name = digest.map_or("the request".to_string(), |digest| {
             format!("package {digest}")
         });
         let what = format!("{} answers {status} for {name}", self.place);
@@ -168,23 +171,26 @@ impl HttpStore {
                 Error::new(ErrorCode::DiskFull, what).because(words)
             }
             (status, _) if status.is_server_error() => {
-                Error::new(ErrorCode::PackageStoreAway, what).because(words)
+                Error::new(ErrorCode::PackageStoreUnavailable, what).because(words)
             }
             _ => Error::new(ErrorCode::PackageRefused, what)
                 .because(words)
-                .hint("check the URL: this server does not do what a package store does"),
+                .hint("check the URL: this server does not behave like a package store"),
         })
     }
 
-    fn away(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-        let what = format!("package store {} is away, or broke off", self.place);
-        Error::new(ErrorCode::PackageStoreAway, what)
+    fn unreachable(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        let what = format!(
+            "package store {} is unreachable or closed the connection",
+            self.place
+        );
+        Error::new(ErrorCode::PackageStoreUnavailable, what)
             .because(error)
             .hint("check that it runs and can be reached from here")
     }
 
-    fn silent(&self) -> Error {
-        self.away(format!("it was silent for {:?}", self.options.patience))
+    fn timed_out(&self) -> Error {
+        self.unreachable(format!("no response within {:?}", self.options.timeout))
     }
 }
 
@@ -204,9 +210,9 @@ impl PackageStore for HttpStore {
     fn put<'a>(&'a self, package: &'a Packed) -> Pending<'a, ()> {
         Box::pin(async move {
             let digest = package.digest();
-            // Before many bytes are sent: is it there already, and may one put it there?
-            let found = self.ask(Method::HEAD, &name(digest), nothing()).await?;
-            match self.good(found, Some(digest)).await {
+            // Before the upload, checks that the package is missing and the token accepted.
+            let found = self.request(Method::HEAD, &name(digest), nothing()).await?;
+            match self.check_response(found, Some(digest)).await {
                 Ok(_) => return Ok(()),
                 Err(error) if error.code() == ErrorCode::PackageMissing => {}
                 Err(error) => return Err(error),
@@ -217,16 +223,16 @@ impl PackageStore for HttpStore {
             let progress = Progress::default();
             let body = FileBody::new(file, package.bytes(), progress.clone()).boxed();
             let answer = self
-                .ask_watched(Method::PUT, &name(digest), body, &progress)
+                .request_with_progress(Method::PUT, &name(digest), body, &progress)
                 .await?;
-            self.good(answer, Some(digest)).await.map(drop)
+            self.check_response(answer, Some(digest)).await.map(drop)
         })
     }
 
     fn get<'a>(&'a self, digest: &'a Digest) -> Pending<'a, Box<dyn Download>> {
         Box::pin(async move {
-            let answer = self.ask(Method::GET, &name(digest), nothing()).await?;
-            let answer = self.good(answer, Some(digest)).await?;
+            let answer = self.request(Method::GET, &name(digest), nothing()).await?;
+            let answer = self.check_response(answer, Some(digest)).await?;
             let length = answer.headers().get(header::CONTENT_LENGTH);
             let bytes = length.and_then(|length| length.to_str().ok()?.parse().ok());
             let limit = self.options.limits.packed_bytes;
@@ -236,7 +242,7 @@ impl PackageStore for HttpStore {
                     limit,
                 ));
             }
-            let download = Arriving {
+            let download = HttpDownload {
                 store: self.clone(),
                 body: answer.into_body(),
                 bytes,
@@ -247,8 +253,10 @@ impl PackageStore for HttpStore {
 
     fn delete<'a>(&'a self, digest: &'a Digest) -> Pending<'a, bool> {
         Box::pin(async move {
-            let answer = self.ask(Method::DELETE, &name(digest), nothing()).await?;
-            match self.good(answer, Some(digest)).await {
+            let answer = self
+                .request(Method::DELETE, &name(digest), nothing())
+                .await?;
+            match self.check_response(answer, Some(digest)).await {
                 Ok(_) => Ok(true),
                 Err(error) if error.code() == ErrorCode::PackageMissing => Ok(false),
                 Err(error) => Err(error),
@@ -258,31 +266,31 @@ impl PackageStore for HttpStore {
 
     fn list(&self) -> Pending<'_, Vec<Stored>> {
         Box::pin(async move {
-            let answer = self.ask(Method::GET, "", nothing()).await?;
-            let answer = self.good(answer, None).await?;
+            let answer = self.request(Method::GET, "", nothing()).await?;
+            let answer = self.check_response(answer, None).await?;
             let list = Limited::new(answer.into_body(), MOST_LIST_BYTES).collect();
-            let list = timeout(self.options.patience, list).await;
+            let list = timeout(self.options.timeout, list).await;
             let list = list
-                .map_err(|_| self.silent())?
-                .map_err(|error| self.away(error))?;
+                .map_err(|_| self.timed_out())?
+                .map_err(|error| self.unreachable(error))?;
             serde_json::from_slice(&list.to_bytes()).map_err(|error| {
                 let what = format!("{} gives no list of packages", self.place);
                 Error::new(ErrorCode::PackageRefused, what)
                     .because(error)
-                    .hint("a plain web server can't list packages; name a server of Ardea")
+                    .hint("a plain web server can't list packages; use an Ardea package server")
             })
         })
     }
 }
 
-/// A package on its way from the server.
-struct Arriving {
+/// A download from the server.
+struct HttpDownload {
     store: HttpStore,
     body: Incoming,
     bytes: Option<u64>,
 }
 
-impl Download for Arriving {
+impl Download for HttpDownload {
     fn bytes(&self) -> Option<u64> {
         self.bytes
     }
@@ -290,12 +298,12 @@ impl Download for Arriving {
     fn next(&mut self) -> Pending<'_, Option<Bytes>> {
         Box::pin(async move {
             loop {
-                let frame = timeout(self.store.options.patience, self.body.frame()).await;
-                let frame = match frame.map_err(|_| self.store.silent())? {
+                let frame = timeout(self.store.options.timeout, self.body.frame()).await;
+                let frame = match frame.map_err(|_| self.store.timed_out())? {
                     None => return Ok(None),
-                    Some(frame) => frame.map_err(|error| self.store.away(error))?,
+                    Some(frame) => frame.map_err(|error| self.store.unreachable(error))?,
                 };
-                // Trailers say nothing that is needed.
+                // Trailers are ignored.
                 if let Ok(piece) = frame.into_data() {
                     return Ok(Some(piece));
                 }

@@ -1,7 +1,7 @@
-//! Gives the packages of a directory to other machines.
+//! The HTTP server for the packages of a directory.
 //!
-//! A connection serves one request. It has a place of a bounded number, and loses it when nothing has moved for a while: a
-//! request that does not come, an upload that stands still, an answer that nobody takes.
+//! A connection serves one request. The number of connections is limited. A stalled connection is
+//! closed: its request does not arrive, its upload makes no progress, or its response is not read.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,13 +27,13 @@ use crate::artifacts::directory::ENDING;
 use crate::artifacts::failure::{missing, too_large, unreadable};
 use crate::artifacts::{Digest, DirectoryStore, PackageStore, StoreOptions};
 
-/// How many are served at a time; others wait.
+/// The maximum number of concurrent connections; further connections wait.
 const MOST_CONNECTIONS: usize = 256;
 
 type Sent = BoxBody<Bytes, io::Error>;
 
-/// Serves the packages of a directory at `http://HOST:PORT/packages`, to whoever has the token. Dropping it ends it, with
-/// everything under way.
+/// A server of the packages of a directory at `http://HOST:PORT/packages`, for clients with the
+/// token. Dropping the server closes it and all connections.
 ///
 /// ```
 /// use ardea_core::Token;
@@ -61,7 +61,7 @@ pub struct PackageServer {
     accepting: JoinHandle<()>,
 }
 
-/// What every connection needs.
+/// The state shared by all connections.
 #[derive(Debug)]
 struct Shared {
     store: DirectoryStore,
@@ -70,10 +70,11 @@ struct Shared {
 }
 
 impl PackageServer {
-    /// Serves the store at this address. Of `options`, the token is asked for, and the patience is how long nothing may move.
+    /// Serves `store` at this address. Clients must send the token of `options`; the `timeout` of
+    /// `options` limits stalled transfers.
     ///
     /// # Errors
-    /// [`Network`](ErrorCode::Network) if the address is in use, or none of this machine.
+    /// [`Network`](ErrorCode::Network) if the address is in use or does not belong to this machine.
     pub async fn bind(
         address: &str,
         store: DirectoryStore,
@@ -90,18 +91,18 @@ impl PackageServer {
         let shared = Arc::new(Shared {
             store,
             token: options.token.clone(),
-            patience: options.patience,
+            patience: options.timeout,
         });
         let accepting = tokio::spawn(accept(listener, shared));
         Ok(PackageServer { address, accepting })
     }
 
-    /// Where it listens.
+    /// Returns the listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its URL, for an [`HttpStore`](super::HttpStore).
+    /// Returns the server's URL, for an [`HttpStore`](super::HttpStore).
     pub fn url(&self) -> String {
         format!("http://{}/packages", self.address)
     }
@@ -109,7 +110,7 @@ impl PackageServer {
 
 impl Drop for PackageServer {
     fn drop(&mut self) {
-        // The connections go with the set that the task holds.
+        // The task owns the connections.
         self.accepting.abort();
     }
 }
@@ -118,7 +119,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
@@ -130,14 +131,15 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                     drop(place);
                 });
             }
-            // Out of descriptors, most likely: some will be free again.
+            // Probably out of file descriptors: retry after a while.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
         while connections.try_join_next().is_some() {}
     }
 }
 
-/// One connection, until its request is answered or nothing moves. Whatever fails, there is nobody to tell.
+/// Serves one connection until its request is answered or stalls. Errors of the connection are
+/// dropped.
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let (progress, patience) = (Progress::default(), shared.patience);
     let noted = progress.clone();
@@ -221,9 +223,11 @@ async fn answer_allowed(
     };
     match *request.method() {
         Method::GET => send(store, &digest, progress).await,
-        // Asked before an upload: a damaged package counts as none, so that it is replaced.
+        // A client sends `HEAD` before an upload. A damaged package counts as missing, so that the
+        // upload replaces it.
         Method::HEAD => {
-            // Who asks gives up when nothing comes for as long: one that takes longer to read is uploaded again, and known then.
+            // The client has the same timeout. If the read takes longer, the client uploads the
+            // package again, and the check is complete by then.
             let reading = timeout(shared.patience / 2, store.has_whole(&digest));
             match reading.await {
                 Ok(Ok(true)) => Ok(words(StatusCode::OK, "")),

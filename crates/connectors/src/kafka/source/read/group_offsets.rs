@@ -1,4 +1,4 @@
-//! Commits offsets to a consumer group, for people and tools that watch how far behind a source is. The job never reads them.
+//! Offset commits to a consumer group for monitoring. The job never reads them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::kafka::teller::Teller;
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::topics::PartitionId;
 
-/// Time between two commits of a job that keeps no state.
+/// Commit interval of a job without checkpoints.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long a source that is done waits for the answer to its last commit.
+/// Timeout of the last commit of a finished source.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The commits of a job that keeps no state: it has no epochs whose ends could be committed.
+/// Periodic commits of a job without checkpoints.
 #[derive(Debug, Default)]
 pub(super) struct GroupOffsets {
-    /// The time of the latest commit, on the instance's clock.
+    /// Time of the latest commit, on the instance's clock.
     committed: Duration,
-    /// The commits that were sent.
+    /// Number of commits sent.
     sent: u64,
-    /// When the source was done.
+    /// Time at which the source finished.
     done: Option<Duration>,
 }
 
 impl GroupOffsets {
-    /// Commits offsets, if the latest commit is old enough.
+    /// Commits offsets if the commit interval has passed.
     pub fn commit_now_and_then<'a>(
         &mut self,
-        consumer: &Arc<BaseConsumer<Teller>>,
+        consumer: &Arc<BaseConsumer<OutageReporter>>,
         now: Duration,
         offsets: impl Iterator<Item = (&'a PartitionId, i64)>,
     ) {
@@ -39,10 +39,11 @@ impl GroupOffsets {
         }
     }
 
-    /// Commits the last offsets; true if a broker has answered, or none does in time.
+    /// Commits the last offsets; returns true once a broker has responded or the timeout has
+    /// passed.
     pub fn commit_last<'a>(
         &mut self,
-        consumer: &Arc<BaseConsumer<Teller>>,
+        consumer: &Arc<BaseConsumer<OutageReporter>>,
         now: Duration,
         offsets: impl Iterator<Item = (&'a PartitionId, i64)>,
     ) -> bool {
@@ -58,9 +59,10 @@ impl GroupOffsets {
     }
 }
 
-/// Commits offsets to the consumer's group; false if there are none. The job does not depend on what comes of it.
+/// Commits offsets to the consumer's group; returns false if `offsets` is empty. The job does not
+/// depend on the result.
 pub(super) fn commit<'a>(
-    consumer: &BaseConsumer<Teller>,
+    consumer: &BaseConsumer<OutageReporter>,
     offsets: impl Iterator<Item = (&'a PartitionId, i64)>,
 ) -> bool {
     let mut list = TopicPartitionList::new();

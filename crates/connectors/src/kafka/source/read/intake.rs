@@ -1,4 +1,5 @@
-//! Takes messages from librdkafka's queues, one for each partition: so an error and an end say which partition they are of.
+//! Consumer queues of librdkafka, from which messages are taken. Each partition has its own queue,
+//! so that errors and log ends can be attributed to the partition.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,31 +12,31 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 
-use crate::kafka::TURN;
-use crate::kafka::discovery::Found;
-use crate::kafka::teller::Teller;
+use crate::kafka::CANCEL_CHECK_INTERVAL;
+use crate::kafka::discovery::DiscoveredPartition;
+use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::topics::PartitionId;
 
-/// Events of the client as a whole that are served at a time, while there are messages.
+/// Maximum number of consumer events processed per call while partitions are assigned.
 const EVENTS: usize = 16;
 
-/// The queues of the partitions that are read, at their places among the instance's partitions.
+/// Queues of the partitions being read, indexed like the instance's partitions.
 pub(super) struct Intake {
-    pub consumer: Arc<BaseConsumer<Teller>>,
+    pub consumer: Arc<BaseConsumer<OutageReporter>>,
     queues: Vec<Option<Queue>>,
-    /// Queues that may hold something, the next one first.
+    /// Indices of the queues that may contain messages; the next one to read is first.
     ready: VecDeque<usize>,
-    /// Which those are.
+    /// For each queue, true if `ready` contains it.
     is_ready: Vec<bool>,
     filled: Arc<Filled>,
 }
 
 struct Queue {
     id: PartitionId,
-    messages: PartitionQueue<Teller>,
+    messages: PartitionQueue<OutageReporter>,
 }
 
-/// The queues that have been filled since they were found empty.
+/// Queues that have been filled since they were found empty.
 #[derive(Default)]
 struct Filled {
     indexes: Mutex<Vec<usize>>,
@@ -55,19 +56,19 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What has been taken.
+/// Result of taking messages.
 #[derive(Default)]
 pub(super) struct Taken<'a> {
-    /// The messages, each with the place of its partition.
+    /// Messages with their partition indices.
     pub messages: Vec<(usize, BorrowedMessage<'a>)>,
-    /// The places of partitions that have been read to their end, behind these messages.
+    /// Indices of partitions whose end was reached after `messages`.
     pub ended: Vec<usize>,
-    /// Errors of partitions, with the client's text.
+    /// Partition errors with the client's text.
     pub failed: Vec<(usize, RDKafkaErrorCode, String)>,
 }
 
 impl Intake {
-    pub fn new(consumer: Arc<BaseConsumer<Teller>>) -> Self {
+    pub fn new(consumer: Arc<BaseConsumer<OutageReporter>>) -> Self {
         Intake {
             consumer,
             queues: Vec::new(),
@@ -77,12 +78,12 @@ impl Intake {
         }
     }
 
-    /// Begins to read partitions, each at its place.
-    pub fn assign(&mut self, all: &[(usize, Found)]) -> KafkaResult<()> {
+    /// Assigns partitions at the given indices.
+    pub fn assign(&mut self, all: &[(usize, DiscoveredPartition)]) -> KafkaResult<()> {
         let mut wanted = TopicPartitionList::new();
         for (index, found) in all {
             let (topic, number) = (&*found.id.topic, found.id.number);
-            // Before it is assigned: so nothing of it comes on the consumer's own queue.
+            // Split before the assignment, so that no message arrives on the consumer's own queue.
             let Some(mut messages) = self.consumer.split_partition_queue(topic, number) else {
                 return Err(KafkaError::MessageConsumption(
                     RDKafkaErrorCode::UnknownPartition,
@@ -107,7 +108,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Reads a partition no more.
+    /// Stops reading a partition.
     pub fn unassign(&mut self, index: usize) -> KafkaResult<()> {
         let Some(queue) = self.queues.get_mut(index).and_then(Option::take) else {
             return Ok(());
@@ -117,10 +118,10 @@ impl Intake {
         self.consumer.incremental_unassign(&gone)
     }
 
-    /// Takes up to `room` messages, and waits a moment for the first.
+    /// Takes up to `room` messages; waits briefly for the first message.
     ///
     /// # Errors
-    /// What concerns the consumer as a whole, and can't be mended by it.
+    /// Fatal errors of the consumer.
     pub fn take(&mut self, room: usize) -> KafkaResult<Taken<'_>> {
         *lock(&self.filled.waiting) = Some(std::thread::current());
         self.collect();
@@ -158,7 +159,7 @@ impl Intake {
         Ok(taken)
     }
 
-    /// Learns which queues have been filled.
+    /// Collects the queues that have been filled.
     fn collect(&mut self) {
         let filled = std::mem::take(&mut *lock(&self.filled.indexes));
         for index in filled {
@@ -174,21 +175,22 @@ impl Intake {
         }
     }
 
-    /// Serves what is of no partition: errors, and lines of the client's log.
+    /// Processes consumer events: errors and log lines.
     fn serve(&self) -> KafkaResult<()> {
         // Without partitions there is nothing else to wait for.
         let (events, wait) = match self.queues.is_empty() {
-            true => (1, TURN),
+            true => (1, CANCEL_CHECK_INTERVAL),
             false => (EVENTS, Duration::ZERO),
         };
         for _ in 0..events {
             match self.consumer.poll(wait) {
-                // A message whose partition's queue has been given up.
+                // A message of an unassigned partition.
                 None | Some(Ok(_)) => {}
                 Some(Err(error)) if matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
                     return Err(error);
                 }
-                // Brokers are away: that has been told, and librdkafka goes on by itself.
+                // Brokers are unavailable: this has been reported, and librdkafka reconnects by
+                // itself.
                 Some(Err(_)) => {}
             }
         }
@@ -197,20 +199,20 @@ impl Intake {
 
     fn wait(&mut self) {
         if !self.queues.is_empty() {
-            std::thread::park_timeout(TURN);
+            std::thread::park_timeout(CANCEL_CHECK_INTERVAL);
         }
         self.collect();
         if self.ready.is_empty() {
-            // That a queue was filled may have been missed.
+            // A notification may have been missed.
             (0..self.queues.len()).for_each(|index| self.is_filled(index));
         }
     }
 }
 
-/// Takes messages of one partition; true if there may be more.
+/// Takes up to `room` messages of one partition; returns true if its queue may contain more.
 fn drain<'a>(
-    queue: &'a PartitionQueue<Teller>,
-    teller: &Teller,
+    queue: &'a PartitionQueue<OutageReporter>,
+    teller: &OutageReporter,
     index: usize,
     room: usize,
     taken: &mut Taken<'a>,
@@ -220,7 +222,7 @@ fn drain<'a>(
             None => return false,
             Some(Ok(message)) => taken.messages.push((index, message)),
             Some(Err(KafkaError::PartitionEOF(_))) => {
-                // What comes behind it is taken when that has been noted.
+                // Later messages are taken after the end has been recorded.
                 taken.ended.push(index);
                 return true;
             }

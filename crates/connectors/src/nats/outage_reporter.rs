@@ -1,0 +1,119 @@
+//! Connections to the server and reports of outages.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+
+/// Timeout for establishing a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Interval of keep-alive pings to the server.
+const PING: Duration = Duration::from_secs(10);
+
+/// Reporter that logs once when the server becomes unavailable and once when it returns.
+#[derive(Clone, Debug)]
+pub(crate) struct OutageReporter {
+    /// Prefix of log lines.
+    what: Arc<str>,
+    is_away: Arc<AtomicBool>,
+    /// Number of connections established so far.
+    connections: Arc<AtomicU64>,
+}
+
+impl OutageReporter {
+    pub fn new(servers: &[ServerAddr]) -> Self {
+        let places: Vec<_> = servers
+            .iter()
+            .map(|server| format!("{}:{}", server.host(), server.port()))
+            .collect();
+        OutageReporter {
+            what: Arc::from(format!("nats {}", places.join(","))),
+            is_away: Arc::default(),
+            connections: Arc::default(),
+        }
+    }
+
+    /// Returns the number of connections established so far.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Logs an unexpected condition that has been handled.
+    pub fn note(&self, what: &str) {
+        self.log_line(what);
+    }
+
+    pub fn away(&self, why: &str) {
+        if !self.is_away.swap(true, Ordering::Relaxed) {
+            self.log_line(&format!(
+                "it is unavailable ({why}); waiting until it answers"
+            ));
+        }
+    }
+
+    pub fn report_response(&self) {
+        if self.is_away.swap(false, Ordering::Relaxed) {
+            self.log_line("it answers again");
+        }
+    }
+
+    fn log_line(&self, what: &str) {
+        // A closed standard error cannot be reported anywhere.
+        let _ = writeln!(std::io::stderr().lock(), "ardea: {}: {what}", self.what);
+    }
+}
+
+/// Parses a server address, or several separated by commas.
+///
+/// # Errors
+/// `InvalidConfig` if the address is invalid. The error text omits the address, which may contain a
+/// password.
+pub(crate) fn servers(url: &str) -> Result<Vec<ServerAddr>> {
+    let parsed: std::result::Result<Vec<ServerAddr>, _> =
+        url.split(',').map(|one| one.trim().parse()).collect();
+    parsed.map_err(|error: std::io::Error| {
+        let what = "the address of the NATS server is invalid";
+        Error::new(ErrorCode::InvalidConfig, what)
+            .because(error)
+            .hint("write it as nats://[user:password@]host[:port], several with commas between")
+    })
+}
+
+/// Connects to the server; the client reconnects by itself afterwards.
+///
+/// # Errors
+/// The reason why no connection could be established.
+pub(crate) async fn connect(
+    servers: &[ServerAddr],
+    teller: &OutageReporter,
+) -> std::result::Result<Client, String> {
+    let hears = teller.clone();
+    let options = ConnectOptions::new()
+        .name("ardea")
+        .connection_timeout(CONNECT)
+        .ping_interval(PING)
+        .max_reconnects(None)
+        .reconnect_delay_callback(|attempts| {
+            let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+            (Duration::from_millis(100) * 2u32.saturating_pow(attempts.min(6)))
+                .min(Duration::from_secs(2))
+        })
+        .event_callback(move |event| {
+            let teller = hears.clone();
+            async move {
+                match event {
+                    Event::Connected => {
+                        teller.connections.fetch_add(1, Ordering::Relaxed);
+                        teller.report_response();
+                    }
+                    Event::Disconnected => teller.away("the connection broke"),
+                    _ => {}
+                }
+            }
+        });
+    let client = options.connect(servers).await;
+    client.map_err(|error| error.to_string())
+}

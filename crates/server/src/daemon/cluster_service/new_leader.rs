@@ -1,0 +1,42 @@
+//! Responses for jobs whose leader has just changed.
+
+use crate::leader::JobView;
+use ardea_core::{Error, ErrorCode};
+use ardea_metrics::History;
+use ardea_rest::{Answer, ClusterError, JobSummary};
+
+use super::ClusterService;
+use crate::daemon::{describe, metrics_view};
+
+impl ClusterService {
+    /// Returns the summary of a job led by this host. Until the containers have reported to a new
+    /// leader, the numbers come from the stored job.
+    pub(super) async fn summary_of(&self, view: &JobView) -> JobSummary {
+        let stored = match describe::leader_changes(view) {
+            true => self.jobs.stored(&view.job.name).await.ok().flatten(),
+            false => None,
+        };
+        describe::summary_while(view, stored.as_ref())
+    }
+
+    /// Queries a job's metrics. A new leader without any metrics returns an error instead of an
+    /// empty result.
+    pub(super) async fn measured<T>(
+        &self,
+        job: &str,
+        ask: impl FnOnce(&History) -> T,
+    ) -> Answer<T> {
+        let desk = self.desk(job).await?;
+        let (view, metrics) = (desk.view().await?, desk.metrics().await?);
+        let has_told = metrics.ask(metrics_view::has_any);
+        if !has_told && describe::has_new_leader(&view) {
+            let what = format!(
+                "the leader of job {job:?} has just changed, and has not received metrics yet"
+            );
+            let error = Error::new(ErrorCode::Superseded, what);
+            let hint = "its containers continue to run; try again after the interval metrics.every";
+            return Err(ClusterError::RetryLater(error.hint(hint)));
+        }
+        Ok(metrics.ask(ask))
+    }
+}

@@ -1,0 +1,195 @@
+//! A job with a guarantee on the simulated cluster: its dataflow in the workers, and its
+//! invariants.
+//!
+//! The masters, worker agents and coordinators are those of `ardea-coordination`. Workers are
+//! simulated down to single records. Sources number them, and each later step expects the next
+//! number. Snapshots are taken when all inputs have reached the barrier, and sinks publish
+//! committed output. The simulation thus detects lost and duplicated records, frames accepted in
+//! the wrong attempt, inconsistent snapshots, and output that is published too early.
+//!
+//! * `instance`: one instance; `worker_attempt`: a worker's part of an attempt; `durable_storage`:
+//!   durable storage;
+//! * `published`: the output of sinks, across all programs;
+//! * `flow`: the transport of records and snapshots; `invariants`: the invariants of attempts, and
+//!   the conditions of recovery;
+//! * `upgrade_invariants`: the invariants of upgrades.
+
+mod durable_storage;
+mod flow;
+mod instance;
+mod invariants;
+mod published;
+mod upgrade_invariants;
+mod worker_attempt;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_coordination::control::{
+    CoordinatorConfig, FinalState, Generation, PlanVersion, WorkerId,
+};
+use ardea_coordination::packing::{ContainerId, PackingPlan};
+use ardea_core::Epoch;
+
+pub(crate) use flow::InFlightMessage;
+pub(crate) use upgrade_invariants::ProgramBehavior;
+pub(crate) use worker_attempt::{Snapshot, WorkerAttempt};
+
+use crate::random::Random;
+use durable_storage::DurableStorage;
+use instance::Counts;
+use published::Published;
+
+/// The settings of a job with a guarantee.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GuaranteeConfig {
+    /// The checkpoint settings.
+    pub epochs: CoordinatorConfig,
+    /// The number of records in each partition of its sources, if finite.
+    pub records: Option<u64>,
+}
+
+impl GuaranteeConfig {
+    pub(crate) fn new(random: &mut Random, ends: bool) -> Self {
+        let millis = Duration::from_millis;
+        let usual = CoordinatorConfig::default();
+        GuaranteeConfig {
+            epochs: CoordinatorConfig {
+                interval: random.time(millis(300), millis(1_500)),
+                timeout: random.time(millis(500), millis(5_000)),
+                pause: random.time(millis(0), millis(200)),
+                failed_attempts_tolerated: 2 + random.below(8) as u32,
+                kept: usual.kept.saturating_add(random.below(3) as usize),
+                repeat_after: random.time(millis(200), millis(1_500)),
+                ..usual
+            },
+            records: ends.then(|| random.below(150)),
+        }
+    }
+}
+
+/// The checker of the simulated job's attempts.
+#[derive(Debug)]
+pub(crate) struct AttemptChecker {
+    pub(crate) survival: GuaranteeConfig,
+    /// The programs by submission: the current job and its predecessors.
+    programs: BTreeMap<u64, Program>,
+    published: Published,
+    /// True if no checkpoint can be read at the moment.
+    pub(crate) is_damaged: bool,
+    /// True if no checkpoint can be written at the moment.
+    pub(crate) is_full: bool,
+    /// The time until which faults occur.
+    pub(crate) faults_until: Duration,
+    /// The committed epoch at the end of all faults.
+    repaired_with: Option<Epoch>,
+    pub(crate) report: AttemptsReport,
+}
+
+/// The observations of one submission.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) storage: DurableStorage,
+    pub(crate) nature: ProgramBehavior,
+    /// The submission of the previous program, and the final state of that program with which this
+    /// one starts.
+    begins: Option<(u64, FinalState)>,
+    /// The time at which the upgrade to a slow program times out.
+    timeout_at: Option<Duration>,
+    /// The final state that this program has handed to its successor; `None` before that.
+    left: Option<Option<FinalState>>,
+    /// The counts of the final state, beyond which this program must not publish.
+    bound: Option<Counts>,
+    /// All plans that were ever stored.
+    plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
+    /// The plan of each attempt that was ever recorded.
+    arranged: BTreeMap<Generation, PlanVersion>,
+    /// The worker of each container in each attempt.
+    assigned: BTreeMap<(Generation, ContainerId), WorkerId>,
+    /// The connections between workers that lost an item in an attempt; no later item arrives over
+    /// them.
+    broken_ways: BTreeSet<(Generation, ContainerId, ContainerId)>,
+    /// The arrival time of the last item on each connection, which preserves order.
+    in_order: BTreeMap<(WorkerId, ContainerId), Duration>,
+    /// The containers that have started an attempt. Items that arrive at other containers wait in
+    /// `unreceived`.
+    begun: BTreeSet<(Generation, ContainerId)>,
+    unreceived: Vec<InFlightMessage>,
+}
+
+/// Statistics of one successful run of [`run_attempts`](crate::run_attempts), or of many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AttemptsReport {
+    /// The number of events.
+    pub steps: u64,
+    /// The number of committed epochs.
+    pub committed: u64,
+    /// The number of attempts after the first.
+    pub lives: u64,
+    /// The number of attempts with another plan than the previous attempt.
+    pub handed_over: u64,
+    /// The number of instances that kept their state in memory in another attempt.
+    pub reminded: u64,
+    /// The number of reads by sources before all workers had started the attempt.
+    pub early: u64,
+    /// The number of attempts that were resumed by another master.
+    pub resumed: u64,
+    /// The number of entries into safe mode.
+    pub safe_modes: u64,
+    /// The number of changes of plans that were cancelled for lack of room.
+    pub taken_back: u64,
+    /// The number of published records.
+    pub results: u64,
+    /// The number of jobs that completed or were stopped.
+    pub finished: u64,
+    /// The number of successful upgrades.
+    pub upgraded: u64,
+    /// The number of upgrades that were rolled back.
+    pub rolled_back: u64,
+}
+
+impl AttemptsReport {
+    /// Adds the statistics of another run.
+    pub fn add(&mut self, other: &AttemptsReport) {
+        self.steps += other.steps;
+        self.committed += other.committed;
+        self.lives += other.lives;
+        self.handed_over += other.handed_over;
+        self.reminded += other.reminded;
+        self.early += other.early;
+        self.resumed += other.resumed;
+        self.safe_modes += other.safe_modes;
+        self.taken_back += other.taken_back;
+        self.results += other.results;
+        self.finished += other.finished;
+        self.upgraded += other.upgraded;
+        self.rolled_back += other.rolled_back;
+    }
+}
+
+impl AttemptChecker {
+    pub(crate) fn new(survival: GuaranteeConfig) -> Self {
+        AttemptChecker {
+            survival,
+            programs: BTreeMap::new(),
+            published: Published::default(),
+            is_damaged: false,
+            is_full: false,
+            faults_until: Duration::ZERO,
+            repaired_with: None,
+            report: AttemptsReport::default(),
+        }
+    }
+
+    /// Returns the behaviour of a submission's program.
+    pub(crate) fn nature(&self, of: u64) -> ProgramBehavior {
+        let program = self.programs.get(&of);
+        program.map_or(ProgramBehavior::Good, |program| program.nature)
+    }
+
+    /// Returns the observations of a submission.
+    pub(crate) fn program(&mut self, of: u64) -> &mut Program {
+        self.programs.entry(of).or_default()
+    }
+}

@@ -1,0 +1,409 @@
+//! The transport of records and snapshots: immediate within a worker, over breakable connections
+//! between workers, and delayed to the durable storage.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::time::Duration;
+
+use ardea_coordination::control::{
+    AgentEvent, AttemptEnd, AttemptFailure, Change, Generation, ParticipantAction,
+    ParticipantEvent, Run, WorkerId,
+};
+use ardea_coordination::packing::{ContainerId, InstanceId};
+use ardea_core::Epoch;
+
+use super::ProgramBehavior;
+use super::durable_storage::SnapshotOwner;
+use super::instance::{Counts, Effect, InstanceKey, Item, PARTITIONS, VertexChain};
+use super::worker_attempt::{Entries, Snapshot, WorkerAttempt};
+use crate::network::Host;
+use crate::world::{Event, World};
+
+/// An item in transit between two workers.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlightMessage {
+    of: u64,
+    from: WorkerId,
+    from_host: Host,
+    generation: Generation,
+    container: ContainerId,
+    to: InstanceKey,
+    source: u32,
+    item: Item,
+}
+
+impl World {
+    fn which(&self, instance: &InstanceId) -> Option<InstanceKey> {
+        let mut vertices = self.config.demand.vertices.iter();
+        let vertex = vertices.position(|vertex| vertex.name == instance.vertex)?;
+        Some((vertex, instance.index))
+    }
+
+    fn part(&mut self, worker: WorkerId, generation: Generation) -> Option<&mut WorkerAttempt> {
+        let part = self.workers.get_mut(&worker)?.part.as_mut()?;
+        (part.life.generation == generation && !part.is_broken).then_some(part)
+    }
+
+    fn later(&mut self, least: u64, most: u64, event: Event) {
+        let (least, most) = (Duration::from_millis(least), Duration::from_millis(most));
+        let at = self.now + self.random.time(least, most);
+        self.timeline.plan(at, event);
+    }
+
+    /// Starts a worker's part of an attempt, which follows its part `former` of an earlier attempt.
+    /// Returns false if the start fails.
+    pub(crate) fn begin_part(
+        &mut self,
+        id: WorkerId,
+        change: &Change,
+        former: Option<WorkerAttempt>,
+    ) -> bool {
+        let of = self.workers.get(&id).map(|worker| worker.of);
+        let (Some(life), Some(lives), Some(of)) = (change.attempt, &mut self.attempts, of) else {
+            return true;
+        };
+        let records = lives.survival.records;
+        if lives.program(of).nature == ProgramBehavior::Fails {
+            let why = AttemptEnd::Failed(AttemptFailure::transient("the new program panics"));
+            self.fail_attempt(id, life.generation, why);
+            return false;
+        }
+        if lives.is_damaged && life.from.is_some() {
+            // In some attempts the storage is unavailable instead of damaged.
+            let why = match life.generation.0 % 2 {
+                0 => AttemptEnd::Away("nobody answers".into()),
+                _ => AttemptEnd::Unreadable("a block is damaged".into()),
+            };
+            self.fail_attempt(id, life.generation, why);
+            return false;
+        }
+        let state = match lives.program(of).storage.restore(&life) {
+            Ok(state) => state,
+            Err(broken) => {
+                self.watch.broken(broken);
+                return false;
+            }
+        };
+        let demand = change.routes.demand();
+        let parallelism = |name: &ardea_coordination::packing::VertexName| {
+            let found = demand.vertices.iter().find(|it| it.name == *name);
+            found.map_or(0, |vertex| vertex.parallelism)
+        };
+        let vertices = self.config.demand.vertices.iter();
+        let row = VertexChain {
+            parallelisms: vertices.map(|vertex| parallelism(&vertex.name)).collect(),
+            records,
+        };
+        let whiches: Vec<InstanceKey> = change
+            .start
+            .iter()
+            .filter_map(|it| self.which(it))
+            .collect();
+        let mut places = BTreeMap::new();
+        for container in change.routes.containers() {
+            let placed = container.instances.iter();
+            places.extend(placed.filter_map(|it| Some((self.which(it)?, container.id))));
+        }
+        let mut legacy = Entries::new();
+        if let Some(former) = former {
+            legacy = former.memory_for(&life);
+            legacy.retain(|(vertex, _), _| former.has_as_many(*vertex, &row));
+        }
+        let mut part = WorkerAttempt::new(life, row, whiches.into_iter(), places, &state);
+        for (which, memory) in legacy {
+            let is_here = part.has(which);
+            if let Err(broken) = part.restore_from_memory(which, memory) {
+                self.watch.broken(format!("worker {id}: {broken}"));
+            }
+            if let Some(lives) = &mut self.attempts {
+                lives.report.reminded += u64::from(is_here);
+            }
+        }
+        // Output prepared in the checkpoint is committed.
+        let restored = part.published_before();
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.part = Some(part);
+        }
+        self.publish(of, &restored);
+        self.receives_from_now(of, (life.generation, id.container));
+        true
+    }
+
+    /// Records that a container has started an attempt, and delivers the items that arrived before.
+    fn receives_from_now(&mut self, of: u64, begun: (Generation, ContainerId)) {
+        let Some(lives) = &mut self.attempts else {
+            return;
+        };
+        let program = lives.program(of);
+        program.begun.insert(begun);
+        let came = mem::take(&mut program.unreceived).into_iter();
+        let (own, others) = came.partition(|it| (it.generation, it.container) == begun);
+        program.unreceived = others;
+        let own: Vec<InFlightMessage> = own;
+        for freight in own {
+            self.arrives(freight);
+        }
+    }
+
+    fn publish(&mut self, of: u64, counts: &Counts) {
+        let Some(lives) = &mut self.attempts else {
+            return;
+        };
+        let program = lives.program(of);
+        let permitted = program.storage.permits(counts);
+        let permitted = permitted.and_then(|()| program.may_publish(counts));
+        match permitted {
+            Ok(()) => lives.published.add(counts),
+            Err(broken) => self.watch.broken(broken),
+        }
+    }
+
+    /// Ends an attempt at a worker.
+    pub(crate) fn fail_attempt(&mut self, id: WorkerId, generation: Generation, why: AttemptEnd) {
+        self.watch
+            .say(self.now, format!("{id}: attempt {generation}: {why:?}"));
+        self.worker_event(id, AgentEvent::AttemptOver(generation, why));
+    }
+
+    /// Fails an instance of a worker, and thereby the worker's part of the attempt.
+    pub(crate) fn fail_instance(&mut self, id: WorkerId) {
+        let part = self
+            .workers
+            .get_mut(&id)
+            .and_then(|worker| worker.part.as_mut());
+        if let Some(part) = part {
+            part.is_broken = true;
+            let generation = part.life.generation;
+            self.fail_attempt(
+                id,
+                generation,
+                AttemptEnd::Failed(AttemptFailure::transient("an instance panicked")),
+            );
+        }
+    }
+
+    /// Reads some records at the sources of a worker, if these may read.
+    pub(crate) fn read_records(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let run = worker.agent.run();
+        let reads = matches!(run, Run::Running | Run::Early) && worker.changes.is_empty();
+        let (Some(part), Some(life)) = (&mut worker.part, worker.agent.attempt()) else {
+            return;
+        };
+        let generation = life.generation;
+        if !reads || part.is_held || part.life.generation != generation {
+            return;
+        }
+        let random = &mut self.random;
+        let wanted: Vec<bool> = (0..PARTITIONS).map(|_| random.per_mille(150)).collect();
+        let effects = part.read(|partition| wanted.get(partition as usize) == Some(&true));
+        let is_early = run == Run::Early && !effects.is_empty();
+        if let Some(lives) = &mut self.attempts {
+            lives.report.early += u64::from(is_early);
+        }
+        self.take_effect(id, generation, effects);
+    }
+
+    /// Executes an action of a worker's checkpoint participant.
+    pub(crate) fn epochs_action(
+        &mut self,
+        id: WorkerId,
+        generation: Generation,
+        action: ParticipantAction,
+    ) {
+        let Some(part) = self.part(id, generation) else {
+            return;
+        };
+        match action {
+            ParticipantAction::End(epoch, kind) => {
+                part.is_held = kind.holds_sources();
+                let effects = part.end_epoch(epoch);
+                self.take_effect(id, generation, effects);
+            }
+            ParticipantAction::Abort(_) => part.is_held = false,
+            ParticipantAction::Commit(epoch) => {
+                self.later(1, 40, Event::Show(id, generation, epoch));
+            }
+            ParticipantAction::Send(message) => {
+                self.watch.broken(format!("{message:?} is for the master"));
+            }
+        }
+    }
+
+    fn take_effect(
+        &mut self,
+        id: WorkerId,
+        generation: Generation,
+        effects: Vec<(InstanceKey, Effect)>,
+    ) {
+        let mut queue = VecDeque::from(effects);
+        while let Some((which, effect)) = queue.pop_front() {
+            let Some(part) = self.part(id, generation) else {
+                return;
+            };
+            match effect {
+                Effect::Send(to, item) if part.has(to) => match part.receive(to, which.1, item) {
+                    Ok(effects) => queue.extend(effects),
+                    Err(broken) => return self.watch.broken(format!("worker {id}: {broken}")),
+                },
+                Effect::Send(to, item) => self.send_item(id, generation, to, which.1, item),
+                Effect::Snapshot(epoch, counts) => part.takes_snapshot(which, epoch, counts),
+                Effect::Ended => part.ends(which),
+            }
+        }
+        let complete = self.part(id, generation).map(WorkerAttempt::complete);
+        let late = self.lateness_of(id);
+        for snapshot in complete.into_iter().flatten() {
+            self.later(2 + late, 80 + late, Event::Save(id, generation, snapshot));
+        }
+    }
+
+    fn send_item(
+        &mut self,
+        from: WorkerId,
+        generation: Generation,
+        to: InstanceKey,
+        source: u32,
+        item: Item,
+    ) {
+        let place = self.part(from, generation).and_then(|part| part.place(to));
+        let sender = self.workers.get(&from);
+        let sender = sender.map(|worker| (worker.host, worker.of));
+        let (Some(container), Some((from_host, of))) = (place, sender) else {
+            return self
+                .watch
+                .broken(format!("{to:?} has no container in attempt {generation}"));
+        };
+        let after = self
+            .random
+            .time(Duration::from_micros(100), Duration::from_millis(3));
+        let Some(lives) = &mut self.attempts else {
+            return;
+        };
+        let last = lives
+            .program(of)
+            .in_order
+            .entry((from, container))
+            .or_default();
+        *last = (*last).max(self.now + after);
+        let freight = InFlightMessage {
+            of,
+            from,
+            from_host,
+            generation,
+            container,
+            to,
+            source,
+            item,
+        };
+        self.timeline.plan(*last, Event::Arrive(freight));
+    }
+
+    /// Delivers an item to another worker, or loses it.
+    pub(crate) fn arrives(&mut self, freight: InFlightMessage) {
+        let to = (freight.generation, freight.container);
+        let Some(lives) = &mut self.attempts else {
+            return;
+        };
+        let program = lives.program(freight.of);
+        if !program.begun.contains(&to) {
+            program.unreceived.push(freight);
+            return;
+        }
+        let InFlightMessage {
+            of,
+            from,
+            from_host,
+            generation,
+            container,
+            to,
+            source,
+            item,
+        } = freight;
+        let way = (generation, from.container, container);
+        if program.broken_ways.contains(&way) {
+            return;
+        }
+        let receiver = self.workers.iter().find(|(id, worker)| {
+            let part = worker.part.as_ref().map(|part| part.life.generation);
+            id.container == container && worker.of == of && part == Some(generation)
+        });
+        let receiver = receiver.map(|(id, worker)| (*id, worker.host));
+        match receiver {
+            Some((id, host)) if self.network.connects(from_host, host) => {
+                let Some(part) = self.part(id, generation) else {
+                    return;
+                };
+                match part.receive(to, source, item) {
+                    Ok(effects) => self.take_effect(id, generation, effects),
+                    Err(broken) => self.watch.broken(format!("worker {id}: {broken}")),
+                }
+            }
+            receiver => {
+                if let Some(lives) = &mut self.attempts {
+                    let back = (generation, container, from.container);
+                    lives.program(of).broken_ways.extend([way, back]);
+                }
+                self.loses(from, generation, container);
+                if let Some((id, _)) = receiver {
+                    self.loses(id, generation, from.container);
+                }
+            }
+        }
+    }
+
+    /// Fails the attempt at a worker after the loss of items in transit to another container.
+    fn loses(&mut self, id: WorkerId, generation: Generation, other: ContainerId) {
+        if let Some(part) = self.part(id, generation) {
+            part.is_broken = true;
+            let why = AttemptEnd::Failed(AttemptFailure::transient(format!(
+                "records for container {other} are lost"
+            )));
+            self.fail_attempt(id, generation, why);
+        }
+    }
+
+    /// Makes a snapshot durable, unless the disk is full; a final snapshot is retried until then.
+    pub(crate) fn saves(&mut self, id: WorkerId, generation: Generation, snapshot: Snapshot) {
+        if self.part(id, generation).is_none() {
+            return;
+        }
+        let of = self.workers.get(&id).map(|worker| worker.of);
+        let is_mute = self.nature_of(id) == ProgramBehavior::Mute;
+        let (Some(lives), Some(of)) = (&mut self.attempts, of) else {
+            return;
+        };
+        let fails = is_mute || (lives.is_full && self.random.per_mille(500));
+        let vault = &mut lives.program(of).storage;
+        let event = match snapshot {
+            Snapshot::Of(epoch, _) if fails => {
+                ParticipantEvent::CannotSave(epoch, "the disk is full".to_string())
+            }
+            snapshot if fails => return self.later(50, 300, Event::Save(id, generation, snapshot)),
+            Snapshot::Of(epoch, entries) => {
+                let receipt = vault.save(SnapshotOwner::Epoch(epoch), entries);
+                ParticipantEvent::Saved(epoch, receipt)
+            }
+            Snapshot::Last(after, entries) => {
+                let receipt = vault.save(SnapshotOwner::Last(generation.0), entries);
+                ParticipantEvent::Ended { after, receipt }
+            }
+        };
+        self.worker_event(id, AgentEvent::Epochs(generation, event));
+    }
+
+    /// Publishes the output of a worker's sinks up to a committed epoch.
+    pub(crate) fn shows(&mut self, id: WorkerId, generation: Generation, epoch: Epoch) {
+        let Some(part) = self.part(id, generation) else {
+            return;
+        };
+        let counts = part.publish(epoch);
+        if let Some(of) = self.workers.get(&id).map(|worker| worker.of) {
+            self.publish(of, &counts);
+        }
+        let visible = ParticipantEvent::Visible(epoch);
+        self.worker_event(id, AgentEvent::Epochs(generation, visible));
+    }
+}

@@ -1,0 +1,241 @@
+//! The invariants of execution attempts, and the conditions of recovery.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ardea_coordination::control::{
+    Assignment, Change, CheckpointRecord, DesiredState, IMPORTED, JobRecord, ParticipantId, Run,
+    StopState, Upgrade, WorkerId,
+};
+use ardea_core::Epoch;
+
+use super::AttemptsReport;
+use super::instance::Counts;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn epochs_record(&self) -> Option<&CheckpointRecord> {
+        let stored = self.metastore.epochs_of(self.job.submission);
+        stored.map(|record| &**record)
+    }
+
+    pub(crate) fn note_plans(&mut self, record: &JobRecord) {
+        if let Some(lives) = &mut self.attempts {
+            let previous = record.previous.as_ref();
+            let previous = previous.map(|previous| (previous.version, Arc::clone(&previous.plan)));
+            let plan = record.plan.as_ref();
+            let plan = plan.map(|plan| (record.plan_version, Arc::clone(plan)));
+            let program = lives.program(record.job.submission);
+            program.plans.extend(previous.into_iter().chain(plan));
+        }
+    }
+
+    /// Checks a stored checkpoint record: its epochs never decrease, an attempt keeps its plan, and
+    /// each checkpoint is complete.
+    pub(crate) fn check_epochs(
+        &mut self,
+        before: Option<&CheckpointRecord>,
+        record: &CheckpointRecord,
+    ) {
+        let vertices = self.config.demand.vertices.len();
+        let Some(lives) = &mut self.attempts else {
+            return;
+        };
+        let program = lives.program(record.job.submission);
+        let known = program
+            .arranged
+            .entry(record.generation)
+            .or_insert(record.plan);
+        if *known != record.plan {
+            let broken = format!("attempt {} has two plans", record.generation);
+            return self.watch.broken(broken);
+        }
+        // The participants of the attempt that took the newest checkpoint, which may have been
+        // handed over with it.
+        let newest = record
+            .checkpoints
+            .last()
+            .map(|checkpoint| checkpoint.generation);
+        let plan = newest.and_then(|life| program.plans.get(program.arranged.get(&life)?));
+        let participants: Option<BTreeSet<_>> = plan.map(|plan| {
+            let containers = plan.containers().iter();
+            containers.map(|it| ParticipantId::of(it.id)).collect()
+        });
+        let recorded = program
+            .storage
+            .recorded(record, participants.as_ref(), vertices);
+        if let Err(broken) = recorded {
+            return self.watch.broken(broken);
+        }
+        self.note_claim(before, record);
+        let Some((before, lives)) = before.zip(self.attempts.as_mut()) else {
+            return;
+        };
+        let goes_back = before.committed > record.committed
+            || before.generation > record.generation
+            || before.numbers > record.numbers
+            || before.master > record.master;
+        if goes_back {
+            self.watch.broken(format!("{record:?} follows {before:?}"));
+        }
+        lives.report.committed += u64::from(before.committed < record.committed);
+        lives.report.safe_modes +=
+            u64::from(before.safe_mode.is_none() && record.safe_mode.is_some());
+        lives.report.handed_over += u64::from(before.plan < record.plan);
+        lives.report.lives += u64::from(before.generation < record.generation);
+        let goes_on = before.master < record.master && before.generation == record.generation;
+        lives.report.resumed += u64::from(goes_on && record.begun);
+        if before.generation < record.generation {
+            let (life, from) = (record.generation, record.restored_from);
+            let what = format!(
+                "attempt {life} from {from:?} by {:?} is written",
+                record.plan
+            );
+            self.watch.say(self.now, what);
+        }
+    }
+
+    /// Checks that in one attempt a container has one worker, and all workers receive the same
+    /// plan.
+    pub(crate) fn check_life(&mut self, of: u64, to: WorkerId, assignment: &Assignment) {
+        let Some(lives) = &mut self.attempts else {
+            return;
+        };
+        let program = lives.program(of);
+        let Some(life) = assignment.attempt else {
+            let broken = format!("worker {to} gets an assignment without an attempt");
+            return self.watch.broken(broken);
+        };
+        let place = (life.generation, to.container);
+        let is_news = !program.assigned.contains_key(&place);
+        let known = *program.assigned.entry(place).or_insert(to);
+        if is_news {
+            let what = format!("attempt {} is assigned to {to}", life.generation);
+            self.watch.say(self.now, what);
+        }
+        if known != to {
+            let broken = format!(
+                "attempt {} is assigned to {to} after {known}",
+                life.generation
+            );
+            return self.watch.broken(broken);
+        }
+        let plan = program.arranged.get(&life.generation).copied();
+        if plan != Some(assignment.routes) {
+            let (routes, generation) = (assignment.routes, life.generation);
+            let broken =
+                format!("attempt {generation} of {plan:?} is assigned to {to} by {routes:?}");
+            self.watch.broken(broken);
+        }
+    }
+
+    /// Checks that no instance starts or stops within an attempt.
+    pub(crate) fn check_change_of_life(&mut self, id: WorkerId, change: &Change) {
+        let changes = !change.start.is_empty() || !change.stop.is_empty();
+        if self.attempts.is_some() && changes && !change.begins {
+            let broken = format!("worker {id} changes within an attempt: {change:?}");
+            self.watch.broken(broken);
+        }
+    }
+
+    /// Checks that a finished job has published all records of its sources, or all that its final
+    /// epoch has read.
+    pub(crate) fn check_finished_lives(&mut self, value: &JobRecord) {
+        // A failed upgrade leaves everything to the previous program.
+        if matches!(value.upgrade, Some(Upgrade::RollingBack(..))) {
+            return;
+        }
+        let (Some(lives), Some(record)) = (&self.attempts, self.epochs_record()) else {
+            return;
+        };
+        let all = lives.survival.records;
+        let is_whole = match (record.stop, all) {
+            (StopState::No, Some(records)) => lives.published.is_all(records),
+            (StopState::No, None) => false,
+            (StopState::WhenHeard, _) => record.committed.is_some_and(|committed| {
+                let read = self.read_by(committed);
+                read.is_some_and(|read| lives.published.differs(read).is_none())
+            }),
+            (StopState::AsIs, _) => true,
+        };
+        if is_whole {
+            if let Some(lives) = self
+                .attempts
+                .as_mut()
+                .filter(|_| !value.is_being_replaced())
+            {
+                lives.report.finished = 1;
+            }
+        } else {
+            let results = lives.published.total();
+            let broken = format!("the job is said to have finished with {results} of {all:?} each");
+            self.watch.broken(broken);
+        }
+    }
+
+    /// Returns the statistics of the run.
+    pub(crate) fn report_of_lives(&self, steps: u64) -> AttemptsReport {
+        let lives = self.attempts.as_ref();
+        let report = lives.map(|lives| AttemptsReport {
+            results: lives.published.total(),
+            ..lives.report
+        });
+        AttemptsReport {
+            steps,
+            ..report.unwrap_or_default()
+        }
+    }
+
+    /// Records the end of all faults.
+    pub(crate) fn note_mended(&mut self) {
+        let committed = self.epochs_record().and_then(|record| record.committed);
+        if let Some(lives) = &mut self.attempts {
+            lives.repaired_with = committed;
+        }
+    }
+
+    /// Returns a condition of recovery of a running job that is not met yet, if any.
+    pub(crate) fn missing_of_lives(&self, intent: DesiredState) -> Option<String> {
+        let (lives, record) = (self.attempts.as_ref()?, self.epochs_record());
+        let Some(record) = record else {
+            return Some("nothing is recorded of its epochs".to_string());
+        };
+        if let Some(why) = &record.safe_mode {
+            return Some(format!("the job is in safe mode: {why}"));
+        }
+        let Some(committed) = record
+            .committed
+            .filter(|it| Some(*it) > lives.repaired_with)
+        else {
+            return Some(format!(
+                "no epoch is committed since {:?}",
+                lives.repaired_with
+            ));
+        };
+        for (id, worker) in &self.workers {
+            let part = worker.part.as_ref();
+            let lives_on = part
+                .is_some_and(|part| !part.is_broken && part.life.generation == record.generation);
+            if !lives_on {
+                let summary = part.map(|part| part.summary());
+                return Some(format!("worker {id} is not in the attempt: {summary:?}"));
+            }
+        }
+        let reads = lives.survival.records.is_none() && intent == DesiredState::Run;
+        let is_read = |worker: &crate::world::WorkerProcess| worker.agent.run() == Run::Running;
+        if reads && !self.workers.values().all(is_read) {
+            return Some("sources don't read".to_string());
+        }
+        let checkpoint = record.checkpoint(committed);
+        if checkpoint.is_some_and(|checkpoint| checkpoint.generation == IMPORTED) {
+            return Some("the program has committed nothing of its own".to_string());
+        }
+        lives.published.differs(self.read_by(committed)?)
+    }
+
+    /// Returns the offsets of a recorded epoch of the job.
+    fn read_by(&self, epoch: Epoch) -> Option<&Counts> {
+        let programs = &self.attempts.as_ref()?.programs;
+        programs.get(&self.job.submission)?.storage.read_by(epoch)
+    }
+}

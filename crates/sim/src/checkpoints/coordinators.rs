@@ -1,0 +1,394 @@
+//! The masters: each with a checkpoint coordinator, and the driver that executes its actions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ardea_coordination::control::{
+    CheckpointCommand, CheckpointCoordinator, CheckpointRecord, CommandId, CoordinatorAction,
+    CoordinatorEvent, CoordinatorMessage, CoordinatorStatus, EpochsOver, Generation, MasterEpoch,
+    ParticipantId, RequestId, RequiredCheckpoints, StoreReply, StoreRequest, ToParticipant,
+};
+use ardea_core::{Epoch, Error, ErrorCode};
+
+use super::faults::MetastoreBehavior;
+use super::model_state::ModelState;
+use super::process::Process;
+use super::simulation::{Event, ProcessIncarnation, Simulation};
+use crate::world::TICK;
+
+/// A master's process.
+#[derive(Debug)]
+pub struct Coordinator {
+    pub epochs: CheckpointCoordinator,
+    /// The processes that participate in the current attempt.
+    lives: BTreeMap<ParticipantId, ProcessIncarnation>,
+    /// The attempt that is being restored, and the participants that are ready.
+    restored: (Generation, BTreeSet<ParticipantId>),
+    /// The last epoch that was triggered, and the time at which the previous one was committed or
+    /// aborted.
+    newest: Epoch,
+    over_at: Option<std::time::Duration>,
+    commands: u64,
+}
+
+impl Simulation {
+    pub fn start_master(&mut self) {
+        if self.over.is_some() {
+            return;
+        }
+        self.newest_master = self.newest_master.next();
+        self.report.masters += 1;
+        let master = self.newest_master;
+        let coordinator = Coordinator {
+            epochs: CheckpointCoordinator::new(self.job.clone(), master, self.config),
+            lives: BTreeMap::new(),
+            restored: Default::default(),
+            newest: Epoch(0),
+            over_at: None,
+            commands: 0,
+        };
+        self.remember(format!("master {} begins", master.0));
+        self.masters.insert(master, coordinator);
+        self.timeline.plan(self.now, Event::Tick(master));
+    }
+
+    pub fn tick(&mut self, master: MasterEpoch) {
+        if self.masters.contains_key(&master) {
+            self.timeline.plan(self.now + TICK, Event::Tick(master));
+            self.at_master(master, CoordinatorEvent::Tick);
+        }
+    }
+
+    pub fn at_master(&mut self, master: MasterEpoch, event: CoordinatorEvent) {
+        let Some(coordinator) = self.masters.get_mut(&master) else {
+            return;
+        };
+        let actions = coordinator.epochs.on(self.now, event);
+        for action in actions {
+            self.wants(master, action);
+        }
+    }
+
+    fn wants(&mut self, master: MasterEpoch, action: CoordinatorAction) {
+        match action {
+            CoordinatorAction::Record(id, request) => {
+                // A request arrives late or never, but at most once: clients of a metadata store do
+                // not repeat requests, and a refusal applies to the only copy.
+                if let Some(after) = self.network.arrivals(&mut self.random).first() {
+                    let event = Event::AtStore(master, id, request);
+                    self.timeline.plan(self.now + *after, event);
+                }
+            }
+            CoordinatorAction::To(participant, message) => self.tells(master, participant, message),
+            CoordinatorAction::RollBack {
+                generation,
+                to,
+                paused,
+            } => {
+                self.remember(format!(
+                    "master {} starts attempt {generation} from {to:?}, paused: {paused}",
+                    master.0
+                ));
+                self.report.rolled_back += u64::from(generation > Generation(1));
+                self.begin_life(master, generation, to);
+            }
+            CoordinatorAction::Resume { generation } => {
+                self.after(20, 400, Event::LookedFor(master, generation));
+            }
+            CoordinatorAction::Keep(RequiredCheckpoints {
+                epochs,
+                below,
+                generation,
+                ..
+            }) => self.after(0, 1_500, Event::Sweep(epochs, below, generation)),
+            CoordinatorAction::Reply(id, reply) => {
+                self.remember(format!("master {}: {id:?}: {reply:?}", master.0));
+            }
+            CoordinatorAction::Note(note) => self.notes(master, note),
+            CoordinatorAction::Over(over) => self.is_over(master, over),
+        }
+    }
+
+    fn notes(&mut self, master: MasterEpoch, note: CoordinatorStatus) {
+        let over = match &note {
+            CoordinatorStatus::Aborted { epoch, .. } => {
+                self.report.aborted += 1;
+                self.was_aborted(*epoch);
+                true
+            }
+            CoordinatorStatus::Committed { .. } => {
+                self.report.committed += 1;
+                true
+            }
+            CoordinatorStatus::SafeMode(_) => {
+                self.report.safe_modes += 1;
+                false
+            }
+            _ => false,
+        };
+        if let Some(coordinator) = self.masters.get_mut(&master).filter(|_| over) {
+            coordinator.over_at = Some(self.now);
+        }
+        self.remember(format!("master {}: {note:?}", master.0));
+    }
+
+    fn tells(&mut self, master: MasterEpoch, to: ParticipantId, message: ToParticipant) {
+        self.check_word(&message);
+        let pause = self.config.pause;
+        let Some(coordinator) = self.masters.get_mut(&master) else {
+            return;
+        };
+        if let CoordinatorMessage::End(epoch, _) = message.word
+            && epoch > coordinator.newest
+        {
+            coordinator.newest = epoch;
+            let too_early = coordinator.over_at.is_some_and(|at| at + pause > self.now);
+            if too_early {
+                self.breaks(format!("{epoch:?} ends too early"));
+            }
+        }
+        let life = self
+            .masters
+            .get(&master)
+            .and_then(|master| master.lives.get(&to));
+        if let Some(life) = life.copied() {
+            for after in self.network.arrivals(&mut self.random) {
+                self.timeline
+                    .plan(self.now + after, Event::Word(life, message.clone()));
+            }
+        }
+    }
+
+    fn is_over(&mut self, master: MasterEpoch, over: EpochsOver) {
+        self.remember(format!("master {}: {over}", master.0));
+        match over {
+            EpochsOver::Superseded(_) => drop(self.masters.remove(&master)),
+            EpochsOver::Gone => self.breaks("the record is gone".to_string()),
+            EpochsOver::Finished | EpochsOver::Stopped => {
+                self.check_the_end(&over);
+                self.over = Some(over);
+                self.report.ended += 1;
+            }
+        }
+    }
+
+    /// Handles a request at the metadata store.
+    pub fn at_store(
+        &mut self,
+        master: MasterEpoch,
+        id: RequestId,
+        request: StoreRequest<Arc<CheckpointRecord>>,
+    ) {
+        let writes = matches!(request, StoreRequest::Write { .. });
+        let reply = match self.store_mood {
+            MetastoreBehavior::Fair => Some(self.write(request)),
+            MetastoreBehavior::Down => {
+                let says = self.random.per_mille(500);
+                says.then_some(StoreReply::Unavailable)
+            }
+            MetastoreBehavior::Refuses if writes => {
+                let why = Error::new(ErrorCode::DiskFull, "no space is left");
+                Some(StoreReply::Refused(
+                    ardea_coordination::control::Rejection::not_stored(&why),
+                ))
+            }
+            MetastoreBehavior::Refuses => Some(self.write(request)),
+            MetastoreBehavior::Odd => match self.random.below(5) {
+                0 => {
+                    self.write(request);
+                    None
+                }
+                1 => {
+                    self.write(request);
+                    Some(StoreReply::Unavailable)
+                }
+                2 => {
+                    self.after(0, 6_000, Event::LateWrite(request));
+                    Some(StoreReply::Unavailable)
+                }
+                3 => {
+                    self.after(0, 3_000, Event::LateWrite(request));
+                    None
+                }
+                _ => Some(self.write(request)),
+            },
+        };
+        if let Some(reply) = reply {
+            for after in self.network.arrivals(&mut self.random) {
+                let event = CoordinatorEvent::Record(id, reply.clone());
+                self.timeline
+                    .plan(self.now + after, Event::ToMaster(master, event));
+            }
+        }
+    }
+
+    /// Executes a request at the metadata store.
+    pub fn write(
+        &mut self,
+        request: StoreRequest<Arc<CheckpointRecord>>,
+    ) -> StoreReply<Arc<CheckpointRecord>> {
+        let record = match &request {
+            StoreRequest::Write { value, .. } => Some(Arc::clone(value)),
+            _ => None,
+        };
+        let before = self
+            .store
+            .value
+            .as_ref()
+            .map(|(record, _)| Arc::clone(record));
+        let reply = self.store.carry_out(request);
+        if let (Some(record), StoreReply::Written(_)) = (record, &reply) {
+            self.check_record(before.as_deref(), &record);
+        }
+        reply
+    }
+
+    /// Requests all processes to start the attempt `generation`.
+    fn begin_life(&mut self, master: MasterEpoch, generation: Generation, to: Option<Epoch>) {
+        if let Some(coordinator) = self.masters.get_mut(&master) {
+            coordinator.restored = (generation, BTreeSet::new());
+        }
+        if self.no_room && self.random.per_mille(700) {
+            let reason = "there is no room".to_string();
+            let event = CoordinatorEvent::NotBegun { generation, reason };
+            return self.after(20, 300, Event::ToMaster(master, event));
+        }
+        if self.vault.damaged && to.is_some() {
+            let reason = "a block is damaged".to_string();
+            // In some attempts the storage is unavailable instead of damaged.
+            let event = match generation.0 % 2 {
+                0 => CoordinatorEvent::Away { generation, reason },
+                _ => CoordinatorEvent::Unreadable { generation, reason },
+            };
+            return self.after(20, 300, Event::ToMaster(master, event));
+        }
+        for participant in self.shape.participants() {
+            let event = Event::Restore(master, participant, generation);
+            self.after(5, 250, event);
+        }
+    }
+
+    /// Requests a process to start an attempt; retried if it is unreachable.
+    pub fn restore(
+        &mut self,
+        master: MasterEpoch,
+        participant: ParticipantId,
+        generation: Generation,
+    ) {
+        let coordinator = self.masters.get(&master);
+        let record = coordinator.and_then(|coordinator| coordinator.epochs.record());
+        let Some(record) = record.filter(|record| record.generation == generation) else {
+            return;
+        };
+        let (restored_from, paused) = (record.restored_from, record.is_paused());
+        let life = self
+            .life(participant)
+            .filter(|life| !self.cut_off.contains(life));
+        let Some(life) = life else {
+            return self.after(100, 300, Event::Restore(master, participant, generation));
+        };
+        let held = self
+            .processes
+            .get(&life)
+            .map(|process| process.agent.generation());
+        if held > Some(generation) {
+            return;
+        }
+        if held < Some(generation) {
+            let entries = match restored_from {
+                Some(epoch) => self.vault.restore(epoch, participant),
+                None => Some(Default::default()),
+            };
+            let Some(entries) = entries else {
+                return self.breaks(format!("the checkpoint of {restored_from:?} is not there"));
+            };
+            let ledger = ModelState::restored(&entries);
+            let process = Process::new(participant, generation, restored_from, ledger, &self.shape);
+            self.processes.insert(life, process);
+            self.remember(format!("{life:?} starts attempt {generation}"));
+        }
+        self.restored(master, life, generation, restored_from, paused);
+    }
+
+    /// Records that a process is restored. The attempt starts when all processes are restored.
+    fn restored(
+        &mut self,
+        master: MasterEpoch,
+        life: ProcessIncarnation,
+        generation: Generation,
+        restored_from: Option<Epoch>,
+        paused: bool,
+    ) {
+        let all = self.shape.participants().count();
+        let Some(coordinator) = self.masters.get_mut(&master) else {
+            return;
+        };
+        coordinator.lives.insert(life.0, life);
+        let (restoring, done) = &mut coordinator.restored;
+        if *restoring != generation || !done.insert(life.0) || done.len() < all {
+            return;
+        }
+        let participants = self.shape.participants().collect();
+        for participant in self.shape.participants().filter(|_| !paused) {
+            self.after(1, 60, Event::Go(participant, generation));
+        }
+        let event = CoordinatorEvent::Begun {
+            generation,
+            restored_from,
+            participants,
+        };
+        self.after(1, 60, Event::ToMaster(master, event));
+    }
+
+    /// Reports to the master the participants that exist for the attempt in the checkpoint record.
+    pub fn looked_for(&mut self, master: MasterEpoch, generation: Generation) {
+        let coordinator = self.masters.get(&master);
+        let record = coordinator.and_then(|coordinator| coordinator.epochs.record());
+        let Some(record) = record.filter(|record| record.generation == generation) else {
+            return;
+        };
+        let restored_from = record.restored_from;
+        let there = |scene: &Simulation, participant| {
+            let life = scene.life(participant);
+            let life = life.filter(|life| !scene.cut_off.contains(life));
+            let process = life.and_then(|life| Some((life, scene.processes.get(&life)?)));
+            process
+                .filter(|(_, process)| process.agent.generation() == generation)
+                .map(|(life, _)| life)
+        };
+        let participants: Vec<_> = self.shape.participants().collect();
+        let lives: BTreeMap<_, _> = participants
+            .iter()
+            .filter_map(|id| Some((*id, there(self, *id)?)))
+            .collect();
+        let missing = participants.iter().find(|id| !lives.contains_key(id));
+        let event = match missing {
+            Some(missing) => CoordinatorEvent::Lost {
+                generation,
+                participant: *missing,
+                reason: "it was not found".to_string(),
+            },
+            None => CoordinatorEvent::Begun {
+                generation,
+                restored_from,
+                participants,
+            },
+        };
+        if let Some(coordinator) = self.masters.get_mut(&master) {
+            coordinator.lives = lives;
+        }
+        self.at_master(master, event);
+    }
+
+    /// Sends a user's command to the newest master.
+    pub fn command(&mut self, command: CheckpointCommand) {
+        let newest = self.masters.last_entry();
+        let Some(mut newest) = newest else {
+            return;
+        };
+        newest.get_mut().commands += 1;
+        let (master, id) = (*newest.key(), CommandId(newest.get().commands));
+        self.remember(format!("a person wants {command:?}"));
+        self.at_master(master, CoordinatorEvent::Command(id, command));
+    }
+}

@@ -1,0 +1,329 @@
+//! A simulated process of a dataflow: sources number records, counters count them by key, sinks
+//! prepare transactions.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ardea_coordination::control::{CheckpointParticipant, Generation, MasterEpoch, ParticipantId};
+use ardea_core::Epoch;
+
+use super::durable_storage::key;
+use super::model_state::{Entries, Key, ModelState, Output, Value};
+
+/// The shape of the dataflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataflowShape {
+    /// The number of sources; the ids of the other processes follow those of the sources.
+    pub sources: u32,
+    /// The number of counters.
+    pub counters: u32,
+    /// The number of sinks.
+    pub sinks: u32,
+    /// The number of records of each source, if finite.
+    pub records: Option<u64>,
+    /// True if inputs are aligned at barriers.
+    pub aligned: bool,
+}
+
+/// The role of a process in the dataflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Reads records and sends each to the counter of its key.
+    Source,
+    /// Counts, and sends the result to a sink.
+    Counter,
+    /// Publishes committed output.
+    Sink,
+}
+
+impl DataflowShape {
+    /// Returns the participants.
+    pub fn participants(&self) -> impl Iterator<Item = ParticipantId> + use<> {
+        (0..self.sources + self.counters + self.sinks).map(ParticipantId)
+    }
+
+    /// Returns the role of a participant.
+    pub fn role(&self, participant: ParticipantId) -> Role {
+        match participant.0 {
+            id if id < self.sources => Role::Source,
+            id if id < self.sources + self.counters => Role::Counter,
+            _ => Role::Sink,
+        }
+    }
+
+    /// Returns the receivers of a participant.
+    pub fn below(&self, participant: ParticipantId) -> std::ops::Range<u32> {
+        let (counters, sinks) = (self.sources, self.sources + self.counters);
+        match self.role(participant) {
+            Role::Source => counters..sinks,
+            Role::Counter => sinks..sinks + self.sinks,
+            Role::Sink => 0..0,
+        }
+    }
+
+    /// Returns the senders to a participant.
+    fn above(&self, participant: ParticipantId) -> std::ops::Range<u32> {
+        match self.role(participant) {
+            Role::Source => 0..0,
+            Role::Counter => 0..self.sources,
+            Role::Sink => self.sources..self.sources + self.counters,
+        }
+    }
+}
+
+/// An item of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// A record, or its result.
+    Record(Output),
+    /// The barrier at the end of an epoch.
+    Marker(Epoch),
+    /// The end of the stream.
+    Done,
+}
+
+/// An effect of a process on others.
+#[derive(Debug)]
+pub enum Effect {
+    /// The process sends an item.
+    Send(u32, Item),
+    /// The process has taken the snapshot of an epoch: the epoch, the base epoch, and the changes
+    /// since that base.
+    Snapshot(Epoch, Option<Epoch>, Entries),
+    /// The process has completed: the epoch of its last regular snapshot, the base epoch, and the
+    /// changes from that base to the final state.
+    Last(Option<Epoch>, Option<Epoch>, Entries),
+}
+
+#[derive(Debug, Default)]
+struct Input {
+    queue: VecDeque<Item>,
+    marker: Option<Epoch>,
+    is_held: bool,
+    is_done: bool,
+}
+
+/// A process; a process without an attempt belongs to generation zero.
+#[derive(Debug)]
+pub struct Process {
+    pub id: ParticipantId,
+    pub agent: CheckpointParticipant,
+    pub ledger: ModelState,
+    /// The master that the process sends to.
+    pub master: MasterEpoch,
+    /// True if the process may read.
+    pub goes: bool,
+    /// True if the process waits because the ended epoch pauses sources.
+    pub is_paused: bool,
+    pub has_ended: bool,
+    /// The newest epoch whose output is visible.
+    pub visible: Option<Epoch>,
+    /// The epoch whose snapshot should be full.
+    pub full: Option<Epoch>,
+    restored_from: Option<Epoch>,
+    last_snapshot: Option<Epoch>,
+    inputs: BTreeMap<u32, Input>,
+    /// The output of a sink that is not prepared yet.
+    open: Vec<Output>,
+    prepared: u64,
+}
+
+impl Process {
+    /// Creates a process of the attempt `generation`, restored from the epoch `restored_from`.
+    pub fn new(
+        id: ParticipantId,
+        generation: Generation,
+        restored_from: Option<Epoch>,
+        ledger: ModelState,
+        shape: &DataflowShape,
+    ) -> Self {
+        let inputs = shape.above(id).map(|from| (from, Input::default()));
+        Process {
+            id,
+            agent: CheckpointParticipant::new(id, generation, restored_from),
+            ledger,
+            master: MasterEpoch::default(),
+            goes: false,
+            is_paused: false,
+            has_ended: false,
+            visible: None,
+            full: None,
+            restored_from,
+            last_snapshot: None,
+            inputs: inputs.collect(),
+            open: Vec::new(),
+            prepared: 0,
+        }
+    }
+
+    /// Describes the progress for a failure report.
+    pub fn summary(&self) -> String {
+        let held = self.inputs.iter().filter(|(_, input)| input.is_held);
+        let held: Vec<_> = held.map(|(from, input)| (from, input.marker)).collect();
+        format!(
+            "{} in attempt {}, reads: {}, paused: {}, ended: {}, snapshot: {:?}, holds: {held:?}",
+            self.id,
+            self.agent.generation(),
+            self.goes,
+            self.is_paused,
+            self.has_ended,
+            self.last_snapshot,
+        )
+    }
+
+    /// Reads some records at a source, if it may read. The source completes when there are no more
+    /// records.
+    pub fn read(&mut self, count: u64, shape: &DataflowShape) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if !self.goes || self.is_paused || self.has_ended {
+            return effects;
+        }
+        let from = self.ledger.number(Key::Offset);
+        let until = shape
+            .records
+            .map_or(from + count, |all| all.min(from + count));
+        for offset in from..until {
+            let source = self.id.0;
+            let to = shape.sources + (key(source, offset) % u64::from(shape.counters)) as u32;
+            let record = Output {
+                source,
+                offset,
+                count: 0,
+            };
+            effects.push(Effect::Send(to, Item::Record(record)));
+        }
+        self.ledger.set(Key::Offset, Value::Number(until));
+        if shape.records == Some(until) {
+            self.end(shape, &mut effects);
+        }
+        effects
+    }
+
+    pub fn end_epoch(&mut self, epoch: Epoch, shape: &DataflowShape) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if !self.has_ended {
+            self.snapshot(epoch, shape, &mut effects);
+        }
+        effects
+    }
+
+    pub fn receive(&mut self, from: u32, item: Item, shape: &DataflowShape) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some(input) = self.inputs.get_mut(&from) {
+            input.queue.push_back(item);
+        }
+        while let Some(item) = self.next() {
+            self.take(item, shape, &mut effects);
+            self.align(shape, &mut effects);
+        }
+        effects
+    }
+
+    /// Returns the next item of the inputs that are not blocked.
+    fn next(&mut self) -> Option<Item> {
+        for input in self.inputs.values_mut().filter(|input| !input.is_held) {
+            match input.queue.pop_front() {
+                Some(Item::Marker(epoch)) => {
+                    input.marker = Some(epoch);
+                    input.is_held = true;
+                    return Some(Item::Marker(epoch));
+                }
+                Some(Item::Done) => {
+                    input.is_done = true;
+                    return Some(Item::Done);
+                }
+                Some(item) => return Some(item),
+                None => {}
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, item: Item, shape: &DataflowShape, effects: &mut Vec<Effect>) {
+        let Item::Record(record) = item else {
+            return;
+        };
+        if shape.role(self.id) == Role::Sink {
+            return self.open.push(record);
+        }
+        let name = Key::Count(record.source, key(record.source, record.offset));
+        let count = self.ledger.number(name);
+        self.ledger.set(name, Value::Number(count + 1));
+        let below = shape.below(self.id);
+        let sinks = u64::from(below.end - below.start);
+        let to = below.start + (record.offset % sinks) as u32;
+        let result = Output { count, ..record };
+        effects.push(Effect::Send(to, Item::Record(result)));
+    }
+
+    /// Takes the snapshot when all inputs have reached the barrier, and completes when all inputs
+    /// are done.
+    fn align(&mut self, shape: &DataflowShape, effects: &mut Vec<Effect>) {
+        let mut live = self
+            .inputs
+            .values_mut()
+            .filter(|input| !input.is_done)
+            .peekable();
+        if live.peek().is_none() {
+            return self.end(shape, effects);
+        }
+        let mut at: Option<Option<Epoch>> = None;
+        for input in live {
+            // Without alignment an input continues immediately.
+            input.is_held &= shape.aligned;
+            let marker = match shape.aligned {
+                true => input.marker.filter(|_| input.is_held),
+                false => input.marker,
+            };
+            at = Some(at.map_or(marker, |at| at.min(marker)));
+        }
+        let Some(epoch) = at.flatten() else {
+            return;
+        };
+        for input in self
+            .inputs
+            .values_mut()
+            .filter(|input| input.marker == Some(epoch))
+        {
+            input.is_held = false;
+        }
+        self.snapshot(epoch, shape, effects);
+    }
+
+    fn snapshot(&mut self, epoch: Epoch, shape: &DataflowShape, effects: &mut Vec<Effect>) {
+        if self.last_snapshot >= Some(epoch) {
+            return;
+        }
+        self.prepare(epoch);
+        self.last_snapshot = Some(epoch);
+        let since = self.agent.since().filter(|_| self.full != Some(epoch));
+        let entries = self.ledger.snapshot(epoch, since);
+        effects.push(Effect::Snapshot(epoch, since, entries));
+        let below = shape.below(self.id);
+        effects.extend(below.map(|to| Effect::Send(to, Item::Marker(epoch))));
+    }
+
+    fn end(&mut self, shape: &DataflowShape, effects: &mut Vec<Effect>) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        // The first epoch with which the process's final snapshot may be committed.
+        let behind = self.last_snapshot.max(self.restored_from);
+        let epoch = behind.map_or(Epoch(0), Epoch::next);
+        self.prepare(epoch);
+        let since = self.agent.since();
+        let entries = self.ledger.snapshot(epoch, since);
+        effects.push(Effect::Last(self.last_snapshot, since, entries));
+        let below = shape.below(self.id);
+        effects.extend(below.map(|to| Effect::Send(to, Item::Done)));
+    }
+
+    /// Turns the output of a sink since its last snapshot into a transaction.
+    fn prepare(&mut self, epoch: Epoch) {
+        if !self.open.is_empty() {
+            let name = Key::Prepared(self.agent.generation(), self.prepared);
+            self.prepared += 1;
+            let outputs = std::mem::take(&mut self.open);
+            self.ledger.set(name, Value::Prepared(epoch, outputs));
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The simulated grid: its members, the network between them, and its clients.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::PartitionId;
+use ardea_grid::protocol::{
+    ConsensusConfig, Member, MemberId, Message, Node, NodeAction, NodeConfig, NodeEvent, Outcome,
+    ReplicaConfig, View,
+};
+
+use super::GridReport;
+use super::clients::{Adds, PendingOperation};
+use super::faults::Fault;
+use super::history::Event;
+use crate::event_queue::EventQueue;
+use crate::network::{Host, Network};
+use crate::random::Random;
+
+/// The number of retained log lines.
+const REMEMBERED: usize = 3_000;
+
+/// The client of the final reads.
+pub const FINAL_READER: u32 = u32::MAX;
+
+const TICK: Duration = Duration::from_millis(20);
+
+/// One incarnation of a member.
+pub struct MemberIncarnation {
+    pub node: Node,
+    pub host: Host,
+    began: Duration,
+    /// The drift of the member's clock in millionths.
+    rate: i64,
+    /// The time until which the member is halted.
+    pub halted: Duration,
+    pub leaves: bool,
+}
+
+impl MemberIncarnation {
+    /// Returns the time of the member's clock.
+    pub fn clock(&self, now: Duration) -> Duration {
+        let since = now.saturating_sub(self.began).as_micros() as i64;
+        Duration::from_micros((since + since * self.rate / 1_000_000) as u64)
+    }
+}
+
+/// An event of the simulation.
+pub enum SimulationEvent {
+    Tick(u64),
+    Arrives(u64, Member, Message),
+    /// A delayed request leaves its member, unless it has been recalled. The fields are the member
+    /// and the number of the request.
+    Departs(u64, u64),
+    Client(u32),
+    Start(Host),
+    /// A member that has not been admitted by now restarts with another identity.
+    GivesUp(u64),
+    /// A member that has left stops waiting for the confirmation of others.
+    Goes(u64),
+    /// The end of this incarnation is proven.
+    Proof(u64),
+    Trouble(Fault),
+}
+
+/// A simulated grid.
+pub struct GridSimulation {
+    pub random: Random,
+    pub now: Duration,
+    pub timeline: EventQueue<SimulationEvent>,
+    pub network: Network,
+    config: NodeConfig,
+    pub partitions: u32,
+    pub hosts: u32,
+    pub lives: BTreeMap<u64, MemberIncarnation>,
+    last_life: u64,
+    /// The incarnations that have ended.
+    pub dead: Vec<u64>,
+    pub newest: Arc<View>,
+    /// The number of complete copies of each partition that were lost since the partition last had
+    /// all copies.
+    pub lost_copies: BTreeMap<PartitionId, usize>,
+    pub history: BTreeMap<u64, Vec<Event>>,
+    pub under_way: BTreeMap<u64, PendingOperation>,
+    /// Requests that have not left their members yet, by member and number, with their receivers.
+    held: BTreeMap<(u64, u64), (u64, Message)>,
+    pub asked: u64,
+    pub values: u64,
+    pub last_seen: BTreeMap<u64, u64>,
+    pub is_mended: bool,
+    pub final_reads: bool,
+    pub report: GridReport,
+    pub broken: Option<String>,
+    pub log: VecDeque<String>,
+}
+
+impl GridSimulation {
+    /// Creates a random grid.
+    pub fn new(mut random: Random) -> Self {
+        let config = chosen_config(&mut random);
+        let hosts = 1 + random.below(6) as u32;
+        let members = 1 + random.below(6);
+        let founder = Member::new(MemberId(1), "0", "1");
+        let first = View::first(founder.clone(), config.partitions, config.backups);
+        let mut scene = GridSimulation {
+            partitions: config.partitions,
+            hosts,
+            now: Duration::ZERO,
+            timeline: EventQueue::new(),
+            network: Network::new(),
+            lives: BTreeMap::new(),
+            last_life: 1,
+            dead: Vec::new(),
+            newest: Arc::new(first),
+            lost_copies: BTreeMap::new(),
+            history: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            held: BTreeMap::new(),
+            asked: 0,
+            values: 0,
+            last_seen: BTreeMap::new(),
+            is_mended: false,
+            final_reads: false,
+            report: GridReport::default(),
+            broken: None,
+            log: VecDeque::new(),
+            config: config.clone(),
+            random,
+        };
+        let founder = Node::found(founder, config, Arc::new(Adds));
+        scene.lives_begin(1, founder, Host(0));
+        for _ in 1..members {
+            let host = Host(scene.random.below(u64::from(hosts)) as u32);
+            scene.after(0, 2_000, SimulationEvent::Start(host));
+        }
+        for client in 0..2 + scene.random.below(4) as u32 {
+            scene.after(0, 100, SimulationEvent::Client(client));
+        }
+        scene
+    }
+
+    fn lives_begin(&mut self, life: u64, node: Node, host: Host) {
+        let rate = self.random.below(8_000) as i64 - 4_000;
+        self.lives.insert(
+            life,
+            MemberIncarnation {
+                node,
+                host,
+                began: self.now,
+                rate,
+                halted: Duration::ZERO,
+                leaves: false,
+            },
+        );
+        self.timeline.plan(self.now, SimulationEvent::Tick(life));
+    }
+
+    /// Returns true if a write is acknowledged only when the loss of one member cannot lose it.
+    pub fn is_synchronous(&self) -> bool {
+        self.config.replica.is_synchronous
+    }
+
+    pub fn backups(&self) -> usize {
+        self.config.backups
+    }
+
+    /// Executes the next event.
+    ///
+    /// # Errors
+    ///
+    /// If an invariant is violated.
+    pub fn step(&mut self) -> Result<(), String> {
+        let Some((at, happening)) = self.timeline.take() else {
+            return Err("nothing happens any more".to_string());
+        };
+        self.now = at;
+        match happening {
+            SimulationEvent::Tick(life) => {
+                if self.lives.contains_key(&life) {
+                    self.timeline
+                        .plan(self.now + TICK, SimulationEvent::Tick(life));
+                    self.happens_at(life, NodeEvent::Tick);
+                }
+            }
+            SimulationEvent::Arrives(life, from, word) => {
+                self.happens_at(life, NodeEvent::From(from, word))
+            }
+            SimulationEvent::Departs(from, number) => self.departs(from, number),
+            SimulationEvent::Client(client) => {
+                if !self.is_mended {
+                    self.client_acts(client);
+                }
+            }
+            SimulationEvent::Start(host) => self.start(host),
+            SimulationEvent::GivesUp(life) => self.gives_up(life),
+            SimulationEvent::Goes(life) => self.ends(life),
+            SimulationEvent::Proof(life) => {
+                let all: Vec<u64> = self.lives.keys().copied().collect();
+                for other in all {
+                    self.happens_at(other, NodeEvent::Dead(MemberId(life)));
+                }
+            }
+            SimulationEvent::Trouble(trouble) => self.inject(trouble),
+        }
+        match self.broken.take() {
+            Some(broken) => Err(broken),
+            None => Ok(()),
+        }
+    }
+
+    pub fn breaks(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+
+    pub fn remember(&mut self, what: String) {
+        if self.log.len() == REMEMBERED {
+            self.log.pop_front();
+        }
+        self.log
+            .push_back(format!("{:9.3} {what}", self.now.as_secs_f64()));
+    }
+
+    pub fn after(&mut self, least: u64, most: u64, happening: SimulationEvent) {
+        let from = Duration::from_millis(least);
+        let after = self.random.time(from, Duration::from_millis(most));
+        self.timeline.plan(self.now + after, happening);
+    }
+
+    /// Starts a member, which asks existing ones for admission.
+    fn start(&mut self, host: Host) {
+        let seeds: Vec<Arc<str>> = self
+            .lives
+            .keys()
+            .map(|life| life.to_string().into())
+            .collect();
+        if seeds.is_empty() {
+            return;
+        }
+        self.last_life += 1;
+        let life = self.last_life;
+        self.remember(format!("{life} comes, on {host:?}"));
+        let me = Member::new(MemberId(life), host.0.to_string(), life.to_string());
+        let node = Node::join(me, seeds, self.config.clone(), Arc::new(Adds));
+        self.lives_begin(life, node, host);
+        self.after(4_000, 6_000, SimulationEvent::GivesUp(life));
+    }
+
+    fn gives_up(&mut self, id: u64) {
+        if let Some(life) = self.lives.get(&id)
+            && life.node.view().is_none()
+            && !life.node.is_out()
+        {
+            let host = life.host;
+            self.ends(id);
+            // The member may have been admitted at this moment. After all faults the operator
+            // reports ended members.
+            if self.is_mended {
+                self.timeline.plan(self.now, SimulationEvent::Proof(id));
+            }
+            self.after(0, 100, SimulationEvent::Start(host));
+        }
+    }
+
+    /// Ends a member.
+    pub fn ends(&mut self, life: u64) {
+        if self.lives.remove(&life).is_none() {
+            return;
+        }
+        self.dead.push(life);
+        let waits = |under_way: &PendingOperation| under_way.life == life;
+        let ended: Vec<u64> = self
+            .under_way
+            .iter()
+            .filter(|(_, asked)| waits(asked))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ended {
+            self.operation_ended(id, Outcome::Unknown);
+        }
+    }
+
+    /// Delivers an event to a member, now or when it is no longer halted.
+    pub fn happens_at(&mut self, id: u64, event: NodeEvent) {
+        let now = self.now;
+        let Some(life) = self.lives.get_mut(&id) else {
+            if let NodeEvent::Ask(number, ..) = event {
+                self.operation_ended(number, Outcome::Unknown);
+            }
+            return;
+        };
+        if life.halted > now {
+            if let NodeEvent::From(from, word) = event {
+                self.timeline
+                    .plan(life.halted, SimulationEvent::Arrives(id, from, word));
+            } else if let NodeEvent::Ask(number, ..) = event {
+                self.operation_ended(number, Outcome::Unknown);
+            }
+            return;
+        }
+        let clock = life.clock(now);
+        let (host, me) = (life.host, life.node.me().clone());
+        // Sometimes a member takes the next event before it produces the actions of this one.
+        let waits =
+            matches!(event, NodeEvent::Ask(..) | NodeEvent::From(..)) && self.random.per_mille(200);
+        life.node.take(clock, event);
+        let mut actions = Vec::new();
+        if !waits {
+            life.node.follow(clock, &mut actions);
+        }
+        for action in actions {
+            self.carry_out(id, host, &me, action);
+        }
+        self.check_alone(id);
+    }
+
+    /// Sends a message from one member to another, if they are connected.
+    fn travels(&mut self, (host, me): (Host, &Member), to: u64, word: Message) {
+        let Some(there) = self.lives.get(&to).map(|life| life.host) else {
+            return;
+        };
+        if !self.network.connects(host, there) {
+            return;
+        }
+        for after in self.network.arrivals(&mut self.random) {
+            let arrives = SimulationEvent::Arrives(to, me.clone(), word.clone());
+            self.timeline.plan(self.now + after, arrives);
+        }
+    }
+
+    /// Sends a request that was delayed at its member.
+    fn departs(&mut self, from: u64, number: u64) {
+        let held = self.held.remove(&(from, number));
+        if let (Some((to, word)), Some(life)) = (held, self.lives.get(&from)) {
+            let (host, me) = (life.host, life.node.me().clone());
+            self.travels((host, &me), to, word);
+        }
+    }
+
+    fn carry_out(&mut self, id: u64, host: Host, me: &Member, action: NodeAction) {
+        match action {
+            NodeAction::SendMessage(to, word) => {
+                let Ok(to) = to.endpoint.parse::<u64>() else {
+                    return;
+                };
+                if let Message::Request { number, .. } = word
+                    && self.random.per_mille(20)
+                {
+                    self.held.insert((id, number), (to, word));
+                    self.after(0, 6_000, SimulationEvent::Departs(id, number));
+                    return;
+                }
+                self.travels((host, me), to, word);
+            }
+            NodeAction::Recall(_, numbers) => {
+                for number in numbers {
+                    if self.held.remove(&(id, number)).is_some() {
+                        self.happens_at(id, NodeEvent::Unsent(number));
+                    }
+                }
+            }
+            NodeAction::Ended(number, outcome) => self.operation_ended(number, outcome),
+            NodeAction::Installed(view) => self.installed(id, view),
+            NodeAction::Parted => self.ends(id),
+            // There are no watches here.
+            NodeAction::Watched(_)
+            | NodeAction::Happened(..)
+            | NodeAction::Missed(..)
+            | NodeAction::Confirmed(..) => {}
+            NodeAction::Out => {
+                self.remember(format!("{id} is out"));
+                if self.lives.get(&id).is_some_and(|life| life.leaves) {
+                    self.after(400, 3_000, SimulationEvent::Goes(id));
+                } else {
+                    // An expelled member restarts with another identity.
+                    self.ends(id);
+                    self.after(10, 1_000, SimulationEvent::Start(host));
+                }
+            }
+        }
+    }
+}
+
+fn chosen_config(random: &mut Random) -> NodeConfig {
+    let millis = Duration::from_millis;
+    NodeConfig {
+        council: ConsensusConfig {
+            heartbeat: millis(50),
+            lease: millis(400),
+            silence: millis(600) + random.time(millis(0), millis(400)),
+            drift: 20,
+        },
+        replica: ReplicaConfig {
+            is_synchronous: random.per_mille(900),
+            batch_bytes: 50 + random.below(1_000) as usize,
+            window: 1 + random.below(20),
+            log_bytes: 500 + random.below(3_000) as usize,
+            resend: millis(60),
+            began: 0,
+        },
+        backups: random.below(3) as usize,
+        partitions: 1 + random.below(8) as u32,
+        refill_rate: 500 + random.below(200_000),
+        guest_limit: u64::MAX,
+        limit: u64::MAX,
+        patience: millis(3_000),
+        retry: millis(10),
+    }
+}

@@ -1,0 +1,171 @@
+//! A processor whose supplier may have failed.
+
+use ardea_core::{
+    Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, PartitionId, Processor,
+    Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Watermark,
+};
+
+/// The result of a supplier; an error is returned from `init`.
+pub(crate) struct SuppliedP(Result<Box<dyn Processor>>);
+
+impl SuppliedP {
+    pub(crate) fn new(supplied: Result<Box<dyn Processor>>) -> Self {
+        SuppliedP(supplied)
+    }
+
+    fn inner(&mut self) -> Result<&mut dyn Processor> {
+        match &mut self.0 {
+            Ok(processor) => Ok(processor.as_mut()),
+            Err(refusal) => {
+                let refusal = std::mem::replace(
+                    refusal,
+                    Error::new(
+                        ErrorCode::Internal,
+                        "a processor was used whose supplier had failed",
+                    ),
+                );
+                Err(refusal)
+            }
+        }
+    }
+}
+
+impl Processor for SuppliedP {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.inner()?.init(context)
+    }
+
+    fn process(&mut self, ordinal: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.inner()?.process(ordinal, inbox, outbox)
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        self.inner()?.on_watermark(watermark, outbox)
+    }
+
+    fn on_epoch(&mut self, epoch: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        self.inner()?.on_epoch(epoch, outbox)
+    }
+
+    fn on_edge_done(&mut self, ordinal: Ordinal, outbox: &mut Outbox) -> Result<Progress> {
+        self.inner()?.on_edge_done(ordinal, outbox)
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.inner()?.complete(outbox)
+    }
+
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.inner()?.on_drain(outbox)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.0.as_ref().is_ok_and(|processor| processor.is_at_end())
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        self.inner()?.on_wake(outbox)
+    }
+
+    fn unsaved_state(&self) -> Option<&'static str> {
+        self.0.as_ref().ok().and_then(|inner| inner.unsaved_state())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        let inner = self.0.as_ref();
+        inner.map_or_else(|_| Vec::new(), |inner| inner.states())
+    }
+
+    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        self.inner()?.take_snapshot(snapshot)
+    }
+
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.inner()?.write_snapshot(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.inner()?.restore(state)
+    }
+
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.inner()?.on_restored(epoch)
+    }
+
+    fn enable_lazy_restore(&mut self, entries: u64) -> bool {
+        let inner = self.0.as_mut();
+        inner.is_ok_and(|inner| inner.enable_lazy_restore(entries))
+    }
+
+    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
+        self.inner()?.on_partition_restored(partition)
+    }
+
+    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.inner()?.catch_up(outbox)
+    }
+
+    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
+        if let Ok(inner) = &mut self.0 {
+            inner.take_requested_partitions(wanted);
+        }
+    }
+
+    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.inner()?.on_checkpoint_committed(epoch)
+    }
+
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.inner()?.on_checkpoint_aborted(epoch)
+    }
+
+    fn awaits_commit(&self) -> bool {
+        self.0.as_ref().is_ok_and(|inner| inner.awaits_commit())
+    }
+
+    fn close(&mut self) {
+        if let Ok(processor) = &mut self.0 {
+            processor.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::{Ordinal, Outbox, Processor, Progress, Result, Timestamp, supplier};
+
+    use crate::SourceTest;
+
+    /// Emits 1, and 2 when it is drained.
+    #[derive(Default)]
+    struct LastWord(u64);
+
+    impl LastWord {
+        fn emit_up_to(&mut self, last: u64, outbox: &mut Outbox) -> Result<bool> {
+            let mut lane = outbox.lane::<u64>(Ordinal::FIRST)?;
+            while self.0 < last && !lane.is_full() {
+                self.0 += 1;
+                lane.push(self.0, Timestamp::MIN);
+            }
+            Ok(self.0 == last)
+        }
+    }
+
+    impl Processor for LastWord {
+        fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+            self.emit_up_to(1, outbox).map(|_| Progress::NONE)
+        }
+
+        fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+            self.emit_up_to(2, outbox).map(Progress::done_if)
+        }
+    }
+
+    #[test]
+    fn what_a_supplied_source_emits_when_it_is_drained_is_seen() {
+        SourceTest::supplied(supplier(LastWord::default))
+            .drain_after(1)
+            .output::<u64>([1, 2])
+            .run();
+    }
+}

@@ -1,0 +1,209 @@
+//! The endpoints of all edges to and from other containers.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ardea_coordination::control::Generation;
+use ardea_core::{ChunkCodec, Dag, EdgeId, Error, ErrorCode, Isolation, Processor, Result};
+use ardea_engine::{RemoteEdges, Site};
+use ardea_network::exchange::{End, ReceiverConfig, SenderConfig, StreamId};
+
+use crate::endpoint_slot::EndpointSlot;
+use crate::instance::{PassthroughCodec, is_instance};
+use crate::network::Network;
+use crate::port_slot::PortSlot;
+use crate::receive_endpoint::ReceiveEndpoint;
+use crate::receiver::ReceiverP;
+use crate::send_endpoint::{Counts, SendEndpoint};
+use crate::sender::SenderP;
+use crate::traffic::{Arrivals, Traffic};
+
+/// The job number in stream ids. It is constant, because a connection carries the streams of a
+/// single job.
+const JOB: u32 = 1;
+
+/// The endpoint slots of one kind, by stream and peer.
+type EndpointSlots<E> = Mutex<HashMap<(usize, Site), Arc<EndpointSlot<E>>>>;
+
+/// The configuration of streams.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamConfig {
+    pub(crate) sender: SenderConfig,
+    pub(crate) receiver: ReceiverConfig,
+    /// The execution attempt of the streams, if the job has a processing guarantee. Streams of
+    /// different attempts have different ids, so data of one attempt is never received in another.
+    /// A stream that has lost records within an attempt sends nothing more.
+    pub(crate) life: Option<Generation>,
+}
+
+impl StreamConfig {
+    fn stream(&self, stream: usize) -> StreamId {
+        // Attempts count from one and never wrap around within a connection.
+        let life = self.life.map_or(0, |life| life.0 as u32);
+        StreamId::new(JOB.wrapping_add(life), stream as u32)
+    }
+}
+
+/// The [`RemoteEdges`] of a container. An endpoint is created for each edge and other container on
+/// first use, and stays until the process ends.
+pub(crate) struct WorkerRemoteEdges {
+    network: Network,
+    edges: Vec<Known>,
+    config: StreamConfig,
+    /// The number of records sent over lost connections and not acknowledged.
+    lost: Arc<AtomicU64>,
+    senders: EndpointSlots<SendEndpoint>,
+    receivers: EndpointSlots<ReceiveEndpoint>,
+    traffic: Arc<Traffic>,
+}
+
+/// An edge of the graph.
+struct Known {
+    /// The codec of the edge, if it has one.
+    codec: Option<Arc<dyn ChunkCodec>>,
+    from: Arc<str>,
+    to: Arc<str>,
+}
+
+impl WorkerRemoteEdges {
+    /// Returns the remote edges of this graph.
+    pub(crate) fn new(dag: &Dag, network: Network, config: StreamConfig) -> Self {
+        let name = |vertex| dag.get(vertex).name();
+        let edges = dag.edges().iter().map(|edge| {
+            let codec = edge.wanted_codec().cloned();
+            // Records for the process of an instance are not decoded in the container.
+            let is_for_others = dag.get(edge.target().0).wanted_isolation() == Isolation::Process;
+            Known {
+                codec: match is_for_others {
+                    true => {
+                        codec.map(|codec| Arc::new(PassthroughCodec(codec)) as Arc<dyn ChunkCodec>)
+                    }
+                    false => codec,
+                },
+                from: Arc::clone(name(edge.source().0)),
+                to: Arc::clone(name(edge.target().0)),
+            }
+        });
+        WorkerRemoteEdges {
+            edges: edges.collect(),
+            network,
+            config,
+            lost: Arc::default(),
+            senders: Mutex::default(),
+            receivers: Mutex::default(),
+            traffic: Arc::default(),
+        }
+    }
+
+    /// Returns the byte counters of the edges.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Returns the number of records sent over lost connections and not acknowledged.
+    pub(crate) fn lost_records(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn codec(&self, edge: usize) -> Result<&Arc<dyn ChunkCodec>> {
+        let known = self.edges.get(edge);
+        let codec = known.and_then(|known| known.codec.as_ref());
+        codec.ok_or_else(|| {
+            let which = known.map_or_else(
+                || "another graph".to_string(),
+                |Known { from, to, .. }| format!("{from:?} to {to:?}"),
+            );
+            Error::new(
+                ErrorCode::InvalidJob,
+                format!("the edge from {which} can't lead to another container: it has no codec"),
+            )
+            .hint("give its records a type that can be serialised, or join its vertices by a forward edge")
+        })
+    }
+
+    /// Returns the sending endpoint of a stream to `to`. The first call creates the endpoint.
+    pub(crate) fn sending(
+        &self,
+        stream: usize,
+        to: Site,
+        codec: &Arc<dyn ChunkCodec>,
+    ) -> Arc<EndpointSlot<SendEndpoint>> {
+        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        let berth = senders.entry((stream, to)).or_insert_with(|| {
+            let id = self.config.stream(stream);
+            let station = PortSlot::new(to, End::Sender, id);
+            let (network, lost) = (self.network.clone(), Arc::clone(&self.lost));
+            let (codec, config) = (Arc::clone(codec), self.config);
+            let counts = Counts {
+                lost,
+                bytes: self.bytes(stream, to),
+            };
+            let end = SendEndpoint::new(station, codec, config, network.clone(), counts);
+            EndpointSlot::new(end, network)
+        });
+        Arc::clone(berth)
+    }
+
+    /// Returns the byte counter of a stream. Only edges to other containers are counted, not
+    /// streams to instance processes or of side channels.
+    fn bytes(&self, stream: usize, to: Site) -> Arc<AtomicU64> {
+        let edge = self.edges.get(stream).filter(|_| !is_instance(to));
+        edge.map_or_else(Arc::default, |edge| {
+            self.traffic.sending(&edge.from, &edge.to)
+        })
+    }
+
+    /// Returns the receiving endpoint of a stream from `from`. The first call creates the endpoint.
+    pub(crate) fn receiving(
+        &self,
+        stream: usize,
+        from: Site,
+        codec: &Arc<dyn ChunkCodec>,
+    ) -> Arc<EndpointSlot<ReceiveEndpoint>> {
+        let receivers = self.receivers.lock();
+        let mut receivers = receivers.unwrap_or_else(PoisonError::into_inner);
+        let berth = receivers.entry((stream, from)).or_insert_with(|| {
+            let id = self.config.stream(stream);
+            let station = PortSlot::new(from, End::Receiver, id);
+            let (codec, network) = (Arc::clone(codec), self.network.clone());
+            let end = ReceiveEndpoint::new(station, codec, self.config.receiver, network.clone());
+            EndpointSlot::new(end, network)
+        });
+        Arc::clone(berth)
+    }
+}
+
+impl RemoteEdges for WorkerRemoteEdges {
+    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
+        let codec = self.codec(edge.index())?;
+        let berth = self.sending(edge.index(), to, codec);
+        Ok(Box::new(SenderP::new(berth)))
+    }
+
+    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn Processor>> {
+        let codec = self.codec(edge.index())?;
+        let berth = self.receiving(edge.index(), from, codec);
+        let vertex = Arc::clone(&self.edges[edge.index()].to);
+        let arrivals = Arrivals::new(Arc::clone(&self.traffic), vertex);
+        Ok(Box::new(ReceiverP::new(berth, arrivals)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_of_two_lives_are_never_the_same() {
+        let lives = [None, Some(Generation(1)), Some(Generation(2))];
+        let streams = lives.map(|life| {
+            let config = StreamConfig {
+                life,
+                ..StreamConfig::default()
+            };
+            config.stream(7)
+        });
+        assert!(streams[0] != streams[1] && streams[1] != streams[2] && streams[0] != streams[2]);
+    }
+}

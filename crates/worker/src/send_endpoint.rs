@@ -1,0 +1,364 @@
+//! The sending endpoint of a stream to a peer, over successive connections.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ardea_core::{Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, Result, Watermark};
+use ardea_network::exchange::{EdgeSender, InstanceNumber};
+
+use crate::endpoint_slot::IdleEndpoint;
+use crate::network::Network;
+use crate::port_slot::{LinkNumber, PortSlot};
+use crate::remote_edges::StreamConfig;
+
+/// The sending endpoint of one edge to one peer. Without a connection nothing is sent, so producers
+/// get backpressure. A new connection starts with the state that a receiver needs: the watermark,
+/// the last epoch ended, and whether the stream has ended.
+pub(crate) struct SendEndpoint {
+    station: Arc<PortSlot>,
+    codec: Arc<dyn ChunkCodec>,
+    config: StreamConfig,
+    network: Network,
+    live: Option<LiveConnection>,
+    /// True if records of the stream have been lost with a connection.
+    has_lost: bool,
+    watermark: Option<Watermark>,
+    is_idle: bool,
+    /// The last epoch whose barrier was sent. The barrier is sent again over a new connection;
+    /// receivers ignore duplicates.
+    ended: Option<Epoch>,
+    is_done: bool,
+    /// The target instances that no local producer sends to any more.
+    left: BTreeSet<InstanceNumber>,
+    counts: Counts,
+}
+
+/// The counters of a sending endpoint.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    /// The number of records lost with connections.
+    pub(crate) lost: Arc<AtomicU64>,
+    /// The number of bytes in frames with records.
+    pub(crate) bytes: Arc<AtomicU64>,
+}
+
+/// A frame without records.
+#[derive(Clone, Copy, Debug)]
+enum ControlFrame {
+    Marker(Marker),
+    Leave(InstanceNumber),
+}
+
+/// The state of the current connection.
+struct LiveConnection {
+    sender: EdgeSender,
+    link: LinkNumber,
+    /// The frames that must be sent over this connection before any other.
+    first: VecDeque<ControlFrame>,
+    /// The records in flight: for each entry, the number of the last frame and the number of
+    /// records.
+    under_way: VecDeque<(u64, u64)>,
+    /// True if the network did not accept all buffered data.
+    is_holding: bool,
+}
+
+impl LiveConnection {
+    fn say(&mut self, word: ControlFrame) -> Result<bool> {
+        match word {
+            ControlFrame::Marker(marker) => self.sender.mark(marker),
+            ControlFrame::Leave(target) => self.sender.leave(target),
+        }
+    }
+
+    /// Removes the acknowledged records from the records in flight.
+    fn settle(&mut self) {
+        let acknowledged = self.sender.acknowledged();
+        while let Some((frame, _)) = self.under_way.front() {
+            if *frame > acknowledged {
+                break;
+            }
+            self.under_way.pop_front();
+        }
+    }
+
+    fn note(&mut self, records: usize) {
+        if records > 0 {
+            let last = *self.sender.in_flight().end();
+            self.under_way.push_back((last, records as u64));
+        }
+    }
+}
+
+impl SendEndpoint {
+    /// Creates the endpoint of a port slot.
+    pub(crate) fn new(
+        station: Arc<PortSlot>,
+        codec: Arc<dyn ChunkCodec>,
+        config: StreamConfig,
+        network: Network,
+        counts: Counts,
+    ) -> Self {
+        SendEndpoint {
+            station,
+            codec,
+            config,
+            network,
+            live: None,
+            has_lost: false,
+            watermark: None,
+            is_idle: false,
+            ended: None,
+            is_done: false,
+            left: BTreeSet::new(),
+            counts,
+        }
+    }
+
+    /// Returns true if the peer is gone permanently.
+    fn is_unreachable(&self) -> bool {
+        self.station.is_aborted() && !self.station.has_port() && self.live.is_none()
+    }
+
+    /// Starts the output of the endpoint's next user, after all output of the previous user.
+    pub(crate) fn begin(&mut self) {
+        self.is_done = false;
+        self.is_idle = false;
+        self.ended = None;
+        self.watermark = None;
+        self.left.clear();
+    }
+
+    /// Sends records from the front of `chunk` to the instance `target`. Returns true if `chunk` is
+    /// empty afterwards.
+    ///
+    /// # Errors
+    /// If the codec cannot encode a record, or an encoded record exceeds the frame size.
+    pub(crate) fn send(&mut self, target: InstanceNumber, chunk: &mut Chunk) -> Result<bool> {
+        if self.is_unreachable() {
+            self.count_lost(chunk.len() as u64);
+            self.check_lost()?;
+            chunk.clear();
+            return Ok(true);
+        }
+        self.is_idle = false;
+        if !self.left.is_empty() {
+            self.left.remove(&target);
+        }
+        let before = chunk.len();
+        let Some(live) = self.ready()? else {
+            return Ok(false);
+        };
+        let bytes_before = live.sender.bytes_sent();
+        let sent = live.sender.send(target, chunk);
+        let bytes = live.sender.bytes_sent() - bytes_before;
+        live.settle();
+        live.note(before - chunk.len());
+        self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.handle_outcome(sent)
+    }
+
+    /// Sends a marker to all target instances. Returns false if the marker cannot be sent now.
+    ///
+    /// # Errors
+    /// Only internal errors.
+    pub(crate) fn mark(&mut self, marker: Marker) -> Result<bool> {
+        self.say(ControlFrame::Marker(marker))
+    }
+
+    /// Signals that no local producer sends to the instance `target` at the moment. Returns false
+    /// if the signal cannot be sent now.
+    ///
+    /// # Errors
+    /// Only internal errors.
+    pub(crate) fn leave(&mut self, target: InstanceNumber) -> Result<bool> {
+        self.say(ControlFrame::Leave(target))
+    }
+
+    fn say(&mut self, word: ControlFrame) -> Result<bool> {
+        if !self.is_unreachable() {
+            let Some(live) = self.ready()? else {
+                return Ok(false);
+            };
+            let said = live.say(word);
+            if !self.handle_outcome(said)? {
+                return Ok(false);
+            }
+        }
+        self.remember(word);
+        Ok(true)
+    }
+
+    /// Ends the stream. If the end marker cannot be sent now, the slot's service sends it later.
+    /// The service also sends it to each new incarnation of the peer.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        // If the end marker can't be sent now, it will be the first frame of the next connection.
+        let marked = self.mark(Marker::Done)?;
+        self.is_done = true;
+        if !marked && let Some(live) = &mut self.live {
+            live.first.push_back(ControlFrame::Marker(Marker::Done));
+        }
+        self.flush()
+    }
+
+    /// Sends pending frames and buffered data, as far as the network accepts them.
+    ///
+    /// # Errors
+    /// Only internal errors.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        // A new connection must get its initial frames even without new data. The receiver may wait
+        // for a barrier that was lost.
+        self.ready()?;
+        let Some(live) = &mut self.live else {
+            return Ok(());
+        };
+        let flushed = live.sender.flush();
+        let is_flushed = self.handle_outcome(flushed)?;
+        if let Some(live) = &mut self.live {
+            live.is_holding = !is_flushed;
+        }
+        Ok(())
+    }
+
+    /// Returns true if nothing is pending. Without a connection, only the initial frames of the
+    /// next connection can be pending.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.live
+            .as_ref()
+            .is_none_or(|live| live.first.is_empty() && !live.is_holding)
+    }
+
+    fn remember(&mut self, word: ControlFrame) {
+        match word {
+            ControlFrame::Marker(Marker::Watermark(watermark)) => {
+                self.watermark = Some(watermark);
+                self.is_idle = false;
+            }
+            ControlFrame::Marker(Marker::Idle) => self.is_idle = true,
+            ControlFrame::Marker(Marker::Done) => self.is_done = true,
+            ControlFrame::Marker(Marker::Barrier(epoch)) => self.ended = Some(epoch),
+            ControlFrame::Marker(Marker::Latency(_)) => {}
+            ControlFrame::Leave(target) => {
+                self.left.insert(target);
+            }
+        }
+    }
+
+    /// Returns the frames that a new connection starts with.
+    fn initial_frames(&self) -> VecDeque<ControlFrame> {
+        // The start of the stream, unless nothing has been sent yet.
+        let begins = self.watermark.map(|_| Watermark::NONE);
+        let time = self.watermark.filter(|time| *time > Watermark::NONE);
+        let [begins, time] = [begins, time].map(|mark| mark.map(Marker::Watermark));
+        let idle = self.is_idle.then_some(Marker::Idle);
+        // Without the barrier the receiver would wait until the epoch is aborted. The barrier
+        // precedes the watermark, because results of the watermark must not enter the barrier's
+        // snapshot if they belong after it. An earlier watermark is only repeated.
+        let ended = self.ended.map(Marker::Barrier);
+        let done = self.is_done.then_some(Marker::Done);
+        let markers = [begins, ended, time, idle];
+        let markers = markers.into_iter().flatten().map(ControlFrame::Marker);
+        let left = self.left.iter().copied().map(ControlFrame::Leave);
+        markers
+            .chain(left)
+            .chain(done.map(ControlFrame::Marker))
+            .collect()
+    }
+
+    /// Returns the current connection once its initial frames have been sent.
+    fn ready(&mut self) -> Result<Option<&mut LiveConnection>> {
+        if let Some((port, link)) = self.station.take() {
+            self.drop_connection();
+            self.check_lost()?;
+            let (stream, codec) = (self.station.stream, Arc::clone(&self.codec));
+            self.live = Some(LiveConnection {
+                sender: EdgeSender::new(
+                    stream,
+                    InstanceNumber::ALL,
+                    port,
+                    codec,
+                    self.config.sender,
+                ),
+                link,
+                first: self.initial_frames(),
+                under_way: VecDeque::new(),
+                is_holding: false,
+            });
+        }
+        while let Some(live) = &mut self.live
+            && let Some(word) = live.first.front().copied()
+        {
+            let said = live.say(word);
+            if !self.handle_outcome(said)? {
+                return Ok(None);
+            }
+            if let Some(live) = &mut self.live {
+                live.first.pop_front();
+            }
+        }
+        Ok(self.live.as_mut())
+    }
+
+    /// Handles the outcome of a send. If the connection is lost, counts the records in flight as
+    /// lost and returns false.
+    fn handle_outcome(&mut self, outcome: Result<bool>) -> Result<bool> {
+        match outcome {
+            Err(error) if error.code() == ErrorCode::Network => {
+                self.complain(&error);
+                self.drop_connection();
+                Ok(false)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Reports an invalid stream, so that the network reopens the connection if it still exists.
+    fn complain(&self, error: &Error) {
+        if let Some(live) = &self.live {
+            self.network
+                .report_invalid(self.station.site, live.link, error);
+        }
+    }
+
+    fn drop_connection(&mut self) {
+        if let Some(mut live) = self.live.take() {
+            live.settle();
+            let lost: u64 = live.under_way.iter().map(|(_, records)| records).sum();
+            self.count_lost(lost);
+        }
+    }
+
+    fn count_lost(&mut self, records: u64) {
+        self.counts.lost.fetch_add(records, Ordering::Relaxed);
+        self.has_lost |= records > 0;
+    }
+
+    /// Fails if records have been lost within an execution attempt, because a later barrier would
+    /// commit an epoch without those records. Lost markers need no check: they are repeated, or
+    /// without them the epoch is not committed.
+    fn check_lost(&self) -> Result<()> {
+        if !self.has_lost || self.config.life.is_none() {
+            return Ok(());
+        }
+        let what = format!(
+            "records for container {} were lost with a connection",
+            self.station.site.0
+        );
+        Err(Error::new(ErrorCode::PeerLost, what)
+            .hint("no action is required: the job restores the latest committed checkpoint"))
+    }
+}
+
+impl IdleEndpoint for SendEndpoint {
+    fn station(&self) -> &Arc<PortSlot> {
+        &self.station
+    }
+
+    fn tend(&mut self, _: Duration) {
+        // Only an ended stream has pending frames. An error means that the peer is gone.
+        if self.is_done {
+            let _ = self.flush();
+        }
+    }
+}
