@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# The packages and features that can be built here, as arguments of cargo; sourced by the scripts beside it.
+# The packages and features that can be built here, as arguments of cargo. Sourced by other scripts.
 #
-# The client of etcd is generated with protoc when it is built, and that of Kafka is compiled from C with make and the headers of
-# OpenSSL. A feature whose tools are missing is left out, and its tests with it.
-workspace=(--workspace --features ardea/grid,ardea-cli/nats,ardea-cli/postgres,ardea-cli/s3,ardea-cli/state-disk)
+# The build of the etcd client requires protoc; that of the Kafka client requires make and the headers
+# of OpenSSL. A feature with missing tools is omitted, and its tests are skipped.
+workspace=(--workspace --features ardea/grid,ardea-cli/bench,ardea-cli/nats,ardea-cli/postgres,ardea-cli/s3,ardea-cli/state-disk)
 workspace+=(--features ardea-metastore/zookeeper)
 if command -v "${PROTOC:-protoc}" >/dev/null; then
     workspace+=(--features ardea-cli/etcd,ardea-server/etcd)

@@ -1,8 +1,10 @@
-//! The house rules as checks: each is one function from the checkout to what is wrong in it, in a file of its own.
+//! The house rules as checks. Each rule is a function from the checkout to its violations, in its
+//! own file.
 //!
-//! To add a rule, write such a file, with its tests below it, and name it in [`CHECKS`].
+//! To add a rule, write such a file with its tests, and add it to [`CHECKS`].
 
 mod declared_once;
+mod document_sizes;
 mod file_names;
 mod file_sizes;
 mod function_sizes;
@@ -10,10 +12,13 @@ mod layers;
 mod leftovers;
 mod links;
 mod module_docs;
+mod prose;
 mod sleeping_tests;
+mod type_names;
 mod unsafe_code;
 
 mod manifest;
+mod ratchet;
 mod rust_code;
 mod tree;
 
@@ -21,15 +26,13 @@ use std::fmt;
 use std::path::Path;
 use tree::Tree;
 
-/// One house rule.
 struct Check {
-    /// The rule in a few words, printed in front of what breaks it.
+    /// The name of the rule, printed before its violations.
     name: &'static str,
-    /// Finds everything that breaks it.
     find: fn(&Tree) -> Vec<Finding>,
 }
 
-/// All house rules, in the order in which they are reported.
+/// All house rules, in the order of their reports.
 const CHECKS: &[Check] = &[
     Check {
         name: "module docs",
@@ -71,16 +74,38 @@ const CHECKS: &[Check] = &[
         name: "link",
         find: links::check,
     },
+    Check {
+        name: "document size",
+        find: document_sizes::check,
+    },
+    Check {
+        name: "first word",
+        find: prose::check_first_words,
+    },
+    Check {
+        name: "refused word",
+        find: prose::check_refused_words,
+    },
+    Check {
+        name: "comment width",
+        find: prose::check_widths,
+    },
+    Check {
+        name: "type once",
+        find: type_names::check_once,
+    },
+    Check {
+        name: "type word",
+        find: type_names::check_words,
+    },
 ];
 
-/// One place where a house rule is broken.
 #[derive(Debug)]
 struct Finding {
-    /// The file, from the checkout's root, with `/` between folders.
+    /// The path of the file from the checkout's root, with `/` between folders.
     path: String,
-    /// The line, from 1; 0 when the file as a whole is meant.
+    /// The line, from 1; 0 for the file as a whole.
     line: usize,
-    /// What is wrong and what to do about it.
     message: String,
 }
 
@@ -94,16 +119,16 @@ impl Finding {
     }
 }
 
-/// What all checks found.
+/// The violations found by all checks.
 #[derive(Debug)]
 pub struct Report {
     files: usize,
-    /// Name of the rule, and what breaks it.
+    /// The name of the rule and the violation.
     findings: Vec<(&'static str, Finding)>,
 }
 
 impl Report {
-    /// Whether no rule is broken.
+    /// Returns true if no rule is violated.
     pub fn is_tidy(&self) -> bool {
         self.findings.is_empty()
     }
@@ -126,6 +151,34 @@ impl fmt::Display for Report {
         let faults = self.findings.len();
         write!(f, "tidy: {} files, {faults} faults", self.files)
     }
+}
+
+/// A package of the workspace.
+#[derive(Debug)]
+pub struct Package {
+    /// The name of the package.
+    pub name: String,
+    /// Its folder, from the checkout's root, with `/` at the end.
+    pub folder: String,
+    /// The names of the packages that it depends on, including those for tests only.
+    pub dependencies: Vec<String>,
+}
+
+/// The packages of the checkout at `root`.
+///
+/// # Errors
+/// When a folder or a hand-written file cannot be read; the message names it.
+pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
+    let tree = Tree::read(root)?;
+    let packages = tree.manifests().filter_map(|file| {
+        let dependencies = manifest::dependencies(file);
+        Some(Package {
+            name: manifest::package_name(file)?.to_owned(),
+            folder: file.path.strip_suffix("Cargo.toml")?.to_owned(),
+            dependencies: dependencies.map(|one| one.name.to_owned()).collect(),
+        })
+    });
+    Ok(packages.collect())
 }
 
 /// Runs every check over the checkout at `root`.

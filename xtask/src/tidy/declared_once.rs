@@ -1,10 +1,11 @@
-//! A dependency's version is declared once, in the workspace's manifest; packages take it from there.
+//! A check that the version of a dependency is declared once, in the workspace's manifest, and
+//! inherited by packages.
 
 use super::Finding;
 use super::manifest;
 use super::tree::Tree;
 
-/// Finds dependencies that a package declares for itself.
+/// Finds dependencies that a package declares itself.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.manifests() {

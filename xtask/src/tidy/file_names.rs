@@ -1,15 +1,14 @@
-//! A file is named for its idea: names that say nothing, and so gather everything, are refused.
+//! A check that a file is named for its content: meaningless names are refused.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// Names that say nothing, for a code file or a folder above one.
+/// Refused names of a code file, or of a folder that contains one.
 const REFUSED: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc"];
 
-/// Endings of files that are code.
 const CODE_ENDINGS: &[&str] = &["rs", "py", "sh"];
 
-/// Finds code files, and folders above them, whose name says nothing.
+/// Finds code files, and folders above them, with a refused name.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     tree.texts()
         .filter(|file| CODE_ENDINGS.contains(&file.ending()))

@@ -1,12 +1,11 @@
-//! A file is one idea: hand-written code is at most 600 lines a file.
+//! A check that a hand-written code file has at most 600 lines.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// The most lines of a file.
+/// The largest number of lines of a file.
 const MOST_LINES: usize = 600;
 
-/// Endings of files that are code.
 const CODE_ENDINGS: &[&str] = &["rs", "py", "sh"];
 
 /// Finds code files that are too long.

@@ -1,14 +1,14 @@
-//! Dependencies between the project's crates point to lower layers only.
+//! A check that dependencies between the project's crates point to lower layers only.
 //!
-//! The layers are those of ARCHITECTURE.md. A new crate has to be given its layer here.
+//! The layers are those of ARCHITECTURE.md. A new crate must be added here.
 
 use super::Finding;
 use super::manifest::{self, Kind};
 use super::tree::Tree;
 
-/// The crates, from the lowest layer up. A crate may depend on every crate of a lower layer and on
-/// those before it in its own layer, so that there is no circle. Its tests may use all crates of
-/// its own layer.
+/// The crates, from the lowest layer up. A crate may depend on every crate of a lower layer, and on
+/// crates listed before it in its own layer, so that there is no cycle. Its tests may use all
+/// crates of its own layer.
 const LAYERS: &[&[&str]] = &[
     &[
         "ardea-spsc",
@@ -43,10 +43,10 @@ const LAYERS: &[&[&str]] = &[
     &["ardea-examples", "ardea-cli"],
 ];
 
-/// Packages that depend on no crate of the project, and on which none depends.
+/// Packages outside the layers: they depend on no crate of the project, and no crate depends on
+/// them.
 const OUTSIDE: &[&str] = &["xtask"];
 
-/// The position of a crate in [`LAYERS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     layer: usize,

@@ -1,17 +1,17 @@
-//! Nothing is left for later: no marker of unfinished work in any hand-written file, no unfinished macro in code.
+//! A check for unfinished work: markers in hand-written files and unfinished macros in code.
 
 use super::Finding;
 use super::rust_code;
 use super::tree::Tree;
 
-/// The markers, put together here so that this file does not hold one.
+/// The markers, concatenated so that this file does not contain one.
 const MARKERS: [&str; 3] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
     concat!("X", "XX"),
 ];
 
-/// Macros that stand for code which is not there.
+/// The macros for missing code.
 const MACROS: [&str; 2] = ["todo", "unimplemented"];
 
 /// Finds markers and macros of unfinished work.

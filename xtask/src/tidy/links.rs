@@ -1,12 +1,13 @@
-//! Every link from one page of the project to another leads somewhere: to a file, and to a heading in it.
+//! A check that every link between pages of the project leads to an existing file, and its anchor
+//! to a heading in that file.
 //!
-//! Addresses with a scheme are not followed, since a check must not need a network, and neither are paths of Rust
-//! items, which rustdoc checks. Code in a page is not looked at.
+//! Addresses with a scheme are not checked, because a check must not need a network. Paths of Rust
+//! items are not checked either, because rustdoc checks them. Code in a page is ignored.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// Finds links in Markdown files that lead nowhere.
+/// Finds broken links in Markdown files.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for page in tree.texts().filter(|file| file.ending() == "md") {
@@ -21,7 +22,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Why a link from a page does not lead to its target; `None` when it does.
+/// Returns the reason why a link of a page is broken; `None` if it is valid.
 fn broken(tree: &Tree, page: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.contains("::") || target.starts_with("mailto:") {
         return None;
@@ -42,7 +43,7 @@ fn broken(tree: &Tree, page: &str, target: &str) -> Option<String> {
     (!found).then(|| format!("`{target}`: {file} has no heading `#{heading}`"))
 }
 
-/// The path, from the checkout's root, that a link on a page means; `None` when it leaves the checkout.
+/// Returns the path of a link's target from the checkout's root; `None` if it leaves the checkout.
 fn resolve(page: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = if link.starts_with('/') {
         Vec::new()
@@ -60,7 +61,8 @@ fn resolve(page: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The lines of a page, with their numbers, without blocks of code and with code in a line blanked.
+/// Returns the lines of a page with their numbers, without blocks of code and with inline code
+/// blanked.
 fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fence = None;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {
@@ -81,7 +83,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// The targets of the links `[text](target)`, `![alt](target)` and `[name]: target` in a line.
+/// Returns the targets of the links `[text](target)`, `![alt](target)` and `[name]: target` in a
+/// line.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     let inline = line
         .split("](")
@@ -96,7 +99,8 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
         .map(|target| target.trim_matches(['<', '>']))
 }
 
-/// The anchors of a page's headings, as forges make them: lower case, hyphens for spaces, no punctuation.
+/// Returns the anchors of a page's headings in the format of forges: lower case, hyphens for
+/// spaces, no punctuation.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings.map(|line| {

@@ -1,32 +1,34 @@
-//! Reads what the checks want to know from a `Cargo.toml`: the package's name and its dependencies.
+//! A parser of the parts of a `Cargo.toml` used by the checks: the package's name and its
+//! dependencies.
 //!
-//! It reads line by line, as far as the manifests of this project go: one dependency a line.
+//! The parser reads line by line and supports the form of this project's manifests: one dependency
+//! per line.
 
 use super::tree::Text;
 
-/// What a dependency is for.
+/// The kind of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The package itself, or its build script, needs it.
+    /// A dependency of the package itself, or of its build script.
     Normal,
-    /// Only the package's tests, examples and benches need it.
+    /// A dependency of the package's tests, examples and benches only.
     Dev,
 }
 
 /// One dependency of a package.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dependency<'a> {
-    /// The name of the package that is depended on.
+    /// The name of the package depended on.
     pub name: &'a str,
-    /// What for.
+    /// The kind of the dependency.
     pub kind: Kind,
-    /// Whether version and features come from the workspace's manifest.
+    /// True if version and features are inherited from the workspace's manifest.
     pub inherited: bool,
     /// The line in the manifest, from 1.
     pub line: usize,
 }
 
-/// The name in `[package]`; `None` in a manifest without a package.
+/// Returns the name in `[package]`; `None` in a manifest without a package.
 pub fn package_name(manifest: &Text) -> Option<&str> {
     entries(&manifest.text).find_map(|entry| {
         let named = entry.section == "package" && entry.key == "name";
@@ -34,7 +36,7 @@ pub fn package_name(manifest: &Text) -> Option<&str> {
     })
 }
 
-/// The dependencies of every kind, in the manifest's order.
+/// Returns the dependencies of every kind, in the manifest's order.
 pub fn dependencies(manifest: &Text) -> impl Iterator<Item = Dependency<'_>> {
     entries(&manifest.text).filter_map(|entry| {
         // `dependencies`, or `target.'cfg(loom)'.dependencies`

@@ -1,9 +1,9 @@
-//! Every Rust file opens by saying what it is: its first line begins with `//!`.
+//! A check that every Rust file begins with a module header, `//!`.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// Finds Rust files that do not open with `//!`.
+/// Finds Rust files that do not begin with `//!`.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     tree.rust()
         .filter(|file| !file.text.starts_with("//!"))

@@ -1,12 +1,13 @@
-//! Just enough of Rust's grammar for the checks: what is code, where a word stands, where a block ends.
+//! The part of Rust's grammar used by the checks: code, positions of words, ends of blocks.
 //!
-//! Everything works on text in which comments and literals are blanked, so that a brace or a word in a
-//! string cannot deceive a check. Offsets are in bytes; lines are counted from 1.
+//! All functions work on text with blanked comments and literals, so that a brace or a word in a
+//! string does not mislead a check. Offsets are in bytes; lines are counted from 1.
 
 use std::ops::Range;
 
-/// The text with every comment, string and character literal replaced by spaces; line breaks stay, so that line
-/// numbers do too. Characters outside ASCII become spaces as well, so that every offset is a character's start.
+/// Returns the text with every comment, string and character literal replaced by spaces. Line
+/// breaks stay, so that line numbers do not change. Characters outside ASCII also become spaces, so
+/// that every offset is the start of a character.
 pub fn blank(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(chars.len());
@@ -28,7 +29,7 @@ pub fn blank(text: &str) -> String {
     code
 }
 
-/// Where the comment or literal that begins at `at` ends; `at` itself when none begins there.
+/// Returns the end of the comment or literal that begins at `at`; `at` itself if none begins there.
 fn literal_end(chars: &[char], at: usize) -> usize {
     let next = chars.get(at + 1).copied();
     match (chars[at], next) {
@@ -42,7 +43,8 @@ fn literal_end(chars: &[char], at: usize) -> usize {
     }
 }
 
-/// Whether the `r` at `at` is the last letter of a longer name, and so does not begin a raw string.
+/// Returns true if the `r` at `at` is the last letter of a longer name, and so does not begin a raw
+/// string.
 fn ends_a_name(chars: &[char], at: usize) -> bool {
     let is_name = |c: Option<&char>| c.is_some_and(|&c| c.is_alphanumeric() || c == '_');
     match at.checked_sub(1).map(|before| chars[before]) {
@@ -105,7 +107,7 @@ fn raw_string_end(chars: &[char], from: usize) -> usize {
     chars.len()
 }
 
-/// The offset of every place where `word` stands as a word of its own, not as a part of a longer name.
+/// Returns the offset of every occurrence of `word` that is not a part of a longer name.
 pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word)
@@ -115,12 +117,13 @@ pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 
         })
 }
 
-/// The line of an offset.
+/// Returns the line of an offset.
 pub fn line(code: &str, offset: usize) -> usize {
     code[..offset].matches('\n').count() + 1
 }
 
-/// The next `{ … }` at or after `from`, braces included; `None` when the item there ends with a `;` first.
+/// Returns the next `{ … }` at or after `from`, braces included; `None` if the item there ends with
+/// a `;` first.
 pub fn next_block(code: &str, from: usize) -> Option<Range<usize>> {
     let mut brackets = 0_i32;
     let (offset, _) = code[from..].char_indices().find(|&(_, c)| {

@@ -1,5 +1,5 @@
-//! No test sleeps to wait: it polls what it waits for, with a deadline. A sleep is too short on a busy machine, too
-//! long on all others, and hides which condition the test is about.
+//! A check that no test sleeps to wait: it polls its condition with a deadline. A sleep is too
+//! short on a busy machine, too long on all others, and hides the tested condition.
 
 use super::Finding;
 use super::rust_code;
@@ -24,7 +24,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Calls of a function `sleep`, whatever its path; not its definition and not a method of that name.
+/// Returns the calls of a function `sleep` with any path, without its definition and methods of
+/// that name.
 fn sleeps(code: &str) -> impl Iterator<Item = usize> {
     rust_code::words(code, "sleep").filter(move |&at| {
         let (before, after) = (
@@ -35,7 +36,7 @@ fn sleeps(code: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The parts of a file that are compiled for tests only.
+/// Returns the parts of a file that are compiled for tests only.
 fn test_code(file: &Text) -> Vec<Range<usize>> {
     let is_tests = |part: &str| matches!(part, "tests" | "tests.rs") || part.ends_with("_tests.rs");
     let all_of_it = file.path.split('/').any(is_tests);
@@ -52,7 +53,7 @@ fn test_code(file: &Text) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Whether a `#[cfg(…)]` holds for tests and not for anything else.
+/// Returns true if a `#[cfg(…)]` applies to tests only.
 fn means_test(condition: &str) -> bool {
     let condition: String = condition.split_whitespace().collect();
     rust_code::words(&condition, "test").count() > 0

@@ -1,33 +1,35 @@
-//! The checkout as the checks see it: all paths, and the text of every file that a person wrote.
+//! The checkout as input of the checks: all paths, and the text of every hand-written file.
 
 use super::rust_code;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Endings of files that are written by hand and read by the checks. All others are data.
+/// The extensions of hand-written files, which the checks read. All other files are data.
 const WRITTEN_ENDINGS: &[&str] = &["rs", "md", "toml", "sh", "py", "sql", "yml", "yaml"];
 
-/// Files without an ending that are written by hand.
+/// Hand-written files without an extension.
 const WRITTEN_NAMES: &[&str] = &["Makefile", ".ci/run"];
 
-/// Hidden folders that belong to the project; all others (version control, editors, virtual environments) do not.
+/// Hidden folders of the project; all others (version control, editors, virtual environments) are
+/// ignored.
 const HIDDEN_FOLDERS: &[&str] = &[".ci", ".cargo", ".github"];
 
-/// The repository itself: a folder in a clone, a file in a worktree.
+/// The name of the repository itself: a folder in a clone, a file in a worktree.
 const REPOSITORY: &str = ".git";
 
-/// Folders that tools fill.
+/// Folders with generated files.
 const FILLED_FOLDERS: &[&str] = &["target", "__pycache__", "node_modules", "venv"];
 
 /// One hand-written file.
 #[derive(Debug)]
 pub struct Text {
-    /// From the checkout's root, with `/` between folders.
+    /// The path from the checkout's root, with `/` between folders.
     pub path: String,
-    /// All of it.
+    /// The content.
     pub text: String,
-    /// For a Rust file: the text with comments and literals blanked (see [`rust_code::blank`]), else empty.
+    /// For a Rust file, the text with comments and literals blanked (see [`rust_code::blank`]),
+    /// else empty.
     pub code: String,
 }
 
@@ -41,7 +43,7 @@ impl Text {
         Self { path, text, code }
     }
 
-    /// The ending of the file's name, without the dot; empty if it has none.
+    /// Returns the extension of the file's name, without the dot; empty if there is none.
     pub fn ending(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         name.rsplit_once('.').map_or("", |(_, ending)| ending)
@@ -51,16 +53,16 @@ impl Text {
 /// The whole checkout.
 #[derive(Debug, Default)]
 pub struct Tree {
-    /// Every file and folder; the root itself is the empty path.
+    /// The paths of all files and folders; the root itself is the empty path.
     paths: BTreeSet<String>,
     texts: Vec<Text>,
 }
 
 impl Tree {
-    /// Reads the checkout at `root`, except what tools have put there.
+    /// Reads the checkout at `root` without generated files.
     ///
     /// # Errors
-    /// When a folder cannot be listed, or a hand-written file cannot be read or is not UTF-8.
+    /// If a folder cannot be listed, or a hand-written file cannot be read or is not UTF-8.
     pub fn read(root: &Path) -> Result<Self, String> {
         let mut tree = Self::default();
         tree.paths.insert(String::new());
@@ -102,33 +104,33 @@ impl Tree {
         Ok(())
     }
 
-    /// Every hand-written file, by path.
+    /// Returns every hand-written file, by path.
     pub fn texts(&self) -> impl Iterator<Item = &Text> {
         self.texts.iter()
     }
 
-    /// Every Rust file, by path.
+    /// Returns every Rust file, by path.
     pub fn rust(&self) -> impl Iterator<Item = &Text> {
         self.texts().filter(|text| text.ending() == "rs")
     }
 
-    /// The manifest of every package of the workspace.
+    /// Returns the manifest of every package of the workspace.
     pub fn manifests(&self) -> impl Iterator<Item = &Text> {
         self.texts()
             .filter(|text| text.path.ends_with("/Cargo.toml"))
     }
 
-    /// The hand-written file at `path`.
+    /// Returns the hand-written file at `path`.
     pub fn text(&self, path: &str) -> Option<&Text> {
         self.texts().find(|text| text.path == path)
     }
 
-    /// Whether there is a file or a folder at `path`.
+    /// Returns true if there is a file or a folder at `path`.
     pub fn contains(&self, path: &str) -> bool {
         self.paths.contains(path)
     }
 
-    /// A checkout made of the given files, for the tests of the checks.
+    /// Returns a checkout of the given files, for the tests of the checks.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let mut tree = Self::default();

@@ -1,4 +1,4 @@
-//! Unsafe code only in the queue of `ardea-spsc`; every other crate forbids it.
+//! A check that only the queue of `ardea-spsc` contains unsafe code; every other crate forbids it.
 
 use super::Finding;
 use super::rust_code;
@@ -7,7 +7,7 @@ use super::tree::Tree;
 /// Folders whose code may be unsafe.
 const UNSAFE_CRATES: &[&str] = &["crates/spsc/"];
 
-/// What the root of every other crate has to say.
+/// The attribute required in the root of every other crate.
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
 /// Finds unsafe code outside its crate, and crates that do not forbid it.

@@ -1,0 +1,254 @@
+//! `cargo xtask test`: builds the test programs of cargo, and runs several in parallel.
+//!
+//! `cargo test` runs the programs one after the other, and most of them wait for timers, processes
+//! and servers. The programs are independent: each has its own folders, ports and clusters. The
+//! output of a program is printed as a whole at its end. The programs that took longest in the
+//! previous run start first.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+/// A test program, and the folder of its package, in which it runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Program {
+    path: PathBuf,
+    package: PathBuf,
+}
+
+impl Program {
+    /// Returns the package and the program's name without the build's hash: the same text in every
+    /// build.
+    fn name(&self) -> String {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = stem.rsplit_once('-').map_or(&*stem, |(name, _)| name);
+        let package = self.package.file_name().unwrap_or_default();
+        format!("{}/{name}", package.to_string_lossy())
+    }
+}
+
+/// The result of a program's run.
+struct Ended {
+    name: String,
+    took: Duration,
+    has_passed: bool,
+}
+
+/// Builds the tests that `cargo test` with these arguments would run, and runs them.
+pub fn run(root: &Path, args: &[String]) -> ExitCode {
+    let programs = match build(args) {
+        Ok(programs) => programs,
+        Err(error) => {
+            eprintln!("test: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let times = root.join("target/test-times");
+    let before = read_times(&fs::read_to_string(&times).unwrap_or_default());
+    let side_by_side = thread::available_parallelism()
+        .map_or(2, usize::from)
+        .max(2);
+    let begin = Instant::now();
+    let ended = run_all(longest_first(programs, &before), side_by_side);
+    // If writing fails, only the order of the next run is lost.
+    let _ = fs::write(&times, write_times(before, &ended));
+    report(&ended, begin.elapsed())
+}
+
+/// Builds the programs. Diagnostics go to standard error, as cargo prints them.
+fn build(args: &[String]) -> Result<Vec<Program>, String> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut cargo = Command::new(cargo)
+        .arg("test")
+        .args(args)
+        .args(["--no-run", "--message-format=json-render-diagnostics"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cargo does not start: {error}"))?;
+    let messages = cargo.stdout.take().map(BufReader::new);
+    let mut programs: Vec<Program> = messages
+        .into_iter()
+        .flat_map(BufRead::lines)
+        .filter_map(|line| program_of(&line.ok()?))
+        .collect();
+    let status = cargo.wait().map_err(|error| error.to_string())?;
+    if !status.success() {
+        return Err("the tests do not build".to_owned());
+    }
+    programs.sort();
+    programs.dedup();
+    Ok(programs)
+}
+
+/// Returns the test program announced by a message of cargo, if any.
+fn program_of(message: &str) -> Option<Program> {
+    if !message.contains("\"reason\":\"compiler-artifact\"") || !message.contains("\"test\":true}")
+    {
+        return None;
+    }
+    let path = PathBuf::from(string_field(message, "executable")?);
+    let manifest = PathBuf::from(string_field(message, "manifest_path")?);
+    Some(Program {
+        path,
+        package: manifest.parent()?.to_owned(),
+    })
+}
+
+/// Returns a string field of a JSON object, without escapes, as for paths.
+fn string_field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = object.split_once(&format!("\"{name}\":\""))?;
+    rest.split_once('"').map(|(value, _)| value)
+}
+
+/// Orders the programs: those without a time first, then by their time in the previous run.
+fn longest_first(mut programs: Vec<Program>, before: &BTreeMap<String, Duration>) -> Vec<Program> {
+    programs.sort_by_key(|program| {
+        let time = before.get(&program.name()).copied();
+        std::cmp::Reverse(time.unwrap_or(Duration::MAX))
+    });
+    programs
+}
+
+fn run_all(programs: Vec<Program>, side_by_side: usize) -> Vec<Ended> {
+    let (waiting, ended) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
+    let next = || waiting.lock().ok()?.next();
+    thread::scope(|scope| {
+        for _ in 0..side_by_side {
+            scope.spawn(|| {
+                while let Some(program) = next() {
+                    let one = run_one(&program);
+                    if let Ok(mut ended) = ended.lock() {
+                        ended.push(one);
+                    }
+                }
+            });
+        }
+    });
+    ended.into_inner().unwrap_or_default()
+}
+
+/// Runs a program like `cargo test`, and prints its output at its end.
+fn run_one(program: &Program) -> Ended {
+    let (name, begin) = (program.name(), Instant::now());
+    let output = Command::new(&program.path)
+        .current_dir(&program.package)
+        .env("CARGO_MANIFEST_DIR", &program.package)
+        .stdin(Stdio::null())
+        .output();
+    let took = begin.elapsed();
+    let mut out = std::io::stdout().lock();
+    let has_passed = match output {
+        Ok(output) => {
+            let _ = writeln!(out, "\n     Running {name} ({:.1} s)", took.as_secs_f64());
+            let _ = out.write_all(&output.stdout);
+            let _ = out.write_all(&output.stderr);
+            output.status.success()
+        }
+        Err(error) => {
+            let _ = writeln!(out, "\n     Running {name}: it does not start: {error}");
+            false
+        }
+    };
+    Ended {
+        name,
+        took,
+        has_passed,
+    }
+}
+
+fn report(ended: &[Ended], took: Duration) -> ExitCode {
+    let count = ended.len();
+    let failed: Vec<&str> = ended
+        .iter()
+        .filter(|one| !one.has_passed)
+        .map(|one| one.name.as_str())
+        .collect();
+    println!("\ntest: {count} programs in {} s", took.as_secs());
+    if count == 0 {
+        eprintln!("test: no test program was built");
+        return ExitCode::FAILURE;
+    }
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("test: FAILED: {}", failed.join(", "));
+    ExitCode::FAILURE
+}
+
+/// Parses lines of `name milliseconds`; a line of another form is skipped.
+fn read_times(text: &str) -> BTreeMap<String, Duration> {
+    let time = |line: &str| {
+        let (name, millis) = line.split_once(' ')?;
+        Some((name.to_owned(), Duration::from_millis(millis.parse().ok()?)))
+    };
+    text.lines().filter_map(time).collect()
+}
+
+fn write_times(mut times: BTreeMap<String, Duration>, ended: &[Ended]) -> String {
+    times.extend(ended.iter().map(|one| (one.name.clone(), one.took)));
+    let line = |(name, took): (&String, &Duration)| format!("{name} {}\n", took.as_millis());
+    times.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(package: &str, name: &str) -> Program {
+        Program {
+            path: format!("/t/deps/{name}-0123").into(),
+            package: format!("/w/crates/{package}").into(),
+        }
+    }
+
+    #[test]
+    fn a_test_program_is_found_among_the_messages_of_cargo() {
+        let message = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/a#0.1.0","manifest_path":"/w/crates/a/Cargo.toml","target":{"kind":["test"],"name":"b"},"profile":{"opt_level":"0","test":true},"filenames":[],"executable":"/t/deps/b-0123","fresh":false}"#;
+        assert_eq!(program_of(message), Some(program("a", "b")));
+        let library = message.replace("\"test\":true", "\"test\":false");
+        assert_eq!(program_of(&library), None);
+        assert_eq!(
+            program_of(&message.replace("\"/t/deps/b-0123\"", "null")),
+            None
+        );
+    }
+
+    #[test]
+    fn new_programs_begin_first_and_then_the_longest() {
+        let programs = vec![
+            program("a", "quick"),
+            program("a", "slow"),
+            program("b", "new"),
+        ];
+        let before = read_times("a/quick 10\na/slow 5000\nnonsense\n");
+        let names: Vec<_> = longest_first(programs, &before)
+            .iter()
+            .map(Program::name)
+            .collect();
+        assert_eq!(names, ["b/new", "a/slow", "a/quick"]);
+    }
+
+    #[test]
+    fn times_of_programs_that_did_not_run_are_kept() {
+        let ended = [Ended {
+            name: "a/b".to_owned(),
+            took: Duration::from_millis(7),
+            has_passed: true,
+        }];
+        let times = write_times(read_times("a/b 1\nc/d 2\n"), &ended);
+        assert_eq!(times, "a/b 7\nc/d 2\n");
+    }
+
+    #[test]
+    fn a_program_that_fails_fails_the_run() {
+        let failing = Program {
+            path: "/bin/false".into(),
+            package: "/".into(),
+        };
+        assert!(!run_one(&failing).has_passed);
+    }
+}
