@@ -13,6 +13,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+/// The number of programs at a time on a small machine: most of them wait most of the time.
+const MIN_PROGRAMS: usize = 2;
+
+/// The maximum number of programs at a time: each starts its own servers, processes and threads.
+const MAX_PROGRAMS: usize = 4;
+
 /// A test program, and the folder of its package, in which it runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Program {
@@ -49,9 +55,8 @@ pub fn run(root: &Path, args: &[String]) -> ExitCode {
     };
     let times = root.join("target/test-times");
     let before = read_times(&fs::read_to_string(&times).unwrap_or_default());
-    let side_by_side = thread::available_parallelism()
-        .map_or(2, usize::from)
-        .max(2);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let side_by_side = (cores / 2).clamp(MIN_PROGRAMS, MAX_PROGRAMS);
     let begin = Instant::now();
     let ended = run_all(longest_first(programs, &before), side_by_side);
     // If writing fails, only the order of the next run is lost.

@@ -63,7 +63,8 @@ pub struct NexmarkBenchArgs {
     #[arg(long, value_name = "GUARANTEE", default_value = "none", value_parser = guarantee)]
     guarantee: Guarantee,
     /// Checkpoint interval, with a guarantee
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
+    #[arg(long, alias = "snapshot-interval", value_name = "DURATION", value_parser = duration,
+        default_value = "1s")]
     checkpoint_interval: Duration,
     /// Folder for checkpoints, which is recreated (default: in memory; with several processes, in
     /// the memory of the cluster's hosts)
