@@ -38,7 +38,8 @@ pub trait Backchannel: Send + Sync {
     /// [`ErrorCode::BadRecord`](crate::ErrorCode::BadRecord) if the bytes are not a valid batch.
     fn deliver(&self, vertex: VertexId, instance: u32, letter: &[u8]) -> Result<()>;
 
-    /// Handles the loss of another process of the job, with its messages in flight.
+    /// Called when another process of the job has failed. Messages in flight to and from it are
+    /// lost too.
     fn process_lost(&self);
 
     /// Handles the loss of an instance of this process, with all its messages, while the process
@@ -62,7 +63,7 @@ pub struct MessageReport {
     pub vertex: Arc<str>,
     /// The index of the instance.
     pub instance: u32,
-    /// The counts.
+    /// The messages of this instance, by outcome.
     pub counts: MessageCounts,
 }
 

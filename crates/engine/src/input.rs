@@ -415,9 +415,9 @@ impl InputSet {
         self.events.pop_front()
     }
 
-    /// Reopens a queue whose stream had ended, or that had no remote producers: its process
-    /// restarted or the routing changed again. Returns false if `message` needs no further
-    /// processing.
+    /// Reopens a queue that receives a message after its stream had ended, or without remote
+    /// producers. The producing process has restarted, or the routing has changed once more.
+    /// Returns false if `message` needs no further processing.
     fn revive(&mut self, index: usize, message: &Message) -> bool {
         let input = self.inlets[index].input;
         let is_news = matches!(message, Message::Signal(_) | Message::Producers(_));

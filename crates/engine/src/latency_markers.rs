@@ -3,8 +3,8 @@
 use std::mem;
 use std::time::Duration;
 
-/// Interval between the latency markers of a source. A step with several sources passes markers on
-/// at about the same rate.
+/// Interval between the latency markers of a source. A step that receives
+/// the markers of several sources drops most of them, and passes on about one in this interval.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Rate limiter of one stage's latency markers. Without the limit, markers of many instances would

@@ -31,7 +31,7 @@ pub(crate) struct ReceiveEndpoint {
 }
 
 impl ReceiveEndpoint {
-    /// Creates the endpoint of a port slot.
+    /// Creates the endpoint, not yet connected. `station` holds the stream between two connections.
     pub(crate) fn new(
         station: Arc<PortSlot>,
         codec: Arc<dyn ChunkCodec>,

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 use super::NonFinite;
 
-/// The restrictions of a format.
+/// The values that a format cannot represent, and that are refused when a record is written.
 pub(super) trait Rules {
     /// Returns the treatment of non-finite floats; `None` if the format supports them.
     fn non_finite(&self) -> Option<NonFinite>;
@@ -24,7 +24,8 @@ pub(super) trait Rules {
         false
     }
 
-    /// Returns true if `Some` of an empty value, such as `Some(None)`, is refused.
+    /// Returns true if `Some` of a value that the format writes as nothing is refused, such as
+    /// `Some(None)`. Texts and byte strings have a rule of their own, above.
     fn refuses_nothing_in_some(&self) -> bool;
 
     /// Returns true if the format drops the names of enum variants with one value.

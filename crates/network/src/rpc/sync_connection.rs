@@ -81,7 +81,7 @@ impl MessageReader {
         &mut self.buffer[self.end..]
     }
 
-    /// Reports that this many bytes were read.
+    /// Records that the caller has read `bytes` bytes from the socket into the buffer.
     pub fn advance(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.buffer.len());
         self.needed.record(self.end);

@@ -211,7 +211,7 @@ impl SpilledKeys {
         Ok(())
     }
 
-    /// Ends the snapshot, which is void or complete.
+    /// Drops the iterator of the snapshot, after the snapshot was completed or aborted.
     pub(super) fn end_snapshot(&mut self) {
         self.snapshot = None;
     }

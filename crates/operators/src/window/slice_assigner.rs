@@ -28,7 +28,8 @@ pub(crate) struct LateRule {
     /// Returns the time before which records may be late at a watermark for another reason than
     /// their time, if any.
     suspect_before: Option<LateBefore>,
-    /// Records before this time are late, unless their partition is behind others.
+    /// Records before this time are late. If partitions have different watermarks, the watermark of
+    /// the record's partition decides instead.
     before: Timestamp,
     /// Records before this time may be late.
     suspects: Timestamp,
@@ -137,7 +138,8 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeChunk<'_, F> {
     }
 }
 
-/// Adds `records`, which are all in the current slice and start at index `first` of their chunk.
+/// Adds consecutive records of a chunk, all in the current slice. `first` is the index of the
+/// first of them in the chunk.
 #[inline]
 fn take_run<F, I>(
     fold: &F,
@@ -223,7 +225,8 @@ impl LateRule {
         self.in_part_before = windows.map_or(Timestamp::MIN, |it| it.late_in_part_before(now));
     }
 
-    /// Returns true if a record that may be late is late by its time.
+    /// Returns true if a record with this key and event time is late. Exact, and slower than
+    /// [`has_any`](Self::has_any), which excludes most records.
     pub(crate) fn is_late<K: Key>(&self, key: &K, time: Timestamp) -> bool {
         match self.watermarks.ahead() {
             None => time < self.before,

@@ -59,7 +59,7 @@ impl Incarnation {
 /// `restart.json`: the latest requested restart.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Restart {
-    /// The call that requested the restart.
+    /// The number of the scheduler call that requested the restart. An older call is ignored.
     pub(super) order: Order,
     /// The incarnation to replace; the next incarnation must be greater.
     pub(super) after: u64,

@@ -126,7 +126,7 @@ impl Simulation {
         }
     }
 
-    /// Returns a condition of recovery that is not met yet, or `None`.
+    /// Returns the first reason why the job has not recovered yet; `None` if it has.
     pub fn missing(&self) -> Option<String> {
         if self.over.is_some() {
             return None;
