@@ -2,13 +2,14 @@
 //!
 //! `cargo test` runs the programs one after the other, and most of them wait for timers, processes
 //! and servers. The programs are independent: each has its own folders, ports and clusters. The
-//! output of a program is printed as a whole at its end. The programs that took longest in the
-//! previous run start first.
+//! output of a program goes to a file in `target/test-output`, and is printed as a whole at its
+//! end. The programs that took longest in the previous run start first.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
@@ -18,6 +19,12 @@ const MIN_PROGRAMS: usize = 2;
 
 /// The maximum number of programs at a time: each starts its own servers, processes and threads.
 const MAX_PROGRAMS: usize = 4;
+
+/// The time after which a program is killed. The longest takes a third of it on two cores.
+const TIME_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// The time between two looks at a program that runs.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A test program, and the folder of its package, in which it runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,8 +64,13 @@ pub fn run(root: &Path, args: &[String]) -> ExitCode {
     let before = read_times(&fs::read_to_string(&times).unwrap_or_default());
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let side_by_side = (cores / 2).clamp(MIN_PROGRAMS, MAX_PROGRAMS);
+    let outputs = root.join("target/test-output");
+    if let Err(error) = fs::create_dir_all(&outputs) {
+        eprintln!("test: {} cannot be created: {error}", outputs.display());
+        return ExitCode::FAILURE;
+    }
     let begin = Instant::now();
-    let ended = run_all(longest_first(programs, &before), side_by_side);
+    let ended = run_all(longest_first(programs, &before), side_by_side, &outputs);
     // If writing fails, only the order of the next run is lost.
     let _ = fs::write(&times, write_times(before, &ended));
     report(&ended, begin.elapsed())
@@ -118,14 +130,14 @@ fn longest_first(mut programs: Vec<Program>, before: &BTreeMap<String, Duration>
     programs
 }
 
-fn run_all(programs: Vec<Program>, side_by_side: usize) -> Vec<Ended> {
+fn run_all(programs: Vec<Program>, side_by_side: usize, outputs: &Path) -> Vec<Ended> {
     let (waiting, ended) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
     let next = || waiting.lock().ok()?.next();
     thread::scope(|scope| {
         for _ in 0..side_by_side {
             scope.spawn(|| {
                 while let Some(program) = next() {
-                    let one = run_one(&program);
+                    let one = run_one(&program, outputs);
                     if let Ok(mut ended) = ended.lock() {
                         ended.push(one);
                     }
@@ -137,24 +149,23 @@ fn run_all(programs: Vec<Program>, side_by_side: usize) -> Vec<Ended> {
 }
 
 /// Runs a program like `cargo test`, and prints its output at its end.
-fn run_one(program: &Program) -> Ended {
+fn run_one(program: &Program, outputs: &Path) -> Ended {
     let (name, begin) = (program.name(), Instant::now());
-    let output = Command::new(&program.path)
-        .current_dir(&program.package)
-        .env("CARGO_MANIFEST_DIR", &program.package)
-        .stdin(Stdio::null())
-        .output();
+    let log = outputs.join(name.replace('/', "-") + ".log");
+    let result = run_into(program, &log);
     let took = begin.elapsed();
-    let mut out = std::io::stdout().lock();
-    let has_passed = match output {
-        Ok(output) => {
-            let _ = writeln!(out, "\n     Running {name} ({:.1} s)", took.as_secs_f64());
-            let _ = out.write_all(&output.stdout);
-            let _ = out.write_all(&output.stderr);
-            output.status.success()
+    let output = fs::read(&log).unwrap_or_default();
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "\n     Running {name} ({:.1} s)", took.as_secs_f64());
+    let _ = out.write_all(&output);
+    let has_passed = match result {
+        Ok(Some(status)) => status.success(),
+        Ok(None) => {
+            let _ = writeln!(out, "test: {name} was killed after {} s", took.as_secs());
+            false
         }
         Err(error) => {
-            let _ = writeln!(out, "\n     Running {name}: it does not start: {error}");
+            let _ = writeln!(out, "test: {name} does not run: {error}");
             false
         }
     };
@@ -162,6 +173,37 @@ fn run_one(program: &Program) -> Ended {
         name,
         took,
         has_passed,
+    }
+}
+
+/// Runs a program with its output in a file. Returns `None` if it was killed at [`TIME_LIMIT`].
+///
+/// A pipe would stay open as long as a process that the program left behind.
+fn run_into(program: &Program, log: &Path) -> io::Result<Option<ExitStatus>> {
+    let log = File::create(log)?;
+    let mut child = Command::new(&program.path)
+        .current_dir(&program.package)
+        .env("CARGO_MANIFEST_DIR", &program.package)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()?;
+    wait(&mut child, TIME_LIMIT)
+}
+
+/// Waits for the end of a process; kills it at the limit, and returns `None` then.
+fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begin.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -254,6 +296,30 @@ mod tests {
             path: "/bin/false".into(),
             package: "/".into(),
         };
-        assert!(!run_one(&failing).has_passed);
+        assert!(!run_one(&failing, &env::temp_dir()).has_passed);
+    }
+
+    #[test]
+    fn a_program_over_the_limit_is_killed() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        assert_eq!(wait(&mut child, Duration::ZERO).unwrap(), None);
+        assert!(child.try_wait().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_process_left_behind_does_not_delay_the_end_of_a_program() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 1000 & echo $!"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let status = wait(&mut child, Duration::from_secs(100)).unwrap();
+        assert!(status.is_some_and(|status| status.success()));
+        let mut left = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut left)
+            .unwrap();
+        let kill = Command::new("kill").arg(left.trim()).status().unwrap();
+        assert!(kill.success());
     }
 }
