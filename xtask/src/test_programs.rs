@@ -6,6 +6,7 @@
 //! end. The programs that took longest in the previous run start first.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -79,7 +80,11 @@ pub fn run(root: &Path, args: &[String]) -> ExitCode {
 /// Builds the programs. Diagnostics go to standard error, as cargo prints them.
 fn build(args: &[String]) -> Result<Vec<Program>, String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut cargo = Command::new(cargo)
+    let mut cargo = Command::new(cargo);
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_package(name)) {
+        cargo.env_remove(name);
+    }
+    let mut cargo = cargo
         .arg("test")
         .args(args)
         .args(["--no-run", "--message-format=json-render-diagnostics"])
@@ -99,6 +104,20 @@ fn build(args: &[String]) -> Result<Vec<Program>, String> {
     programs.sort();
     programs.dedup();
     Ok(programs)
+}
+
+/// Returns true for a variable that `cargo run` sets for the package `xtask`. Build scripts of some
+/// dependencies depend on them: with other values than in other commands they would build anew.
+fn is_of_package(variable: &OsStr) -> bool {
+    let name = variable.to_string_lossy();
+    [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+    ]
+    .iter()
+    .any(|prefix| name.starts_with(prefix))
 }
 
 /// Returns the test program announced by a message of cargo, if any.
