@@ -7,8 +7,13 @@ use std::time::Duration;
 use ardea_core::{DEFAULT_CHUNK_RECORDS, DeadLetters, Error, ErrorCode, Guarantee, Result};
 
 use crate::SnapshotIo;
-use crate::StateBackendConfig;
-use crate::cores::allowed_cores;
+use crate::executor::cores::allowed_cores;
+
+mod settings;
+mod state_backend_config;
+
+pub use settings::NODE_SETTINGS;
+pub use state_backend_config::StateBackendConfig;
 
 /// The settings of a node. Each field names its trade-off.
 #[derive(Clone, Debug)]

@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Waker};
 
+use crate::executor::threads::Threads;
 use crate::job::JobShared;
-use crate::launch::Launch;
-use crate::overwrite_check::refuse_overwriting;
-use crate::tasklet_registry::TaskletRegistry;
-use crate::threads::Threads;
-use crate::wiring::Wiring;
+use crate::planning::overwrite_check::refuse_overwriting;
+use crate::planning::wiring::Wiring;
 use crate::{InstanceReport, JobConfig, JobHandle, JobStatus, Layout, RemoteEdges};
+
+pub(crate) mod launch;
+mod tasklet_registry;
+
+use launch::Launch;
+use tasklet_registry::TaskletRegistry;
 
 /// The state in which a deployment starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

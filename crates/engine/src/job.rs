@@ -8,80 +8,26 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{
     Clock, DeadLetters, Epoch, Error, ErrorCode, Guarantee, InstanceMetrics, JobSignals,
-    LatencySnapshot, MetricsSnapshot, Origins, Result, Waker,
+    MetricsSnapshot, Origins, Result, Waker,
 };
 
-use crate::control_queue::{Change, ControlQueue};
+use crate::channels::control_queue::{Change, ControlQueue};
+use crate::executor::worker::TaskletWaker;
 use crate::panics::quietly;
-use crate::snapshot_io::{EpochOutcome, SnapshotIo};
+use crate::snapshotting::{EpochOutcome, SnapshotIo};
 use crate::tasklet::Part;
-use crate::worker::TaskletWaker;
 use crate::{ExecutionPlan, JobConfig};
+
+#[cfg(not(loom))]
+mod interrupts;
+mod reports;
+
+#[cfg(not(loom))]
+pub use interrupts::{Interruptible, end_on_interrupt, on_interrupt};
+pub use reports::{InstanceFailure, InstanceReport, JobStatus};
 
 /// Maximum time between two checks of a condition; some conditions change without a notification.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// The status of a job.
-#[derive(Clone, Debug)]
-pub enum JobStatus {
-    /// The job is running.
-    Running,
-    /// All sources have ended and all results are emitted.
-    Completed,
-    /// After [`JobHandle::drain`] a source stopped before its end; all its results are emitted.
-    Drained,
-    /// Stopped on request; data in flight was dropped.
-    Cancelled,
-    /// Stopped by the first error of one of its instances.
-    Failed(Error),
-}
-
-impl JobStatus {
-    /// Returns true if the job has ended, successfully or not.
-    pub fn is_over(&self) -> bool {
-        !matches!(self, JobStatus::Running)
-    }
-}
-
-impl fmt::Display for JobStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JobStatus::Running => f.write_str("running"),
-            JobStatus::Completed => f.write_str("completed"),
-            JobStatus::Drained => f.write_str("drained"),
-            JobStatus::Cancelled => f.write_str("cancelled"),
-            JobStatus::Failed(error) => write!(f, "failed: {error}"),
-        }
-    }
-}
-
-/// The counters of one instance at one moment.
-#[derive(Clone, Debug)]
-pub struct InstanceReport {
-    /// The vertex's name.
-    pub vertex: Arc<str>,
-    /// The index of the instance.
-    pub instance: u32,
-    /// The counters of the instance.
-    pub metrics: MetricsSnapshot,
-    /// Latencies of markers from the sources to the instance.
-    pub latency: LatencySnapshot,
-}
-
-/// A failure of an instance that is restarted.
-#[derive(Clone, Debug)]
-pub struct InstanceFailure {
-    /// The vertices that share the tasklet; all are restarted. The error names the one that failed.
-    pub vertices: Vec<Arc<str>>,
-    /// The index of the instance.
-    pub instance: u32,
-    /// The number of lost records: those that the instances were processing.
-    pub lost: u64,
-    /// The number of restarts of these instances so far.
-    pub restarts: u32,
-    /// The error.
-    pub error: Error,
-}
 
 /// Maximum number of failures retained until they are taken; the oldest are dropped.
 const MOST_FAILURES: usize = 10_000;

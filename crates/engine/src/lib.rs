@@ -15,18 +15,16 @@
 //! In reading order:
 //!
 //! * [`Node`], [`NodeConfig`]: the threads; [`JobHandle`]: a running job;
-//! * `overwrite_check`: checks before the start; `interrupts`: Ctrl-C, by job or [`on_interrupt`];
 //! * [`Placement`], [`Layout`], [`RemoteEdges`]: the distribution over processes; [`Deployment`]:
-//!   the part of a job in this process;
-//! * `execution_plan`: the division of a graph into tasklets; [`ExecutionPlan`] displays it;
-//! * `wiring`: the tasklets and queues that a layout needs; `tasklet_registry`: the existing ones,
-//!   and how they are changed;
+//!   the part of a job in this process, with its tasklets and the changes to them;
+//! * `planning`: the tasklets and queues that follow from a graph and a layout, and checks before
+//!   the start; [`ExecutionPlan`] displays the division of a graph;
 //! * `tasklet` and `stage`: a slice of work;
 //! * [`SnapshotSink`], [`RestoreSource`]: the destination of snapshots, and the source of restored
 //!   state; [`StateHandoff`]: state that stays in memory from one attempt of a job to the next;
-//! * `input`, `output`, `queue`: the connections between tasklets; `control_queue`: requests to
-//!   change them;
-//! * `worker`, `parker`, `ready`, `timers`: the loop of a thread.
+//! * `channels`: the connections between tasklets, and requests to change them;
+//! * `executor`: the threads, and the loop of each;
+//! * [`on_interrupt`]: Ctrl-C.
 //!
 //! # Invariants
 //!
@@ -62,66 +60,36 @@
 
 mod config;
 mod deployment;
-mod execution_plan;
-#[cfg(not(loom))]
-mod interrupts;
 mod job;
-mod launch;
 mod node;
-mod overwrite_check;
-mod settings;
-mod state_backend_config;
-mod tasklet_registry;
-mod threads;
-
-mod colocation;
-mod layout;
-mod placement;
+mod planning;
 mod program;
-mod remote_edges;
-mod wiring;
+mod remote;
 
-mod panics;
-mod snapshot_io;
+mod channels;
+mod executor;
+mod snapshotting;
 mod stage;
-mod state_handoff;
 mod tasklet;
 
-mod control_queue;
-mod input;
-mod latency_markers;
-mod output;
-mod pending_producers;
-mod queue;
-
-mod adaptive_spin;
-mod cores;
-mod parker;
-mod ready;
+mod panics;
 mod shim;
-mod timers;
-mod worker;
 
 #[cfg(all(test, loom))]
 mod model;
 
-pub use colocation::{colocation_groups, equal_parallelism_groups};
-pub use config::{JobConfig, NodeConfig, OnInstanceFailure};
-pub use cores::{allowed_cores, lower_priority, pin_to};
+pub use config::{JobConfig, NODE_SETTINGS, NodeConfig, OnInstanceFailure, StateBackendConfig};
 pub use deployment::{Deployment, StartMode};
-pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
-#[cfg(not(loom))]
-pub use interrupts::{Interruptible, end_on_interrupt, on_interrupt};
+pub use executor::cores::{allowed_cores, lower_priority, pin_to};
 pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
-pub use layout::{InstanceAt, Layout};
+#[cfg(not(loom))]
+pub use job::{Interruptible, end_on_interrupt, on_interrupt};
 pub use node::Node;
-pub use placement::{Placement, Site};
+pub use planning::colocation::{colocation_groups, equal_parallelism_groups};
+pub use planning::execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 pub use program::{Job, Parallelisms, Program};
-pub use remote_edges::RemoteEdges;
-pub use settings::NODE_SETTINGS;
-pub use snapshot_io::{
+pub use remote::{InstanceAt, Layout, Placement, RemoteEdges, Site};
+pub use snapshotting::{
     InstanceName, RecordCounts, RestoreReader, RestoreSource, SnapshotAbort, SnapshotIo,
-    SnapshotRead, SnapshotReport, SnapshotSink,
+    SnapshotRead, SnapshotReport, SnapshotSink, StateHandoff,
 };
-pub use state_backend_config::StateBackendConfig;
-pub use state_handoff::StateHandoff;

@@ -8,9 +8,9 @@ use ardea_core::{Chunk, Marker, Watermark};
 use ardea_spsc::Capacity;
 use loom::thread;
 
-use crate::parker::ThreadNotifier;
-use crate::queue::{Message, queue};
-use crate::worker::WorkerShared;
+use crate::channels::queue::{Message, queue};
+use crate::executor::parker::ThreadNotifier;
+use crate::executor::worker::WorkerShared;
 
 /// Waits until tasklet `number` is ready, parking like a worker thread.
 fn wait_for(notifier: &ThreadNotifier, number: u32) {

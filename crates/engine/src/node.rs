@@ -5,13 +5,13 @@ use std::thread::JoinHandle;
 
 use ardea_core::{Clock, Dag, Result, VertexId};
 
-use crate::cores::allowed_cores;
-use crate::execution_plan::{ExecutionPlan, Fusion};
+use crate::executor::cores::allowed_cores;
+use crate::executor::ready::MAX_TASKLETS;
+use crate::executor::threads::Threads;
+use crate::executor::worker::{self, WorkerSettings, WorkerShared};
 use crate::job::JobHandle;
-use crate::ready::MAX_TASKLETS;
-use crate::threads::Threads;
-use crate::wiring::Wiring;
-use crate::worker::{self, WorkerSettings, WorkerShared};
+use crate::planning::execution_plan::{ExecutionPlan, Fusion};
+use crate::planning::wiring::Wiring;
 use crate::{Deployment, JobConfig, Layout, NodeConfig, Placement, RemoteEdges, Site, StartMode};
 
 /// The threads of one process, shared by many jobs.

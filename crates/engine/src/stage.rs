@@ -10,15 +10,16 @@ use ardea_core::{
     Timestamp, Watermark,
 };
 
-use crate::input::{Event, InputSet};
-use crate::latency_markers::LatencyMarkerInterval;
+use crate::channels::input::{Event, InputSet};
 
+mod latency_markers;
 mod lazy_restore;
 mod restored_watermarks;
 mod restoring;
 mod snapshotting;
 mod state_handoff;
 
+use latency_markers::LatencyMarkerInterval;
 use lazy_restore::LazyRestore;
 pub(crate) use restoring::Restoring;
 pub(crate) use snapshotting::{SNAPSHOT_SLICE, SnapshotState};
@@ -107,8 +108,7 @@ pub(crate) struct ProcessorStage {
     marks: LatencyMarkerInterval,
     /// Present if snapshots are taken.
     snapshots: Option<Box<SnapshotState>>,
-    /// True if the stage was not called since the snapshot of the latest epoch: its state equals
-    /// that snapshot.
+    /// True if the stage was not called since the latest snapshot, which thus equals its state.
     is_at_snapshot: bool,
     /// Present during and after a lazy restore.
     lazy_restore: Option<Box<LazyRestore>>,

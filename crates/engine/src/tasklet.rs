@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result, panic_message, take_failed_index};
 
-use crate::control_queue::{Change, ControlQueue, Handover};
-use crate::input::InputSet;
+use crate::channels::control_queue::{Change, ControlQueue, Handover};
+use crate::channels::input::InputSet;
+use crate::channels::output::{CloseMode, OutputEdge};
 use crate::job::JobShared;
-use crate::output::{CloseMode, OutputEdge};
 use crate::panics::quietly;
 use crate::stage::{Feed, ProcessorStage};
 

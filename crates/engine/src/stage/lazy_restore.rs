@@ -7,7 +7,7 @@
 use ardea_core::{Marker, Result, Watermark};
 
 use super::{Phase, ProcessorStage};
-use crate::input::Event;
+use crate::channels::input::Event;
 
 /// The state of a lazy restore, and the events deferred until it is complete.
 #[derive(Default)]

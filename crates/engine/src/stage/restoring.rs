@@ -8,7 +8,7 @@ use ardea_core::{
 
 use super::restored_watermarks::RestoredWatermarks;
 use super::{Kind, Phase, ProcessorStage};
-use crate::snapshot_io::{RestoreReader, SnapshotRead};
+use crate::snapshotting::{RestoreReader, SnapshotRead};
 
 /// Maximum number of entries per call of a processor.
 const CALL_ENTRIES: usize = 256;

@@ -12,7 +12,7 @@ use ardea_core::{
 };
 
 use super::{Kind, Phase, ProcessorStage, restored_watermarks};
-use crate::snapshot_io::{
+use crate::snapshotting::{
     EpochOutcome, InstanceName, RecordCounts, SnapshotAbort, SnapshotReport, SnapshotSink,
 };
 use crate::stage::restoring::Restoring;

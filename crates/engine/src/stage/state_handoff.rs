@@ -7,7 +7,7 @@ use ardea_core::{Epoch, Inbox, Processor, Watermark};
 use super::{Kind, Phase, ProcessorStage};
 use crate::StateHandoff;
 use crate::panics::quietly;
-use crate::state_handoff::HandedOffState;
+use crate::snapshotting::HandedOffState;
 
 impl ProcessorStage {
     /// Marks the stage as resumed at the end of `epoch` from the in-memory state of its

@@ -7,11 +7,11 @@ use ardea_core::{Error, ErrorCode, Instance, Result};
 
 use super::{SliceEnd, Tasklet};
 use crate::InstanceFailure;
+use crate::deployment::launch::Launch;
+use crate::executor::worker::TaskletWaker;
 use crate::job::InstanceMetricsHandle;
-use crate::launch::Launch;
 use crate::panics::quietly;
 use crate::stage::ProcessorStage;
-use crate::worker::TaskletWaker;
 
 /// Restart delay after the first failure; doubled for each later failure that follows soon.
 const FIRST_REST: Duration = Duration::from_millis(10);

@@ -1,0 +1,13 @@
+//! The threads of a node: the loop that runs their tasklets, and its parts.
+//!
+//! * `threads`: the threads of a node, and the placement of tasklets on them; `worker`: the loop;
+//! * `parker`, `ready`, `timers`: the ready tasklets of a thread, and those that wait for a time;
+//! * `adaptive_spin`, `cores`: the spin time of an idle thread; affinity and priority.
+
+mod adaptive_spin;
+pub(crate) mod cores;
+pub(crate) mod parker;
+pub(crate) mod ready;
+pub(crate) mod threads;
+mod timers;
+pub(crate) mod worker;

@@ -1,0 +1,69 @@
+//! Notification of a thread about its ready tasklets, with a wake-up if it sleeps.
+//!
+//! **Access.** Any thread adds to `ready`; only the owning thread takes from it. The owning thread
+//! writes `sleeping`: true before it checks `ready` a last time and parks, false when it wakes.
+//!
+//! **No lost wake-ups.** A waker adds to `ready` and then reads `sleeping`; the thread writes
+//! `sleeping` and then reads `ready`. All four are sequentially consistent. So either the waker
+//! sees `sleeping` and unparks the thread, or the thread sees the addition and doesn't park. An
+//! unpark before the park makes the park return at once.
+
+use crate::executor::ready::ReadySet;
+use crate::shim::{AtomicBool, Ordering, in_sequence};
+
+/// The ready tasklets of a thread, and its sleeping flag.
+#[derive(Debug)]
+pub(crate) struct ThreadNotifier {
+    ready: ReadySet,
+    sleeping: AtomicBool,
+}
+
+impl ThreadNotifier {
+    /// Creates the notifier of a running thread with up to `tasklets` tasklets.
+    pub(crate) fn new(tasklets: usize) -> Self {
+        ThreadNotifier {
+            ready: ReadySet::new(tasklets),
+            sleeping: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes a tasklet ready. Returns true if the thread sleeps and must be unparked.
+    #[inline]
+    #[must_use]
+    pub(crate) fn notify(&self, tasklet: u32) -> bool {
+        self.ready.add(tasklet);
+        in_sequence();
+        self.sleeping.load(Ordering::SeqCst)
+    }
+
+    /// For the owning thread: makes a tasklet ready.
+    #[inline]
+    pub(crate) fn add(&self, tasklet: u32) {
+        self.ready.add(tasklet);
+    }
+
+    /// For the owning thread: takes all ready tasklets, appending them to `taken`.
+    pub(crate) fn take(&self, taken: &mut Vec<u32>) {
+        self.ready.take(taken);
+    }
+
+    /// Returns true if no tasklet is ready.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// For the owning thread, before it parks: sets the sleeping flag, so that every tasklet that
+    /// becomes ready unparks the thread. Returns false if a tasklet is ready already; then the
+    /// thread must not park. In both cases [`awake`](Self::awake) must follow.
+    #[must_use]
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        in_sequence();
+        self.ready.is_empty()
+    }
+
+    /// For the owning thread: clears the sleeping flag.
+    pub(crate) fn awake(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,11 @@
+//! Derivations from a graph before it runs.
+//!
+//! * `execution_plan`: the chains of vertices that become tasklets; `colocation`: the vertices that
+//!   are placed together;
+//! * `wiring`: the tasklets and queues of a layout;
+//! * `overwrite_check`: a check of the files that a job reads and replaces.
+
+pub(crate) mod colocation;
+pub(crate) mod execution_plan;
+pub(crate) mod overwrite_check;
+pub(crate) mod wiring;
