@@ -12,10 +12,9 @@ use ardea_core::{
 };
 
 use crate::channels::control_queue::{Change, ControlQueue};
-use crate::executor::worker::TaskletWaker;
+use crate::executor::worker_shared::TaskletWaker;
 use crate::panics::quietly;
 use crate::snapshotting::{EpochOutcome, SnapshotIo};
-use crate::tasklet::Part;
 use crate::{ExecutionPlan, JobConfig};
 
 #[cfg(not(loom))]
@@ -90,6 +89,15 @@ impl Outcome {
     fn is_over(&self) -> bool {
         self.instances == 0
     }
+}
+
+/// The role of a tasklet in its job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// Instances of the job's vertices: the job is over when these have ended.
+    Instances,
+    /// An end of an edge to another process.
+    Crossing,
 }
 
 /// A tasklet that is added to a job, with the counters of its instances.

@@ -10,7 +10,7 @@ use loom::thread;
 
 use crate::channels::queue::{Message, queue};
 use crate::executor::parker::ThreadNotifier;
-use crate::executor::worker::WorkerShared;
+use crate::executor::worker_shared::WorkerShared;
 
 /// Waits until tasklet `number` is ready, parking like a worker thread.
 fn wait_for(notifier: &ThreadNotifier, number: u32) {

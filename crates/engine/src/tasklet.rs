@@ -11,7 +11,7 @@ use ardea_core::{Clock, Error, ErrorCode, Result, panic_message, take_failed_ind
 use crate::channels::control_queue::{Change, ControlQueue, Handover};
 use crate::channels::input::InputSet;
 use crate::channels::output::{CloseMode, OutputEdge};
-use crate::job::JobShared;
+use crate::job::{JobShared, Part};
 use crate::panics::quietly;
 use crate::stage::{Feed, ProcessorStage};
 
@@ -54,15 +54,6 @@ enum CallSite {
     Stage(usize),
     /// The routing of this output of the last stage.
     Output(usize),
-}
-
-/// The role of a tasklet in its job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
-    /// Instances of the job's vertices: the job is over when these have ended.
-    Instances,
-    /// An end of an edge to another process.
-    Crossing,
 }
 
 /// The timing of a tasklet's slices.

@@ -6,7 +6,7 @@ use ardea_core::{Chunk, Marker, RemoteSignal};
 use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
 
 use crate::channels::pending_producers::ProducerState;
-use crate::executor::worker::TaskletWaker;
+use crate::executor::worker_shared::TaskletWaker;
 use crate::panics::quietly;
 use crate::shim::{AtomicBool, Ordering, fence};
 

@@ -15,7 +15,7 @@ use ardea_core::{
 
 use crate::NodeConfig;
 use crate::executor::threads::Threads;
-use crate::executor::worker::TaskletWaker;
+use crate::executor::worker_shared::TaskletWaker;
 use crate::job::{InstanceMetricsHandle, JobShared};
 use crate::panics::quietly;
 use crate::planning::wiring::{TaskletEdge, Wiring};

@@ -6,12 +6,13 @@ use std::sync::{Arc, PoisonError};
 
 use ardea_core::{EdgeId, Error, ErrorCode, Result};
 
-use crate::channels::control_queue::{Change, ControlQueue, Handover, PendingAcks};
+use crate::channels::control_queue::{Change, ControlQueue, Handover};
 use crate::channels::output::OutputEdge;
+use crate::channels::pending_acks::PendingAcks;
 use crate::channels::queue::QueueSender;
 use crate::deployment::launch::Launch;
 use crate::executor::threads::Threads;
-use crate::executor::worker::TaskletWaker;
+use crate::executor::worker_shared::TaskletWaker;
 use crate::job::JobShared;
 use crate::planning::wiring::{Role, Wiring};
 use crate::{Layout, OnInstanceFailure, Placement, RemoteEdges};

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use ardea_core::{Clock, Error, ErrorCode, Result, StateBackend};
 
 use crate::NodeConfig;
-use crate::executor::worker::{self, TaskletWaker, WorkerSettings, WorkerShared};
+use crate::executor::worker::{self, WorkerSettings};
+use crate::executor::worker_shared::{TaskletWaker, WorkerShared};
 use crate::job::JobShared;
 
 /// The state shared by a node's jobs.

@@ -4,168 +4,18 @@
 //! for why no wake-up is lost. No arrival is lost either: it is added before the thread is
 //! notified, and the thread checks for arrivals after each notification.
 
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
 
 use crate::executor::adaptive_spin::AdaptiveSpin;
 use crate::executor::cores::{pin_to, wake_on_time};
-use crate::executor::parker::ThreadNotifier;
-use crate::executor::ready::MAX_TASKLETS;
 use crate::executor::timers::Timers;
+use crate::executor::worker_shared::WorkerShared;
 use crate::tasklet::{Round, SliceEnd, Tasklet};
-
-/// The state of a worker thread that other threads see.
-pub(crate) struct WorkerShared {
-    notifier: ThreadNotifier,
-    thread: OnceLock<Thread>,
-    arrivals: Mutex<Vec<(u32, Box<Tasklet>)>>,
-    has_arrivals: AtomicBool,
-    slots: Mutex<Slots>,
-    /// Requests the end of the thread when its tasklets have finished; a dedicated thread also ends
-    /// with its only tasklet.
-    stop: AtomicBool,
-}
-
-/// The allocation of tasklet numbers.
-#[derive(Debug, Default)]
-struct Slots {
-    free: Vec<u32>,
-    next: u32,
-    limit: u32,
-}
-
-impl WorkerShared {
-    /// Creates a worker for up to `tasklets` tasklets.
-    pub(crate) fn new(tasklets: usize) -> Arc<Self> {
-        let tasklets = tasklets.min(MAX_TASKLETS);
-        Arc::new(WorkerShared {
-            notifier: ThreadNotifier::new(tasklets),
-            thread: OnceLock::new(),
-            arrivals: Mutex::default(),
-            has_arrivals: AtomicBool::new(false),
-            slots: Mutex::new(Slots {
-                limit: tasklets as u32,
-                ..Slots::default()
-            }),
-            stop: AtomicBool::new(false),
-        })
-    }
-
-    /// Reserves a number for a new tasklet.
-    pub(crate) fn reserve(self: &Arc<Self>) -> Result<TaskletWaker> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = match slots.free.pop() {
-            Some(number) => number,
-            None if slots.next < slots.limit => {
-                slots.next += 1;
-                slots.next - 1
-            }
-            None => {
-                return Err(Error::new(
-                    ErrorCode::LimitReached,
-                    format!("a thread holds {} tasklets already", slots.limit),
-                )
-                .hint("run fewer jobs on this node, or lower their parallelism"));
-            }
-        };
-        Ok(TaskletWaker(Some((Arc::clone(self), number))))
-    }
-
-    /// Releases a number.
-    pub(crate) fn release(&self, number: u32) {
-        self.slots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .free
-            .push(number);
-    }
-
-    /// Passes a tasklet to the thread, which starts it at once.
-    pub(crate) fn admit(&self, number: u32, tasklet: Box<Tasklet>) {
-        self.arrivals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((number, tasklet));
-        self.has_arrivals.store(true, Ordering::SeqCst);
-        self.wake(number);
-    }
-
-    /// Requests that the thread ends when its tasklets have finished.
-    pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.unpark();
-    }
-
-    /// Returns the number of tasklets on the thread.
-    pub(crate) fn load(&self) -> usize {
-        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.next as usize - slots.free.len()
-    }
-
-    /// Takes the ready tasklets; for tests without a worker thread.
-    #[cfg(all(test, loom))]
-    pub(crate) fn take_ready(&self, taken: &mut Vec<u32>) {
-        self.notifier.take(taken);
-    }
-
-    fn wake(&self, number: u32) {
-        if self.notifier.notify(number) {
-            self.unpark();
-        }
-    }
-
-    fn unpark(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-}
-
-/// A handle that wakes one tasklet, from any thread.
-#[derive(Clone)]
-pub(crate) struct TaskletWaker(Option<(Arc<WorkerShared>, u32)>);
-
-impl TaskletWaker {
-    /// Creates a waker without effect, for tests.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn none() -> Self {
-        TaskletWaker(None)
-    }
-
-    #[inline]
-    pub(crate) fn wake(&self) {
-        if let Some((worker, number)) = &self.0 {
-            worker.wake(*number);
-        }
-    }
-
-    pub(crate) fn admit(&self, tasklet: Box<Tasklet>) {
-        if let Some((worker, number)) = &self.0 {
-            worker.admit(*number, tasklet);
-        }
-    }
-
-    pub(crate) fn release(&self) {
-        if let Some((worker, number)) = &self.0 {
-            worker.release(*number);
-        }
-    }
-}
-
-impl fmt::Debug for TaskletWaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "TaskletWaker({:?})",
-            self.0.as_ref().map(|(_, number)| number)
-        )
-    }
-}
 
 /// The settings of a worker thread.
 #[derive(Clone, Debug)]

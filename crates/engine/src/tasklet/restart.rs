@@ -8,7 +8,7 @@ use ardea_core::{Error, ErrorCode, Instance, Result};
 use super::{SliceEnd, Tasklet};
 use crate::InstanceFailure;
 use crate::deployment::launch::Launch;
-use crate::executor::worker::TaskletWaker;
+use crate::executor::worker_shared::TaskletWaker;
 use crate::job::InstanceMetricsHandle;
 use crate::panics::quietly;
 use crate::stage::ProcessorStage;

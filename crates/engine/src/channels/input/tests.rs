@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::channels::queue::{QueueSender, queue};
-use crate::executor::worker::TaskletWaker;
+use crate::executor::worker_shared::TaskletWaker;
 use ardea_core::{RemoteSignal, Rows, Timestamp};
 use ardea_spsc::Capacity;
 

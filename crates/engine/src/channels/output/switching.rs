@@ -6,7 +6,7 @@ use std::mem;
 use ardea_core::{Marker, Routing, Watermark};
 
 use super::{OutputEdge, Route};
-use crate::channels::control_queue::PendingAck;
+use crate::channels::pending_acks::PendingAck;
 use crate::channels::pending_producers::ProducerState;
 use crate::channels::queue::{Message, QueueSender};
 

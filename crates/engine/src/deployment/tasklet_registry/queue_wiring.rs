@@ -19,9 +19,9 @@ use crate::channels::pending_producers::ExpectedProducers;
 use crate::channels::queue::{QueueSender, queue};
 use crate::deployment::launch::Launch;
 use crate::executor::threads::Threads;
-use crate::job::{JobShared, NewMember};
+use crate::job::{JobShared, NewMember, Part};
 use crate::planning::wiring::{self, Lanes, Role, TaskletEdge};
-use crate::tasklet::{Part, Tasklet};
+use crate::tasklet::Tasklet;
 use crate::{Layout, NodeConfig, Site};
 
 /// New ends of queues, by the role of the tasklet that gets them.

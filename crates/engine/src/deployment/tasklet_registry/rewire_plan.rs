@@ -11,7 +11,7 @@ use crate::channels::inlet::NewInlet;
 use crate::channels::output::OutputEdge;
 use crate::deployment::launch::Launch;
 use crate::executor::threads::{ThreadPlacement, Threads};
-use crate::executor::worker::TaskletWaker;
+use crate::executor::worker_shared::TaskletWaker;
 use crate::job::{InstanceMetricsHandle, JobShared};
 use crate::planning::wiring::{Role, TaskletEdge, Wiring};
 use crate::stage::{Kind, ProcessorStage};
