@@ -3,6 +3,8 @@
 use ardea_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::KeyedFold;
+
 /// The event that caused a window result to be emitted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Firing {
@@ -29,6 +31,9 @@ pub struct WindowResult<K, R> {
     /// The event that caused the result to be emitted.
     pub firing: Firing,
 }
+
+/// The result type of a fold's windows.
+pub(crate) type ResultOf<F> = WindowResult<<F as KeyedFold>::Key, <F as KeyedFold>::Out>;
 
 /// Returns the event time of the result of a window that ends at `end`.
 #[inline]

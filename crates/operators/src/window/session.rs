@@ -1,4 +1,7 @@
 //! Session windows.
+//!
+//! * `sessions`: the sessions of one key;
+//! * `change`: the results that a session's result replaces.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -12,15 +15,23 @@ use ardea_core::{
     Watermark,
 };
 
-use super::change::{EmitChanges, EmitResults, SessionOutput};
-use super::partition_watermarks::WATERMARK_STATE;
-use super::sessions::{ClosedSession, SessionSpec, SessionTask, Sessions};
-use super::slice_assigner::LateRule;
-use super::sliding_aggregator::ResultOf;
-use super::{Firing, WindowResult, result_time};
 use crate::keyed::{KeyedStates, STATE, StateCodecs, forgotten_without};
 use crate::time::require_times;
+use crate::window::result::{Firing, ResultOf, WindowResult, result_time};
+use crate::window::slice_assigner::LateRule;
+use crate::window::state::partition_watermarks::WATERMARK_STATE;
 use crate::{Feed, FeedVisitor, KeyedFold};
+
+mod change;
+mod sessions;
+
+#[cfg(test)]
+mod tests;
+
+pub use change::{EmitChanges, EmitResults, SessionOutput, WindowChange};
+pub use sessions::SessionSpec;
+
+use sessions::{ClosedSession, SessionTask, Sessions};
 
 /// The maximum number of keys processed per call.
 const KEYS_PER_CALL: usize = 4096;

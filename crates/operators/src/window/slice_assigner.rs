@@ -7,10 +7,10 @@ use ardea_core::{
     Timestamp, Watermark,
 };
 
-use super::open_slices::OpenSlices;
-use super::partition_watermarks::PartitionWatermarks;
 use super::spec::WindowSpec;
-use super::window_state::WindowStateRef;
+use crate::window::state::open_slices::OpenSlices;
+use crate::window::state::partition_watermarks::PartitionWatermarks;
+use crate::window::state::window_state::WindowStateRef;
 use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// The open slices, and the rule for late records.

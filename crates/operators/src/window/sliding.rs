@@ -1,4 +1,10 @@
 //! Sliding and tumbling windows.
+//!
+//! * `sliding_aggregator`: closes slices, and slides the window over them;
+//! * `running`: the aggregate of the current window (totals, or `two_stacks` where the aggregate
+//!   does not deduct);
+//! * `revisions`: revised and early results of single keys;
+//! * `slice_combine`: the first of two stages.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -9,17 +15,27 @@ use ardea_core::{
     SnapshotRequest, SnapshotWriter, StateShape, Waker, Watermark,
 };
 
-use super::early::{EarlyClock, TakeEarly};
-use super::partition_watermarks::WATERMARK_STATE;
-use super::result_time;
-use super::slice_assigner::SliceAssigner;
-use super::sliding_aggregator::{
-    Advance, ResultOf, SlidingAggregator, WINDOWS_PER_CALL, WindowStateOf,
-};
-use super::spec::{Slice, WindowSpec};
-use super::window_state::WindowState;
 use crate::KeyedFold;
 use crate::keyed::{STATE, StateCodecs, forgotten_without};
+use crate::window::result::{ResultOf, result_time};
+use crate::window::slice_assigner::SliceAssigner;
+use crate::window::spec::{Slice, WindowSpec};
+use crate::window::state::partition_watermarks::WATERMARK_STATE;
+use crate::window::state::window_state::WindowState;
+use crate::window::triggers::early::{EarlyClock, TakeEarly};
+
+mod revisions;
+mod running;
+mod slice_combine;
+pub(super) mod sliding_aggregator;
+mod two_stacks;
+
+#[cfg(test)]
+mod tests;
+
+pub use slice_combine::SliceCombineP;
+
+use sliding_aggregator::{Advance, SlidingAggregator, WINDOWS_PER_CALL, WindowStateOf};
 
 /// Aggregates each key over event-time windows. Emits a [`WindowResult`](crate::WindowResult) for
 /// each key with a record in a window.

@@ -4,16 +4,14 @@ use std::collections::VecDeque;
 
 use ardea_core::{Progress, Result, SnapshotWriter};
 
-use super::{
-    AggregatorPhase, ENTRIES_PER_CALL, OpenOf, ResultOf, SlidingAggregator, WindowStateOf, forget,
-};
+use super::{AggregatorPhase, ENTRIES_PER_CALL, OpenOf, SlidingAggregator, WindowStateOf, forget};
 use crate::KeyedFold;
-use crate::window::Firing;
-use crate::window::partition_lag::{PartitionLag, first_window};
-use crate::window::partition_watermarks::PartitionWatermarks;
-use crate::window::revisions::Revisions;
+use crate::window::result::{Firing, ResultOf};
+use crate::window::sliding::revisions::Revisions;
 use crate::window::spec::Slice;
-use crate::window::window_state::{SliceIndex, WindowStateRef};
+use crate::window::state::partition_lag::{PartitionLag, first_window};
+use crate::window::state::partition_watermarks::PartitionWatermarks;
+use crate::window::state::window_state::{SliceIndex, WindowStateRef};
 
 /// The maximum number of keys per call whose missing windows are computed for partitions that are
 /// behind.

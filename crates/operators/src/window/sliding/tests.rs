@@ -8,8 +8,8 @@ use ardea_aggregate::{Aggregate, co_aggregate, collect_list, count, sum};
 use ardea_core::{ErrorCode, Processor, Timestamp};
 use proptest::prelude::*;
 
-use super::test_driver::{Step, drive, late, run, try_run, untimed};
-use super::*;
+use crate::window::test_driver::{Step, drive, late, run, try_run, untimed};
+use crate::window::*;
 use crate::{FoldOne, FoldPartials, FoldThree, FoldTwo, KeyedFold, Partial};
 
 type Row = (u64, i64);

@@ -1,8 +1,8 @@
 //! The running aggregate of the current window, for all keys.
 
-use super::spec::Slice;
 use super::two_stacks::TwoStacks;
 use crate::KeyedFold;
+use crate::window::spec::Slice;
 
 /// Each key's aggregate over the slices of the current window, in columns by slot.
 ///

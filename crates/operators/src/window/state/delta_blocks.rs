@@ -310,7 +310,7 @@ mod tests {
     use crate::KeyIndex;
     use crate::keyed::test_codecs::EvenIntegers;
     use crate::keyed::truncated_entry;
-    use crate::window::delta_format::{place_of, unpack};
+    use crate::window::state::delta_format::{place_of, unpack};
     use ardea_core::{RestoredEntry, StateCodec};
     use proptest::prelude::*;
     use std::collections::BTreeSet;

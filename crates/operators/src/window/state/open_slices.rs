@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 
 use ardea_core::{Error, ErrorCode, Key, Ordinal, Result, Timestamp};
 
-use super::spec::{Slice, WindowSpec};
 use super::window_state::WindowStateRef;
 use crate::keyed::ChangeStamps;
 use crate::keyed_table::ChangeListener;
 use crate::time::require_times;
+use crate::window::spec::{Slice, WindowSpec};
 use crate::{KeyTable, KeyedFold};
 
 /// The maximum number of empty tables retained for reuse.

@@ -11,10 +11,9 @@
 //! reopened table is frozen as another part of the slice at the next watermark, before anything
 //! else.
 //!
-//! If state is checkpointed, dropped slices are passed to
-//! [`WindowState`](super::window_state::WindowState), and keys retain their slots until that state
-//! releases them. After a restore, closed slices are frozen again and enter the window, see
-//! `restore_slices`.
+//! If state is checkpointed, dropped slices are passed to [`WindowState`], and keys retain their
+//! slots until that state releases them. After a restore, closed slices are frozen again and enter
+//! the window, see `restore_slices`.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -22,15 +21,15 @@ use std::ops::RangeInclusive;
 
 use ardea_core::{Ordinal, Outbox, Result, Timestamp, Watermark};
 
-use super::early::Triggers;
-use super::frozen_slices::{FrozenSlices, Part};
-use super::open_slices::{OpenSlices, SliceTable};
-use super::partition_lag::PartitionLag;
 use super::revisions::{Revisions, sweep};
 use super::running::Running;
-use super::spec::{ALL_SLICES, Slice, WindowSpec};
-use super::window_state::{WindowState, WindowStateRef};
-use super::{Firing, WindowResult, result_time};
+use crate::window::result::{Firing, ResultOf, WindowResult, result_time};
+use crate::window::spec::{ALL_SLICES, Slice, WindowSpec};
+use crate::window::state::frozen_slices::{FrozenSlices, Part};
+use crate::window::state::open_slices::{OpenSlices, SliceTable};
+use crate::window::state::partition_lag::PartitionLag;
+use crate::window::state::window_state::{WindowState, WindowStateRef};
+use crate::window::triggers::early::Triggers;
 use crate::{KeyIndex, KeyTable, KeyedFold};
 
 mod restore_slices;
@@ -40,9 +39,6 @@ const ENTRIES_PER_CALL: usize = 16 * 1024;
 
 /// The maximum number of windows per call, so that intermediate watermarks can be sent.
 pub(crate) const WINDOWS_PER_CALL: Slice = 64;
-
-/// The result type of a fold's windows.
-pub(crate) type ResultOf<F> = WindowResult<<F as KeyedFold>::Key, <F as KeyedFold>::Out>;
 
 /// The open slices of a fold.
 pub(crate) type OpenOf<F> = OpenSlices<<F as KeyedFold>::Key, <F as KeyedFold>::Acc>;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::spec::Slice;
 use crate::KeyedFold;
+use crate::window::spec::Slice;
 
 /// The aggregate over a sliding window of slices, for aggregates that cannot deduct.
 ///

@@ -10,9 +10,9 @@ use super::delta_format::{place_of, unpack};
 use super::delta_index::{DeltaIndex, RowKeys};
 use super::open_slices::{SliceId, SliceTable};
 use super::partition_watermarks::PartitionWatermarks;
-use super::spec::{ALL_SLICES, Slice, WindowSpec};
 use crate::KeyTable;
 use crate::keyed::{ChangeStamps, StateCodecs, duplicate_entry, truncated_entry};
+use crate::window::spec::{ALL_SLICES, Slice, WindowSpec};
 
 /// Restored tables, until they are laid out.
 pub(crate) struct RestoredSlices<K, A> {

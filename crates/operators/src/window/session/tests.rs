@@ -8,9 +8,9 @@ use ardea_aggregate::{collect_list, sum};
 use ardea_core::Timestamp;
 use proptest::prelude::*;
 
-use super::test_driver::{Step, drive, late, untimed};
-use super::*;
 use crate::FoldOne;
+use crate::window::test_driver::{Step, drive, late, untimed};
+use crate::window::*;
 
 const GAP: i64 = 10;
 
@@ -293,9 +293,9 @@ fn a_session_that_joins_emitted_ones_deletes_them_before_its_own_result() {
 fn a_key_without_sessions_is_forgotten_once_all_older_records_are_late() {
     let mut window = sessions(5);
     let steps = [Step::rows(&[(3, 0)]), Step::Watermark(24)];
-    super::test_driver::run(&mut window, &steps, 9);
+    crate::window::test_driver::run(&mut window, &steps, 9);
     assert_eq!(window.agenda_len(), 1);
-    super::test_driver::run(&mut window, &[Step::Watermark(25)], 9);
+    crate::window::test_driver::run(&mut window, &[Step::Watermark(25)], 9);
     assert_eq!(window.agenda_len(), 0);
 }
 
@@ -324,7 +324,11 @@ fn a_record_between_two_sessions_joins_them() {
 fn a_watermark_looks_only_at_keys_with_something_to_close() {
     let mut window = sessions(0);
     let rows: Vec<_> = (0..1000).map(|n| (n % 3, n as i64)).collect();
-    let out = super::test_driver::run(&mut window, &[Step::rows(&rows), Step::Watermark(900)], 100);
+    let out = crate::window::test_driver::run(
+        &mut window,
+        &[Step::rows(&rows), Step::Watermark(900)],
+        100,
+    );
     assert!(out.timed::<Session>(0).is_empty());
     assert_eq!(
         window.agenda_len(),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::open_slices::SliceId;
-use super::spec::Slice;
 use crate::keyed::ChangeStamps;
+use crate::window::spec::Slice;
 
 /// The maximum number of empty columns retained for reuse.
 const SPARE_COLUMNS: usize = 4;

@@ -2,9 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::spec::{Slice, WindowSpec};
 use super::two_stacks::TwoStacks;
 use crate::KeyedFold;
+use crate::window::spec::{Slice, WindowSpec};
 
 /// Changes by late records to windows already emitted.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, Watermark};
 
 use super::partition_watermarks::PartitionWatermarks;
-use super::spec::{ALL_SLICES, Slice, WindowSpec};
+use crate::window::spec::{ALL_SLICES, Slice, WindowSpec};
 
 /// The windows before the frontier (the next window to emit) that some partitions have not emitted,
 /// because other partitions of the instance were ahead when they were restored.

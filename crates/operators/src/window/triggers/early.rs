@@ -9,11 +9,12 @@ use ardea_core::{
     SnapshotRequest, SnapshotWriter, StateChunk,
 };
 
-use super::Decision;
-use super::slice_assigner::SliceAssigner;
-use super::sliding_aggregator::{OpenOf, ResultOf, SlidingAggregator};
-use super::window_state::WindowStateRef;
 use crate::keyed::{KeyedStates, StateCodecs};
+use crate::window::result::ResultOf;
+use crate::window::slice_assigner::SliceAssigner;
+use crate::window::sliding::sliding_aggregator::{OpenOf, SlidingAggregator};
+use crate::window::state::window_state::WindowStateRef;
+use crate::window::triggers::trigger::Decision;
 use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// The maximum number of keys whose triggers are woken per call.

@@ -6,10 +6,10 @@ use ardea_core::{
     Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark,
 };
 
-use super::open_slices::SliceTable;
-use super::slice_assigner::SliceAssigner;
-use super::spec::{ALL_SLICES, Slice, WindowSpec};
 use crate::keyed_fold::FIRST_STAGE_KEYS;
+use crate::window::slice_assigner::SliceAssigner;
+use crate::window::spec::{ALL_SLICES, Slice, WindowSpec};
+use crate::window::state::open_slices::SliceTable;
 use crate::{KeyedFold, Partial};
 
 /// Aggregates each key over slices on the producing side, before the exchange by key.

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use ardea_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::WindowResult;
+use crate::window::WindowResult;
 
 /// A change to a table with a row per key and window.
 ///

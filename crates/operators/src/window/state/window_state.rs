@@ -18,10 +18,10 @@ use super::frozen_slices::{FrozenSlices, Part};
 use super::open_slices::{OpenSlices, SliceId, SliceTable};
 use super::partition_watermarks::PartitionWatermarks;
 use super::restored_slices::RestoredSlices;
-use super::sliding_aggregator::AggregatorPhase;
-use super::spec::WindowSpec;
 use crate::keyed::{ChangeStamps, SnapshotLog, SnapshotPoint, StateCodecs, Sweep, TrackInserts};
 use crate::keyed_table::ChangeListener;
+use crate::window::sliding::sliding_aggregator::AggregatorPhase;
+use crate::window::spec::WindowSpec;
 use crate::{KeyIndex, KeyedFold};
 
 /// The maximum number of entries scanned per call for a snapshot.
