@@ -18,3 +18,13 @@ pub(super) mod partition_lag;
 pub(super) mod partition_watermarks;
 mod restored_slices;
 pub(super) mod window_state;
+
+use super::spec::Slice;
+
+/// A slice and the number of one of its tables.
+pub(super) type SliceId = (Slice, u32);
+
+/// Returns true if the emitted windows do not contain the records of an open table yet.
+fn is_pending((_, number): SliceId) -> bool {
+    number > 0
+}

@@ -20,7 +20,7 @@ mod earlier;
 
 use ardea_core::{Error, ErrorCode, Integer, IntegerType, Key, RestoredEntry, Result};
 
-use super::open_slices::SliceId;
+use super::SliceId;
 use crate::keyed::{SerializedPart, StateCodecs, ValueReader, truncated_entry};
 
 /// The marker at the start of a pack. Entries of single keys, as written before there were packs,

@@ -6,8 +6,8 @@ use ardea_core::{Key, Result};
 
 use super::delta_blocks::DeltaBlocks;
 use super::frozen_slices::Part;
+use super::is_pending;
 use super::open_slices::SliceTable;
-use super::window_state::is_pending;
 use crate::KeyIndex;
 use crate::keyed::{ChangeStamps, SnapshotPoint, StateCodecs, Sweep};
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::open_slices::SliceId;
+use super::SliceId;
 use crate::keyed::ChangeStamps;
 use crate::window::spec::Slice;
 

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use ardea_core::{Error, ErrorCode, Key, Ordinal, Result, Timestamp};
 
+use super::SliceId;
 use super::window_state::WindowStateRef;
 use crate::keyed::ChangeStamps;
 use crate::keyed_table::ChangeListener;
@@ -29,9 +30,6 @@ pub(crate) struct SliceTable<K, A> {
     /// The change stamps of the entries, if snapshots are taken.
     pub(crate) stamps: ChangeStamps,
 }
-
-/// A slice and the number of one of its tables.
-pub(crate) type SliceId = (Slice, u32);
 
 impl<K: Key, A> SliceTable<K, A> {
     pub(crate) fn new((slice, number): SliceId) -> Self {

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, RestoredEntry, Result, Watermark};
 
+use super::SliceId;
 use super::delta_format::{place_of, unpack};
 use super::delta_index::{DeltaIndex, RowKeys};
-use super::open_slices::{SliceId, SliceTable};
+use super::open_slices::SliceTable;
 use super::partition_watermarks::PartitionWatermarks;
 use crate::KeyTable;
 use crate::keyed::{ChangeStamps, StateCodecs, duplicate_entry, truncated_entry};

@@ -15,12 +15,12 @@ use super::delta_index::{DeltaIndex, RemovedPacks};
 use super::delta_writer::PackCall;
 use super::dropped_slices::{DroppedBody, DroppedSlices, KeyReferences};
 use super::frozen_slices::{FrozenSlices, Part};
-use super::open_slices::{OpenSlices, SliceId, SliceTable};
+use super::open_slices::{OpenSlices, SliceTable};
 use super::partition_watermarks::PartitionWatermarks;
 use super::restored_slices::RestoredSlices;
+use super::{SliceId, is_pending};
 use crate::keyed::{ChangeStamps, SnapshotLog, SnapshotPoint, StateCodecs, Sweep, TrackInserts};
 use crate::keyed_table::ChangeListener;
-use crate::window::sliding::sliding_aggregator::AggregatorPhase;
 use crate::window::spec::WindowSpec;
 use crate::{KeyIndex, KeyedFold};
 
@@ -78,7 +78,8 @@ enum WritesAt {
 /// The places of entries.
 pub(crate) struct SliceIndex<'a, K, A> {
     pub(crate) open: &'a mut OpenSlices<K, A>,
-    pub(crate) moving: &'a mut AggregatorPhase<K, A>,
+    /// The table that moves from the open to the frozen slices, or is emitted.
+    pub(crate) moving: Option<&'a mut SliceTable<K, A>>,
     pub(crate) frozen: &'a mut FrozenSlices<A>,
     pub(crate) index: &'a KeyIndex<K>,
 }
@@ -297,11 +298,7 @@ impl<K: Key, A> WindowState<K, A> {
 
     /// Decides which entries the snapshot rewrites.
     fn begin(&mut self, snapshot: SnapshotPoint, places: &SliceIndex<'_, K, A>) {
-        let moving = match &*places.moving {
-            AggregatorPhase::Freezing { table, .. }
-            | AggregatorPhase::EmittingTable { table, .. } => table.keys.len(),
-            _ => 0,
-        };
+        let moving = places.moving.as_ref().map_or(0, |table| table.keys.len());
         let alive = places.open.keys() + moving + places.frozen.entries();
         if let Some(sweep) = &mut self.packing.sweep
             && !snapshot.is_full()
@@ -336,8 +333,7 @@ impl<K: Key, A> WindowState<K, A> {
             self.at = WritesAt::Moving;
         }
         if self.at == WritesAt::Moving {
-            if let AggregatorPhase::Freezing { table, .. }
-            | AggregatorPhase::EmittingTable { table, .. } = moving
+            if let Some(table) = moving
                 && !table.pack(index, &mut call)?
             {
                 return Ok(false);
@@ -522,11 +518,6 @@ impl<K: Key, A> ChangeListener<K, A> for SliceWatch<'_, K, A> {
     fn inserted(&mut self, _: u32) {
         self.stamps.push(self.log);
     }
-}
-
-/// Returns true if the emitted windows do not contain the records of an open table yet.
-pub(super) fn is_pending((_, number): SliceId) -> bool {
-    number > 0
 }
 
 #[cfg(test)]

@@ -139,9 +139,14 @@ impl<F: KeyedFold> SlidingAggregator<F> {
         kept: &mut WindowStateOf<F>,
         writer: &mut SnapshotWriter<'_>,
     ) -> Result<Progress> {
+        let moving = match &mut self.stage {
+            AggregatorPhase::Freezing { table, .. }
+            | AggregatorPhase::EmittingTable { table, .. } => Some(table),
+            _ => None,
+        };
         let places = SliceIndex {
             open,
-            moving: &mut self.stage,
+            moving,
             frozen: &mut self.frozen,
             index: &self.index,
         };
