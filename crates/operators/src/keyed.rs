@@ -42,5 +42,14 @@ pub(crate) use state_codec::{
     SerializedPart, ValueReader, duplicate_entry, forgotten_without, put_part, put_time, put_times,
     truncated_entry, write_removed,
 };
-pub(crate) use states::{KeyedStates, PLACES_PER_CALL, STATE};
+pub(crate) use states::KeyedStates;
 pub(crate) use timers::TimerSet;
+
+/// The name of the single state of keyed operators.
+pub(crate) const STATE: &str = "keys";
+
+/// The maximum number of slots scanned per call for a snapshot.
+pub(crate) const PLACES_PER_CALL: usize = 1_024;
+
+/// The written generation of a slot that is free.
+const FREE: u32 = u32::MAX;

@@ -2,8 +2,8 @@
 
 use ardea_core::Progress;
 
+use crate::keyed::PLACES_PER_CALL;
 use crate::keyed::changes::Changes;
-use crate::keyed::states::PLACES_PER_CALL;
 
 /// The changes since the last commit, and the generation in which each key was created. A removed
 /// key that is in no snapshot is dropped at once; otherwise it is dropped when no valid snapshot

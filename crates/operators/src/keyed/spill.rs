@@ -21,8 +21,8 @@ use ardea_core::{
 use crate::keyed::slot_versions::SlotVersions;
 use crate::keyed::spilled_entry::{DueKind, DueTimes, EntryHeader};
 use crate::keyed::spilled_keys::SpilledKeys;
-use crate::keyed::states::{FREE, STATE, Slot};
-use crate::keyed::{KeyedStates, write_removed};
+use crate::keyed::states::Slot;
+use crate::keyed::{FREE, KeyedStates, STATE, write_removed};
 
 /// The minimum number of keys in memory, however little memory there is.
 const MIN_KEYS: usize = if cfg!(test) { 4 } else { 64 };

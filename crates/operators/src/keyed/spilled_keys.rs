@@ -11,7 +11,7 @@ use ardea_core::{
 use crate::keyed::spilled_entry::{
     DueKind, DueTimeBounds, EntryHeader, change_key, changes_until, due_end, due_key, key_of,
 };
-use crate::keyed::states::{PLACES_PER_CALL, STATE};
+use crate::keyed::{PLACES_PER_CALL, STATE};
 
 /// The maximum number of changes buffered in memory before they are written to disk.
 const PENDING: usize = 2_048;

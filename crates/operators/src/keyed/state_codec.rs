@@ -8,7 +8,7 @@ use ardea_core::{
     StateCodec, StateShape, Timestamp,
 };
 
-use crate::keyed::states::STATE;
+use crate::keyed::STATE;
 
 /// The serializers of a keyed operator: of its keys, and of its states.
 ///

@@ -11,17 +11,8 @@ use crate::keyed::restoring_partitions::RestoringPartitions;
 use crate::keyed::slot_versions::SlotVersions;
 use crate::keyed::spill::WrittenSize;
 use crate::keyed::spilled_keys::SpilledKeys;
-use crate::keyed::{duplicate_entry, write_removed};
+use crate::keyed::{FREE, PLACES_PER_CALL, STATE, duplicate_entry, write_removed};
 use crate::keyed_table::KeyIndex;
-
-/// The name of the single state of keyed operators.
-pub(crate) const STATE: &str = "keys";
-
-/// The maximum number of slots scanned per call for a snapshot.
-pub(crate) const PLACES_PER_CALL: usize = 1_024;
-
-/// A value of [`Slot::written`]: the slot is free.
-pub(super) const FREE: u32 = u32::MAX;
 
 /// One state per key at the key's slot, which is stable until the key is removed.
 ///
