@@ -4,9 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::{
-    Delivery, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    PartitionId, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
-    Timestamp, Watermark,
+    Delivery, Epoch, FileUse, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
+    Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
+    Watermark,
 };
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -257,7 +257,7 @@ pub trait Processor: Send {
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         match state.next() {
             None => Ok(()),
-            Some(entry) => Err(unknown_state(entry.state)),
+            Some(entry) => Err(RestoredState::unknown(&entry)),
         }
     }
 
@@ -346,14 +346,6 @@ pub trait Processor: Send {
         drop(memory);
         false
     }
-}
-
-/// Returns the error for an entry of a state that a processor does not have.
-pub(crate) fn unknown_state(state: &str) -> Error {
-    let what =
-        format!("the snapshot contains the state {state:?}, which this operator does not have");
-    Error::new(ErrorCode::InvalidJob, what)
-        .hint("start the job as it was when the checkpoint was taken, or without the checkpoint")
 }
 
 /// A factory for the processors of a vertex.

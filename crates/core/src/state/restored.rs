@@ -1,8 +1,7 @@
 //! Restored entries.
 
-use crate::processor::unknown_state;
 use crate::state::{RUNTIME_STATE, StateChunk};
-use crate::{Error, Instance, PartitionId};
+use crate::{Error, ErrorCode, Instance, PartitionId};
 
 /// An entry restored to an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +60,13 @@ impl<'a> RestoredState<'a> {
 
     /// Returns the error for an entry of a state that the processor does not have.
     pub fn unknown(entry: &RestoredEntry<'_>) -> Error {
-        unknown_state(entry.state)
+        let what = format!(
+            "the snapshot contains the state {:?}, which this operator does not have",
+            entry.state
+        );
+        Error::new(ErrorCode::InvalidJob, what).hint(
+            "start the job as it was when the checkpoint was taken, or without the checkpoint",
+        )
     }
 
     /// Returns true if an entry with this partition, or none, goes to this instance.
