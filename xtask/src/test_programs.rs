@@ -107,7 +107,7 @@ fn build(args: &[String]) -> Result<Vec<Program>, String> {
 }
 
 /// Returns true for a variable that `cargo run` sets for the package `xtask`. Build scripts of some
-/// dependencies depend on them: with other values than in other commands they would build anew.
+/// dependencies depend on them: with other values than in other commands they are rebuilt.
 fn is_of_package(variable: &OsStr) -> bool {
     let name = variable.to_string_lossy();
     [

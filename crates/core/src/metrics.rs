@@ -221,6 +221,12 @@ impl InstanceMetrics {
         add(&self.records_out, records);
     }
 
+    /// Returns the number of records written.
+    #[inline]
+    pub fn records_out(&self) -> u64 {
+        self.records_out.load(Relaxed)
+    }
+
     /// Counts late records.
     #[inline]
     pub fn count_late(&self, records: u64) {

@@ -36,6 +36,10 @@ pub struct NodeConfig {
     pub spin: Duration,
     /// Poll interval of a source that had no data and requested no wake-up.
     pub idle_poll: Duration,
+    /// Latency budget: the maximum time for which a source with few records gathers them, so that
+    /// they pass through the job together. Zero passes each record on at once. At high rates it has
+    /// no effect.
+    pub latency: Duration,
     /// Chain processors joined by forward edges into one tasklet. Switched off only to measure the
     /// gain.
     pub fuse: bool,
@@ -53,6 +57,7 @@ impl Default for NodeConfig {
             slice: Duration::from_micros(100),
             spin: Duration::from_micros(10),
             idle_poll: Duration::from_millis(10),
+            latency: Duration::from_micros(500),
             fuse: true,
             state: StateBackendConfig::Memory,
         }

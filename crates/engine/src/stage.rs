@@ -17,6 +17,7 @@ mod lazy_restore;
 mod restored_watermarks;
 mod restoring;
 mod snapshotting;
+mod source;
 mod state_handoff;
 
 use latency_markers::LatencyMarkerInterval;
@@ -155,7 +156,7 @@ impl ProcessorStage {
     /// Starts a slice: checks whether a source has to send a latency marker.
     #[inline]
     pub(crate) fn begin_slice(&mut self, now: Duration) {
-        if matches!(self.kind, Kind::Source { .. }) {
+        if self.is_source() {
             self.marks.check_due(now);
         }
     }
@@ -174,13 +175,6 @@ impl ProcessorStage {
             }
         }
         Ok(())
-    }
-
-    /// Starts a source that was held back.
-    pub(crate) fn begin(&mut self) {
-        if let Kind::Source { is_kept_back, .. } = &mut self.kind {
-            *is_kept_back = false;
-        }
     }
 
     /// Stops a source without waiting for the end of its input, or the end of an edge as soon as it
@@ -240,18 +234,6 @@ impl ProcessorStage {
         self.processor.close();
     }
 
-    /// Returns whether the stage is a source that is held back, and whether it is stopped.
-    pub(crate) fn source_state(&self) -> (bool, bool) {
-        let is_kept_back = matches!(
-            self.kind,
-            Kind::Source {
-                is_kept_back: true,
-                ..
-            }
-        );
-        (is_kept_back, self.is_dismissed)
-    }
-
     /// Returns the number of records in the stage's inboxes and outbox.
     pub(crate) fn pending_records(&mut self) -> u64 {
         let read = self.inboxes.iter().map(Inbox::len).sum::<usize>();
@@ -272,27 +254,6 @@ impl ProcessorStage {
             return None;
         }
         self.wake_at.or_else(|| self.holds_back().then_some(poll))
-    }
-
-    /// Returns true if the stage is a source that must not be called at the moment.
-    fn rests(&self) -> bool {
-        let Kind::Source { is_kept_back, .. } = self.kind else {
-            return false;
-        };
-        let is_paused = self.context.signals.is_paused() && !self.processor.pauses_itself();
-        (is_kept_back || is_paused) && !self.is_drained()
-    }
-
-    /// Returns true if the stage must end as if its input had ended.
-    fn is_drained(&self) -> bool {
-        match self.kind {
-            // Read once per call, so that the processor sees the same value.
-            Kind::Source { at_drain, .. } => {
-                at_drain == DrainMode::Stops && self.context.signals.notify_draining()
-                    || self.is_dismissed
-            }
-            _ => self.is_dismissed,
-        }
     }
 
     /// Returns true if the stage has something to do and room for it, but made no progress: an idle
@@ -562,7 +523,7 @@ impl ProcessorStage {
     }
 
     fn complete(&mut self) -> Result<bool> {
-        let is_source = matches!(self.kind, Kind::Source { .. });
+        let is_source = self.is_source();
         if is_source && let Some(epoch) = self.context.signals.next_epoch(self.epochs_ended) {
             self.epochs_ended = epoch.0;
             self.phase = Phase::Epoch(epoch);

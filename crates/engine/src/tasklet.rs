@@ -17,9 +17,11 @@ use crate::stage::{Feed, ProcessorStage};
 
 mod restart;
 mod snapshots;
+mod source_delay;
 mod work_time;
 
 use snapshots::SnapshotWork;
+use source_delay::SourceDelay;
 use work_time::WorkTime;
 
 pub(crate) use restart::RestartFactory;
@@ -64,6 +66,8 @@ pub(crate) struct SliceConfig {
     pub(crate) slice: Duration,
     /// The poll interval of a stage that had no data and requested no deadline.
     pub(crate) idle_poll: Duration,
+    /// The time for which a source with few records gathers them.
+    pub(crate) latency: Duration,
 }
 
 /// A chain of stages with the queues at both ends.
@@ -76,6 +80,8 @@ pub(crate) struct Tasklet {
     inputs: Option<InputSet>,
     outputs: Vec<OutputEdge>,
     turns: SliceConfig,
+    /// Present if the first stage is a source.
+    delay: Option<SourceDelay>,
     at: CallSite,
     is_open: bool,
     /// True if the stages take snapshots.
@@ -118,6 +124,9 @@ impl Tasklet {
             is_restored: false,
             is_returning: false,
             work: WorkTime::new(metrics),
+            delay: stages[0]
+                .is_source()
+                .then(|| SourceDelay::new(turns.latency)),
             stages,
             is_urgent: inputs.is_urgent(),
             inputs: Some(inputs),
@@ -179,6 +188,11 @@ impl Tasklet {
         }
         let clock = self.stages[0].context.clock.clone();
         let start = clock.now();
+        if let Some(wake_at) = self.gathers_until(start) {
+            return Ok(SliceEnd::Rest {
+                wake_at: Some(wake_at),
+            });
+        }
         for stage in &self.stages {
             stage.context.metrics.end_rest(start);
         }
@@ -215,10 +229,15 @@ impl Tasklet {
         if is_finished && self.control_queue.close_if_empty() {
             return Ok(SliceEnd::Finished);
         }
-        if moved || is_finished {
+        let is_idle = !moved && !is_finished;
+        let is_blocked = is_idle && self.count_blocked(flushed);
+        if let Some(delay) = &mut self.delay {
+            let emitted = self.stages[0].context.metrics.records_out();
+            delay.end_slice(start, emitted, is_idle && !is_blocked);
+        }
+        if !is_idle {
             return Ok(SliceEnd::Again);
         }
-        let is_blocked = self.count_blocked(flushed);
         for stage in &self.stages {
             stage.context.metrics.begin_rest(now, is_blocked);
         }
@@ -234,6 +253,16 @@ impl Tasklet {
             },
             None => SliceEnd::Rest { wake_at },
         })
+    }
+
+    /// Returns the time until which a source gathers records, if it must not be called at `now`.
+    /// Requests to the job and pending work of snapshots and restores do not wait.
+    fn gathers_until(&self, now: Duration) -> Option<Duration> {
+        let until = self.delay.as_ref()?.delay(now)?;
+        let waits = |stage: &ProcessorStage| {
+            stage.has_snapshot_work() || stage.is_restoring() || stage.has_request()
+        };
+        (self.is_restored && !self.stages.iter().any(waits)).then_some(until)
     }
 
     fn end_slice(&mut self, took: Duration) -> Result<()> {

@@ -85,6 +85,13 @@ pub static NODE_SETTINGS: &[Setting] = &[
         trades: "shorter finds new records sooner and uses more CPU",
     },
     Setting {
+        key: "latency",
+        kind: duration(Duration::ZERO, Duration::from_secs(1)),
+        default: "500us",
+        about: "how long a source with few records gathers them",
+        trades: "longer uses less CPU at low rates, 0 passes each record on at once",
+    },
+    Setting {
         key: "fuse",
         kind: Kind::Flag,
         default: "true",
@@ -121,6 +128,7 @@ impl NodeConfig {
             slice: resolved.duration("slice")?,
             spin: resolved.duration("spin")?,
             idle_poll: resolved.duration("idle_poll")?,
+            latency: resolved.duration("latency")?,
             fuse: resolved.flag("fuse")?,
             state: StateBackendConfig::from_settings(resolved)?,
         })
@@ -147,7 +155,7 @@ mod tests {
                 vec![$((stringify!($field), format!("{:?}", $field))),*]
             }};
         }
-        list!(threads pin chunk_records queue_chunks slice spin idle_poll fuse state)
+        list!(threads pin chunk_records queue_chunks slice spin idle_poll latency fuse state)
     }
 
     fn configured(flags: &[&str]) -> Result<NodeConfig> {

@@ -278,6 +278,11 @@ impl Launch {
                 config.slice
             },
             idle_poll: config.idle_poll,
+            latency: if is_dedicated {
+                Duration::ZERO
+            } else {
+                config.latency
+            },
         }
     }
 }

@@ -1,20 +1,25 @@
 //! An idle tasklet is woken by each event that gives it work; no wake-up is lost.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ardea_core::{Dag, Edge, InstanceContext, Outbox, Progress, Routing, Timestamp, Vertex, Waker};
+use ardea_core::{
+    Dag, Edge, InstanceContext, Outbox, Progress, Result, Routing, Timestamp, Vertex, Waker,
+};
 use ardea_engine::{JobConfig, JobStatus, Node, NodeConfig};
 
 use crate::processors::{
     Journal, completes, config, emit, numbers, over, relay, room, source, until,
 };
 
-/// Idle sources are polled once an hour, so that only wake-ups count.
+/// Idle sources are polled once an hour, so that only wake-ups count, and each counts at once.
 fn deaf(threads: u32) -> NodeConfig {
     NodeConfig {
         idle_poll: Duration::from_secs(3_600),
+        latency: Duration::ZERO,
         ..config(threads)
     }
 }
@@ -36,21 +41,26 @@ impl ExternalQueue {
 
     fn source(&self) -> Vertex {
         let letters = self.clone();
-        source("source", 1, move |_| {
-            let letters = letters.clone();
-            move |outbox: &mut Outbox, context: &InstanceContext| {
-                let mut state = letters.0.lock().unwrap();
-                state.1.get_or_insert_with(|| context.waker.clone());
-                let room = room(outbox)?.min(state.0.len());
-                for value in state.0.drain(..room) {
-                    emit(outbox, value, Timestamp::MIN)?;
-                }
-                Ok(Progress {
-                    made: room > 0,
-                    done: false,
-                })
+        source("source", 1, move |_| letters.reader())
+    }
+
+    /// Returns the function of a source that emits the values of the buffer.
+    fn reader(
+        &self,
+    ) -> impl FnMut(&mut Outbox, &InstanceContext) -> Result<Progress> + Send + use<> {
+        let letters = self.clone();
+        move |outbox, context| {
+            let mut state = letters.0.lock().unwrap();
+            state.1.get_or_insert_with(|| context.waker.clone());
+            let room = room(outbox)?.min(state.0.len());
+            for value in state.0.drain(..room) {
+                emit(outbox, value, Timestamp::MIN)?;
             }
-        })
+            Ok(Progress {
+                made: room > 0,
+                done: false,
+            })
+        }
     }
 }
 
@@ -71,6 +81,45 @@ fn a_source_is_woken_from_outside_for_every_record() {
         job.drain();
         assert!(matches!(over(&job), JobStatus::Drained));
     }
+}
+
+#[test]
+fn records_that_come_within_the_latency_budget_pass_together() {
+    let budget = Duration::from_millis(100);
+    let config = NodeConfig {
+        latency: budget,
+        ..deaf(1)
+    };
+    let node = Node::start(config).unwrap();
+    let (letters, journal) = (ExternalQueue::default(), Journal::default());
+    let calls = Arc::new(AtomicU32::new(0));
+    let mut dag = Dag::new();
+    let source = dag.vertex(source("source", 1, {
+        let (letters, calls) = (letters.clone(), Arc::clone(&calls));
+        move |_| {
+            let (mut read, calls) = (letters.reader(), Arc::clone(&calls));
+            move |outbox: &mut Outbox, context: &InstanceContext| {
+                let progress = read(outbox, context)?;
+                calls.fetch_add(u32::from(progress.made), Relaxed);
+                Ok(progress)
+            }
+        }
+    }));
+    let sink = dag.vertex(journal.vertex("sink", 1));
+    dag.edge(Edge::between(source, sink));
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    let begin = Instant::now();
+    for value in 0..500 {
+        letters.put(value);
+        std::thread::yield_now();
+    }
+    until("all have come", || journal.len() == 500);
+    let budgets = begin.elapsed().as_nanos() / budget.as_nanos();
+    let calls = u128::from(calls.load(Relaxed));
+    // One call at once, one for each budget begun, and one for records that come during a call.
+    assert!(calls <= 2 * (budgets + 2), "{calls} in {budgets} budgets");
+    job.drain();
+    assert!(matches!(over(&job), JobStatus::Drained));
 }
 
 #[test]
