@@ -4,8 +4,6 @@ use ardea_coordination::packing::Resources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema_types;
-
 /// General information about a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterInfo {
@@ -41,10 +39,8 @@ pub struct HostView {
     /// Version of Ardea on the host.
     pub version: String,
     /// Resources of the host for all containers.
-    #[schemars(with = "schema_types::Resources")]
     pub total: Resources,
     /// Resources not used by containers.
-    #[schemars(with = "schema_types::Resources")]
     pub free: Resources,
     /// Containers on the host.
     pub containers: Vec<HostedContainer>,

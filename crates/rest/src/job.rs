@@ -7,14 +7,15 @@ use ardea_coordination::packing::{ContainerId, Resources};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{EpochsView, UpgradeView, schema_types};
+use crate::{EpochsView, UpgradeView};
 
 /// The phase of a job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// The leader reads the job's state from the metadata store, or the job has no leader at
     /// present.
+    #[default]
     Reading,
     /// The job can't be packed, or its initial state is damaged. It waits until it is killed or the
     /// initial state is repaired.
@@ -78,7 +79,7 @@ impl Phase {
 }
 
 /// The summary of a job.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct JobSummary {
     /// Name of the job, unique in the cluster.
     pub name: String,
@@ -174,7 +175,6 @@ pub struct VertexView {
     /// Number of instances.
     pub parallelism: u32,
     /// Resources of each instance.
-    #[schemars(with = "schema_types::Resources")]
     pub resources: Resources,
     /// Number of restarts of single instances, without their containers, as far as known to the
     /// leader.
@@ -239,7 +239,6 @@ pub struct ContainerView {
     /// Number of restarts of the container.
     pub restarts: u32,
     /// Resources that the container may use.
-    #[schemars(with = "schema_types::Resources")]
     pub required: Resources,
     /// Instances in the container: `counts#3` is the fourth instance of `counts`.
     pub instances: Vec<String>,

@@ -53,7 +53,6 @@ mod metrics;
 mod past_jobs;
 mod plans;
 mod query_number;
-mod schema_types;
 mod settings;
 mod submit;
 mod token_file;

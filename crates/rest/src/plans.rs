@@ -8,7 +8,7 @@ use ardea_coordination::packing::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ContainerState, ContainerView, schema_types};
+use crate::{ContainerState, ContainerView};
 
 /// The attribute of a vertex's demand with the isolation of the vertex.
 const ISOLATION: &str = "isolation";
@@ -28,7 +28,6 @@ pub struct Plans {
     pub physical: PhysicalPlan,
     /// The packing plan, with the instances and resources of each container; null before there is a
     /// packing plan.
-    #[schemars(with = "Option<schema_types::PackingPlan>")]
     pub packing: Option<PackingPlan>,
 }
 

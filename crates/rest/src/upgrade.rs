@@ -5,8 +5,6 @@ use ardea_coordination::packing::{JobDemand, PackingConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema_types;
-
 /// A request to write a savepoint.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,14 +44,11 @@ pub struct StatesView {
 pub struct UpgradeRequest {
     /// Definition of the new program, under the name of the job. The random number in it identifies
     /// the submission.
-    #[schemars(with = "schema_types::JobDefinition")]
     pub definition: JobDefinition,
     /// Resources that the new program needs.
-    #[schemars(with = "schema_types::JobDemand")]
     pub demand: JobDemand,
     /// Constraints for packing the new program.
     #[serde(default)]
-    #[schemars(with = "schema_types::PackingConfig")]
     pub packing: PackingConfig,
     /// Time limit for the first committed epoch of the new program, in milliseconds. After it the
     /// upgrade is rolled back.

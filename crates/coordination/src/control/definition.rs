@@ -10,9 +10,10 @@ use crate::control::{JobRef, WorkerId};
 /// The environment variable that holds the [`WorkerStart`] of a container's process, as JSON.
 pub const WORKER_START_VARIABLE: &str = "ARDEA_WORKER";
 
-/// The definition of a job as it was submitted, which is immutable. Mutable state is in the
-/// [`JobRecord`](crate::control::JobRecord).
+/// The definition of a job as it was submitted. It never changes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(deny_unknown_fields))]
 pub struct JobDefinition {
     /// The identity of the job.
     pub job: JobRef,
@@ -30,6 +31,8 @@ pub struct JobDefinition {
 
 /// A program in the package store.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(deny_unknown_fields))]
 pub struct ProgramRef {
     /// The SHA-256 hash of the package, in hexadecimal digits.
     pub package: String,

@@ -63,6 +63,8 @@ impl fmt::Display for WorkerId {
 /// The identity of one submission of a job. A name can be reused after its job is gone; the new job
 /// is another submission.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(deny_unknown_fields))]
 pub struct JobRef {
     /// The cluster's name.
     pub cluster: String,

@@ -10,6 +10,8 @@ use crate::packing::{COLOCATION_ATTRIBUTE, InstanceId, PackingError, Resources, 
 
 /// The demand of a job: its vertices with their numbers of instances and resources.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(deny_unknown_fields))]
 pub struct JobDemand {
     /// The job's name.
     pub job: String,
@@ -19,8 +21,11 @@ pub struct JobDemand {
 
 /// The demand of a vertex: its number of instances, and the resources of each.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(deny_unknown_fields))]
 pub struct VertexDemand {
     /// The name of the vertex.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub name: VertexName,
     /// The number of instances.
     pub parallelism: u32,

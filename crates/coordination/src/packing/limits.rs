@@ -9,6 +9,7 @@ use crate::packing::{PackingError, Resources};
 
 /// The configuration of packing.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct PackingConfig {
     /// The initial number of containers, for the policies that spread instances. If `None`, these
@@ -24,6 +25,7 @@ pub struct PackingConfig {
 
 /// The limits of a container.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ContainerLimits {
     /// The maximum resources of a container, including padding.
@@ -56,6 +58,7 @@ impl Default for ContainerLimits {
 /// The resources that a container needs for its worker, in addition to those of its instances. For
 /// each resource, the padding is the maximum of a fixed amount and a percentage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Padding {
     /// The fixed amount.

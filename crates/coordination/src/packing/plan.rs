@@ -19,6 +19,8 @@ pub type Placement = BTreeMap<ContainerId, Vec<InstanceId>>;
 /// is read. The displayed form is a table. Empty fields are serialised too, since some formats have
 /// no field names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(!try_from, deny_unknown_fields))]
 #[serde(try_from = "Unchecked")]
 pub struct PackingPlan {
     job: String,
@@ -28,13 +30,17 @@ pub struct PackingPlan {
 
 /// A container of a plan, with its instances and resources.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(deny_unknown_fields))]
 pub struct ContainerPlan {
     /// The container.
+    #[cfg_attr(feature = "schema", schemars(with = "u32"))]
     pub id: ContainerId,
     /// The required resources, including padding.
     pub required: Resources,
-    /// The instances, sorted.
+    /// The instances, sorted; in JSON their indices by vertex.
     #[serde(with = "crate::packing::by_vertex")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, Vec<u32>>"))]
     pub instances: Vec<InstanceId>,
     /// Further attributes for the scheduler, set by a user's policy.
     #[serde(default)]

@@ -68,18 +68,23 @@ impl fmt::Display for MilliCores {
     }
 }
 
-/// Amounts of cpu, memory and disk, which an instance requires or a container offers.
+/// Amounts of cpu, memory and disk, which an instance requires or a container offers; null in JSON
+/// means no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
     /// Cpu, in thousandths of a core.
     #[serde(rename = "cpu_milli", default, with = "or_unlimited")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub cpu: MilliCores,
     /// Memory, in bytes.
     #[serde(default, with = "or_unlimited")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub memory_bytes: u64,
     /// Disk, in bytes.
     #[serde(default, with = "or_unlimited")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub disk_bytes: u64,
 }
 

@@ -1,7 +1,12 @@
 //! Tests that the OpenAPI document and the server agree.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
+use ardea_coordination::packing::{
+    ContainerId, JobDemand, MilliCores, PackingConfig, PackingPolicy, Resources, RoundRobin,
+    VertexDemand,
+};
 use ardea_rest::testing::word_count;
 use ardea_rest::{UpgradeRequest, openapi_document};
 use serde_json::Value;
@@ -90,11 +95,17 @@ fn every_operation_is_named_once_and_explains_itself_and_its_parameters() {
     }
 }
 
-/// Checks recursively that an object has the fields that its schema requires, and no others.
+/// Checks recursively that an object has the fields that its schema requires, and no others, and
+/// that `null` is a value of its schema.
 fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
     if let Some(target) = schema["$ref"].as_str() {
         let target = document.pointer(target.strip_prefix('#').unwrap()).unwrap();
         return fits(document, target, value, place);
+    }
+    if value.is_null() {
+        let kinds = schema.get("type").or(schema.get("anyOf"));
+        let is_nullable = kinds.is_some_and(|kinds| kinds.to_string().contains("\"null\""));
+        assert!(is_nullable || kinds.is_none(), "{place} is null: {schema}");
     }
     if let Some(items) = value.as_array() {
         for (index, item) in items.iter().enumerate() {
@@ -117,6 +128,42 @@ fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
         let schema = known.get(name);
         let schema = schema.unwrap_or_else(|| panic!("{place} has {name}, which is unknown"));
         fits(document, schema, value, &format!("{place}/{name}"));
+    }
+}
+
+#[test]
+fn types_of_other_crates_are_described_as_they_are_written() {
+    let each = Resources {
+        cpu: MilliCores(500),
+        memory_bytes: 1,
+        disk_bytes: 2,
+    };
+    let vertex = VertexDemand::new("v", 3, each).attribute("rack", "1");
+    let demand = JobDemand::new("j").vertex(vertex);
+    let mut config = PackingConfig {
+        containers: NonZeroU32::new(2),
+        ..PackingConfig::default()
+    };
+    config.extra.insert("a".into(), "b".into());
+    let plan = RoundRobin.pack(&demand, &config).unwrap();
+    let plan = plan.with_attribute(ContainerId(1), "rack", "1");
+    let definition = word_count("c", "j", 7).definition;
+    let document = openapi_document();
+    for (name, value) in [
+        ("Resources", serde_json::to_value(each)),
+        ("Resources", serde_json::to_value(Resources::UNLIMITED)),
+        ("JobDemand", serde_json::to_value(&demand)),
+        ("PackingConfig", serde_json::to_value(&config)),
+        (
+            "PackingConfig",
+            serde_json::to_value(PackingConfig::default()),
+        ),
+        ("PackingPlan", serde_json::to_value(&plan)),
+        ("JobDefinition", serde_json::to_value(&definition)),
+    ] {
+        let schema = &document["components"]["schemas"][name];
+        assert!(schema["properties"].is_object(), "{name} is not described");
+        fits(&document, schema, &value.unwrap(), name);
     }
 }
 
