@@ -84,7 +84,6 @@ mod missing_hosts;
 mod offline_jobs;
 mod old_packages;
 mod orphan_containers;
-mod past_jobs;
 mod retained_logs;
 
 mod host;

@@ -11,9 +11,8 @@
 //!   cluster, or for one; [`Jobs`].
 //! * [`LeaderTask`], [`JobHandle`], [`LeadershipState`]: one candidacy for one job, the handle for
 //!   requests to it, and its current state; [`CommandError`].
-//! * [`JobView`]: the leader's view of a job; [`EpochsView`]: the job's epochs and attempts;
-//!   [`JobMetrics`]: the metrics of the job's workers; [`PastJob`]: the summary of a job that has
-//!   ended.
+//! * [`JobView`]: the leader's view of a job; [`JobMetrics`]: the metrics of the job's workers;
+//!   [`PastJob`]: the summary of a job that has ended.
 //! * [`LeaseFinder`]: leader lookup for workers.
 //! * [`JobStore`], [`StoredJob`]: the job's nodes in the metadata store; [`PlanState`] and the
 //!   like: nodes published for readers.
@@ -65,6 +64,7 @@
 //! ```
 
 mod clock;
+mod encoded_value;
 
 mod past_jobs;
 mod store;
@@ -80,22 +80,22 @@ mod submit;
 mod attempt_history;
 mod checkpoint_gate;
 mod event_history;
+mod event_text;
 mod history_handover;
+mod incarnations;
 mod job_metrics;
 mod leader_error;
 mod scheduling;
-mod view;
 mod worker_connections;
 
-mod describe;
 mod driver;
 mod job_replacement;
 mod leader_task;
 mod master_process;
 mod setup;
 mod succession;
+mod view;
 
-pub use attempt_history::{CommitView, EpochsView};
 pub use finder::LeaseFinder;
 pub use job_metrics::JobMetrics;
 pub use leader_task::{CommandError, JobHandle, LeaderTask, LeadershipState};
@@ -108,7 +108,8 @@ pub use store::JobStore;
 pub use stored_job::{StoredJob, Submitted, is_unreadable};
 pub use stored_value::{damage_of, stored_value};
 pub use submit::{new_submission, submit};
-pub use view::{
-    ContainerView, Counted, FailureView, JobTimelineEvent, JobView, MasterView, NoteView,
-    ProblemView, VertexView, WorkerView,
-};
+pub use view::JobView;
+
+pub(crate) use clock::now_ms;
+pub(crate) use setup::host_of;
+pub(crate) use view::stored_description;

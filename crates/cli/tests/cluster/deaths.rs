@@ -127,9 +127,11 @@ pub fn with_acks_no_death_loses_a_number() {
     let runs_since = arena.json("describe numbers")["since_ms"].clone();
     arena.until("handed over: two restarts", || {
         let told = arena.json("metastore dump --below /jobs/numbers/chronicle");
-        let lives = told["tree"]["value"]["lives"].as_array().cloned();
+        let lives = told["tree"]["value"]["events"]["lives"]
+            .as_object()
+            .cloned();
         let restarts = lives.unwrap_or_default();
-        let restarts = restarts.iter().filter_map(|it| it["restarts"].as_u64());
+        let restarts = restarts.values().filter_map(|it| it["restarts"].as_u64());
         restarts.sum::<u64>() == 2
     });
     let workers = arena.workers("numbers");

@@ -12,11 +12,11 @@ mod upgrades;
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::leader::{
     CommandError, JobHandle, JobView, Jobs as Led, LeadershipState, MasterProcess, all_past_jobs,
-    submit,
+    now_ms, submit,
 };
 use ardea_checkpoint::cluster::{CheckpointConfig, JobCheckpointStores};
 use ardea_coordination::control::{Command, Rejection};
@@ -37,7 +37,7 @@ use ardea_scheduler::{Drains, Schedulers};
 use crate::daemon::capacity_check::check_room;
 use crate::daemon::host_registry::HostRegistry;
 use crate::daemon::jobs::{JobLocation, Jobs, submission_of};
-use crate::daemon::{HostSetup, describe, logs, metrics_view, past_jobs};
+use crate::daemon::{HostSetup, describe, logs, metrics_view};
 
 /// Number of polls for the error that prevents leadership of a job. They take longer than the retry
 /// delay of leader candidates.
@@ -267,9 +267,10 @@ impl ClusterService {
         match self.jobs.find(&*self.master()?, job).await? {
             JobLocation::Here(desk) => {
                 let view = desk.view().await?;
-                let mut description = describe::description(&view, None);
-                description.summary = self.summary_of(&view).await;
-                Ok(description)
+                Ok(JobDescription {
+                    summary: self.summary_of(&view).await,
+                    ..view.description
+                })
             }
             JobLocation::Remote(api) => Ok(self.jobs.client(&api)?.describe(job).await?),
             JobLocation::NoLeader(stored) => {
@@ -338,14 +339,14 @@ impl Cluster for ClusterService {
     fn past_jobs(&self) -> Pending<'_, Vec<PastJobSummary>> {
         Box::pin(async {
             let past = all_past_jobs(&*self.jobs.state).await?;
-            Ok(past.iter().map(past_jobs::summary).collect())
+            Ok(past.into_iter().map(|it| it.description.summary).collect())
         })
     }
 
     fn past<'a>(&'a self, job: &'a str) -> Pending<'a, Vec<PastJobDescription>> {
         Box::pin(async move {
             let past = self.jobs.all_past(job).await?;
-            Ok(past.iter().map(past_jobs::description).collect())
+            Ok(past.into_iter().map(|it| it.description).collect())
         })
     }
 
@@ -354,9 +355,11 @@ impl Cluster for ClusterService {
             match self.jobs.find(&*self.master()?, job).await? {
                 JobLocation::Here(desk) => {
                     let (view, metrics) = (desk.view().await?, desk.metrics().await?);
-                    let tell = |history: &History| describe::description(&view, Some(history));
-                    let mut description = metrics.ask(tell);
-                    description.summary = self.summary_of(&view).await;
+                    let mut description = JobDescription {
+                        summary: self.summary_of(&view).await,
+                        ..view.description
+                    };
+                    metrics.ask(|history| describe::add_metrics(&mut description, history));
                     Ok(description)
                 }
                 JobLocation::Remote(base) => Err(ClusterError::Elsewhere { base }),
@@ -571,7 +574,7 @@ impl Cluster for ClusterService {
 
 /// Returns the ids of the job's planned containers.
 fn containers_of(view: &JobView) -> Vec<ContainerId> {
-    let containers = view.containers.iter();
+    let containers = view.description.containers.iter();
     containers.map(|container| container.id).collect()
 }
 
@@ -585,11 +588,4 @@ async fn run_blocking<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'stat
 
 fn is_absent(unanswered: &ClusterError) -> bool {
     matches!(unanswered, ClusterError::Failed(error) if error.code() == ErrorCode::NoSuchJob)
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
 }

@@ -86,11 +86,6 @@ pub(crate) fn holder(host: &str, life: u64) -> String {
     format!("{host}@{life:x}")
 }
 
-/// Returns the host name in the holder name of a lease.
-pub(crate) fn host_of(holder: &str) -> &str {
-    holder.rsplit_once('@').map_or(holder, |(host, _)| host)
-}
-
 /// Finds the REST URL of any host of the cluster. Returns `None` if no host is registered.
 ///
 /// # Errors
@@ -110,6 +105,7 @@ mod tests {
     use ardea_metastore::{Expected, FileState, StateOptions};
 
     use super::*;
+    use crate::leader::host_of;
 
     #[test]
     fn a_container_is_on_the_host_at_its_address_and_of_several_on_the_leading_one() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::leader::{
-    JobHandle, JobStore, LeadershipState, MasterProcess, PastJob, StoredJob, is_unreadable,
-    past_jobs_of,
+    JobHandle, JobStore, LeadershipState, MasterProcess, PastJob, StoredJob, host_of,
+    is_unreadable, past_jobs_of,
 };
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_metastore::MetadataStore;
@@ -13,8 +13,7 @@ use ardea_metastore::layout::{self, JobLayout};
 use ardea_network::tls::Tls;
 use ardea_rest::{Answer, Client, ClusterError, no_such_job};
 
-use crate::daemon::host_registry::{HostRegistry, host_of};
-use crate::daemon::past_jobs;
+use crate::daemon::host_registry::HostRegistry;
 
 /// Timeout of requests to other hosts.
 const OTHERS_WITHIN: Duration = Duration::from_secs(2);
@@ -122,7 +121,7 @@ impl Jobs {
     /// its end, or reports it as unknown.
     pub(crate) async fn gone(&self, name: &str, submission: Option<u64>) -> Result<Error> {
         if let Some(past) = self.past(name, submission).await? {
-            return Ok(past_jobs::summary(&past).ended());
+            return Ok(past.description.summary.ended());
         }
         if let Some(submission) = submission {
             return self.no_such_submission(name, submission).await;

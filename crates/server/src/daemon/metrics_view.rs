@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::leader::JobView;
-use ardea_coordination::packing::{ContainerId, JobDemand, VertexDemand};
+use ardea_coordination::packing::{ContainerId, InstanceId};
 use ardea_core::Timestamp;
 use ardea_metrics::catalogue::{self, Kind};
 use ardea_metrics::{Curve, History, Labels, Resolution, Selector};
 use ardea_rest::{
-    ContainerTop, LogicalPlan, MessagesTop, MetricsQuery, MetricsRange, Phase, PointView,
-    RangeQuery, SampleKind, SampleView, SeriesView, StateTop, TopView, VertexTop,
+    ContainerTop, LogicalEdge, LogicalPlan, MessagesTop, MetricsQuery, MetricsRange, PointView,
+    ProblemView, RangeQuery, SampleKind, SampleView, SeriesView, StateTop, TopView, VertexTop,
+    VertexView,
 };
 
 use crate::daemon::backpressure::{Load, waits_for};
 use crate::daemon::crash_loops::is_failing;
-use crate::daemon::describe::host_name;
 
 /// Time window of the rates in [`top`]. It covers several batches of metrics.
 const TOP_TIME: Duration = Duration::from_secs(5);
@@ -168,12 +168,13 @@ pub(crate) fn processes(history: &History, container: ContainerId) -> BTreeMap<S
 
 /// Returns the current load of the job.
 pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
-    let vertices = view.vertices.iter();
+    let job = &view.description;
+    let vertices = job.vertices.iter();
     let mut vertices: Vec<VertexTop> = vertices
-        .map(|vertex| vertex_top(history, view, vertex, now_ms))
+        .map(|vertex| vertex_top(history, &job.problems, vertex, now_ms))
         .collect();
-    note_waits(&mut vertices, &edges(view));
-    let containers = view.containers.iter().map(|container| {
+    note_waits(&mut vertices, &LogicalPlan::of(&view.demand).edges);
+    let containers = job.containers.iter().map(|container| {
         let id = container.id.to_string();
         let of =
             |metric: catalogue::Metric| Selector::of(metric.name).with("container", id.as_str());
@@ -181,7 +182,7 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
         ContainerTop {
             container: container.id.0,
             host: container.host.clone(),
-            host_name: host_name(view, container),
+            host_name: container.host_name.clone(),
             cpu_cores: recent(history, &of(catalogue::CPU), now_ms, f64::max, true),
             memory_bytes: memory.first().map(|one| one.value as u64),
             restarts: container.restarts,
@@ -189,7 +190,7 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
     });
     TopView {
         job: view.job.name.clone(),
-        phase: Phase::of(&view.phase).0,
+        phase: job.summary.phase,
         at_ms: now_ms,
         vertices,
         containers: containers.collect(),
@@ -198,8 +199,8 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
 
 fn vertex_top(
     history: &History,
-    view: &JobView,
-    vertex: &crate::leader::VertexView,
+    problems: &[ProblemView],
+    vertex: &VertexView,
     now_ms: u64,
 ) -> VertexTop {
     let name = &vertex.name;
@@ -208,10 +209,11 @@ fn vertex_top(
     let worst =
         |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, false);
     let latest = history.latest(&of(catalogue::WATERMARK_LAG.name));
-    let problems = view
-        .problems
-        .iter()
-        .filter(|one| one.instance.vertex.as_str() == name);
+    let is_own = |problem: &&ProblemView| {
+        let instance = problem.instance.parse::<InstanceId>();
+        instance.is_ok_and(|instance| instance.vertex.as_str() == name)
+    };
+    let problems = problems.iter().filter(is_own);
     let pending = history.latest(&of(catalogue::MESSAGES_PENDING.name));
     let quantile = |share: &str| {
         let selector = of(catalogue::COMPLETE_QUANTILE.name).with("quantile", share);
@@ -237,7 +239,6 @@ fn vertex_top(
         ),
         lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
         restarts: vertex
-            .before
             .restarts
             .saturating_add(total(history, &catalogue::RESTARTS, name)),
         is_failing: is_failing(history, name, now_ms),
@@ -268,21 +269,8 @@ fn state_top(history: &History, vertex: &str) -> Option<StateTop> {
     })
 }
 
-/// Returns the edges of a job's graph as (source vertex, target vertex), as far as they are known.
-fn edges(view: &JobView) -> Vec<(String, String)> {
-    let mut demand = JobDemand::new(view.job.name.as_str());
-    for vertex in &view.vertices {
-        let mut one = VertexDemand::new(&*vertex.name, vertex.parallelism, vertex.resources);
-        one.attributes = vertex.attributes.clone();
-        demand = demand.vertex(one);
-    }
-    let plan = LogicalPlan::of(&demand);
-    let edges = plan.edges.into_iter();
-    edges.map(|edge| (edge.from, edge.to)).collect()
-}
-
 /// Records for each waiting vertex the slow vertex that causes the wait.
-fn note_waits(vertices: &mut [VertexTop], edges: &[(String, String)]) {
+fn note_waits(vertices: &mut [VertexTop], edges: &[LogicalEdge]) {
     let loads = vertices.iter().map(|top| {
         let [busy, blocked, idle] =
             [top.busy, top.backpressure, top.idle].map(|share| share.unwrap_or(0.0));
@@ -296,7 +284,7 @@ fn note_waits(vertices: &mut [VertexTop], edges: &[(String, String)]) {
         (top.vertex.as_str(), load)
     });
     let loads = loads.collect();
-    let edges: Vec<(&str, &str)> = edges.iter().map(|(from, to)| (&**from, &**to)).collect();
+    let edges: Vec<(&str, &str)> = edges.iter().map(|it| (&*it.from, &*it.to)).collect();
     let found = waits_for(&loads, &edges).into_iter();
     let found: BTreeMap<String, String> = found
         .map(|(waiting, slow)| (waiting.to_string(), slow.to_string()))

@@ -16,7 +16,7 @@ use ardea_scheduler::RetainedLogs;
 
 use crate::daemon::jobs::{Jobs, submission_of};
 use crate::daemon::retained_logs::{FileScope, local_logs, nothing_kept, wanted};
-use crate::daemon::{describe, logs, past_jobs};
+use crate::daemon::{describe, logs};
 
 /// Read-only access to a cluster that has no available host, or no host for the requested job.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl OfflineJobs {
     /// If the metadata store is unavailable.
     pub async fn past_jobs(&self) -> Result<Vec<PastJobSummary>> {
         let past = all_past_jobs(&*self.jobs.state).await?;
-        Ok(past.iter().map(past_jobs::summary).collect())
+        Ok(past.into_iter().map(|it| it.description.summary).collect())
     }
 
     /// Returns the ended jobs of that name, latest first.
@@ -88,7 +88,7 @@ impl OfflineJobs {
     /// If the metadata store is unavailable.
     pub async fn past(&self, job: &str) -> Result<Vec<PastJobDescription>> {
         let past = self.jobs.all_past(job).await?;
-        Ok(past.iter().map(past_jobs::description).collect())
+        Ok(past.into_iter().map(|it| it.description).collect())
     }
 
     /// Returns the error for a missing job, or a missing submission of the job; `None` if it
@@ -154,7 +154,7 @@ impl OfflineJobs {
     }
 
     fn logs_of_past(&self, past: &PastJob, query: LogQuery) -> Result<LogStream> {
-        match self.files(&past.job, &past.scheduler, query.container)? {
+        match self.files(&past.job, &past.description.scheduler, query.container)? {
             Some(files) => Ok(logs::kept(files, Vec::new(), None, query)),
             None => Err(nothing_kept(&self.cluster, past, query.container)),
         }
@@ -217,11 +217,13 @@ mod tests {
 
     /// Stores an existing job and an ended one of the same name.
     async fn with_two(state: &Arc<dyn MetadataStore>) {
-        let past = serde_json::json!({
-            "job": relay(1), "finished": false, "started": true, "submitted_ms": 1, "ended_ms": 2,
-            "packing": "round-robin", "scheduler": "local", "version": "0", "containers": 1,
-            "instances": 1, "problems": [], "notes": [], "machines": ["10.0.0.7"],
+        let description = serde_json::json!({
+            "name": "relay", "submission": "1", "ending": "killed", "has_run": true,
+            "submitted_ms": 1, "ended_ms": 2, "container_count": 1, "instance_count": 1,
+            "version": "0", "packing": "round-robin", "scheduler": "local", "problems": [],
+            "notes": [], "machines": ["10.0.0.7"],
         });
+        let past = serde_json::json!({ "job": relay(1), "description": description });
         let past: PastJob = serde_json::from_value(past).unwrap();
         let value = serde_json::to_vec(&past).unwrap();
         let path = past_job("relay", 1).unwrap();

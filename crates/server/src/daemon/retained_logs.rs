@@ -111,7 +111,7 @@ pub(crate) async fn remote_logs(
                 ) => {}
             Err(error) => elsewhere.silent.push(format!("{name}: {error}")),
         }
-        if past.scheduler != HOSTS && !elsewhere.found.is_empty() {
+        if past.description.scheduler != HOSTS && !elsewhere.found.is_empty() {
             break;
         }
     }
@@ -138,7 +138,8 @@ impl RemoteLogs {
     ) {
         let has_host =
             |machine: &&String| *machine == own || hosts.iter().any(|(_, it)| it.host == **machine);
-        let away = past.machines.iter().filter(|machine| !has_host(machine));
+        let machines = past.description.machines.iter();
+        let away = machines.filter(|machine| !has_host(machine));
         let away = away.map(|machine| format!("{machine}: no host is registered there"));
         self.silent.extend(away);
     }
@@ -177,14 +178,14 @@ pub(crate) fn nothing_kept(
     past: &PastJob,
     container: Option<ContainerId>,
 ) -> Error {
-    let ended = crate::daemon::past_jobs::summary(past).ended();
-    let folder = match past.scheduler.as_str() {
+    let ended = past.description.summary.ended();
+    let folder = match past.description.scheduler.as_str() {
         // Any host: the shell expands the pattern.
         HOSTS => host_folder(&cluster.directory, "*"),
         "slurm" => cluster.slurm_folder.clone(),
         _ => local_folder(&cluster.directory),
     };
-    let machines = match &past.machines[..] {
+    let machines = match &past.description.machines[..] {
         [] => "the machines that it ran on".to_string(),
         machines => machines.join(", "),
     };
@@ -209,7 +210,10 @@ pub(crate) fn nothing_kept(
 
 /// Returns the last containers of an ended job as text, with their ids if they are known and few.
 fn containers_of(past: &PastJob) -> String {
-    match (past.containers, &past.container_ids[..]) {
+    match (
+        past.description.summary.container_count,
+        &past.container_ids[..],
+    ) {
         (0, _) => "no container".to_string(),
         (1, [only]) => format!("container {only}"),
         (1, _) => "one container".to_string(),
@@ -236,11 +240,13 @@ mod tests {
             name: "relay".into(),
             submission: 0x2a,
         };
-        let json = serde_json::json!({
-            "job": job, "finished": true, "started": true, "submitted_ms": 1, "ended_ms": 2,
-            "packing": "round-robin", "scheduler": scheduler, "version": "0", "containers": 1,
-            "instances": 1, "problems": [], "notes": [], "machines": ["10.0.0.7"],
+        let description = serde_json::json!({
+            "name": "relay", "submission": "2a", "ending": "finished", "has_run": true,
+            "submitted_ms": 1, "ended_ms": 2, "container_count": 1, "instance_count": 1,
+            "version": "0", "packing": "round-robin", "scheduler": scheduler, "problems": [],
+            "notes": [], "machines": ["10.0.0.7"],
         });
+        let json = serde_json::json!({ "job": job, "description": description });
         serde_json::from_value(json).unwrap()
     }
 
@@ -327,14 +333,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut past = past("local");
         let mut had = |count, ids: &[u32]| {
-            past.containers = count;
+            past.description.summary.container_count = count;
             past.container_ids = ids.iter().copied().map(ContainerId).collect();
             nothing_kept(&cluster(folder.path()), &past, Some(ContainerId(9))).to_string()
         };
         for (count, ids, told) in [
             (1, &[4][..], "it had container 4 at"),
             (2, &[1, 4], "it had containers 1, 4 at"),
-            // As stored by earlier versions.
+            // Too many to be stored.
             (1, &[], "it had one container at"),
             (3, &[], "it had 3 containers at"),
         ] {

@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use ardea_coordination::control::{
     CheckpointCoordinator, CheckpointRecord, CoordinatorStatus, Generation, JobMaster,
-    RecordedCheckpoint,
 };
 use ardea_core::{Epoch, Timestamp};
 use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{Batch, Labels, Value};
-use serde::{Deserialize, Serialize};
+use ardea_rest::EpochsView;
 
 use crate::leader::clock::now_ms;
 use crate::leader::driver::Driver;
@@ -18,62 +17,22 @@ use crate::leader::job_metrics::now;
 /// Minimum interval between two measurements of the epoch metrics.
 const MEASURE_EVERY_MICROS: i64 = 1_000_000;
 
-/// The leader's view of the epochs and attempts of a job with a processing guarantee. The counters
-/// start at zero with each leader.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct EpochsView {
-    /// The processing guarantee, for example `exactly-once`.
-    pub guarantee: String,
-    /// Number of the current attempt, from one.
-    pub life: u64,
-    /// True if the attempt has begun: all instances have restored their state.
-    pub has_begun: bool,
-    /// The epoch from which the attempt was restored.
-    pub restored_from: Option<u64>,
-    /// The time from the start of the attempt until all instances had restored their state.
-    pub restored_in_ms: Option<u64>,
-    /// The latest committed epoch.
-    pub committed: Option<u64>,
-    /// True if every instance has completed its actions for the latest commit.
-    pub is_published: bool,
-    /// Details of the latest commit, if this leader performed it.
-    pub newest: Option<CommitView>,
-    /// The retained checkpoints as (generation, epoch), oldest first.
-    pub checkpoints: Vec<(u64, u64)>,
-    /// The (generation, epoch) of those checkpoints that are retained until they are deleted
-    /// explicitly, for savepoints.
-    #[serde(default)]
-    pub savepoints: Vec<(u64, u64)>,
-    /// The number of epochs committed.
-    pub committed_count: u64,
-    /// The number of epochs aborted.
-    pub aborted_count: u64,
-    /// The number of rollbacks to the latest committed epoch.
-    pub rolled_back_count: u64,
-    /// The reason for safe mode, if the job is in safe mode and waits for an operator's decision.
-    pub safe_mode: Option<String>,
-    /// The error that prevents commits of epochs or the begin of the current attempt, if there is
-    /// one.
-    pub trouble: Option<String>,
-}
-
 /// A committed epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct CommitView {
-    /// The epoch number.
-    pub epoch: u64,
+#[derive(Clone, Copy, Debug)]
+struct Commit {
+    epoch: Epoch,
     /// The time of the commit, in milliseconds since 1970.
-    pub at_ms: u64,
+    at_ms: u64,
     /// The time from the request for the epoch's end to its commit.
-    pub took_ms: u64,
+    took_ms: u64,
     /// The number of bytes written for the epoch.
-    pub bytes: u64,
+    bytes: u64,
 }
 
 /// Epoch events observed by a leader.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttemptHistory {
-    newest: Option<CommitView>,
+    newest: Option<Commit>,
     committed: u64,
     aborted: u64,
     rolled_back: u64,
@@ -96,8 +55,8 @@ impl AttemptHistory {
             CoordinatorStatus::Committed { epoch, took, bytes } => {
                 self.committed += 1;
                 (self.trouble, self.went_back) = (None, None);
-                self.newest = Some(CommitView {
-                    epoch: epoch.0,
+                self.newest = Some(Commit {
+                    epoch: *epoch,
                     at_ms: now_ms(),
                     took_ms: millis(*took),
                     bytes: *bytes,
@@ -142,7 +101,7 @@ impl AttemptHistory {
     pub(crate) fn view(&self, epochs: &CheckpointCoordinator) -> Option<EpochsView> {
         let record = epochs.record()?;
         let restored = self.begun.filter(|(life, _)| *life == record.generation);
-        let newest = self.newest;
+        let newest = self.newest.filter(|it| Some(it.epoch) == record.committed);
         let goes_back = !record.begun && record.safe_mode.is_none();
         let late = self.late.as_ref();
         let late = late.filter(|(life, _)| *life == record.generation && !record.begun);
@@ -154,9 +113,9 @@ impl AttemptHistory {
             restored_in_ms: restored.map(|(_, took)| millis(took)),
             committed: record.committed.map(|epoch| epoch.0),
             is_published: epochs.is_published(),
-            newest: newest.filter(|newest| Some(Epoch(newest.epoch)) == record.committed),
-            checkpoints: named(record, |_| true),
-            savepoints: named(record, |kept| kept.is_savepoint),
+            committed_ms: newest.map(|newest| newest.at_ms),
+            took_ms: newest.map(|newest| newest.took_ms),
+            written_bytes: newest.map(|newest| newest.bytes),
             committed_count: self.committed,
             aborted_count: self.aborted,
             rolled_back_count: self.rolled_back,
@@ -190,12 +149,6 @@ impl Driver {
     }
 }
 
-/// Returns (generation, epoch) of the checkpoints that satisfy `is_such`, oldest first.
-fn named(record: &CheckpointRecord, is_such: fn(&RecordedCheckpoint) -> bool) -> Vec<(u64, u64)> {
-    let kept = record.checkpoints.iter().filter(|kept| is_such(kept));
-    kept.map(|kept| (kept.generation.0, kept.epoch.0)).collect()
-}
-
 fn batch(view: &EpochsView, mut batch: Batch) -> Batch {
     let none = Labels::none();
     let mut count = |metric: Metric, value: u64| {
@@ -204,20 +157,20 @@ fn batch(view: &EpochsView, mut batch: Batch) -> Batch {
     count(catalogue::EPOCHS_COMMITTED, view.committed_count);
     count(catalogue::EPOCHS_ABORTED, view.aborted_count);
     count(catalogue::ROLLBACKS, view.rolled_back_count);
-    let age = |newest: CommitView| now_ms().saturating_sub(newest.at_ms);
+    let age = |at_ms: u64| now_ms().saturating_sub(at_ms);
     let seconds = |millis: u64| millis as f64 / 1e3;
     let levels = [
         (catalogue::ATTEMPT, Some(view.life as f64)),
         (catalogue::RESTORE_SECONDS, view.restored_in_ms.map(seconds)),
-        (
-            catalogue::EPOCH_SECONDS,
-            view.newest.map(|it| seconds(it.took_ms)),
-        ),
+        (catalogue::EPOCH_SECONDS, view.took_ms.map(seconds)),
         (
             catalogue::EPOCH_BYTES,
-            view.newest.map(|it| it.bytes as f64),
+            view.written_bytes.map(|bytes| bytes as f64),
         ),
-        (catalogue::EPOCH_AGE, view.newest.map(|it| seconds(age(it)))),
+        (
+            catalogue::EPOCH_AGE,
+            view.committed_ms.map(|at_ms| seconds(age(at_ms))),
+        ),
     ];
     for (metric, level) in levels {
         if let Some(level) = level {

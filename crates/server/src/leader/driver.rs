@@ -243,7 +243,7 @@ impl Driver {
                 }
             }
             SchedulerEvent::NotReady(epoch, why) if Some(epoch) == current => {
-                self.event_history.note(MasterStatus::SchedulerFailed(why));
+                self.event_history.note(&MasterStatus::SchedulerFailed(why));
             }
             SchedulerEvent::Answered(order, answer) => {
                 if let Some(scheduling) = &mut self.scheduling {
@@ -479,7 +479,7 @@ impl Driver {
             MasterStatus::Joined(worker) => self.publish_worker(*worker),
             _ => {}
         }
-        self.event_history.note(note);
+        self.event_history.note(&note);
     }
 
     fn request_epochs(&mut self, id: RequestId, request: StoreRequest<Arc<CheckpointRecord>>) {

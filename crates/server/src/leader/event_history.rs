@@ -4,21 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ardea_coordination::control::{JobPhase, MasterStatus, WorkerId};
-use ardea_coordination::packing::{ContainerId, InstanceId};
+use ardea_coordination::packing::ContainerId;
+use ardea_rest::{NoteView, ProblemView};
 use ardea_scheduler::{ContainerEvent, Ending, RunningContainer};
+use serde::{Deserialize, Serialize};
 
 use crate::leader::clock::now_ms;
-use crate::leader::history_handover::{Handover, WorkerHandover};
-use crate::leader::view::ended;
-use crate::leader::{FailureView, JobTimelineEvent, NoteView, ProblemView};
+use crate::leader::event_text::{exit_text, phase_text, status_text};
+use crate::leader::incarnations::Incarnations;
 
 /// Maximum number of retained notes.
 const MOST_NOTES: usize = 1_000;
 
-/// Maximum number of instances with retained problems, and of containers with retained exits.
+/// Maximum number of instances and containers with retained problems.
 const MOST_PROBLEMS: usize = 1_000;
 
-/// Maximum length of a retained message, in characters.
+/// Maximum length of a retained text, in characters.
 const MOST_LETTERS: usize = 2_000;
 
 /// The events of a job, as recorded by its current and earlier leaders.
@@ -26,87 +27,54 @@ const MOST_LETTERS: usize = 2_000;
 pub(crate) struct EventHistory {
     phase: JobPhase,
     since_ms: u64,
-    /// The last steady phase of the job and its start time. A recovery or a change of plan only
-    /// interrupts a steady phase.
-    lasting: Option<(JobPhase, u64)>,
-    notes: VecDeque<RetainedNote>,
-    problems: BTreeMap<InstanceId, Problem>,
-    /// Unexpected exits of container processes.
-    failures: BTreeMap<ContainerId, Problem>,
-    lives: BTreeMap<ContainerId, WorkerIncarnations>,
+    events: JobEvents,
     places: BTreeMap<ContainerId, RunningContainer>,
-    /// The number of changes of the fields above.
+    /// The number of changes of `events`.
     changes: u64,
 }
 
+/// The part of the history that the leader hands over to the next one.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct JobEvents {
+    /// The last steady phase of the job and its start time. A recovery or a change of plan only
+    /// interrupts a steady phase.
+    pub(crate) lasting: Option<(JobPhase, u64)>,
+    /// The incarnations of the containers' processes.
+    pub(crate) lives: BTreeMap<ContainerId, Incarnations>,
+    /// The failure counters of instances under earlier leaders, whose metrics are lost, by vertex.
+    pub(crate) counted: BTreeMap<String, FailureCounts>,
+    /// Problems of instances, and unexpected exits of containers' processes, latest first.
+    pub(crate) problems: Vec<ProblemView>,
+    /// Notes on the job's events, oldest first.
+    pub(crate) notes: VecDeque<RetainedNote>,
+}
+
+/// Failure counters of a vertex's instances.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct FailureCounts {
+    /// The number of restarts of the instances.
+    pub(crate) restarts: u64,
+    /// The number of errors and panics of the instances.
+    pub(crate) exceptions: u64,
+}
+
 /// A retained note: an event of the job with its time.
-#[derive(Debug)]
-struct RetainedNote {
-    view: NoteView,
-    /// True if the note is an exit of a process that this leader has counted as a failure.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct RetainedNote {
+    #[serde(flatten)]
+    pub(crate) view: NoteView,
+    /// The exit that the note describes, if this leader has recorded it.
+    #[serde(skip)]
+    exit: Option<RecordedExit>,
+}
+
+/// The exit of a worker's process.
+#[derive(Clone, PartialEq, Debug)]
+struct RecordedExit {
+    worker: WorkerId,
+    /// True if the exit was counted as a problem of the container.
     is_counted: bool,
-}
-
-#[derive(Debug)]
-struct Problem {
-    count: u64,
-    at_ms: u64,
-    message: String,
-}
-
-/// The incarnations of a container's process.
-#[derive(Debug, Default)]
-struct WorkerIncarnations {
-    /// The first and the newest incarnation known to this leader.
-    heard: Option<(u64, u64)>,
-    /// The newest incarnation with a reported exit.
-    ended: Option<u64>,
-    /// The newest incarnation that was released because a later plan lacks the container. Released
-    /// incarnations no longer count, so a later container with this id starts from zero.
-    given_back: Option<u64>,
-    restarts: u32,
-}
-
-impl WorkerIncarnations {
-    /// Returns true if the incarnation has been released.
-    fn is_given_back(&self, incarnation: u64) -> bool {
-        self.given_back >= Some(incarnation)
-    }
-
-    /// Releases this incarnation and all earlier ones of the container.
-    fn release(&mut self, incarnation: u64) {
-        self.given_back = self.given_back.max(Some(incarnation));
-        if self.heard.is_some_and(|(_, newest)| newest <= incarnation) {
-            self.heard = None;
-            self.restarts = 0;
-        }
-    }
-
-    /// Merges the state of the same container that earlier leaders have handed over. An incarnation
-    /// is released if it is released in either state.
-    fn resume(&mut self, before: &WorkerHandover) {
-        let mut before = WorkerIncarnations {
-            heard: before.newest.map(|newest| (newest, newest)),
-            ended: before.ended,
-            given_back: before.given_back,
-            restarts: before.restarts,
-        };
-        if let Some(incarnation) = self.given_back {
-            before.release(incarnation);
-        }
-        if let Some(incarnation) = before.given_back {
-            self.release(incarnation);
-        }
-        // Of the incarnations started while no leader was active, only the newest is known.
-        let unled = matches!((self.heard, before.heard), (Some((first, _)), Some((newest, _))) if first > newest);
-        let restarts = before.restarts.saturating_add(unled.into());
-        self.restarts = self.restarts.saturating_add(restarts);
-        self.heard = match (self.heard, before.heard) {
-            (Some((_, newest)), Some((first, before))) => Some((first, newest.max(before))),
-            (heard, before) => heard.or(before),
-        };
-        self.ended = self.ended.max(before.ended);
-    }
 }
 
 impl EventHistory {
@@ -114,19 +82,15 @@ impl EventHistory {
         EventHistory {
             phase: JobPhase::Reading,
             since_ms: now_ms(),
-            lasting: None,
-            notes: VecDeque::new(),
-            problems: BTreeMap::new(),
-            failures: BTreeMap::new(),
-            lives: BTreeMap::new(),
+            events: JobEvents::default(),
             places: BTreeMap::new(),
             changes: 0,
         }
     }
 
     pub(crate) fn phase(&mut self, phase: JobPhase) {
-        self.phase = phase.clone();
-        self.since_ms = self.append_event(JobTimelineEvent::Phase(phase));
+        self.since_ms = self.append(phase_text(&phase), None);
+        self.phase = phase;
         self.resume_steady_phase();
     }
 
@@ -135,34 +99,23 @@ impl EventHistory {
         if !matches!(self.phase, JobPhase::Running | JobPhase::Paused) {
             return;
         }
-        match &self.lasting {
+        match &self.events.lasting {
             Some((phase, began)) if *phase == self.phase => self.since_ms = *began,
-            _ => self.lasting = Some((self.phase.clone(), self.since_ms)),
+            _ => self.events.lasting = Some((self.phase.clone(), self.since_ms)),
         }
     }
 
-    pub(crate) fn note(&mut self, mut note: MasterStatus) {
-        match &mut note {
-            MasterStatus::Joined(worker) => self.record_incarnation(*worker),
-            MasterStatus::Problem(instance, message) => {
-                shorten(message);
-                count(&mut self.problems, instance.clone(), message.clone());
-            }
+    pub(crate) fn note(&mut self, status: &MasterStatus) {
+        match status {
+            MasterStatus::Joined(worker) => self.lives(*worker).record(worker.incarnation),
+            MasterStatus::Problem(instance, why) => self.count(instance.to_string(), why.clone()),
             // The failure counts as a problem of the container; the rollback is a separate note.
             MasterStatus::AttemptFailed(worker, why) => {
-                shorten(why);
-                count(&mut self.failures, worker.container, why.clone());
-                self.changes += 1;
-                return;
-            }
-            MasterStatus::SchedulerFailed(why)
-            | MasterStatus::PlanCancelled(why)
-            | MasterStatus::Stuck { why, .. } => {
-                shorten(why);
+                return self.count(name_of(worker.container), why.clone());
             }
             _ => {}
         }
-        self.append_event(JobTimelineEvent::Noted(note));
+        self.append(status_text(status), None);
     }
 
     /// Records an event of the scheduler. Returns the worker if its process has exited.
@@ -174,82 +127,76 @@ impl EventHistory {
     ) -> Option<WorkerId> {
         match event {
             ContainerEvent::Started(running) => {
-                self.record_incarnation(running.worker);
+                self.lives(running.worker)
+                    .record(running.worker.incarnation);
                 self.places.insert(running.worker.container, running);
                 None
             }
             ContainerEvent::Exited {
                 worker,
                 how,
-                mut last_words,
+                last_words,
             } => {
+                let lives = self.lives(worker);
                 // A restarted scheduler reports the current state, including exits that were
                 // already reported.
-                let lives = self.lives.entry(worker.container).or_default();
-                if lives.ended >= Some(worker.incarnation) {
-                    return Some(worker);
+                if lives.end(worker.incarnation) {
+                    let is_obsolete = lives.is_released(worker.incarnation);
+                    self.record_exit(worker, &how, &last_words, (is_obsolete, was_to_end(worker)));
                 }
-                lives.ended = Some(worker.incarnation);
-                for line in &mut last_words {
-                    shorten(line);
-                }
-                let given_back = lives.is_given_back(worker.incarnation);
-                let expected = was_to_end(worker);
-                let is_counted = !given_back && is_failure(&how, expected);
-                if is_counted {
-                    let message = format!("its process {}", ended(&how, &last_words));
-                    count(&mut self.failures, worker.container, message);
-                }
-                let exited = JobTimelineEvent::Exited {
-                    worker,
-                    how,
-                    last_words,
-                    expected,
-                };
-                self.keep(exited, is_counted);
                 Some(worker)
             }
             ContainerEvent::Notice { container, text } => {
-                self.append_event(JobTimelineEvent::Notice { container, text });
+                self.notice(match container {
+                    Some(container) => format!("container {container}: {text}"),
+                    None => text,
+                });
                 None
             }
         }
     }
 
-    /// Adds a note with a notice of this leader's process.
-    pub(crate) fn notice(&mut self, text: String) {
-        let container = None;
-        self.append_event(JobTimelineEvent::Notice { container, text });
+    fn record_exit(
+        &mut self,
+        worker: WorkerId,
+        how: &Ending,
+        last_words: &[String],
+        (is_obsolete, is_expected): (bool, bool),
+    ) {
+        let is_counted = !is_obsolete && is_failure(how, is_expected);
+        let exit = exit_text(how, last_words);
+        if is_counted {
+            self.count(name_of(worker.container), format!("its process {exit}"));
+        }
+        let text = match (how, is_expected) {
+            (Ending::Unknown, true) => {
+                format!("the process of worker {worker} has ended as expected")
+            }
+            _ => format!("the process of worker {worker} {exit}"),
+        };
+        self.append(text, Some(RecordedExit { worker, is_counted }));
     }
 
-    /// Records an incarnation of a container, and counts a restart if it is new.
-    fn record_incarnation(&mut self, worker: WorkerId) {
-        let lives = self.lives.entry(worker.container).or_default();
-        if lives.is_given_back(worker.incarnation) {
-            return;
-        }
-        match &mut lives.heard {
-            None => lives.heard = Some((worker.incarnation, worker.incarnation)),
-            Some((_, newest)) if worker.incarnation > *newest => {
-                *newest = worker.incarnation;
-                lives.restarts = lives.restarts.saturating_add(1);
-            }
-            Some(_) => {}
-        }
+    /// Adds a note with a notice of the scheduler or of this leader's process.
+    pub(crate) fn notice(&mut self, text: String) {
+        self.append(text, None);
+    }
+
+    fn lives(&mut self, worker: WorkerId) -> &mut Incarnations {
+        self.events.lives.entry(worker.container).or_default()
     }
 
     /// Releases this incarnation of a container and earlier ones. Their exits are no failures, and
     /// they do not count as restarts.
     pub(crate) fn release_incarnation(&mut self, worker: WorkerId) {
-        let lives = self.lives.entry(worker.container).or_default();
-        lives.release(worker.incarnation);
+        self.lives(worker).release(worker.incarnation);
     }
 
     /// Releases all known incarnations of the matching containers; see
     /// [`release_incarnation`](Self::release_incarnation).
     pub(crate) fn release_containers(&mut self, is_given_back: impl Fn(ContainerId) -> bool) {
-        for (id, lives) in &mut self.lives {
-            if let Some((_, newest)) = lives.heard
+        for (id, lives) in &mut self.events.lives {
+            if let Some(newest) = lives.newest()
                 && is_given_back(*id)
             {
                 lives.release(newest);
@@ -258,20 +205,33 @@ impl EventHistory {
         }
     }
 
-    fn append_event(&mut self, what: JobTimelineEvent) -> u64 {
-        self.keep(what, false)
+    /// Appends a note and returns its time in milliseconds since 1970.
+    fn append(&mut self, text: String, exit: Option<RecordedExit>) -> u64 {
+        let notes = &mut self.events.notes;
+        if notes.len() == MOST_NOTES {
+            notes.pop_front();
+        }
+        let (at_ms, text) = (now_ms(), shortened(text));
+        let view = NoteView { at_ms, text };
+        notes.push_back(RetainedNote { view, exit });
+        self.changes += 1;
+        at_ms
     }
 
-    /// Appends a note and returns its time in milliseconds since 1970.
-    fn keep(&mut self, what: JobTimelineEvent, is_counted: bool) -> u64 {
-        if self.notes.len() == MOST_NOTES {
-            self.notes.pop_front();
-        }
+    /// Counts one problem of an instance or a container.
+    fn count(&mut self, instance: String, message: String) {
+        let problems = &mut self.events.problems;
+        let known = problems.iter().position(|it| it.instance == instance);
+        let count = known.map_or(0, |at| problems.remove(at).count);
+        problems.truncate(MOST_PROBLEMS - 1);
+        let latest = ProblemView {
+            instance,
+            count: count.saturating_add(1),
+            at_ms: now_ms(),
+            message: shortened(message),
+        };
+        problems.insert(0, latest);
         self.changes += 1;
-        let at_ms = now_ms();
-        let view = NoteView { at_ms, what };
-        self.notes.push_back(RetainedNote { view, is_counted });
-        at_ms
     }
 
     /// Returns the change counter.
@@ -279,62 +239,37 @@ impl EventHistory {
         self.changes
     }
 
-    /// Returns the history for the next leader. The caller fills in the identity of this leader.
-    pub(crate) fn hand_over(&self) -> Handover {
-        let lives = self.lives.iter().map(|(container, lives)| WorkerHandover {
-            container: *container,
-            newest: lives.heard.map(|(_, newest)| newest),
-            ended: lives.ended,
-            given_back: lives.given_back,
-            restarts: lives.restarts,
-        });
-        Handover {
-            lasting: self.lasting.clone(),
-            lives: lives.collect(),
-            problems: self.problems(),
-            failures: self.failures(),
-            notes: self.notes(MOST_NOTES),
-            ..Handover::default()
-        }
+    /// Returns the events for the next leader.
+    pub(crate) fn events(&self) -> &JobEvents {
+        &self.events
     }
 
-    /// Merges the history of earlier leaders with the events recorded here.
-    pub(crate) fn resume(&mut self, before: Handover) {
-        for life in &before.lives {
-            self.remove_reported(life);
-            let lives = self.lives.entry(life.container).or_default();
-            lives.resume(life);
+    /// Merges the events of earlier leaders with those recorded here.
+    pub(crate) fn resume(&mut self, before: JobEvents) {
+        for (container, lives) in &before.lives {
+            self.remove_reported(*container, lives);
+            let known = self.events.lives.entry(*container).or_default();
+            known.resume(lives.clone());
         }
+        let events = &mut self.events;
+        events.counted = before.counted;
         for problem in before.problems {
-            add(
-                &mut self.problems,
-                problem.instance,
-                problem.count,
-                problem.at_ms,
-                problem.message,
-            );
-        }
-        for failure in before.failures {
-            add(
-                &mut self.failures,
-                failure.container,
-                failure.count,
-                failure.at_ms,
-                failure.message,
-            );
-        }
-        for view in before.notes.into_iter().rev() {
-            if self.notes.len() == MOST_NOTES {
-                break;
+            let mut known = events.problems.iter_mut();
+            match known.find(|it| it.instance == problem.instance) {
+                Some(known) => known.count = known.count.saturating_add(problem.count),
+                None => events.problems.push(problem),
             }
-            let is_counted = false;
-            self.notes.push_front(RetainedNote { view, is_counted });
+        }
+        events.problems.truncate(MOST_PROBLEMS);
+        let room = MOST_NOTES - events.notes.len();
+        for note in before.notes.into_iter().rev().take(room) {
+            events.notes.push_front(note);
         }
         if let Some((phase, began)) = before.lasting {
-            match &mut self.lasting {
+            match &mut events.lasting {
                 Some((now, since)) if *now == phase => *since = began,
                 Some(_) => {}
-                None => self.lasting = Some((phase, began)),
+                None => events.lasting = Some((phase, began)),
             }
             self.resume_steady_phase();
         }
@@ -343,24 +278,25 @@ impl EventHistory {
 
     /// Removes the exits of a container recorded by this leader that an earlier leader had recorded
     /// too.
-    fn remove_reported(&mut self, life: &WorkerHandover) {
-        let failures = &mut self.failures;
-        self.notes.retain(|note| match &note.view.what {
-            JobTimelineEvent::Exited { worker, .. }
-                if worker.container == life.container && Some(worker.incarnation) <= life.ended =>
-            {
-                if note.is_counted
-                    && let Some(failure) = failures.get_mut(&life.container)
-                {
-                    failure.count -= 1;
-                    if failure.count == 0 {
-                        failures.remove(&life.container);
-                    }
-                }
-                false
+    fn remove_reported(&mut self, container: ContainerId, before: &Incarnations) {
+        let is_reported = |exit: &RecordedExit| {
+            exit.worker.container == container && before.has_ended(exit.worker.incarnation)
+        };
+        let JobEvents {
+            notes, problems, ..
+        } = &mut self.events;
+        let of_container = name_of(container);
+        notes.retain(|note| {
+            let Some(exit) = note.exit.as_ref().filter(|exit| is_reported(exit)) else {
+                return true;
+            };
+            let mut counted = problems.iter_mut().filter(|_| exit.is_counted);
+            if let Some(counted) = counted.find(|it| it.instance == of_container) {
+                counted.count = counted.count.saturating_sub(1);
             }
-            _ => true,
+            false
         });
+        problems.retain(|problem| problem.count > 0);
     }
 
     pub(crate) fn present(&self) -> (&JobPhase, u64) {
@@ -369,49 +305,43 @@ impl EventHistory {
 
     /// Returns the latest notes, at most `most`, oldest first.
     pub(crate) fn notes(&self, most: usize) -> Vec<NoteView> {
-        let skip = self.notes.len().saturating_sub(most);
-        let notes = self.notes.iter().skip(skip);
-        notes.map(|note| note.view.clone()).collect()
+        let notes = &self.events.notes;
+        let latest = notes.iter().skip(notes.len().saturating_sub(most));
+        latest.map(|note| note.view.clone()).collect()
     }
 
-    /// Returns the problems of the job's instances, latest first.
+    /// Returns the problems of instances and containers, latest first. The exit of a container's
+    /// process is left out if an instance reported the same error.
     pub(crate) fn problems(&self) -> Vec<ProblemView> {
-        let views = self.problems.iter().map(|(instance, problem)| ProblemView {
-            instance: instance.clone(),
-            count: problem.count,
-            at_ms: problem.at_ms,
-            message: problem.message.clone(),
-        });
-        let mut problems: Vec<_> = views.collect();
-        problems.sort_by_key(|problem| std::cmp::Reverse(problem.at_ms));
-        problems
+        let all = &self.events.problems;
+        // Only the names of instances contain `#`.
+        let is_of_instance = |problem: &ProblemView| problem.instance.contains('#');
+        let is_reported = |error: &str| {
+            let mut instances = all.iter().filter(|it| is_of_instance(it));
+            instances.any(|it| it.message.starts_with(error))
+        };
+        let is_distinct = |problem: &&ProblemView| {
+            let exit = problem.message.split_once(": error: ");
+            is_of_instance(problem) || exit.is_none_or(|(_, error)| !is_reported(error))
+        };
+        all.iter().filter(is_distinct).cloned().collect()
     }
 
-    /// Returns the containers' unexpected exits, latest first.
-    pub(crate) fn failures(&self) -> Vec<FailureView> {
-        let views = self
-            .failures
-            .iter()
-            .map(|(container, failure)| FailureView {
-                container: *container,
-                count: failure.count,
-                at_ms: failure.at_ms,
-                message: failure.message.clone(),
-            });
-        let mut failures: Vec<_> = views.collect();
-        failures.sort_by_key(|failure| std::cmp::Reverse(failure.at_ms));
-        failures
+    /// Returns the failure counters of a vertex's instances under earlier leaders.
+    pub(crate) fn counted_before(&self, vertex: &str) -> FailureCounts {
+        let counted = self.events.counted.get(vertex);
+        counted.copied().unwrap_or_default()
     }
 
     /// Returns true if the container is known to have been started.
     pub(crate) fn has_been(&self, container: ContainerId) -> bool {
-        self.lives
-            .get(&container)
-            .is_some_and(|lives| lives.heard.is_some())
+        let lives = self.events.lives.get(&container);
+        lives.is_some_and(|lives| lives.newest().is_some())
     }
 
     pub(crate) fn restarts(&self, container: ContainerId) -> u32 {
-        self.lives.get(&container).map_or(0, |lives| lives.restarts)
+        let lives = self.events.lives.get(&container);
+        lives.map_or(0, |lives| lives.restarts())
     }
 
     /// Returns the machines of the current containers, sorted, at most `most`.
@@ -426,6 +356,11 @@ impl EventHistory {
     }
 }
 
+/// Returns the name of a container in problems.
+fn name_of(container: ContainerId) -> String {
+    format!("container {container}")
+}
+
 /// Returns true if an exit is a failure. An unknown exit status, as of a process started by an
 /// earlier host process, is no failure if the exit was expected.
 fn is_failure(how: &Ending, expected: bool) -> bool {
@@ -436,51 +371,12 @@ fn is_failure(how: &Ending, expected: bool) -> bool {
     }
 }
 
-/// Counts one problem under the key `whose`, with its message.
-fn count<K: Ord + Clone>(problems: &mut BTreeMap<K, Problem>, whose: K, message: String) {
-    let problem = problem_of(problems, whose);
-    problem.count = problem.count.saturating_add(1);
-    problem.at_ms = now_ms();
-    problem.message = message;
-}
-
-/// Adds `count` problems counted earlier under the key `whose`. The message of a newer problem
-/// stays.
-fn add<K: Ord + Clone>(
-    problems: &mut BTreeMap<K, Problem>,
-    whose: K,
-    count: u64,
-    at_ms: u64,
-    message: String,
-) {
-    let problem = problem_of(problems, whose);
-    if problem.count == 0 {
-        problem.at_ms = at_ms;
-        problem.message = message;
-    }
-    problem.count = problem.count.saturating_add(count);
-}
-
-/// Returns the entry of the key; evicts the oldest entry of another key if the map is full.
-fn problem_of<K: Ord + Clone>(problems: &mut BTreeMap<K, Problem>, whose: K) -> &mut Problem {
-    if problems.len() >= MOST_PROBLEMS && !problems.contains_key(&whose) {
-        let oldest = problems.iter().min_by_key(|(_, problem)| problem.at_ms);
-        if let Some(oldest) = oldest.map(|(whose, _)| whose.clone()) {
-            problems.remove(&oldest);
-        }
-    }
-    problems.entry(whose).or_insert(Problem {
-        count: 0,
-        at_ms: 0,
-        message: String::new(),
-    })
-}
-
-fn shorten(text: &mut String) {
+fn shortened(mut text: String) -> String {
     if let Some((at, _)) = text.char_indices().nth(MOST_LETTERS) {
         text.truncate(at);
         text.push('…');
     }
+    text
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Tests of the event history.
 
+use ardea_coordination::packing::InstanceId;
+
 use super::*;
 
 fn worker(container: u32, incarnation: u64) -> WorkerId {
@@ -10,7 +12,7 @@ fn worker(container: u32, incarnation: u64) -> WorkerId {
 }
 
 fn joins(chronicle: &mut EventHistory, container: u32, incarnation: u64) {
-    chronicle.note(MasterStatus::Joined(worker(container, incarnation)));
+    chronicle.note(&MasterStatus::Joined(worker(container, incarnation)));
 }
 
 fn exits(chronicle: &mut EventHistory, worker: WorkerId, how: Ending, words: &[&str]) {
@@ -22,23 +24,27 @@ fn exits(chronicle: &mut EventHistory, worker: WorkerId, how: Ending, words: &[&
     assert_eq!(chronicle.container(event, |_| false), Some(worker));
 }
 
+/// Returns the events as the next leader reads them.
+fn handed_over(chronicle: &EventHistory) -> JobEvents {
+    let json = serde_json::to_vec(chronicle.events()).unwrap();
+    serde_json::from_slice(&json).unwrap()
+}
+
 #[test]
 fn notes_and_problems_are_bounded_and_the_latest_stay() {
     let mut chronicle = EventHistory::new();
     for index in 0..2 * MOST_PROBLEMS as u32 {
         let message = "x".repeat(2 * MOST_LETTERS);
-        chronicle.note(MasterStatus::Problem(InstanceId::new("v", index), message));
+        chronicle.note(&MasterStatus::Problem(InstanceId::new("v", index), message));
     }
     let notes = chronicle.notes(usize::MAX);
     assert_eq!(notes.len(), MOST_NOTES);
-    let last = InstanceId::new("v", 2 * MOST_PROBLEMS as u32 - 1);
-    assert!(matches!(
-        &notes[MOST_NOTES - 1].what,
-        JobTimelineEvent::Noted(MasterStatus::Problem(instance, _)) if *instance == last
-    ));
+    let last = format!("v#{}", 2 * MOST_PROBLEMS - 1);
+    assert!(notes[MOST_NOTES - 1].text.contains(&last));
+    assert!(notes[0].text.chars().count() <= MOST_LETTERS + 1);
     let problems = chronicle.problems();
     assert_eq!(problems.len(), MOST_PROBLEMS);
-    assert!(problems.iter().any(|problem| problem.instance == last));
+    assert_eq!(problems[0].instance, last);
     assert!(problems[0].message.chars().count() <= MOST_LETTERS + 1);
 }
 
@@ -51,13 +57,13 @@ fn a_life_that_failed_is_a_problem_of_its_container_and_told_once() {
     };
     let changes = chronicle.changes();
     for _ in 0..2 {
-        chronicle.note(MasterStatus::AttemptFailed(
+        chronicle.note(&MasterStatus::AttemptFailed(
             worker,
             "user code panicked".to_string(),
         ));
     }
-    let failed = &chronicle.failures()[0];
-    assert_eq!((failed.container, failed.count), (worker.container, 2));
+    let failed = &chronicle.problems()[0];
+    assert_eq!((failed.instance.as_str(), failed.count), ("container 3", 2));
     assert!(chronicle.notes(usize::MAX).is_empty());
     assert!(chronicle.changes() > changes, "it is handed over");
 }
@@ -68,7 +74,7 @@ fn restarts_and_repeated_problems_are_counted() {
     let id = ContainerId(3);
     for incarnation in [7, 9, 9] {
         joins(&mut chronicle, 3, incarnation);
-        chronicle.note(MasterStatus::Problem(
+        chronicle.note(&MasterStatus::Problem(
             InstanceId::new("v", 0),
             "why".to_string(),
         ));
@@ -85,7 +91,7 @@ fn a_process_that_should_not_have_ended_is_counted_with_the_error_that_it_told()
     exits(&mut chronicle, worker(2, 2), Ending::Signal(9), &[]);
     let words = ["error: ARD-301: why", "  hint: what"];
     exits(&mut chronicle, worker(2, 3), Ending::Code(3), &words);
-    let failures = chronicle.failures();
+    let failures = chronicle.problems();
     assert_eq!((failures.len(), failures[0].count), (1, 2));
     let told = "its process ended with code 3: error: ARD-301: why";
     assert_eq!(failures[0].message, told);
@@ -101,12 +107,12 @@ fn an_end_of_which_nobody_knows_how_is_a_problem_only_where_there_should_have_be
             last_words: vec!["ended".to_string()],
         };
         chronicle.container(event, |_| expected);
-        chronicle.failures().len()
+        chronicle.problems().len()
     };
     assert_eq!(ends(worker(1, 1), true), 0);
     assert_eq!(ends(worker(1, 2), false), 1);
     let notes = chronicle.notes(2);
-    let told = notes[0].what.to_string();
+    let told = notes[0].text.as_str();
     assert_eq!(told, "the process of worker 1.1 has ended as expected");
 }
 
@@ -117,19 +123,19 @@ fn the_next_master_goes_on_counting_where_the_last_one_was() {
     for (container, incarnation) in [(1, 10), (1, 11), (2, 20), (3, 30)] {
         joins(&mut first, container, incarnation);
     }
-    first.note(MasterStatus::Problem(
+    first.note(&MasterStatus::Problem(
         InstanceId::new("v", 0),
         "once".to_string(),
     ));
     exits(&mut first, worker(1, 10), Ending::Signal(9), &[]);
     exits(&mut first, worker(3, 30), Ending::Signal(9), &[]);
-    let handover = first.hand_over();
+    let handover = handed_over(&first);
     let mut next = EventHistory::new();
     // Events recorded before the handover has been read: some of them are in it.
     exits(&mut next, worker(3, 30), Ending::Signal(9), &[]);
     joins(&mut next, 1, 11);
     joins(&mut next, 2, 21);
-    next.note(MasterStatus::Problem(
+    next.note(&MasterStatus::Problem(
         InstanceId::new("v", 0),
         "again".to_string(),
     ));
@@ -137,14 +143,16 @@ fn the_next_master_goes_on_counting_where_the_last_one_was() {
     joins(&mut next, 3, 31);
     let restarts = [1, 2, 3].map(|id| next.restarts(ContainerId(id)));
     assert_eq!(restarts, [1, 1, 1]);
-    let problem = &next.problems()[0];
+    let problems = next.problems();
+    let problem = &problems[0];
     assert_eq!((problem.count, problem.message.as_str()), (2, "again"));
-    let failures = next.failures();
-    assert_eq!(failures.len(), 2);
+    let failures = &problems[1..];
+    let of: Vec<_> = failures.iter().map(|it| it.instance.as_str()).collect();
+    assert_eq!(of, ["container 3", "container 1"]);
     assert!(failures.iter().all(|failure| failure.count == 1));
     let notes = next.notes(usize::MAX);
-    assert_eq!(notes[0].what, JobTimelineEvent::Phase(JobPhase::Running));
-    let told = |note: &&NoteView| matches!(note.what, JobTimelineEvent::Exited { .. });
+    assert_eq!(notes[0].text, "the job is running");
+    let told = |note: &&NoteView| note.text.contains("ended by signal 9");
     assert_eq!(notes.iter().filter(told).count(), 2);
 }
 
@@ -153,7 +161,7 @@ fn a_job_runs_since_it_first_did_whatever_interrupts_it_and_whoever_leads() {
     let mut first = EventHistory::new();
     first.phase(JobPhase::Running);
     let began = 1_000;
-    first.lasting = Some((JobPhase::Running, began));
+    first.events.lasting = Some((JobPhase::Running, began));
     for interrupted in [JobPhase::Recovering, JobPhase::Updating] {
         first.phase(interrupted.clone());
         assert!(first.present().1 > began, "{interrupted:?} has just begun");
@@ -165,7 +173,7 @@ fn a_job_runs_since_it_first_did_whatever_interrupts_it_and_whoever_leads() {
         if runs_before {
             next.phase(JobPhase::Running);
         }
-        next.resume(first.hand_over());
+        next.resume(handed_over(&first));
         next.phase(JobPhase::Running);
         assert_eq!(next.present().1, began);
         next.phase(JobPhase::Paused);
@@ -183,7 +191,7 @@ fn a_container_that_is_given_back_fails_not_however_it_ends_and_its_number_begin
     assert_eq!(chronicle.restarts(ContainerId(4)), 1);
     // A plan without the container; its exit is reported when a later plan has the same id.
     chronicle.release_containers(|id| id == ContainerId(4));
-    let handover = chronicle.hand_over();
+    let handover = handed_over(&chronicle);
     let mut next = EventHistory::new();
     next.resume(handover);
     for chronicle in [&mut chronicle, &mut next] {
@@ -192,7 +200,7 @@ fn a_container_that_is_given_back_fails_not_however_it_ends_and_its_number_begin
         let refused = ["error: ARD-624 refused: the plan has no container 4"];
         exits(chronicle, worker(4, 2), Ending::Code(2), &refused);
         assert_eq!(chronicle.restarts(ContainerId(4)), 0);
-        let failures = chronicle.failures();
+        let failures = chronicle.problems();
         assert_eq!((failures.len(), failures[0].count), (1, 1));
         assert!(failures[0].message.contains("signal 9"), "{failures:?}");
         joins(chronicle, 4, 4);
@@ -213,8 +221,8 @@ fn an_end_that_was_told_before_counts_once_although_the_container_was_given_back
     let mut next = EventHistory::new();
     end(&mut next);
     next.release_incarnation(worker(4, 2));
-    next.resume(first.hand_over());
-    assert_eq!(next.failures()[0].count, 1);
+    next.resume(handed_over(&first));
+    assert_eq!(next.problems()[0].count, 1);
 }
 
 #[test]
@@ -227,7 +235,7 @@ fn lives_that_a_master_has_given_back_count_no_more_when_it_hears_of_them_from_t
     next.release_incarnation(worker(4, 3));
     // The id is in use again: a new container, counted from zero.
     joins(&mut next, 4, 4);
-    next.resume(first.hand_over());
+    next.resume(handed_over(&first));
     assert_eq!(next.restarts(ContainerId(4)), 0);
     joins(&mut next, 4, 5);
     assert_eq!(next.restarts(ContainerId(4)), 1);
@@ -242,8 +250,23 @@ fn a_process_of_a_container_that_is_given_back_before_it_was_heard_counts_neithe
     let mut first = EventHistory::new();
     exits(&mut first, worker(4, 1), Ending::Code(2), &["refused"]);
     // The exit is reported again, and an exit that was not counted is not subtracted.
-    chronicle.resume(first.hand_over());
-    assert_eq!(chronicle.failures()[0].count, 1);
+    chronicle.resume(handed_over(&first));
+    assert_eq!(chronicle.problems()[0].count, 1);
     joins(&mut chronicle, 4, 2);
     assert_eq!(chronicle.restarts(ContainerId(4)), 0);
+}
+
+#[test]
+fn a_process_that_ended_by_an_error_of_an_instance_is_no_second_problem() {
+    let mut chronicle = EventHistory::new();
+    chronicle.note(&MasterStatus::Problem(
+        InstanceId::new("lines", 0),
+        "ARD-301: cannot read x; check the path".to_string(),
+    ));
+    let words = ["error: ARD-301: cannot read x"];
+    exits(&mut chronicle, worker(1, 1), Ending::Code(3), &words);
+    exits(&mut chronicle, worker(2, 1), Ending::Signal(9), &[]);
+    let told = chronicle.problems();
+    let whose: Vec<_> = told.iter().map(|it| it.instance.as_str()).collect();
+    assert_eq!(whose, ["container 2", "lines#0"]);
 }

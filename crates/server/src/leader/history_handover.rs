@@ -5,30 +5,26 @@
 //! Events of the last seconds before a crash may be missing. The node contains the epoch of its
 //! writer, and a former leader stops writing when it reads a later epoch.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_coordination::control::{JobPhase, MasterEpoch};
-use ardea_coordination::packing::ContainerId;
+use ardea_coordination::control::MasterEpoch;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::{ReadResult, read_node};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::leader::JobStore;
+use crate::leader::encoded_value::encode_bounded;
+use crate::leader::event_history::{FailureCounts, JobEvents};
 use crate::leader::published_state::named;
-use crate::leader::view::Counted;
-use crate::leader::{FailureView, JobStore, NoteView, ProblemView};
 
 /// Minimum interval between two writes of the history.
 pub(crate) const EVERY: Duration = Duration::from_secs(5);
 
 /// Retry delay after a failed read or write.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// Maximum size of the history, in bytes of JSON.
-const MOST_BYTES: usize = 64 << 10;
 
 /// Maximum number of containers whose incarnations are handed over.
 const MOST_LIVES: usize = 500;
@@ -48,33 +44,8 @@ pub(crate) struct Handover {
     pub(crate) epoch: MasterEpoch,
     /// The holder name of the leader that wrote the history.
     pub(crate) holder: String,
-    /// The last steady phase of the job and its start time.
-    pub(crate) lasting: Option<(JobPhase, u64)>,
-    /// The incarnations of the containers' processes.
-    pub(crate) lives: Vec<WorkerHandover>,
-    /// The failure counters of instances, by vertex.
-    pub(crate) counted: BTreeMap<String, Counted>,
-    /// Problems of instances, latest first.
-    pub(crate) problems: Vec<ProblemView>,
-    /// Unexpected exits of container processes, latest first.
-    pub(crate) failures: Vec<FailureView>,
-    /// Notes on the job's events, oldest first.
-    pub(crate) notes: Vec<NoteView>,
-}
-
-/// The handed-over incarnations of a container's process.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct WorkerHandover {
-    pub(crate) container: ContainerId,
-    /// The newest known incarnation.
-    pub(crate) newest: Option<u64>,
-    /// The newest incarnation with a reported exit.
-    pub(crate) ended: Option<u64>,
-    /// The newest incarnation that was released because a later plan lacks the container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) given_back: Option<u64>,
-    /// The number of restarts of the container.
-    pub(crate) restarts: u32,
+    /// The events of the job.
+    pub(crate) events: JobEvents,
 }
 
 impl Handover {
@@ -82,30 +53,26 @@ impl Handover {
     /// notes and the containers with the most restarts are kept.
     fn encode(&self) -> Result<Vec<u8>> {
         let mut kept = self.clone();
-        kept.lives
-            .sort_by_key(|life| std::cmp::Reverse(life.restarts));
-        kept.lives.truncate(MOST_LIVES);
-        let restless = |counted: &Counted| counted.restarts.saturating_add(counted.exceptions);
-        kept.counted.retain(|_, counted| restless(counted) > 0);
-        while kept.counted.len() > MOST_VERTICES {
-            kept.counted.pop_last();
+        let events = &mut kept.events;
+        let mut lives: Vec<_> = std::mem::take(&mut events.lives).into_iter().collect();
+        lives.sort_by_key(|(_, life)| std::cmp::Reverse(life.restarts()));
+        lives.truncate(MOST_LIVES);
+        events.lives = lives.into_iter().collect();
+        let restless = |it: &FailureCounts| it.restarts.saturating_add(it.exceptions);
+        events.counted.retain(|_, counted| restless(counted) > 0);
+        while events.counted.len() > MOST_VERTICES {
+            events.counted.pop_last();
         }
-        let surplus = kept.notes.len().saturating_sub(MOST_NOTES);
-        kept.notes.drain(..surplus);
-        loop {
-            let value = serde_json::to_vec(&kept).map_err(|error| {
-                let what = "the event history of a job can't be encoded";
-                Error::new(ErrorCode::Internal, what).because(error)
-            })?;
-            let is_short =
-                kept.notes.is_empty() && kept.problems.is_empty() && kept.failures.is_empty();
-            if value.len() <= MOST_BYTES || is_short {
-                return Ok(value);
-            }
-            kept.notes.drain(..kept.notes.len().div_ceil(2));
-            kept.problems.truncate(kept.problems.len() / 2);
-            kept.failures.truncate(kept.failures.len() / 2);
-        }
+        let surplus = events.notes.len().saturating_sub(MOST_NOTES);
+        events.notes.drain(..surplus);
+        encode_bounded("the event history of a job", &mut kept, |kept| {
+            let JobEvents {
+                notes, problems, ..
+            } = &mut kept.events;
+            notes.drain(..notes.len().div_ceil(2));
+            problems.truncate(problems.len() / 2);
+            notes.is_empty() && problems.is_empty()
+        })
     }
 
     /// Decodes the node; `None` if it belongs to another submission. Fails with
@@ -211,44 +178,41 @@ async fn write_once(store: &JobStore, handover: &Handover) -> Result<Written> {
 
 #[cfg(test)]
 mod tests {
-    use ardea_coordination::packing::InstanceId;
+    use ardea_coordination::control::{MasterStatus, WorkerId};
+    use ardea_coordination::packing::{ContainerId, InstanceId};
 
     use super::*;
-    use crate::leader::JobTimelineEvent;
+    use crate::leader::encoded_value::MOST_JSON_BYTES;
+    use crate::leader::event_history::EventHistory;
 
     #[test]
     fn what_is_handed_over_is_small_and_the_latest_of_it_stays() {
-        let notes = (0..1_000).map(|number| NoteView {
-            at_ms: number,
-            what: JobTimelineEvent::Notice {
-                container: None,
-                text: "x".repeat(2_000),
-            },
-        });
-        let problems = (0..1_000).map(|number| ProblemView {
-            instance: InstanceId::new("v", number),
-            count: 1,
-            at_ms: 1_000 - u64::from(number),
-            message: "y".repeat(2_000),
-        });
-        let lives = (0..20_000).map(|number| WorkerHandover {
-            container: ContainerId(number),
-            newest: Some(u64::MAX),
-            ended: Some(u64::MAX),
-            given_back: None,
-            restarts: number,
-        });
+        let mut history = EventHistory::new();
+        for number in 0..1_000 {
+            let instance = InstanceId::new("v", number);
+            history.note(&MasterStatus::Problem(instance, "y".repeat(2_000)));
+            history.notice(format!("note {number} {}", "x".repeat(2_000)));
+        }
+        for container in (0..20_000).map(ContainerId) {
+            for incarnation in 0..=u64::from(container == ContainerId(19_999)) {
+                history.note(&MasterStatus::Joined(WorkerId {
+                    container,
+                    incarnation,
+                }));
+            }
+        }
+        history.notice("the last one".into());
         let handover = Handover {
-            notes: notes.collect(),
-            problems: problems.collect(),
-            lives: lives.collect(),
+            events: history.events().clone(),
             ..Handover::default()
         };
         let value = handover.encode().unwrap();
-        assert!(value.len() <= MOST_BYTES, "{}", value.len());
+        assert!(value.len() <= MOST_JSON_BYTES, "{}", value.len());
         let kept: Handover = serde_json::from_slice(&value).unwrap();
-        assert_eq!(kept.notes.last().map(|note| note.at_ms), Some(999));
-        assert_eq!(kept.problems[0].instance, InstanceId::new("v", 0));
-        assert_eq!(kept.lives[0].restarts, 19_999);
+        let last = kept.events.notes.back().map(|note| note.view.text.as_str());
+        assert_eq!(last, Some("the last one"));
+        assert_eq!(kept.events.problems[0].instance, "v#999");
+        let restarts = kept.events.lives[&ContainerId(19_999)].restarts();
+        assert_eq!(restarts, 1);
     }
 }

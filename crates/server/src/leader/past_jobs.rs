@@ -2,69 +2,27 @@
 
 use ardea_coordination::control::JobRef;
 use ardea_coordination::packing::ContainerId;
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::Result;
 use ardea_metastore::layout::{self, past_job, past_jobs, submission_of};
 use ardea_metastore::{Expected, MetadataStore, ReadResult, StatePath, Version, read_node};
+use ardea_rest::PastJobDescription;
 use serde::{Deserialize, Serialize};
 
-use crate::leader::{FailureView, NoteView, ProblemView};
+use crate::leader::encoded_value::encode_bounded;
 
 /// Maximum number of retained summaries.
 pub const REMEMBERED_JOBS: usize = 100;
-
-/// Maximum size of a stored summary, in bytes of JSON.
-const MOST_BYTES: usize = 64 << 10;
 
 /// The summary of an ended job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PastJob {
     /// The job.
     pub job: JobRef,
-    /// True if the job finished or was replaced in an upgrade; false if it was killed.
-    pub finished: bool,
-    /// True if another program has replaced the job in an upgrade.
-    #[serde(default)]
-    pub followed: bool,
-    /// True if the previous program has replaced the job because the job did not start.
-    #[serde(default)]
-    pub rolled_back: bool,
-    /// True if the job has ever run with all of its workers.
-    pub started: bool,
-    /// The time of the submission, in milliseconds since 1970.
-    pub submitted_ms: u64,
-    /// The time of the job's end, in milliseconds since 1970.
-    pub ended_ms: u64,
-    /// The name of the packing policy.
-    pub packing: String,
-    /// The name of the scheduler.
-    pub scheduler: String,
-    /// The version of Ardea that the job's program was built with.
-    pub version: String,
-    /// The number of containers in the last plan.
-    pub containers: u32,
     /// The ids of the job's last containers; empty if there are too many.
     #[serde(default)]
     pub container_ids: Vec<ContainerId>,
-    /// The number of instances in the last plan.
-    pub instances: u32,
-    /// The machines on which the job's containers last ran, as known to the last leader: up to a
-    /// hundred names or addresses.
-    #[serde(default)]
-    pub machines: Vec<String>,
-    /// Problems of the job's instances, as known to the last leader.
-    pub problems: Vec<ProblemView>,
-    /// Unexpected exits of container processes, as known to the last leader.
-    #[serde(default)]
-    pub failures: Vec<FailureView>,
-    /// The last notes on the job's events, oldest first.
-    pub notes: Vec<NoteView>,
-}
-
-impl PastJob {
-    /// Returns true if no problems, exits or notes are left to truncate.
-    fn is_short(&self) -> bool {
-        self.notes.is_empty() && self.problems.is_empty() && self.failures.is_empty()
-    }
+    /// The description for users, as known to the last leader.
+    pub description: PastJobDescription,
 }
 
 /// Stores a summary, and removes the oldest summaries beyond [`REMEMBERED_JOBS`]. Idempotent.
@@ -82,20 +40,15 @@ pub(crate) async fn write(state: &dyn MetadataStore, past: &PastJob) -> Result<(
 
 /// Encodes the summary as JSON, with as many problems and notes as fit into the maximum size.
 fn encode(past: &PastJob) -> Result<Vec<u8>> {
-    let mut past = past.clone();
-    loop {
-        let value = serde_json::to_vec(&past).map_err(|error| {
-            let what = "the summary of an ended job can't be encoded";
-            Error::new(ErrorCode::Internal, what).because(error)
-        })?;
-        if value.len() <= MOST_BYTES || past.is_short() {
-            return Ok(value);
-        }
+    encode_bounded("the summary of an ended job", &mut past.clone(), |past| {
+        let PastJobDescription {
+            notes, problems, ..
+        } = &mut past.description;
         // Notes are ordered oldest first, problems latest first.
-        past.notes.drain(..past.notes.len().div_ceil(2));
-        past.problems.truncate(past.problems.len() / 2);
-        past.failures.truncate(past.failures.len() / 2);
-    }
+        notes.drain(..notes.len().div_ceil(2));
+        problems.truncate(problems.len() / 2);
+        notes.is_empty() && problems.is_empty()
+    })
 }
 
 /// Returns the ended jobs of this name, latest first. Unreadable summaries are left out.
@@ -125,7 +78,7 @@ async fn read(state: &dyn MetadataStore, paths: Vec<(StatePath, u64)>) -> Result
             found.extend(serde_json::from_slice::<PastJob>(&node.value).ok());
         }
     }
-    found.sort_by_key(|past| std::cmp::Reverse(past.ended_ms));
+    found.sort_by_key(|past| std::cmp::Reverse(past.description.summary.ended_ms));
     Ok(found)
 }
 

@@ -58,6 +58,12 @@ pub struct LaunchSetup {
     pub environment: BTreeMap<String, String>,
 }
 
+/// Returns the host name in the holder name of a lease, which may end with `@` and the incarnation
+/// of the process.
+pub(crate) fn host_of(holder: &str) -> &str {
+    holder.rsplit_once('@').map_or(holder, |(host, _)| host)
+}
+
 impl LaunchSetup {
     /// Returns the launch plan for the containers of a job.
     pub fn plan_for(&self, submitted: &Submitted) -> LaunchPlan {

@@ -10,12 +10,13 @@
 //! The value is compressed because the receipts of a thousand workers take 100 KB and more, and are
 //! similar.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use ardea_coordination::control::CheckpointRecord;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::MAX_VALUE_BYTES;
+
+use crate::leader::encoded_value::{pack, unpack};
 
 const LETTERS: [u8; 4] = *b"ARDE";
 
@@ -25,11 +26,6 @@ const VERSION: u16 = 1;
 /// The size of the magic bytes and the version.
 const HEAD_BYTES: usize = 6;
 
-/// Maximum unpacked size, so that a damaged value cannot exhaust the memory.
-const MOST_UNPACKED_BYTES: u64 = 256 << 20;
-
-const ZSTD_LEVEL: i32 = 3;
-
 /// Encodes the record.
 ///
 /// # Errors
@@ -37,25 +33,13 @@ const ZSTD_LEVEL: i32 = 3;
 /// [`ErrorCode::LimitReached`], with the size and the limit, if the value exceeds the limit of the
 /// metadata store.
 pub(crate) fn encode(record: &CheckpointRecord) -> Result<Vec<u8>> {
-    let failed = |why: String| {
-        let what = format!(
-            "the checkpoint record of job {} can't be encoded",
-            record.job
-        );
-        Error::new(ErrorCode::Internal, what).because(why)
-    };
-    let body = postcard::to_stdvec(record).map_err(|error| failed(error.to_string()))?;
-    let packed =
-        zstd::bulk::compress(&body, ZSTD_LEVEL).map_err(|error| failed(error.to_string()))?;
-    let mut value = Vec::with_capacity(HEAD_BYTES + packed.len());
-    value.extend(LETTERS);
-    value.extend(VERSION.to_le_bytes());
-    value.extend(packed);
+    let name = format!("the checkpoint record of job {}", record.job);
+    let header = [&LETTERS[..], &VERSION.to_le_bytes()].concat();
+    let value = pack(&name, &header, record)?;
     if value.len() > MAX_VALUE_BYTES {
         let kept = record.checkpoints.len();
         let what = format!(
-            "the checkpoint record of job {}, with {kept} checkpoints, takes {} bytes, and the metadata store allows {MAX_VALUE_BYTES}",
-            record.job,
+            "{name}, with {kept} checkpoints, takes {} bytes, and the metadata store allows {MAX_VALUE_BYTES}",
             value.len(),
         );
         return Err(Error::new(ErrorCode::LimitReached, what)
@@ -86,11 +70,7 @@ pub(crate) fn decode(value: &[u8]) -> Result<Arc<CheckpointRecord>> {
         return Err(Error::new(ErrorCode::VersionMismatch, what)
             .hint("run the same version of ardea in all processes of the cluster"));
     }
-    let mut body = Vec::new();
-    let decoder = zstd::stream::read::Decoder::new(packed).map_err(damaged)?;
-    let mut limited = decoder.take(MOST_UNPACKED_BYTES);
-    limited.read_to_end(&mut body).map_err(damaged)?;
-    let record = postcard::from_bytes(&body).map_err(damaged)?;
+    let record = unpack(packed).map_err(damaged)?;
     Ok(Arc::new(record))
 }
 

@@ -11,7 +11,6 @@
 //! instances takes nearly 400 KB as JSON, and a change of plan stores two plans.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::sync::Arc;
 
 use ardea_coordination::control::{JobDefinition, JobRecord, Previous};
@@ -20,6 +19,8 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::MAX_VALUE_BYTES;
 use serde::{Deserialize, Serialize};
 
+use crate::leader::encoded_value::{pack, unpack};
+
 const LETTERS: [u8; 4] = *b"ARDJ";
 
 /// The version of the layout.
@@ -27,11 +28,6 @@ const VERSION: u16 = 2;
 
 /// The size of the magic bytes, the version and the submission.
 const HEAD_BYTES: usize = 14;
-
-/// Maximum unpacked size, so that a damaged value cannot exhaust the memory.
-const MOST_UNPACKED_BYTES: u64 = 256 << 20;
-
-const ZSTD_LEVEL: i32 = 3;
 
 /// The number of hexadecimal digits of a package's digest.
 const DIGEST_DIGITS: usize = 64;
@@ -63,24 +59,15 @@ impl StoredJob {
     /// the metadata store.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let job = &self.record.job;
-        let failed = |why: String| {
-            let what = format!("the metadata of job {job} can't be encoded");
-            Error::new(ErrorCode::Internal, what).because(why)
-        };
-        let body = (&*self.submitted, &*self.record);
-        let body = postcard::to_stdvec(&body).map_err(|error| failed(error.to_string()))?;
-        let packed =
-            zstd::bulk::compress(&body, ZSTD_LEVEL).map_err(|error| failed(error.to_string()))?;
-        let mut value = Vec::with_capacity(HEAD_BYTES + packed.len());
-        value.extend(LETTERS);
-        value.extend(VERSION.to_le_bytes());
-        value.extend(job.submission.to_le_bytes());
-        value.extend(packed);
+        let name = format!("the metadata of job {job}");
+        let (version, submission) = (VERSION.to_le_bytes(), job.submission.to_le_bytes());
+        let header = [&LETTERS[..], &version, &submission].concat();
+        let value = pack(&name, &header, &(&*self.submitted, &*self.record))?;
         if value.len() > MAX_VALUE_BYTES {
             let plan = self.record.plan.as_ref();
             let instances = plan.map_or(0, |plan| plan.instance_count());
             let what = format!(
-                "the metadata of job {job}, with a plan of {instances} instances, takes {} bytes, and the metadata store allows {MAX_VALUE_BYTES}",
+                "{name}, with a plan of {instances} instances, takes {} bytes, and the metadata store allows {MAX_VALUE_BYTES}",
                 value.len(),
             );
             return Err(Error::new(ErrorCode::LimitReached, what)
@@ -97,12 +84,7 @@ impl StoredJob {
     /// value is damaged.
     pub fn decode(value: &[u8]) -> Result<Self> {
         let (submission, packed) = open(value)?;
-        let mut body = Vec::new();
-        let decoder = zstd::stream::read::Decoder::new(packed).map_err(damaged)?;
-        let mut limited = decoder.take(MOST_UNPACKED_BYTES);
-        limited.read_to_end(&mut body).map_err(damaged)?;
-        let (submitted, record): (Submitted, JobRecord) =
-            postcard::from_bytes(&body).map_err(damaged)?;
+        let (submitted, record): (Submitted, JobRecord) = unpack(packed).map_err(damaged)?;
         if record.job.submission != submission || submitted.definition.job != record.job {
             return Err(damaged("its parts belong to different jobs"));
         }

@@ -9,17 +9,17 @@ use ardea_core::{Error, Result};
 use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{History, Selector};
 
-use crate::leader::Counted;
 use crate::leader::driver::{Driver, TaskResult};
+use crate::leader::event_history::FailureCounts;
 use crate::leader::history_handover::{self, Handover, HandoverWriter};
 use crate::leader::published_state::named;
+use crate::leader::setup::host_of;
 
-/// The counters of earlier leaders, and the state of the handover to the next leader.
+/// The state of the handover from earlier leaders and to the next leader.
 pub(crate) struct Succession {
     scribe: HandoverWriter,
-    /// The counters of instances under earlier leaders; `None` until the earlier history has been
-    /// read. No history is written before.
-    counted: Option<BTreeMap<String, Counted>>,
+    /// True if the earlier history has been read. No history is written before.
+    is_taken_up: bool,
     /// The change counter of the event history at the last handover.
     changes: u64,
     /// The earliest time of the next handover of the history.
@@ -37,7 +37,7 @@ impl Driver {
             scribe: HandoverWriter::start(self.store.clone(), move |error| {
                 let _ = mended.send(TaskResult::Mended(epoch, error));
             }),
-            counted: None,
+            is_taken_up: false,
             changes: self.event_history.changes(),
             next: Instant::now(),
             loss_is_told: false,
@@ -54,10 +54,10 @@ impl Driver {
         let Some(handing) = &mut self.succession else {
             return;
         };
+        handing.is_taken_up = true;
         let before = match before {
             Ok(Some(before)) => before,
             nothing => {
-                handing.counted = Some(BTreeMap::new());
                 if let Err(error) = nothing {
                     handing.loss_is_told = true;
                     let what = "the job's event history of earlier leaders is lost";
@@ -66,9 +66,8 @@ impl Driver {
                 return;
             }
         };
-        handing.counted = Some(before.counted.clone());
         let text = describe_succession(&before.holder, &self.setup.holder);
-        self.event_history.resume(before);
+        self.event_history.resume(before.events);
         self.forget_given_back();
         self.event_history.notice(text);
     }
@@ -122,12 +121,16 @@ impl Driver {
         if master.record()?.is_ending() {
             return None;
         }
-        let mut counted = self.succession.as_ref()?.counted.clone()?;
+        if !self.succession.as_ref()?.is_taken_up {
+            return None;
+        }
+        let mut events = self.event_history.events().clone();
+        let counted = &mut events.counted;
         self.links.metrics().ask(|history| {
-            add_counted(history, &catalogue::RESTARTS, &mut counted, |it| {
+            add_counted(history, &catalogue::RESTARTS, counted, |it| {
                 &mut it.restarts
             });
-            add_counted(history, &catalogue::EXCEPTIONS, &mut counted, |it| {
+            add_counted(history, &catalogue::EXCEPTIONS, counted, |it| {
                 &mut it.exceptions
             });
         });
@@ -135,16 +138,8 @@ impl Driver {
             submission: named(self.store.job().submission),
             epoch: master.epoch(),
             holder: self.setup.holder.clone(),
-            counted,
-            ..self.event_history.hand_over()
+            events,
         })
-    }
-
-    /// Returns the counters of a vertex's instances under earlier leaders.
-    pub(crate) fn counted_before(&self, vertex: &str) -> Counted {
-        let counted = self.succession.as_ref().and_then(|it| it.counted.as_ref());
-        let counted = counted.and_then(|it| it.get(vertex)).copied();
-        counted.unwrap_or_default()
     }
 }
 
@@ -152,8 +147,8 @@ impl Driver {
 fn add_counted(
     history: &History,
     metric: &Metric,
-    counted: &mut BTreeMap<String, Counted>,
-    field: fn(&mut Counted) -> &mut u64,
+    counted: &mut BTreeMap<String, FailureCounts>,
+    field: fn(&mut FailureCounts) -> &mut u64,
 ) {
     for series in history.grown(&Selector::of(metric.name), &["vertex"]) {
         let vertex = series.labels.get("vertex");
@@ -165,14 +160,9 @@ fn add_counted(
     }
 }
 
-/// Describes the change of leadership from the holder `before` to `now`. A holder name may end with
-/// `@` and the incarnation of the process.
+/// Describes the change of leadership from the holder `before` to `now`.
 fn describe_succession(before: &str, now: &str) -> String {
-    let process = |holder: &str| {
-        let name = holder.rsplit_once('@').map(|(name, _)| name);
-        name.unwrap_or(holder).to_string()
-    };
-    match (process(before), process(now)) {
+    match (host_of(before), host_of(now)) {
         (before, now) if before == now => format!("{now} leads the job again"),
         (before, now) => format!("{now} leads the job now, {before} did before"),
     }
@@ -221,7 +211,7 @@ mod tests {
             batch.push(catalogue::RESTARTS.name, &labels, Value::Counter(restarts));
         }
         history.take(&batch, start);
-        let before = Counted {
+        let before = FailureCounts {
             restarts: 10,
             exceptions: 7,
         };
@@ -229,7 +219,7 @@ mod tests {
         add_counted(&history, &catalogue::RESTARTS, &mut counted, |it| {
             &mut it.restarts
         });
-        let after = Counted {
+        let after = FailureCounts {
             restarts: 15,
             ..before
         };

@@ -50,9 +50,13 @@ impl Harbour {
     async fn remember(&self, submission: u64, finished: bool, machines: &[&str]) {
         let past = json!({
             "job": { "cluster": "local", "name": "relay", "submission": submission },
-            "finished": finished, "started": true, "submitted_ms": 1, "ended_ms": 1 + submission,
-            "packing": "round-robin", "scheduler": "hosts", "version": "0", "containers": 2,
-            "instances": 2, "problems": [], "notes": [], "machines": machines,
+            "description": {
+                "name": "relay", "submission": format!("{submission:x}"),
+                "ending": if finished { "finished" } else { "killed" }, "has_run": true,
+                "submitted_ms": 1, "ended_ms": 1 + submission, "packing": "round-robin",
+                "scheduler": "hosts", "version": "0", "container_count": 2, "instance_count": 2,
+                "problems": [], "notes": [], "machines": machines,
+            },
         });
         let path = past_job("relay", submission).expect("a path");
         self.set(&path, past.to_string().as_bytes()).await;

@@ -129,7 +129,7 @@ async fn what_is_recorded_was_made_before_and_what_can_not_be_made_is_aborted_an
     often.refuses.store(true, Ordering::Release);
     let begin = std::time::Instant::now();
     let aborted = loop {
-        let epochs = desk.view().await.unwrap().epochs.unwrap();
+        let epochs = desk.view().await.unwrap().description.epochs.unwrap();
         if epochs.aborted_count > 0 && epochs.trouble.is_some() {
             break epochs;
         }

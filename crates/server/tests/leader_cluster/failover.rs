@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use ardea_coordination::control::{Command, JobPhase, MasterEpoch};
+use ardea_coordination::control::{Command, JobPhase};
 use ardea_core::ErrorCode;
 use ardea_metastore::MetadataStore;
 use ardea_metastore::layout::JobLayout;
-use ardea_server::leader::{JobHandle, JobStore, JobView, LeadershipState, NoteView, past_jobs_of};
+use ardea_rest::{JobDescription, NoteView};
+use ardea_server::leader::{JobHandle, JobStore, LeadershipState, past_jobs_of};
 use tokio::io::AsyncWriteExt;
 
 use crate::fixture::{Fixture, desk, leads, until, until_told};
@@ -26,12 +27,9 @@ async fn a_standby_takes_over_from_a_dead_leader_and_no_worker_is_restarted() {
     drop(first);
     let desk = leads(&second, "word-count", JobPhase::Running).await;
     let view = desk.view().await.unwrap();
-    assert!(view.master.epoch > MasterEpoch(1));
-    assert!(
-        view.containers
-            .iter()
-            .all(|container| container.restarts == 0)
-    );
+    assert!(view.description.master.unwrap().epoch > 1);
+    let mut containers = view.description.containers.iter();
+    assert!(containers.all(|container| container.restarts == 0));
     assert_eq!(rig.machine.workers(), before);
     for notes in rig.machine.all_notes() {
         assert_eq!(notes.lock().unwrap().starts, 3);
@@ -132,11 +130,8 @@ async fn garbage_and_strangers_at_the_masters_port_change_nothing() {
     ));
     let desk = leads(&master, "word-count", JobPhase::Running).await;
     let view = desk.view().await.unwrap();
-    assert!(
-        view.containers
-            .iter()
-            .all(|container| container.restarts == 0)
-    );
+    let mut containers = view.description.containers.iter();
+    assert!(containers.all(|container| container.restarts == 0));
 }
 
 /// Waits until the handover contains the text.
@@ -156,7 +151,7 @@ async fn runs_since(rig: &Fixture) -> u64 {
     let since = async || {
         let node = rig.state.get(layout.chronicle()).await.ok().flatten()?;
         let seen: serde_json::Value = serde_json::from_slice(&node.value).ok()?;
-        let (phase, began) = (&seen["lasting"][0], &seen["lasting"][1]);
+        let (phase, began) = (&seen["events"]["lasting"][0], &seen["events"]["lasting"][1]);
         (*phase == "Running").then(|| began.as_u64()).flatten()
     };
     until_told("since when it runs is handed over", since).await
@@ -180,15 +175,15 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
     // The restart is not checked, because a new scheduler may report it before the handover has
     // been read.
     let followed = "b leads the job now, a did before";
-    let is_told = |note: &NoteView| note.what.to_string().contains(followed);
-    let view = until_seen(&desk, |view| view.notes.iter().any(is_told)).await;
-    assert!(view.master.epoch > MasterEpoch(1));
-    assert_eq!(view.containers[1].restarts, 1);
-    assert_eq!(view.since_ms, runs_since);
-    assert_eq!(view.containers[0].restarts, 0);
-    let failed = &view.failures[0];
-    assert_eq!((failed.container.0, failed.count), (2, 1));
-    let told: Vec<String> = view.notes.iter().map(|it| it.what.to_string()).collect();
+    let is_told = |note: &NoteView| note.text.contains(followed);
+    let seen = until_seen(&desk, |job| job.notes.iter().any(is_told)).await;
+    assert!(seen.master.unwrap().epoch > 1);
+    assert_eq!(seen.containers[1].restarts, 1);
+    assert_eq!(seen.summary.since_ms, runs_since);
+    assert_eq!(seen.containers[0].restarts, 0);
+    let failed = &seen.problems[0];
+    assert_eq!((failed.instance.as_str(), failed.count), ("container 2", 1));
+    let told: Vec<&str> = seen.notes.iter().map(|it| it.text.as_str()).collect();
     for wanted in ["plan 1 was made", "ended by signal 9"] {
         assert!(told.iter().any(|told| told.contains(wanted)), "{told:?}");
     }
@@ -198,7 +193,8 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
         .await
         .expect("over");
     let past = past_jobs_of(&*rig.state, "word-count").await.unwrap();
-    assert_eq!(past[0].failures.len(), 1);
+    let problems = &past[0].description.problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
     let layout = JobLayout::of("word-count").unwrap();
     let left = rig.state.get(layout.chronicle()).await.unwrap();
     assert!(left.is_none());
@@ -219,21 +215,21 @@ async fn what_was_handed_over_and_is_damaged_is_written_anew_and_that_is_told() 
     let second = rig.master("b").await;
     drop(first);
     std::fs::write(file.join(".node"), "junk").unwrap();
-    let told = |view: &JobView, what: &str| {
-        let mut notes = view.notes.iter().map(|note| note.what.to_string());
+    let told = |job: &JobDescription, what: &str| {
+        let mut notes = job.notes.iter().map(|note| note.text.as_str());
         notes.any(|note| note.contains(what) && note.contains("ARD-505"))
     };
     // The leader that reads the node first reports the damage.
     let desk = leads(&second, "word-count", JobPhase::Running).await;
     let lost = "the job's event history of earlier leaders is lost";
-    until_seen(&desk, |view| told(view, lost)).await;
+    until_seen(&desk, |job| told(job, lost)).await;
     handed_over(&rig, lost).await;
     // The leader that overwrites the node reports the damage.
     std::fs::write(file.join(".node"), "").unwrap();
     rig.machine.kill(2);
     let anew = "was damaged, and is overwritten";
-    let view = until_seen(&desk, |view| told(view, anew)).await;
-    let notes = view.notes.iter().map(|note| note.what.to_string());
+    let seen = until_seen(&desk, |job| told(job, anew)).await;
+    let notes = seen.notes.iter().map(|note| note.text.as_str());
     assert_eq!(notes.filter(|note| note.contains("ARD-505")).count(), 2);
     handed_over(&rig, anew).await;
     // An ended job leaves no node, even an unreadable one.
@@ -261,8 +257,8 @@ async fn a_damaged_node_of_one_job_is_told_and_keeps_nobody_from_the_others() {
     assert_eq!(obstacle.code(), ErrorCode::MetastoreCorrupt);
 }
 
-/// Waits until the view satisfies the condition.
-async fn until_seen(desk: &JobHandle, is_so: impl Fn(&JobView) -> bool) -> JobView {
-    let look = async || Some(desk.view().await.unwrap()).filter(&is_so);
+/// Waits until the description satisfies the condition.
+async fn until_seen(desk: &JobHandle, is_so: impl Fn(&JobDescription) -> bool) -> JobDescription {
+    let look = async || Some(desk.view().await.unwrap().description).filter(&is_so);
     until_told("the job is seen so", look).await
 }

@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ardea_coordination::control::{Command, ContainerState, DesiredState, JobPhase, Run};
+use ardea_coordination::control::{Command, JobPhase, Run};
 use ardea_core::{ErrorCode, MetricsSnapshot, Timestamp};
 use ardea_metastore::MetadataStore;
 use ardea_metastore::layout::{JobLayout, jobs};
 use ardea_metrics::{Batch, InstanceCounters, Labels, Selector};
+use ardea_rest::{ContainerState, JobEnding, Phase};
 use ardea_server::leader::{LeadershipState, PlanState, WorkerState, past_jobs_of};
 
 use crate::fixture::{DEADLINE, Fixture, leads, until, until_told};
@@ -40,23 +41,24 @@ async fn a_submitted_job_runs_and_is_seen() {
         .sum();
     assert_eq!(running, 6);
     let view = desk.view().await.unwrap();
-    assert_eq!(
-        (view.phase, view.intent),
-        (JobPhase::Running, Some(DesiredState::Run))
-    );
-    assert_eq!((view.containers.len(), view.vertices.len()), (2, 2));
-    for (container, worker) in view.containers.iter().zip(rig.machine.workers()) {
+    let seen = view.description;
+    assert_eq!(seen.summary.phase, Phase::Running);
+    assert_eq!((seen.containers.len(), seen.vertices.len()), (2, 2));
+    for (container, worker) in seen.containers.iter().zip(rig.machine.workers()) {
         assert_eq!(container.state, ContainerState::Up);
         assert_eq!(container.instances.len(), 3);
-        let seen = container.worker.as_ref().unwrap();
-        assert_eq!((seen.worker, container.restarts), (worker, 0));
-        assert_eq!(
-            seen.address,
-            format!("127.0.0.1:{}", 10_000 + container.id.0)
-        );
+        assert_eq!(container.id, worker.container);
+        assert_eq!(container.incarnation, Some(worker.incarnation));
+        assert_eq!(container.restarts, 0);
+        let address = format!("127.0.0.1:{}", 10_000 + container.id.0);
+        assert_eq!(container.address, Some(address));
     }
-    let json = serde_json::to_string(&view.notes).unwrap();
-    assert!(json.contains("Joined"), "{json}");
+    let mut notes = seen.notes.iter();
+    assert!(
+        notes.any(|note| note.text.contains("has joined")),
+        "{:?}",
+        seen.notes
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,8 +106,9 @@ async fn a_killed_job_leaves_nothing_but_a_memory() {
     let past = past_jobs_of(&*rig.state, "word-count").await.unwrap();
     assert_eq!(past.len(), 1);
     assert_eq!(past[0].job, job);
-    assert!(past[0].started && !past[0].finished);
-    assert_eq!((past[0].containers, past[0].instances), (2, 6));
+    let summary = &past[0].description.summary;
+    assert_eq!((summary.has_run, summary.ending), (true, JobEnding::Killed));
+    assert_eq!((summary.container_count, summary.instance_count), (2, 6));
     let numbers = past[0].container_ids.iter().map(|id| id.0);
     assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
     // The name can be used again.
@@ -135,8 +138,9 @@ async fn a_job_whose_instances_have_all_ended_has_finished() {
             .is_empty()
     );
     let past = past_jobs_of(&*rig.state, "word-count").await.unwrap();
-    assert!(past[0].finished);
-    assert!(!past[0].notes.is_empty());
+    let past = &past[0].description;
+    assert_eq!(past.summary.ending, JobEnding::Finished);
+    assert!(!past.notes.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,11 +165,10 @@ async fn a_worker_whose_process_ends_is_started_again_and_the_other_is_left_alon
     });
     steady.await;
     leads(&master, "word-count", JobPhase::Running).await;
-    let view = desk.view().await.unwrap();
-    assert_eq!(view.containers[0].restarts, 1);
-    assert_eq!(view.containers[1].restarts, 0);
-    let told = view.notes.iter().map(|note| note.what.to_string());
-    let told: Vec<_> = told.collect();
+    let seen = desk.view().await.unwrap().description;
+    assert_eq!(seen.containers[0].restarts, 1);
+    assert_eq!(seen.containers[1].restarts, 0);
+    let told: Vec<_> = seen.notes.iter().map(|note| note.text.as_str()).collect();
     assert!(
         told.iter().any(|text| text.contains("signal 9: killed")),
         "{told:?}"
@@ -185,8 +188,8 @@ async fn a_worker_that_is_heard_is_left_alone_although_its_host_is_lost() {
         let mut looks = tokio::time::interval(Duration::from_millis(5));
         loop {
             looks.tick().await;
-            let view = desk.view().await.unwrap();
-            let mut notes = view.notes.iter().map(|note| note.what.to_string());
+            let notes = desk.view().await.unwrap().description.notes;
+            let mut notes = notes.into_iter().map(|note| note.text);
             if let Some(text) = notes.find(|text| text.contains("stays in use while")) {
                 return text;
             }

@@ -110,7 +110,7 @@ async fn living(rig: &Fixture, master: &MasterProcess) -> (JobRef, JobHandle) {
     let job = rig.submit("word-count").await.unwrap();
     let desk = leads(master, "word-count", JobPhase::Running).await;
     loop {
-        let epochs = desk.view().await.unwrap().epochs;
+        let epochs = desk.view().await.unwrap().description.epochs;
         if epochs.is_some_and(|epochs| epochs.committed.is_some()) {
             return (job, desk);
         }
@@ -134,7 +134,14 @@ async fn the_new_program_begins_from_the_last_epoch_of_the_old_one() {
         let desk = master.handle("word-count");
         desk.filter(|desk| desk.job().submission == next)
     });
-    let epochs = followed.await.view().await.unwrap().epochs.unwrap();
+    let epochs = followed
+        .await
+        .view()
+        .await
+        .unwrap()
+        .description
+        .epochs
+        .unwrap();
     let left = lock(&noted.brought).values().next().copied().unwrap();
     assert_eq!(epochs.restored_from, Some(left.epoch.0));
     assert!(epochs.committed > Some(left.epoch.0));

@@ -89,19 +89,22 @@ pub(super) async fn pin(
     desk: &JobHandle,
     view: &JobView,
 ) -> Result<Option<FinalState>, CommandError> {
-    let epochs = view.epochs.as_ref();
     // Savepoints requested through a former leader have no owner any more.
-    for (_, epoch) in epochs.map_or(&[][..], |epochs| &epochs.savepoints) {
+    for (_, epoch) in &view.savepoints {
         release(desk, Epoch(*epoch)).await;
     }
     let wanted = Command::Epochs(CheckpointCommand::Savepoint);
     desk.command(wanted).await?;
     let now = desk.view().await.map_err(CommandError::Failed)?;
-    let kept = now.epochs.and_then(|it| it.savepoints.last().copied());
-    Ok(kept.map(|(generation, epoch)| FinalState {
+    Ok(now.savepoints.last().map(|kept| final_state(*kept)))
+}
+
+/// Returns the checkpoint with this generation and epoch.
+pub(super) fn final_state((generation, epoch): (u64, u64)) -> FinalState {
+    FinalState {
         generation: Generation(generation),
         epoch: Epoch(epoch),
-    }))
+    }
 }
 
 /// Releases the pinned checkpoint of an epoch. If that fails, the next [`pin`] of the job releases
@@ -144,9 +147,11 @@ impl PinnedCheckpoint {
 
     /// Returns true if the checkpoint is still retained. A new leader may have released it.
     pub(super) async fn stays(&self) -> bool {
-        let view = self.desk.view().await.ok();
-        let held = view.and_then(|view| Some(view.epochs?.savepoints));
-        held.is_some_and(|held| held.iter().any(|(_, epoch)| *epoch == self.epoch.0))
+        let is_held = |view: JobView| {
+            let mut held = view.savepoints.iter();
+            held.any(|(_, epoch)| *epoch == self.epoch.0)
+        };
+        self.desk.view().await.is_ok_and(is_held)
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::leader::{JobHandle, JobView};
 use ardea_checkpoint::cluster::{CheckpointLocation, CheckpointSource, JobCheckpointStores};
 use ardea_checkpoint::local::CheckpointInspection;
-use ardea_coordination::control::{CheckpointCommand, Command, JobPhase};
+use ardea_coordination::control::{CheckpointCommand, Command};
 use ardea_core::{Epoch, Error, ErrorCode};
-use ardea_rest::{Answer, CheckpointsView, RecoverRequest};
+use ardea_rest::{Answer, CheckpointsView, Phase, RecoverRequest};
 
 use super::checkpoint_pin::{PinGuard, PinPurpose, PinnedCheckpoint, RetryLoop};
 use super::savepoints::promise_of;
@@ -38,7 +38,7 @@ impl ClusterService {
     pub(super) async fn read_checkpoints(&self, job: &str, check: bool) -> Answer<CheckpointsView> {
         let desk = self.desk(job).await?;
         let view = desk.view().await?;
-        if check && view.phase == JobPhase::Running {
+        if check && view.description.summary.phase == Phase::Running {
             let turn = PinGuard::of(&self.pins, &view, PinPurpose::Checking)?;
             if let Some(seen) = check_pinned(&desk, view, turn, &self.archives).await {
                 return seen;
@@ -119,7 +119,7 @@ fn checkpoints_view(
         folder,
         state: match describe::leader_changes(view) {
             true => "its leader is changing".to_string(),
-            false => describe::summary(view).phase.as_str().to_string(),
+            false => view.description.summary.phase.as_str().to_string(),
         },
         held_by: None,
         committed,
@@ -138,20 +138,22 @@ fn gone(seen: &[CheckpointInspection]) -> Option<Epoch> {
 }
 
 fn newest(view: &JobView) -> Option<Epoch> {
-    let epochs = view.epochs.as_ref()?;
-    epochs.committed.map(Epoch)
+    committed(view).map(Epoch)
+}
+
+fn committed(view: &JobView) -> Option<u64> {
+    view.description.epochs.as_ref()?.committed
 }
 
 fn kept(view: &JobView, archives: &JobCheckpointStores) -> Result<CheckpointSource, Error> {
     let promise = promise_of(view)?;
-    let epochs = view.epochs.as_ref();
     Ok(CheckpointSource {
         told: archives.stats(&view.job),
         shelter: archives.shelter(),
         job: view.job.clone(),
         promise,
-        checkpoints: epochs.map_or_else(Vec::new, |epochs| epochs.checkpoints.clone()),
-        committed: epochs.and_then(|epochs| epochs.committed),
+        checkpoints: view.checkpoints.clone(),
+        committed: committed(view),
         held: None,
     })
 }

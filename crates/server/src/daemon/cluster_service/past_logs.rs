@@ -47,11 +47,11 @@ impl ClusterService {
         let looked = run_blocking(move || {
             let (own, asked) = (&own[..], &asked[..]);
             let reach = FileScope::Part { own, asked };
-            let kept = local_logs(&cluster, &gone.job, &gone.scheduler, reach);
+            let kept = local_logs(&cluster, &gone.job, &gone.description.scheduler, reach);
             Ok::<_, Error>((!kept.is_empty(), retained_logs::wanted(&kept, container)?))
         });
         let (is_here, files) = looked.await??;
-        let is_spread = past.scheduler == HOSTS;
+        let is_spread = past.description.scheduler == HOSTS;
         let mut elsewhere = match is_here && !is_spread {
             true => RemoteLogs::default(),
             false => remote_logs(&others, &past, &query).await,

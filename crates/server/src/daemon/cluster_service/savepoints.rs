@@ -7,12 +7,12 @@ use crate::leader::{CommandError, JobHandle, JobView};
 use ardea_checkpoint::cluster::{
     CheckpointConfig, JobStateSchema, SavepointManifest, address_of, kept_states, save, states_of,
 };
-use ardea_coordination::control::{FinalState, Generation, JobPhase};
-use ardea_core::{Epoch, Error, ErrorCode};
+use ardea_coordination::control::FinalState;
+use ardea_core::{Error, ErrorCode};
 use ardea_grid::cluster::GridStoreClient;
-use ardea_rest::{Answer, SavepointRequest, SavepointView, StatesView};
+use ardea_rest::{Answer, Phase, SavepointRequest, SavepointView, StatesView};
 
-use super::checkpoint_pin::{PinGuard, PinPurpose, RetryLoop, pin, release};
+use super::checkpoint_pin::{PinGuard, PinPurpose, RetryLoop, final_state, pin, release};
 use super::{ClusterService, run_blocking};
 
 impl ClusterService {
@@ -96,9 +96,9 @@ async fn write(
     (promise, shelter): (CheckpointConfig, Option<Arc<dyn GridStoreClient>>),
     to: PathBuf,
 ) -> Result<SavepointManifest, NotSaved> {
-    let kept = match view.phase {
+    let kept = match view.description.summary.phase {
         // No epochs are completed in safe mode, so the committed checkpoint stays.
-        JobPhase::SafeMode(_) => newest_committed(view),
+        Phase::SafeMode => newest_committed(view),
         _ => pin(desk, view).await.map_err(NotSaved::Undone)?,
     };
     let kept = kept.ok_or_else(|| {
@@ -133,18 +133,14 @@ pub(super) fn promise_of(view: &JobView) -> Result<CheckpointConfig, Error> {
 
 /// Returns the checkpoint of the latest committed epoch.
 pub(super) fn newest_committed(view: &JobView) -> Option<FinalState> {
-    let epochs = view.epochs.as_ref()?;
-    let committed = epochs.committed?;
-    let mut checkpoints = epochs.checkpoints.iter();
-    let (generation, epoch) = checkpoints.find(|(_, epoch)| *epoch == committed)?;
-    Some(FinalState {
-        generation: Generation(*generation),
-        epoch: Epoch(*epoch),
-    })
+    let committed = view.description.epochs.as_ref()?.committed?;
+    let mut checkpoints = view.checkpoints.iter();
+    let kept = checkpoints.find(|(_, epoch)| *epoch == committed);
+    kept.map(|kept| final_state(*kept))
 }
 
 fn remembered(view: &JobView) -> JobStateSchema {
-    let vertices = view.vertices.iter();
+    let vertices = view.demand.vertices.iter();
     states_of(vertices.map(|vertex| (vertex.name.as_str(), &vertex.attributes)))
 }
 

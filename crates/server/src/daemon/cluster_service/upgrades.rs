@@ -81,7 +81,7 @@ impl ClusterService {
                 return Err(ardea_rest::no_such_job(job, [].into_iter()).into());
             };
             let own = Successor {
-                definition: view.submitted.definition,
+                definition: view.submitted.definition.clone(),
                 demand: stored.record.demand.clone(),
                 packing: stored.record.packing.clone(),
             };
