@@ -29,28 +29,27 @@
 //! | command line | effect |
 //! |---|---|
 //! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process, as `ardea run` does: with progress on a terminal and a summary, as JSON with `--json`; Ctrl-C drains it, or, with a `guarantee`, stops it with a checkpoint from which the next run continues |
-//! | `numbers checkpoints FOLDER` | shows the checkpoints in a folder |
-//! | `numbers savepoint FOLDER --to PLACE` | writes a savepoint of the job in a folder |
+//! | `numbers checkpoints JOB\|FOLDER` | shows the checkpoints of a job on a cluster, or in a folder |
+//! | `numbers savepoint JOB\|FOLDER --to PLACE` | writes a savepoint of such a job |
 //! | `numbers savepoint inspect PLACE` | shows a savepoint |
 //! | `numbers diff OLD [ARGS]` | checks whether this program can restore the states of a savepoint or of a job's folder |
 //! | `numbers plan [OPTIONS] [ARGS]` | shows its graph, and how it would be packed |
 //! | `numbers submit [OPTIONS] [ARGS]` | submits it to a cluster |
 //! | `numbers upgrade --name JOB [OPTIONS] [ARGS]` | upgrades a job on a cluster to this program, keeping its state |
-//! | `numbers help` | prints the help |
+//! | `numbers help [COMMAND]` | prints the help |
 //!
-//! In reading order: [`main`](fn@main) reads the command line (`arguments`);
+//! In reading order: [`command_line`](crate::command_line) reads the command line;
 //! [`console`](crate::console) runs a [`Job`] here; [`demand`] computes its resource demand;
 //! [`check_settings`] validates settings; [`Prepared`] is a job that has been packed; [`submit`]
-//! sends the job to a [`Target`], such as a [`RestTarget`].
+//! sends the job to a [`Target`].
 //!
 //! # Invariants
 //!
 //! * Every process builds the job from the same arguments: the closure given to
-//!   [`main`](fn@main) must depend on nothing else.
+//!   [`main`](fn@crate::main) must depend on nothing else.
 //! * A job that can't be packed is refused before anything is stored.
 //! * Submitting is atomic: afterwards the cluster has the whole job or none.
 
-mod arguments;
 mod check;
 mod checkpoint_report;
 mod config_sources;
@@ -62,9 +61,7 @@ mod files;
 mod guarantee_check;
 mod locality_check;
 mod locate;
-mod main;
 mod prepare;
-mod rest;
 mod retained_settings;
 mod savepoint_report;
 mod startup_watch;
@@ -86,13 +83,11 @@ pub use demand::demand;
 pub use failure::{error_json, error_text, exit_code};
 pub use files::packaged;
 pub use locate::{client_of, open_state, state_of};
-pub use main::{main, main_with};
-pub use prepare::{Prepared, SubmissionSpec};
-pub use rest::{RestTarget, Store};
+pub use prepare::{Prepared, SubmissionSpec, own_name};
 pub use retained_settings::RetainedSettings;
 pub use savepoint_report::{Comparison, SavepointReport, parse_states, program_states};
 pub use startup_watch::{StartOutcome, StartupWatch};
-pub use submit::{Step, Submitted, Target, submit};
-pub use target::connect;
+pub use submit::{Step, Submitted, submit};
+pub use target::{Target, connect, runtime};
 pub use upgrade::{UPGRADE_TIMEOUT, Upgraded, upgrade, upgrade_text};
 pub use worker::{as_worker, work};

@@ -19,7 +19,7 @@
 //! * `console`: progress, Ctrl-C, summary and exit codes of a program that runs jobs in its own
 //!   process;
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
-//!   on by default); `components`: spouts and bolts for topologies that are described in a file;
+//!   on by default); `command_line`: their command line (feature `command-line`, on by default); `components`: spouts and bolts for topologies that are described in a file;
 //! * `testkit` (feature of that name): tests custom processors under adversarial schedules.
 //!
 //! ```
@@ -63,14 +63,16 @@ pub use ardea_topology as topology;
 
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[cfg(feature = "command-line")]
+pub mod command_line;
 #[cfg(feature = "cluster")]
 pub mod components;
 #[cfg(feature = "cluster")]
 pub mod console;
 #[cfg(feature = "cluster")]
 pub mod job;
-#[cfg(feature = "cluster")]
-pub use job::{main, main_with};
+#[cfg(feature = "command-line")]
+pub use command_line::{main, main_with};
 
 pub use ardea_core::{Error, Result};
 pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StateBackendConfig};

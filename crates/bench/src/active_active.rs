@@ -8,14 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ardea_config::duration::format_duration;
+use ardea_config::parse_count;
 use ardea_connectors::active_active::replicas;
 use ardea_core::{Error, ErrorCode, Result};
 use serde_json::json;
 
-use crate::bounds::{check_duration, check_rate, check_times, refused};
+use crate::bounds::{check_duration, check_rate, refused};
+use crate::flags::time;
 use crate::noise;
-use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
+use crate::report::{Field, Report, Unit, fields, latency, machine_of, rounded, seconds};
 use crate::usage::{Spent, process_cpu_time};
 
 use follow::Follower;
@@ -29,43 +30,30 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// Timeout for the last results.
 const LAST_RESULTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The parameters of `ardea bench active-active`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench active-active`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct ActiveActiveParams {
-    /// Records a second.
+    /// Records per second
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "100000")]
     pub rate: u64,
-    /// The width of the windows, and of the file's slices.
+    /// Length of windows
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10ms")]
     pub window: Duration,
-    /// The measured time: half of it with both replicas, half with one.
+    /// Duration of the measurement; a replica is killed in the middle of it
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "20s")]
     pub duration: Duration,
-    /// The warm-up before the measured time.
+    /// Duration of the warm-up before the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "3s")]
     pub warmup: Duration,
-    /// The checkpoint interval of each replica.
+    /// Checkpoint interval of each replica
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "1s")]
     pub checkpoint_interval: Duration,
-}
-
-impl Default for ActiveActiveParams {
-    fn default() -> Self {
-        ActiveActiveParams {
-            rate: 100_000,
-            window: Duration::from_millis(10),
-            duration: Duration::from_secs(20),
-            warmup: Duration::from_secs(3),
-            checkpoint_interval: Duration::from_secs(1),
-        }
-    }
 }
 
 impl ActiveActiveParams {
     fn check(&self) -> Result<()> {
         check_rate(self.rate, "records")?;
         check_duration(self.duration)?;
-        check_times(&[
-            ("--window", self.window),
-            ("--duration", self.duration),
-            ("--warmup", self.warmup),
-            ("--checkpoint-interval", self.checkpoint_interval),
-        ])?;
         if self.window < Duration::from_millis(1) {
             return Err(refused("windows of less than 1ms are not measured")
                 .hint("give --window at least 1ms"));
@@ -79,16 +67,7 @@ impl ActiveActiveParams {
     }
 
     fn fields(&self) -> Vec<Field> {
-        vec![
-            ("rate", json!(self.rate)),
-            ("window", json!(format_duration(self.window))),
-            ("duration", json!(format_duration(self.duration))),
-            ("warmup", json!(format_duration(self.warmup))),
-            (
-                "checkpoint_interval",
-                json!(format_duration(self.checkpoint_interval)),
-            ),
-        ]
+        fields!(self; rate, window, duration, warmup, checkpoint_interval)
     }
 }
 

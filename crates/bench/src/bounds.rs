@@ -1,31 +1,44 @@
-//! Limits of the parameters of all benches: longer times and higher rates are typing errors, and
-//! would overflow a clock.
+//! Limits of the parameters of all benches: values out of them are typing errors.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ardea_config::duration::format_duration;
 use ardea_core::{Error, ErrorCode, Result};
 
-/// The longest time accepted for any parameter.
-const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// The highest rate of a schedule, in records a second.
 const FASTEST: u64 = 1_000_000_000;
+
+/// The maximum number of processes on one machine.
+pub(crate) const MOST_PROCESSES: u32 = 64;
 
 /// Returns an error for an invalid parameter.
 pub(crate) fn refused(what: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidConfig, what)
 }
 
-/// Refuses times of more than a year; each comes with the flag that sets it.
-pub(crate) fn check_times(times: &[(&str, Duration)]) -> Result<()> {
-    match times.iter().find(|(_, time)| *time > LONGEST) {
-        None => Ok(()),
-        Some((flag, time)) => Err(refused(format!(
-            "{flag} {} is too long: {} at most",
-            format_duration(*time),
-            format_duration(LONGEST)
-        ))),
+/// Refuses a number outside of a range; it comes with the flag that sets it.
+pub(crate) fn check_range<N: PartialOrd + Display>(
+    flag: &str,
+    number: N,
+    range: RangeInclusive<N>,
+) -> Result<()> {
+    if range.contains(&number) {
+        return Ok(());
     }
+    let (least, most) = range.into_inner();
+    Err(refused(format!(
+        "{flag} {number} is not from {least} to {most}"
+    )))
+}
+
+/// Refuses a time of zero.
+pub(crate) fn check_positive(flag: &str, time: Duration) -> Result<()> {
+    if time.is_zero() {
+        return Err(refused(format!("{flag} is zero; give a longer time")));
+    }
+    Ok(())
 }
 
 /// Refuses a rate of zero, and rates above the maximum. `what` names the unit that is counted.
@@ -38,20 +51,37 @@ pub(crate) fn check_rate(rate: u64, what: &str) -> Result<()> {
     )))
 }
 
-/// Refuses a measured time of zero.
-pub(crate) fn check_duration(duration: Duration) -> Result<()> {
-    if duration.is_zero() {
-        return Err(refused("the duration is zero; give a longer one"));
+/// Refuses a rate of less than one record a second for each worker.
+pub(crate) fn check_share(rate: u64, workers: u32) -> Result<()> {
+    if rate >= u64::from(workers) {
+        return Ok(());
     }
-    Ok(())
+    Err(refused(format!(
+        "--rate {rate} is less than one for each of {workers} workers"
+    )))
 }
 
-/// Refuses zero threads.
-pub(crate) fn check_threads(threads: u32) -> Result<()> {
-    if threads == 0 {
-        return Err(refused("the number of threads is zero; give at least 1"));
+/// Refuses a kill after the measured time.
+pub(crate) fn check_within(at: Duration, duration: Duration) -> Result<()> {
+    if at < duration {
+        return Ok(());
     }
-    Ok(())
+    Err(refused(format!(
+        "--at {} is not within the measured time of {}",
+        format_duration(at),
+        format_duration(duration)
+    )))
+}
+
+/// Refuses a measured time of zero.
+pub(crate) fn check_duration(duration: Duration) -> Result<()> {
+    check_positive("--duration", duration)
+}
+
+/// Refuses zero threads, and more than a process can have.
+pub(crate) fn check_threads(threads: u32) -> Result<()> {
+    check_range("--threads", threads, 1..=u32::MAX)?;
+    ardea::command_line::check_threads(threads)
 }
 
 #[cfg(test)]
@@ -59,13 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_beyond_a_year_is_refused_by_the_name_of_its_flag() {
-        let day = Duration::from_secs(86_400);
-        assert!(check_times(&[("--duration", LONGEST), ("--warmup", day)]).is_ok());
-        for time in [LONGEST + Duration::from_nanos(1), Duration::MAX] {
-            let error = check_times(&[("--duration", day), ("--warmup", time)]).unwrap_err();
+    fn a_number_out_of_its_range_is_refused_by_the_name_of_its_flag() {
+        assert!(check_range("--keys", 1, 1..=5).is_ok());
+        for number in [0, 6] {
+            let error = check_range("--keys", number, 1..=5).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidConfig);
-            assert!(error.to_string().contains("--warmup "), "{error}");
+            let told = format!("--keys {number} is not from 1 to 5");
+            assert!(error.to_string().contains(&told), "{error}");
         }
     }
 

@@ -20,7 +20,7 @@ mod wire;
 mod work;
 
 pub(crate) use spread::{DistributedRun, merged};
-pub(crate) use test_cluster::{TestCluster, guarantee_settings, hosts_for, pids_of};
+pub(crate) use test_cluster::{TestCluster, hosts_for, job_settings, pids_of};
 pub(crate) use times::Times;
 pub(crate) use wire::{
     ControlledLoad, Order, Sample, WorkerConnections, latencies_in, note_first, read_final_reports,

@@ -7,7 +7,7 @@ mod ablation;
 mod naive;
 mod params;
 
-pub use ablation::ablation;
+use ablation::ablation;
 pub use params::ForwardParams;
 
 use std::sync::Arc;
@@ -51,6 +51,9 @@ const BEHIND: InstanceNumber = InstanceNumber(0);
 /// [`ErrorCode::InvalidConfig`] if the parameters are invalid; [`ErrorCode::Network`] if there is
 /// no loopback interface.
 pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    if params.ablation {
+        return ablation(params, progress);
+    }
     params.check()?;
     reset_peak();
     let load = Load::of(params.bytes)?;
@@ -288,6 +291,7 @@ mod tests {
                 in_place: off != 1,
                 pools: off != 2,
                 lazy: off != 3,
+                ablation: false,
             };
             let report = run(&params, &mut |_| {}).unwrap();
             assert!(report.figure("frames").as_u64() > Some(0), "{report:?}");

@@ -20,13 +20,15 @@
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`state`]: cost of keyed state for many keys, in memory and on disk;
 //! * [`wakeup`]: cost of an idle job, and its wake-up latency;
-//! * `breakdown`, with the features `kafka` and `redis`: CPU time of a job from Kafka to Redis, by
+//! * [`breakdown`], with the features `kafka` and `redis`: CPU time of a job from Kafka to Redis, by
 //!   part;
 //! * [`exchange`]: records from one worker to another;
 //! * [`forward`]: cost of forwarding frames in a worker;
 //! * [`grid`]: cost of reading and writing a map of a grid;
 //! * [`cluster`]: the test cluster of benches that use several processes, and the work of their
 //!   workers;
+//! * [`Benchmark`]: the parameters of a bench as the options of its command, with their defaults,
+//!   help and checks;
 //! * [`report`]: the result of a bench. It includes the CPU time and memory of this process, and
 //!   the machine's noise: the pauses of a thread that only reads the clock.
 //!
@@ -59,12 +61,12 @@
 
 pub mod active_active;
 mod bounds;
-#[cfg(all(feature = "kafka", feature = "redis"))]
 pub mod breakdown;
 pub mod checkpoint;
 pub mod cluster;
 pub mod exchange;
 pub mod failover;
+mod flags;
 pub mod forward;
 pub mod grid;
 pub mod latency;
@@ -89,11 +91,12 @@ pub mod wakeup;
 pub mod wordcount;
 pub mod ysb;
 
+pub use flags::{Benchmark, WithGuarantee};
 pub use report::Report;
 
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Guarantee, Result};
 use hdrhistogram::Histogram;
 
 /// Timeout after the measured time for late results that were due within it.
@@ -107,4 +110,109 @@ fn nanoseconds() -> Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, LONGEST_NANOS, 3).map_err(|error| {
         Error::new(ErrorCode::Internal, "cannot create a histogram").because(error)
     })
+}
+
+macro_rules! benchmarks {
+    ($($module:ident::$params:ident),* $(,)?) => {
+        $(
+            impl Default for $module::$params {
+                fn default() -> Self {
+                    flags::defaults()
+                }
+            }
+
+            impl Benchmark for $module::$params {
+                fn run(&self, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+                    $module::run(self, progress)
+                }
+            }
+        )*
+    };
+}
+
+benchmarks!(
+    active_active::ActiveActiveParams,
+    breakdown::BreakdownParams,
+    checkpoint::CheckpointParams,
+    exchange::ExchangeParams,
+    failover::FailoverParams,
+    forward::ForwardParams,
+    grid::GridParams,
+    latency::LatencyParams,
+    nexmark::NexmarkParams,
+    recovery::RecoveryParams,
+    rescale::RescaleParams,
+    stages::StagesParams,
+    state::StateParams,
+    submit::SubmitParams,
+    wakeup::WakeupParams,
+    wordcount::WordcountParams,
+    ysb::YsbParams,
+);
+
+impl Default for wordcount::SoakParams {
+    fn default() -> Self {
+        flags::defaults()
+    }
+}
+
+macro_rules! with_guarantee {
+    ($($module:ident::$params:ident { $($field:ident: $value:expr),* }),* $(,)?) => {
+        $(impl WithGuarantee for $module::$params {
+            fn keeps_state(&self) -> bool {
+                self.guarantee.keeps_state()
+            }
+
+            fn without_guarantee(&self) -> Self {
+                Self {
+                    guarantee: Guarantee::None,
+                    $($field: $value,)*
+                    ..self.clone()
+                }
+            }
+        })*
+    };
+}
+
+// The baseline of NEXMark is the same for both runs.
+with_guarantee!(
+    nexmark::NexmarkParams { baseline: false },
+    ysb::YsbParams {},
+    checkpoint::CheckpointParams {},
+    failover::FailoverParams {},
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_benchmark_runs_without_options() {
+        fn check<P: clap::Args + Default>() {
+            let command = P::augment_args(clap::Command::new("bench"));
+            command.clone().debug_assert();
+            assert!(command.try_get_matches_from(["bench"]).is_ok());
+        }
+        check::<active_active::ActiveActiveParams>();
+        check::<breakdown::BreakdownParams>();
+        check::<checkpoint::CheckpointParams>();
+        check::<exchange::ExchangeParams>();
+        check::<failover::FailoverParams>();
+        check::<forward::ForwardParams>();
+        check::<grid::GridParams>();
+        check::<latency::LatencyParams>();
+        check::<nexmark::NexmarkParams>();
+        check::<recovery::RecoveryParams>();
+        check::<rescale::RescaleParams>();
+        check::<stages::StagesParams>();
+        check::<state::StateParams>();
+        check::<submit::SubmitParams>();
+        check::<wakeup::WakeupParams>();
+        check::<wordcount::WordcountParams>();
+        check::<wordcount::SoakParams>();
+        check::<ysb::YsbParams>();
+        let soak = wordcount::SoakParams::default().wordcount;
+        assert_eq!(soak.duration, Duration::from_secs(7_200));
+        assert_eq!(soak.warmup, Duration::from_secs(60));
+    }
 }

@@ -6,7 +6,6 @@ mod rows;
 mod run;
 mod spread;
 
-pub(crate) use params::MOST_WORKERS;
 pub use params::NexmarkParams;
 pub use run::run;
 pub(crate) use spread::QueryLoad;

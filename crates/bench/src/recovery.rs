@@ -3,16 +3,18 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ardea_config::parse_count;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_rest::JobDescription;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::bounds::{check_rate, check_times, refused};
+use crate::bounds::{MOST_PROCESSES, check_range, check_rate};
 use crate::cluster::{Load, Sample, TestCluster, WorkerConnections};
+use crate::flags::time;
 use crate::noise;
 use crate::replayed_numbers::PulseLoad;
-use crate::report::{Field, Report, machine_of, rounded, seconds};
+use crate::report::{Field, Report, fields, machine_of, rounded, seconds};
 use crate::submit::{noted_ms, wall_ms};
 use crate::usage::{Stopwatch, monotonic_nanos};
 
@@ -22,25 +24,18 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// Poll interval of the wait for the job to run.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The parameters of `ardea bench recovery`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench recovery`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct RecoveryParams {
-    /// The number of containers of the job.
+    /// Number of containers of the job
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub containers: u32,
-    /// Records a second.
+    /// Records per second
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "100000")]
     pub rate: u64,
-    /// The time that the job runs before a worker is killed.
+    /// Running time of the job before a worker is killed
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "3s")]
     pub warmup: Duration,
-}
-
-impl Default for RecoveryParams {
-    fn default() -> Self {
-        RecoveryParams {
-            containers: 2,
-            rate: 100_000,
-            warmup: Duration::from_secs(3),
-        }
-    }
 }
 
 /// Kills the worker of a job's last container with SIGKILL, and waits until all containers of the
@@ -49,14 +44,9 @@ impl Default for RecoveryParams {
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] if the parameters are invalid; errors of the cluster or the job.
 pub fn run(params: &RecoveryParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    if params.containers < 2 {
-        return Err(
-            refused("one container is not enough: a worker must survive the kill")
-                .hint("give --containers at least 2"),
-        );
-    }
+    check_range("--containers", params.containers, 2..=MOST_PROCESSES)
+        .map_err(|error| error.hint("a worker must survive the kill"))?;
     check_rate(params.rate, "records")?;
-    check_times(&[("--warmup", params.warmup)])?;
     progress("measuring the machine's background noise");
     let noise = noise::measure_noise(1, noise::LONG_ENOUGH)?;
     progress("starting a cluster");
@@ -87,14 +77,9 @@ pub fn run(params: &RecoveryParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     let mut figures: Vec<Field> = vec![("duration_s", json!(seconds(spent.wall)))];
     figures.extend(moments(&described, &samples, (at, at_ms)));
     figures.extend(machine_of(spent, None, noise));
-    let warmup = ardea_config::duration::format_duration(params.warmup);
     Ok(Report {
         bench: "recovery",
-        parameters: vec![
-            ("containers", json!(params.containers)),
-            ("rate", json!(params.rate)),
-            ("warmup", json!(warmup)),
-        ],
+        parameters: fields!(params; containers, rate, warmup),
         figures,
     })
 }

@@ -1,7 +1,10 @@
 //! The result of a bench: its parameters and its measurements.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use ardea_config::duration::format_duration;
+use ardea_core::Guarantee;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
@@ -48,6 +51,70 @@ impl Report {
             .map_or(&Value::Null, |(_, value)| value)
     }
 }
+
+/// A value that a report shows.
+pub(crate) trait Shown {
+    fn to_json(&self) -> Value;
+}
+
+macro_rules! shown {
+    ($($name:ty),*) => {
+        $(impl Shown for $name {
+            fn to_json(&self) -> Value {
+                json!(self)
+            }
+        })*
+    };
+}
+
+shown!(bool, u32, u64, usize, f64, &str, String);
+
+impl Shown for Duration {
+    fn to_json(&self) -> Value {
+        json!(format_duration(*self))
+    }
+}
+
+impl Shown for Guarantee {
+    fn to_json(&self) -> Value {
+        json!(self.as_str())
+    }
+}
+
+impl Shown for PathBuf {
+    fn to_json(&self) -> Value {
+        json!(self.display().to_string())
+    }
+}
+
+impl<T: Shown> Shown for Option<T> {
+    fn to_json(&self) -> Value {
+        self.as_ref().map_or(Value::Null, Shown::to_json)
+    }
+}
+
+impl Shown for &PathBuf {
+    fn to_json(&self) -> Value {
+        (*self).to_json()
+    }
+}
+
+/// Returns fields of `$params` under their names. `name = value` is a field with another value.
+macro_rules! fields {
+    (@value $params:expr, $name:ident) => {
+        $crate::report::Shown::to_json(&$params.$name)
+    };
+    (@value $params:expr, $name:ident, $value:expr) => {
+        $crate::report::Shown::to_json(&$value)
+    };
+    ($params:expr; $($name:ident $(= $value:expr)?),* $(,)?) => {
+        vec![$((
+            stringify!($name),
+            $crate::report::fields!(@value $params, $name $(, $value)?),
+        )),*]
+    };
+}
+pub(crate) use fields;
 
 fn named<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Map<String, Value> {
     fields

@@ -7,16 +7,18 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ardea_config::parse_count;
 use ardea_core::Result;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use crate::bounds::{check_duration, check_rate, check_times, refused};
+use crate::bounds::{MOST_PROCESSES, check_duration, check_range, check_rate, refused};
 use crate::cluster::{
     Load, Order, Sample, TestCluster, WorkerConnections, merged, read_final_reports,
 };
+use crate::flags::time;
 use crate::noise;
-use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
+use crate::report::{Field, Report, Unit, fields, latency, machine_of, rounded, seconds};
 use crate::usage::{Spent, Stopwatch, monotonic_nanos};
 
 pub(crate) use load::{RescaleLoad, job};
@@ -27,37 +29,30 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// Timeout for the final reports of workers.
 const FINAL_REPORTS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The parameters of `ardea bench rescale`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench rescale`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct RescaleParams {
-    /// The number of workers at first and at the end.
+    /// Number of workers at the start and at the end
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub from: u32,
-    /// The number of workers in between.
+    /// Number of workers in between
+    #[arg(long, value_name = "N", default_value_t = 3)]
     pub to: u32,
-    /// Records a second.
+    /// Records per second
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "500000")]
     pub rate: u64,
-    /// The number of keys that are counted.
+    /// Number of keys
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10000")]
     pub keys: u64,
-    /// The warm-up before the measured time.
+    /// Duration of the warm-up before the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "3s")]
     pub warmup: Duration,
-    /// The measured time. The job is rescaled after a third of it, and back after two thirds.
+    /// Duration of the measurement; the job is rescaled after a third, and back after two thirds
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "15s")]
     pub duration: Duration,
-    /// The checkpoint interval.
+    /// Checkpoint interval
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "1s")]
     pub checkpoint_interval: Duration,
-}
-
-impl Default for RescaleParams {
-    fn default() -> Self {
-        RescaleParams {
-            from: 2,
-            to: 3,
-            rate: 500_000,
-            keys: 10_000,
-            warmup: Duration::from_secs(3),
-            duration: Duration::from_secs(15),
-            checkpoint_interval: Duration::from_secs(1),
-        }
-    }
 }
 
 /// The results of one run of the job.
@@ -82,23 +77,17 @@ struct Run {
 /// invalid; errors of the cluster or the job.
 pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let (Some(from), Some(to)) = (NonZeroU32::new(params.from), NonZeroU32::new(params.to)) else {
-        return Err(
-            refused("a job needs at least one worker").hint("give --from and --to at least 1")
-        );
+        return Err(refused("a job needs at least one worker"));
     };
     if from == to {
         return Err(refused("nothing changes").hint("give different numbers to --from and --to"));
     }
-    if params.keys == 0 {
-        return Err(refused("the number of keys is zero").hint("give --keys at least 1"));
+    check_range("--keys", params.keys, 1..=u64::MAX)?;
+    for (flag, workers) in [("--from", params.from), ("--to", params.to)] {
+        check_range(flag, workers, 1..=MOST_PROCESSES)?;
     }
     check_rate(params.rate, "records")?;
     check_duration(params.duration)?;
-    check_times(&[
-        ("--warmup", params.warmup),
-        ("--duration", params.duration),
-        ("--checkpoint-interval", params.checkpoint_interval),
-    ])?;
     progress("measuring the machine's background noise");
     let noise = noise::measure_noise(1, params.duration)?;
     progress("without: a job that is not rescaled");
@@ -107,21 +96,11 @@ pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let with = once(params, &[to, from], progress)?;
     let mut figures = figures(params, &with, &without);
     figures.extend(machine_of(with.spent, with.rss_mb, noise));
-    let time = ardea_config::duration::format_duration;
     Ok(Report {
         bench: "rescale",
-        parameters: vec![
-            ("from", json!(params.from)),
-            ("to", json!(params.to)),
-            ("rate", json!(params.rate)),
-            ("keys", json!(params.keys)),
-            ("warmup", json!(time(params.warmup))),
-            ("duration", json!(time(params.duration))),
-            (
-                "checkpoint_interval",
-                json!(time(params.checkpoint_interval)),
-            ),
-        ],
+        parameters: fields!(
+            params; from, to, rate, keys, warmup, duration, checkpoint_interval
+        ),
         figures,
     })
 }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ardea_config::duration::format_duration;
-use ardea_config::format_bytes;
+use ardea_config::{format_bytes, parse_bytes, parse_count};
 use ardea_core::{
     Chunk, DEFAULT_CHUNK_RECORDS, Error, ErrorCode, Inbox, InstanceContext, MetricsSnapshot,
     Ordinal, Outbox, Processor, Result, Rows, StateBackend, StateCodec, Timestamp,
@@ -14,9 +13,10 @@ use ardea_engine::StateBackendConfig;
 use ardea_operators::{KeyedContext, KeyedLogic, StateCodecs, StatefulMapP};
 use serde_json::json;
 
-use crate::bounds::{check_duration, check_times, refused};
+use crate::bounds::{check_duration, refused};
+use crate::flags::time;
 use crate::noise;
-use crate::report::{Field, Report, machine, rounded, seconds};
+use crate::report::{Field, Report, fields, machine, rounded, seconds};
 use crate::usage::{Spent, Stopwatch, reset_peak};
 
 /// In the hot phase, one record in this many has a key outside the hot set.
@@ -24,37 +24,30 @@ const COLD_RECORD_EVERY: u64 = 100;
 /// The hot set is one key in this many.
 const HOT_KEY_EVERY: u64 = 1_000;
 
-/// The parameters of `ardea bench state`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench state`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct StateParams {
-    /// The number of keys.
+    /// Number of keys with state
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1_000_000")]
     pub keys: u64,
-    /// The bytes of each state.
+    /// Size of each state in bytes
+    #[arg(long, value_name = "N", default_value_t = 100)]
     pub value_bytes: usize,
-    /// The memory for state on disk; by default a tenth of the state's size in memory.
+    /// Memory budget of the job whose state is on disk, such as `64MiB` (default: a tenth of the
+    /// size of all keys in memory)
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: Option<u64>,
-    /// A folder on the disk; by default the one for temporary files.
+    /// Folder on the disk to measure (default: one for temporary files)
+    #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
-    /// The duration of each measurement after the keys were inserted.
+    /// Duration of each measurement, after all keys are loaded
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "5s")]
     pub duration: Duration,
-}
-
-impl Default for StateParams {
-    fn default() -> Self {
-        StateParams {
-            keys: 1_000_000,
-            value_bytes: 100,
-            memory: None,
-            folder: None,
-            duration: Duration::from_secs(5),
-        }
-    }
 }
 
 impl StateParams {
     fn check(&self) -> Result<()> {
         check_duration(self.duration)?;
-        check_times(&[("--duration", self.duration)])?;
         if self.keys == 0 || self.value_bytes < 8 {
             return Err(refused(
                 "give at least one key, and states of at least 8 bytes",
@@ -64,12 +57,7 @@ impl StateParams {
     }
 
     fn fields(&self, memory: u64) -> Vec<Field> {
-        vec![
-            ("keys", json!(self.keys)),
-            ("value_bytes", json!(self.value_bytes)),
-            ("memory", json!(format_bytes(memory))),
-            ("duration", json!(format_duration(self.duration))),
-        ]
+        fields!(self; keys, value_bytes, memory = format_bytes(memory), duration)
     }
 }
 

@@ -6,15 +6,16 @@
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ardea_config::parse_count;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_rest::JobDescription;
 use serde_json::json;
 
-use crate::bounds::{check_rate, refused};
+use crate::bounds::{MOST_PROCESSES, check_range, check_rate};
 use crate::cluster::{Load, Sample, TestCluster, WorkerConnections};
 use crate::noise;
 use crate::replayed_numbers::PulseLoad;
-use crate::report::{Field, Report, machine_of, rounded, seconds};
+use crate::report::{Field, Report, fields, machine_of, rounded, seconds};
 use crate::usage::{Stopwatch, monotonic_nanos};
 
 /// Timeout for the first record of a job.
@@ -23,28 +24,21 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// Poll interval of the wait for the first record.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The parameters of `ardea bench submit`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench submit`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct SubmitParams {
-    /// The number of containers of the job.
+    /// Number of containers of the job
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub containers: u32,
-    /// The number of hosts of the cluster, all of them on this machine.
+    /// Number of hosts of the cluster, all on this machine
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub hosts: u32,
-    /// Records a second.
+    /// Records per second
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10000")]
     pub rate: u64,
-    /// True if the cluster already stores the job's program, as when a job is submitted again.
+    /// Submit a program that is already in the cluster's package store
+    #[arg(long)]
     pub stored: bool,
-}
-
-impl Default for SubmitParams {
-    fn default() -> Self {
-        SubmitParams {
-            containers: 2,
-            hosts: 1,
-            rate: 10_000,
-            stored: false,
-        }
-    }
 }
 
 /// Submits a job, waits for its first record, and ends it. `progress` receives status texts.
@@ -52,9 +46,8 @@ impl Default for SubmitParams {
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] if the parameters are invalid; errors of the cluster or the job.
 pub fn run(params: &SubmitParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    if params.containers == 0 || params.hosts == 0 {
-        return Err(refused("give at least one container and one host"));
-    }
+    check_range("--containers", params.containers, 1..=MOST_PROCESSES)?;
+    check_range("--hosts", params.hosts, 1..=16)?;
     check_rate(params.rate, "records")?;
     progress("measuring the machine's background noise");
     let noise = noise::measure_noise(1, noise::LONG_ENOUGH)?;
@@ -111,12 +104,7 @@ pub fn run(params: &SubmitParams, progress: &mut dyn FnMut(&str)) -> Result<Repo
     figures.extend(machine_of(spent, None, noise));
     Ok(Report {
         bench: "submit",
-        parameters: vec![
-            ("containers", json!(params.containers)),
-            ("hosts", json!(params.hosts)),
-            ("rate", json!(params.rate)),
-            ("stored", json!(params.stored)),
-        ],
+        parameters: fields!(params; containers, hosts, rate, stored),
         figures,
     })
 }

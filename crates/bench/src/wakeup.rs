@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use ardea_config::duration::format_duration;
 use ardea_connectors::for_each::for_each;
 use ardea_core::{Clock, Error, ErrorCode, Result, Source, Unbounded, supplier};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig, allowed_cores, pin_to};
@@ -14,61 +13,40 @@ use ardea_pipeline::Pipeline;
 use hdrhistogram::Histogram;
 use serde_json::json;
 
-use crate::bounds::{check_duration, check_times, refused};
-use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
+use crate::bounds::{check_duration, check_positive};
+use crate::flags::time;
+use crate::report::{Field, Report, Unit, fields, latency, machine, rounded, seconds};
 use crate::usage::{Spent, Stopwatch, reset_peak};
 use crate::{nanoseconds, noise};
 
 use push::{PushP, PushQueue};
 
-/// The parameters of `ardea bench wakeup`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench wakeup`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct WakeupParams {
-    /// The mean time between two records; each gap is between half and one and a half times as
-    /// long.
+    /// Mean time between two records; each gap is 0.5 to 1.5 times as long
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "20ms")]
     pub gap: Duration,
-    /// The time for which idleness is measured, and then waking.
+    /// Duration of each of the two measurements: of idleness, and of wakeups
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "20s")]
     pub duration: Duration,
-    /// The warm-up before the measured time.
+    /// Duration of the warm-up before the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "1s")]
     pub warmup: Duration,
-    /// The time for which an idle thread polls for work before it sleeps.
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10us")]
     pub spin: Duration,
-}
-
-impl Default for WakeupParams {
-    fn default() -> Self {
-        WakeupParams {
-            gap: Duration::from_millis(20),
-            duration: Duration::from_secs(20),
-            warmup: Duration::from_secs(1),
-            spin: NodeConfig::default().spin,
-        }
-    }
 }
 
 impl WakeupParams {
     fn check(&self) -> Result<()> {
         check_duration(self.duration)?;
-        if self.gap.is_zero() {
-            return Err(refused(
-                "the gap between records is zero; give a longer one",
-            ));
-        }
-        check_times(&[
-            ("--gap", self.gap),
-            ("--duration", self.duration),
-            ("--warmup", self.warmup),
-            ("--spin", self.spin),
-        ])
+        check_positive("--gap", self.gap)
     }
 
     fn fields(&self) -> Vec<Field> {
-        vec![
-            ("gap", json!(format_duration(self.gap))),
-            ("duration", json!(format_duration(self.duration))),
-            ("warmup", json!(format_duration(self.warmup))),
-            ("spin", json!(format_duration(self.spin))),
-        ]
+        fields!(self; gap, duration, warmup, spin)
     }
 }
 
@@ -233,13 +211,9 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut WakeupParams);
-        let wrong: [Set; 6] = [
+        let wrong: [Set; 2] = [
             |params| params.gap = Duration::ZERO,
-            |params| params.gap = Duration::MAX,
             |params| params.duration = Duration::ZERO,
-            |params| params.duration = Duration::MAX,
-            |params| params.warmup = Duration::MAX,
-            |params| params.spin = Duration::MAX,
         ];
         for set in wrong {
             let mut params = WakeupParams::default();

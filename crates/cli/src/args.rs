@@ -3,27 +3,27 @@
 mod cluster;
 mod map;
 
-use std::ffi::OsString;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use ardea::command_line::{
+    CheckpointsArgs, ClusterArgs, EXIT_CODES, GlobalOptions, SavepointArgs, thread_count, within,
+};
+use ardea_config::{parse_count, parse_duration};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 #[cfg(feature = "bench")]
 use crate::commands::bench::BenchCommand;
-use crate::failure::EXIT_CODES;
 
 use cluster::{
     CLUSTER_HELP, LOGS_HELP, METASTORE_HELP, METRICS_HELP, RECOVER_HELP, RESCALE_HELP, SUBMIT_HELP,
     UPGRADE_HELP,
 };
 pub use cluster::{
-    ClusterArgs, ClusterCommand, ClusterStartArgs, ClusterStopArgs, DrainArgs, KillArgs, ListArgs,
-    LogsArgs, MetastoreCommand, MetastoreDumpArgs, MetastoreRemoveArgs, MetricsArgs, RecoverArgs,
-    RemoteJob, RescaleArgs, RestartArgs, SubmitArgs, TopArgs, UndrainArgs, UpgradeArgs,
+    ClusterCommand, ClusterStartArgs, ClusterStopArgs, DrainArgs, KillArgs, ListArgs, LogsArgs,
+    MetastoreCommand, MetastoreDumpArgs, MetastoreRemoveArgs, MetricsArgs, RecoverArgs, RemoteJob,
+    RescaleArgs, RestartArgs, SubmitArgs, TopArgs, UndrainArgs, UpgradeArgs,
 };
 use map::MAP_HELP;
 pub use map::{
@@ -41,9 +41,10 @@ pub use map::{
     max_term_width = 120
 )]
 pub struct Args {
-    /// The options of every command.
+    /// The options of every command. After a job's name, such an option is ardea's unless the job
+    /// has an option of that name.
     #[command(flatten)]
-    pub global: Global,
+    pub global: GlobalOptions,
     /// The command.
     #[command(subcommand)]
     pub command: Command,
@@ -51,36 +52,6 @@ pub struct Args {
 
 /// The long name of the option with the number of threads, for commands that run jobs.
 pub const THREADS: &str = "threads";
-
-/// Options of every command. After a job's name, such an option is ardea's unless the job has an
-/// option of that name.
-#[derive(clap::Args, Debug)]
-#[command(next_help_heading = "Options of every command")]
-pub struct Global {
-    /// Print reports (plan, summary, settings, bench) as JSON on standard output, and errors as
-    /// JSON on standard error; the job's own output is unchanged
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Print neither progress nor a summary; errors are printed all the same
-    #[arg(long, short, global = true)]
-    pub quiet: bool,
-    /// List every step of a job in its summary; by default only sources, sinks and named steps
-    #[arg(long, short, global = true)]
-    pub verbose: bool,
-    /// Print progress every second even if standard error is no terminal
-    #[arg(long, global = true, conflicts_with = "quiet")]
-    pub progress: bool,
-    /// Set KEY=VALUE; `ardea config` lists all settings
-    #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = key_value)]
-    pub set: Vec<String>,
-    /// Read settings from this TOML file instead of ./ardea.toml
-    #[arg(long, global = true, value_name = "FILE", env = "ARDEA_CONFIG",
-        value_parser = OsStringValueParser::new().try_map(config_file))]
-    pub config: Option<PathBuf>,
-    /// Interval of live tables if the output is a pipe, at least 100ms (default: only at the end)
-    #[arg(long, global = true, value_name = "DURATION", value_parser = at_most_ten_a_second)]
-    pub tables_every: Option<Duration>,
-}
 
 /// The commands.
 #[derive(Subcommand, Debug)]
@@ -140,11 +111,7 @@ pub enum Command {
     Recover(RecoverArgs),
     /// Write a savepoint of a job with a guarantee (all its state, in a separate folder), or
     /// inspect one
-    #[command(
-        after_help = SAVEPOINT_HELP,
-        args_conflicts_with_subcommands = true,
-        subcommand_negates_reqs = true
-    )]
+    #[command(after_help = SAVEPOINT_HELP)]
     Savepoint(SavepointArgs),
     /// Check whether a new program version can restore a job's state; shows for each state whether
     /// it is kept, migrated, dropped, added, or incompatible
@@ -212,22 +179,6 @@ Examples:
 
 A name that is no local folder is a job of a cluster; with --cluster or --at every name is.";
 
-/// The arguments of `ardea checkpoints`.
-#[derive(clap::Args, Debug)]
-pub struct CheckpointsArgs {
-    /// A job of a cluster, or the folder or s3://bucket/prefix of a job's checkpoints:
-    /// checkpoints.folder itself for a job of one process, its subfolder with the job's name for a
-    /// job of a cluster
-    #[arg(value_name = "JOB|FOLDER")]
-    pub what: PathBuf,
-    /// Read and verify all data
-    #[arg(long)]
-    pub check: bool,
-    /// The cluster.
-    #[command(flatten)]
-    pub place: ClusterArgs,
-}
-
 const SAVEPOINT_HELP: &str = "\
 Examples:
   ardea savepoint state/wordcount --to saved/before-v2
@@ -263,39 +214,6 @@ pub struct ReplicasArgs {
     /// The output file that the replicas share
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-}
-
-/// The arguments of `ardea savepoint`.
-#[derive(clap::Args, Debug)]
-pub struct SavepointArgs {
-    /// The subcommand, which inspects an existing savepoint.
-    #[command(subcommand)]
-    pub command: Option<SavepointCommand>,
-    /// A job of a cluster, or the folder or s3://bucket/prefix of a job's checkpoints:
-    /// checkpoints.folder itself for a job of one process, its subfolder with the job's name for a
-    /// job of a cluster
-    #[arg(value_name = "JOB|FOLDER", required = true)]
-    pub what: Option<PathBuf>,
-    /// Destination: a folder that is empty or does not exist, or s3://bucket/prefix
-    #[arg(long, value_name = "PLACE", required = true)]
-    pub to: Option<PathBuf>,
-    /// The cluster.
-    #[command(flatten)]
-    pub place: ClusterArgs,
-}
-
-/// The subcommands of `ardea savepoint`.
-#[derive(Subcommand, Debug)]
-pub enum SavepointCommand {
-    /// Show the contents of a savepoint
-    Inspect {
-        /// The savepoint's folder or s3://bucket/prefix
-        #[arg(value_name = "PLACE")]
-        place: PathBuf,
-        /// Read and verify all data
-        #[arg(long)]
-        check: bool,
-    },
 }
 
 /// The arguments of `ardea diff`.
@@ -356,7 +274,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "N|max")]
     pub speed: Option<String>,
     /// Number of cooperative threads (default: all cores)
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<u32>,
     /// Further arguments of the job; `ardea run flights --help` lists them
     #[arg(
@@ -371,7 +289,7 @@ pub struct DemoArgs {
 #[derive(clap::Args, Debug)]
 pub struct JobArgs {
     /// Number of cooperative threads (default: all cores)
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<u32>,
     /// Name of the job, then its arguments
     #[arg(
@@ -407,7 +325,7 @@ pub enum NexmarkCommand {
 #[derive(clap::Args, Debug)]
 pub struct GenerateArgs {
     /// Number of events; of every 50, 1 is a person, 3 are auctions, 46 are bids
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub events: u64,
     /// Seed of the generator
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -416,7 +334,7 @@ pub struct GenerateArgs {
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
     /// Maximum lateness of events, in event time, such as 5s
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "0s")]
     pub out_of_order: Duration,
     /// Events per second of event time
     #[arg(long, value_name = "N", value_parser = at_least_one, default_value = "10000")]
@@ -436,41 +354,21 @@ pub struct QueryArgs {
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
     /// Length of windows (q5, q7, q8; default: 10s)
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub window: Option<Duration>,
     /// Slide of windows (q5; default: 2s)
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub slide: Option<Duration>,
     /// Number of cooperative threads (default: all cores)
-    #[arg(long, value_name = "N", value_parser = threads)]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<u32>,
     /// Side input of q13: lines of `key,value`
     #[arg(long, value_name = "FILE.csv")]
     pub side: Option<PathBuf>,
     /// Maximum disorder of events; windows then close as early as possible, and not at the end of
     /// the file
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub out_of_order: Option<Duration>,
-}
-
-/// Parses a duration such as `500ms`, `10s` or `1m30s`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    ardea_config::parse_duration(text).map_err(|error| error.to_string())
-}
-
-/// Parses an interval of at least 100 ms, for repeated output.
-fn at_most_ten_a_second(text: &str) -> Result<Duration, String> {
-    const SHORTEST: Duration = Duration::from_millis(100);
-    let every = duration(text)?;
-    match every < SHORTEST {
-        true => Err("must be at least 100ms".into()),
-        false => Ok(every),
-    }
-}
-
-/// Parses a number of threads; its upper limit is checked later.
-fn threads(text: &str) -> Result<u32, String> {
-    within(1..=u32::MAX, text)
 }
 
 /// Parses a number of a container or an instance.
@@ -478,50 +376,12 @@ fn number(text: &str) -> Result<u32, String> {
     within(0..=u32::MAX, text)
 }
 
-/// Parses a whole number in a range. The error does not mention the upper bound if it is
-/// `u32::MAX`.
-fn within(range: RangeInclusive<u32>, text: &str) -> Result<u32, String> {
-    let number = text.parse::<u32>().ok();
-    let number = number.filter(|number| range.contains(number));
-    number.ok_or_else(|| match (*range.start(), *range.end()) {
-        (least, u32::MAX) => {
-            let such_as = least.max(2);
-            format!("write a whole number, {least} or more, such as {such_as}")
-        }
-        (least, most) => format!("write a whole number from {least} to {most}"),
-    })
-}
-
 /// Parses a count of at least one.
 fn at_least_one(text: &str) -> Result<u64, String> {
-    match count(text)? {
+    match parse_count(text).map_err(|error| error.to_string())? {
         0 => Err("must be at least 1".into()),
         number => Ok(number),
     }
-}
-
-/// Parses the name of a configuration file. The name may come from the environment variable
-/// `ARDEA_CONFIG`, which may be empty.
-fn config_file(name: OsString) -> Result<PathBuf, &'static str> {
-    match name.is_empty() {
-        true => Err(
-            "it is empty: name a file, or unset the variable ARDEA_CONFIG if it comes from there",
-        ),
-        false => Ok(PathBuf::from(name)),
-    }
-}
-
-/// Checks the form KEY=VALUE; the schema checks key and value later.
-fn key_value(text: &str) -> Result<String, String> {
-    match text.split_once('=') {
-        Some(_) => Ok(text.to_string()),
-        None => Err("write KEY=VALUE, such as slice=50us; `ardea config` lists the keys".into()),
-    }
-}
-
-/// Parses a count, which may contain underscores: `1_000_000`.
-pub fn count(text: &str) -> Result<u64, String> {
-    ardea_config::parse_count(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -557,33 +417,8 @@ mod tests {
     }
 
     #[test]
-    fn tables_and_tops_come_ten_times_a_second_at_most() {
-        let every = Duration::from_millis(100);
-        assert_eq!(at_most_ten_a_second("100ms"), Ok(every));
-        for text in ["0s", "1ns", "99ms", "soon"] {
-            assert!(at_most_ten_a_second(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_number_is_told_what_would_be_one() {
-        assert_eq!(threads("2"), Ok(2));
-        assert_eq!(number("0"), Ok(0));
-        let told = Err("write a whole number, 1 or more, such as 2".to_string());
-        assert_eq!(threads("0"), told);
-        for text in ["x", "-1", "", "1.5", "99999999999"] {
-            let told = number(text).unwrap_err();
-            assert!(
-                told.starts_with("write a whole number, 0 or more"),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
     fn counts_may_have_underscores() {
-        assert_eq!(count("1_000_000"), Ok(1_000_000));
-        assert!(count("many").is_err());
-        assert!(at_least_one("0").is_err());
+        assert_eq!(at_least_one("1_000_000"), Ok(1_000_000));
+        assert!(at_least_one("many").is_err() && at_least_one("0").is_err());
     }
 }

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "bench")]
 pub mod bench;
-mod checkpoints;
 mod cluster;
 mod completions;
 mod components;
@@ -22,21 +21,20 @@ mod plan;
 mod query;
 mod replicas;
 mod run;
-mod savepoint;
 mod settings_check;
 mod submit;
 mod top;
-mod upgrade;
 mod version;
 
-pub use cluster::be_host;
 pub use demo::JOB as DEMO_JOB;
 pub use examples::usage;
 pub use submit::work;
 
+use ardea::command_line;
+use ardea::command_line::Context;
+use ardea::console::Failure;
+
 use crate::args::{Command, MetastoreCommand, NexmarkCommand};
-use crate::context::Context;
-use crate::failure::Failure;
 
 /// Runs a command.
 pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
@@ -53,14 +51,14 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Pause(args) => control::pause(&args, context),
         Command::Kill(args) => control::kill(&args, context),
         Command::Restart(args) => control::restart(&args, context),
-        Command::Upgrade(args) => upgrade::run(&args, context),
+        Command::Upgrade(args) => submit::upgrade(&args, context),
         Command::Rescale(args) => control::rescale(&args, context),
         Command::Logs(args) => logs::run(&args, context),
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),
-        Command::Checkpoints(args) => checkpoints::run(&args, context),
+        Command::Checkpoints(args) => command_line::checkpoints(&args, context),
         Command::Recover(args) => control::recover(&args, context),
-        Command::Savepoint(args) => savepoint::run(&args, context),
+        Command::Savepoint(args) => command_line::savepoint(&args, context),
         Command::Diff(args) => diff::run(&args, context),
         Command::Replicas(args) => replicas::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ardea_connectors::files::{Compression, PartFile};
 use ardea_core::Error;
 
-use crate::failure::Failure;
+use ardea::console::Failure;
 use ardea::console::Interrupts;
 
 /// Lets `write` fill `path`; `-` is standard output.

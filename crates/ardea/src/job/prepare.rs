@@ -20,9 +20,9 @@ use super::guarantee_check::{add_states, check_guarantee, make_folders_absolute}
 use super::locality_check::check_locality;
 
 /// A job to submit, with its program, files and arguments.
-pub struct SubmissionSpec<'a> {
+pub struct SubmissionSpec {
     /// The job.
-    pub job: &'a dyn Job,
+    pub job: Box<dyn Job>,
     /// Its name on the cluster, if it differs from the job's own.
     pub name: Option<String>,
     /// The program to run in its containers.
@@ -33,6 +33,50 @@ pub struct SubmissionSpec<'a> {
     pub files: Vec<PathBuf>,
     /// The arguments of the program.
     pub arguments: Vec<String>,
+}
+
+impl SubmissionSpec {
+    /// Returns a job whose program is this one, under the file name `executable_name`.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ReadFailed`] if this program's own file can't be found.
+    pub fn of_this_program(
+        job: Box<dyn Job>,
+        executable_name: impl Into<String>,
+        arguments: Vec<String>,
+    ) -> Result<Self> {
+        Ok(SubmissionSpec {
+            job,
+            name: None,
+            executable: own_program()?,
+            executable_name: executable_name.into(),
+            files: Vec::new(),
+            arguments,
+        })
+    }
+}
+
+/// Returns the path of this program, even if its file has been replaced.
+fn own_program() -> Result<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() {
+        return Ok(own);
+    }
+    std::env::current_exe().map_err(|error| {
+        Error::new(ErrorCode::ReadFailed, "cannot find this program's own file")
+            .because(error)
+            .hint("mount /proc")
+    })
+}
+
+/// Returns the file name of this program.
+pub fn own_name() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_ref().and_then(|program| program.file_name());
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    // Linux adds this suffix if the file was replaced while the program runs.
+    let name = name.map(|name| name.trim_end_matches(" (deleted)").to_string());
+    name.unwrap_or_else(|| "job".into())
 }
 
 /// A job that is packed and ready to be submitted to a cluster.
@@ -59,7 +103,7 @@ impl Prepared {
     /// [`ErrorCode::InvalidConfig`] for a wrong name, policy or setting; [`ErrorCode::ReadFailed`]
     /// if a file can't be read.
     pub fn of(
-        wanted: &SubmissionSpec<'_>,
+        wanted: &SubmissionSpec,
         cluster: &ClusterSettings,
         settings: &Resolved,
         modules: &Modules,
@@ -160,7 +204,7 @@ fn of_the_job(settings: &Resolved) -> Result<BTreeMap<String, String>> {
 }
 
 /// Returns the files of the package with their names in it, which must differ.
-fn files(wanted: &SubmissionSpec<'_>) -> Result<Vec<(PathBuf, String)>> {
+fn files(wanted: &SubmissionSpec) -> Result<Vec<(PathBuf, String)>> {
     let mut files = vec![(wanted.executable.clone(), wanted.executable_name.clone())];
     for path in &wanted.files {
         let name = path

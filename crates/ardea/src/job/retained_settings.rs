@@ -6,7 +6,7 @@ use ardea_config::{ConfigFile, Origin, Resolved, Schema};
 use ardea_core::Result;
 use ardea_rest::JobDescription;
 
-use super::submit::Target;
+use super::target::Target;
 
 /// The name that is shown as the origin of retained settings.
 const NAME: &str = "the running job";
@@ -27,7 +27,7 @@ impl RetainedSettings {
     ///
     /// # Errors
     /// If there is no such job, or the cluster doesn't answer.
-    pub fn of(target: &dyn Target, job: &str, schema: &Schema) -> Result<Self> {
+    pub fn of(target: &Target, job: &str, schema: &Schema) -> Result<Self> {
         Ok(RetainedSettings::in_description(
             &target.describe(job)?,
             schema,

@@ -1,90 +1,19 @@
 //! The submission of a job to a cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_coordination::control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_rest::{JobDescription, JobEnding, JobSummary, Phase, SubmitRequest, UpgradeRequest};
+use ardea_rest::{JobEnding, Phase};
 use serde::Serialize;
 
 use super::prepare::Prepared;
 use super::startup_watch::{StartupWatch, failing};
+use super::target::Target;
 
 /// The interval at which the job's state is requested.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// A cluster that jobs are submitted to. All calls block.
-pub trait Target {
-    /// Returns the cluster's name.
-    fn cluster(&self) -> &str;
-
-    /// Puts a package of `files` (path and name in the package) into the cluster's store. Returns
-    /// the package's SHA-256 in hexadecimal digits. Equal files give an equal package, which is
-    /// stored once.
-    ///
-    /// # Errors
-    /// If a file can't be read or the store refuses the package. No partial package is left then.
-    fn store(&self, files: &[(PathBuf, String)]) -> Result<String>;
-
-    /// Submits the job to the cluster atomically: on failure the cluster has no part of it.
-    ///
-    /// # Errors
-    /// [`ErrorCode::NameTaken`] if another job has the name.
-    fn submit(&self, request: SubmitRequest) -> Result<()>;
-
-    /// Starts the hosts of a job that has been submitted, in a cluster made for this job. By
-    /// default does nothing, for clusters whose hosts are up.
-    ///
-    /// # Errors
-    /// If no host can be started; the job is submitted nonetheless, and waits for a host.
-    fn start_hosts(&self, job: &JobRef) -> Result<()> {
-        let _ = job;
-        Ok(())
-    }
-
-    /// Returns a notice for the user about the job's hosts, after the job has been submitted.
-    /// `None` by default.
-    fn notice(&self) -> Option<String> {
-        None
-    }
-
-    /// Returns the job's summary.
-    ///
-    /// # Errors
-    /// [`ErrorCode::NoSuchJob`] if the job has ended or was never there.
-    fn job_summary(&self, job: &str) -> Result<JobSummary>;
-
-    /// Upgrades a job to another program. By default unsupported.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidJob`] if the program can't restore the job's state.
-    fn upgrade(&self, request: UpgradeRequest) -> Result<()> {
-        let job = &request.definition.job;
-        let what = format!("{job} can't be upgraded here");
-        Err(Error::new(ErrorCode::WrongState, what))
-    }
-
-    /// Returns the full description of a job. By default unsupported.
-    ///
-    /// # Errors
-    /// As [`job_summary`](Self::job_summary).
-    fn describe(&self, job: &str) -> Result<JobDescription> {
-        let what = format!("{job:?} can't be described here");
-        Err(Error::new(ErrorCode::WrongState, what))
-    }
-
-    /// Returns the end of a submission (in hexadecimal digits) of a job, if the cluster has a
-    /// record of it. `None` by default.
-    ///
-    /// # Errors
-    /// If the cluster can't be reached.
-    fn ended(&self, job: &str, submission: &str) -> Result<Option<JobEnding>> {
-        let _ = (job, submission);
-        Ok(None)
-    }
-}
 
 /// A step of a submission.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -139,7 +68,7 @@ pub struct Submitted {
 /// and goes on starting it.
 pub fn submit(
     prepared: &Prepared,
-    target: &dyn Target,
+    target: &Target,
     patience: Option<Duration>,
     tell: &mut dyn FnMut(Step),
 ) -> Result<Submitted> {
@@ -150,8 +79,7 @@ pub fn submit(
     tell(Step::Submitting);
     let request = prepared.request(target.cluster(), package.clone());
     let job = request.definition.job.clone();
-    target.submit(request)?;
-    target.start_hosts(&job)?;
+    target.submit(&request)?;
     let mut submitted = Submitted {
         submission: format!("{:x}", job.submission),
         job: job.name,
@@ -179,7 +107,7 @@ pub fn submit(
 /// Waits until the job has run for a moment, or has ended.
 fn wait(
     submitted: &Submitted,
-    target: &dyn Target,
+    target: &Target,
     patience: Duration,
     strays: Option<&str>,
     tell: &mut dyn FnMut(Step),
@@ -240,7 +168,7 @@ fn wait(
 }
 
 /// Returns the final phase of a job that is gone.
-fn ending(submitted: &Submitted, target: &dyn Target) -> Result<Phase> {
+fn ending(submitted: &Submitted, target: &Target) -> Result<Phase> {
     // The job is gone, even if the cluster has no record of its end.
     let ended = target.ended(&submitted.job, &submitted.submission);
     Ok(ended.ok().flatten().map_or(Phase::Gone, phase_of))

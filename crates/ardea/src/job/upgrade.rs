@@ -8,7 +8,8 @@ use ardea_rest::{JobDescription, JobEnding, UpgradeRequest};
 use serde::Serialize;
 
 use super::prepare::Prepared;
-use super::submit::{Step, Target, is_transient, size, with_strays};
+use super::submit::{Step, is_transient, size, with_strays};
+use super::target::Target;
 
 /// The default time limit for a new program's first committed epoch.
 pub const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,7 +47,7 @@ pub struct Upgraded {
 /// runs again.
 pub fn upgrade(
     prepared: &Prepared,
-    target: &dyn Target,
+    target: &Target,
     patience: Duration,
     waits: bool,
     tell: &mut dyn FnMut(Step),
@@ -58,7 +59,7 @@ pub fn upgrade(
     tell(Step::Submitting);
     let next = prepared.request(target.cluster(), package.clone());
     let job = next.definition.job.clone();
-    target.upgrade(UpgradeRequest {
+    target.upgrade(&UpgradeRequest {
         definition: next.definition,
         demand: next.demand,
         packing: next.packing,
@@ -84,7 +85,7 @@ pub fn upgrade(
 }
 
 /// Waits until the upgrade is over.
-fn wait(upgraded: &Upgraded, target: &dyn Target, tell: &mut dyn FnMut(Step)) -> Result<String> {
+fn wait(upgraded: &Upgraded, target: &Target, tell: &mut dyn FnMut(Step)) -> Result<String> {
     let mut answered = Instant::now();
     let mut told = String::new();
     loop {

@@ -182,5 +182,5 @@ fn a_savepoint_is_written_and_shown() {
     let wrong = run(at, "savepoint inspect");
     assert_eq!(wrong.status.code(), Some(2));
     let why = text(&wrong.stderr);
-    assert!(why.contains("savepoint inspect needs the folder"), "{why}");
+    assert!(why.contains("savepoint inspect <PLACE>"), "{why}");
 }

@@ -1,14 +1,14 @@
 //! A cluster on this machine, in a temporary folder, for the time of a bench.
 
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ardea::cluster::{Launcher, Modules};
-use ardea::job::{Prepared, SubmissionSpec, Target, client_of, connect};
+use ardea::job::{Prepared, SubmissionSpec, client_of, connect};
 use ardea::recovery::FAULT_TOLERANCE_SETTINGS;
 use ardea_config::duration::format_duration;
 use ardea_config::{Resolved, Resolver, Schema};
@@ -32,24 +32,27 @@ const PROGRAM: &str = "ardea";
 /// The timeout of a checkpoint; a full one takes long.
 const CHECKPOINT_WITHIN: Duration = Duration::from_secs(600);
 
-/// Returns the settings of a job with this processing guarantee. Its checkpoints are in `folder`,
-/// or in the memory of the cluster's hosts.
-pub(crate) fn guarantee_settings(
+/// Returns the settings of a job of several workers with this processing guarantee. Its checkpoints
+/// are in `folder`, or in the memory of the cluster's hosts.
+pub(crate) fn job_settings(
+    (workers, threads): (u32, u32),
     guarantee: Guarantee,
     every: Duration,
     folder: Option<&Path>,
 ) -> Vec<String> {
-    if !guarantee.keeps_state() {
-        return Vec::new();
-    }
-    let folder = folder.map(|folder| format!("checkpoints.folder={}", folder.display()));
     let mut settings = vec![
-        format!("guarantee={}", guarantee.as_str()),
-        format!("checkpoints.every={}", format_duration(every)),
-        format!("checkpoints.timeout={}", format_duration(CHECKPOINT_WITHIN)),
-        "checkpoints.pause=0s".into(),
+        format!("job.containers={workers}"),
+        format!("threads={threads}"),
     ];
-    settings.extend(folder);
+    if guarantee.keeps_state() {
+        settings.extend([
+            format!("guarantee={}", guarantee.as_str()),
+            format!("checkpoints.every={}", format_duration(every)),
+            format!("checkpoints.timeout={}", format_duration(CHECKPOINT_WITHIN)),
+            "checkpoints.pause=0s".into(),
+        ]);
+        settings.extend(folder.map(|folder| format!("checkpoints.folder={}", folder.display())));
+    }
     settings
 }
 
@@ -158,23 +161,17 @@ impl TestCluster {
     pub(crate) fn submit(&self, name: &str, load: &Load) -> Result<Submission> {
         let begun = Instant::now();
         let (job, _) = load.job()?;
-        let wanted = SubmissionSpec {
-            job: &*job,
-            name: Some(name.to_string()),
-            executable: PathBuf::from("/proc/self/exe"),
-            executable_name: PROGRAM.into(),
-            files: Vec::new(),
-            arguments: load.arguments()?,
-        };
+        let mut wanted = SubmissionSpec::of_this_program(job, PROGRAM, load.arguments()?)?;
+        wanted.name = Some(name.to_string());
         let cluster = &self.inner.cluster;
         let prepared = Prepared::of(&wanted, cluster, &self.resolved, &Modules::builtin())?;
         let prepared_at = begun.elapsed();
-        let target: Box<dyn Target> = connect(cluster, name, &Modules::builtin())?;
+        let target = connect(cluster, name, &Modules::builtin())?;
         let package = target.store(&prepared.files)?;
         let stored_at = begun.elapsed();
         let request = prepared.request(target.cluster(), package);
         self.inner.jobs().push(name.to_string());
-        target.submit(request)?;
+        target.submit(&request)?;
         Ok(Submission {
             job: name.to_string(),
             prepared: prepared_at,

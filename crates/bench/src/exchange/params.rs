@@ -2,54 +2,47 @@
 
 use std::time::Duration;
 
-use ardea_config::duration::format_duration;
+use ardea_config::parse_count;
 use ardea_core::Result;
-use serde_json::{Value, json};
+use clap::ValueEnum;
 
-use crate::bounds::{check_duration, check_rate, check_times};
-use crate::report::Field;
+use crate::bounds::{check_duration, check_rate};
+use crate::flags::time;
+use crate::report::{Field, fields};
 
 /// The type of the records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
-    /// Five numbers, 40 bytes.
+    /// Five numbers, 40 bytes
     Rows,
-    /// Words of 3 to 16 letters, each its own string.
+    /// Words of 3 to 16 letters, each its own string
     Words,
 }
 
-/// The parameters of `ardea bench exchange`, named as its flags.
-#[derive(Clone, Copy, Debug)]
+/// The parameters of `ardea bench exchange`; its options have the same names.
+#[derive(clap::Args, Clone, Copy, Debug)]
 pub struct ExchangeParams {
-    /// The type of the records.
+    /// Kind of records
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = RecordKind::Rows)]
     pub records: RecordKind,
-    /// Records a second.
+    /// Records per second: measures latency
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "100000")]
     pub rate: u64,
-    /// True to send as fast as possible instead of at `rate`.
+    /// Run as fast as possible: measures throughput
+    #[arg(long)]
     pub max: bool,
-    /// The measured time.
+    /// Duration of the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10s")]
     pub duration: Duration,
-    /// The warm-up before the measured time.
+    /// Duration of the warm-up before the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "2s")]
     pub warmup: Duration,
-}
-
-impl Default for ExchangeParams {
-    fn default() -> Self {
-        ExchangeParams {
-            records: RecordKind::Rows,
-            rate: 100_000,
-            max: false,
-            duration: Duration::from_secs(10),
-            warmup: Duration::from_secs(2),
-        }
-    }
 }
 
 impl ExchangeParams {
     pub(super) fn check(&self) -> Result<()> {
         check_rate(self.rate, "records")?;
-        check_duration(self.duration)?;
-        check_times(&[("--duration", self.duration), ("--warmup", self.warmup)])
+        check_duration(self.duration)
     }
 
     pub(super) fn fields(&self) -> Vec<Field> {
@@ -57,19 +50,8 @@ impl ExchangeParams {
             RecordKind::Rows => "rows",
             RecordKind::Words => "words",
         };
-        let rate = if self.max {
-            Value::Null
-        } else {
-            json!(self.rate)
-        };
-        vec![
-            ("transport", json!("tcp")),
-            ("records", json!(records)),
-            ("rate", rate),
-            ("max", json!(self.max)),
-            ("duration", json!(format_duration(self.duration))),
-            ("warmup", json!(format_duration(self.warmup))),
-        ]
+        let rate = (!self.max).then_some(self.rate);
+        fields!(self; transport = "tcp", records = records, rate = rate, max, duration, warmup)
     }
 
     /// Returns the number of records of a paced run, from the first to the last measured one.
@@ -89,12 +71,10 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut ExchangeParams);
-        let wrong: [Set; 5] = [
+        let wrong: [Set; 3] = [
             |params| params.rate = 0,
             |params| params.rate = u64::MAX,
             |params| params.duration = Duration::ZERO,
-            |params| params.duration = Duration::MAX,
-            |params| params.warmup = Duration::MAX,
         ];
         for set in wrong {
             let mut params = ExchangeParams::default();

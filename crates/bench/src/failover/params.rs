@@ -3,56 +3,51 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea_config::duration::format_duration;
+use ardea_config::parse_count;
 use ardea_core::{Guarantee, Result};
-use serde_json::json;
 
-use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::{guarantee_settings, hosts_for};
+use crate::bounds::{
+    MOST_PROCESSES, check_duration, check_positive, check_range, check_rate, check_share,
+    check_threads, check_within,
+};
+use crate::cluster::{hosts_for, job_settings};
+use crate::flags::{guarantee, time};
 use crate::long_running::accounts::MOST_ACCOUNTS;
-use crate::nexmark::MOST_WORKERS;
-use crate::report::Field;
+use crate::report::{Field, fields};
 
-/// The parameters of `ardea bench failover`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench failover`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct FailoverParams {
-    /// The number of keys, with a state of about a hundred bytes each.
+    /// Number of keys of the state, about 100 bytes each
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10_000_000")]
     pub keys: u64,
-    /// Records a second.
+    /// Records per second, each for another key
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "50000")]
     pub rate: u64,
-    /// The number of processes, each a container of the job.
+    /// Number of processes: containers of a temporary cluster on this machine
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub workers: u32,
-    /// Cooperative threads of each process.
+    /// Number of cooperative threads per process
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,
-    /// The time from the start of the measured time until a worker is killed.
+    /// Time of the kill, from the start of the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "5s")]
     pub at: Duration,
-    /// The measured time.
+    /// Duration of the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "30s")]
     pub duration: Duration,
-    /// The time for which records flow after the first checkpoint and before the measured time.
+    /// Duration of the warm-up before the measurement, after the first (full) checkpoint
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "5s")]
     pub warmup: Duration,
-    /// The processing guarantee of the job.
+    /// Processing guarantee of the job: none, at-least-once or exactly-once
+    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee, default_value = "exactly-once")]
     pub guarantee: Guarantee,
-    /// The checkpoint interval.
+    /// Checkpoint interval
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "1s")]
     pub checkpoint_interval: Duration,
-    /// The folder for checkpoints; in the memory of the cluster's hosts if `None`.
+    /// Folder for checkpoints (default: the memory of the cluster's hosts)
+    #[arg(long, value_name = "DIR")]
     pub checkpoint_folder: Option<PathBuf>,
-}
-
-impl Default for FailoverParams {
-    fn default() -> Self {
-        FailoverParams {
-            keys: 10_000_000,
-            rate: 50_000,
-            workers: 2,
-            threads: 1,
-            at: Duration::from_secs(5),
-            duration: Duration::from_secs(30),
-            warmup: Duration::from_secs(5),
-            guarantee: Guarantee::ExactlyOnce,
-            checkpoint_interval: Duration::from_secs(1),
-            checkpoint_folder: None,
-        }
-    }
 }
 
 impl FailoverParams {
@@ -61,42 +56,15 @@ impl FailoverParams {
     /// # Errors
     /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the invalid value.
     pub fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(refused(what));
-        if self.keys == 0 || self.keys > MOST_ACCOUNTS {
-            let what = format!("{} keys are not between 1 and {MOST_ACCOUNTS}", self.keys);
-            return wrong(what);
-        }
-        if self.workers < 2 || self.workers > MOST_WORKERS {
-            return wrong(format!(
-                "{} workers are not between 2 and {MOST_WORKERS}: one worker must survive the kill",
-                self.workers
-            ));
-        }
+        check_range("--keys", self.keys, 1..=MOST_ACCOUNTS)?;
+        check_range("--workers", self.workers, 2..=MOST_PROCESSES)
+            .map_err(|error| error.hint("a worker must survive the kill"))?;
         check_rate(self.rate, "records")?;
-        if self.rate < u64::from(self.workers) {
-            return wrong(format!(
-                "{} records a second are less than one for each worker",
-                self.rate
-            ));
-        }
-        if self.at >= self.duration {
-            return wrong(format!(
-                "--at {} is not within the measured time of {}",
-                format_duration(self.at),
-                format_duration(self.duration)
-            ));
-        }
-        if self.checkpoint_interval.is_zero() {
-            return wrong("the checkpoint interval is zero; give a longer one".to_string());
-        }
+        check_share(self.rate, self.workers)?;
+        check_within(self.at, self.duration)?;
+        check_positive("--checkpoint-interval", self.checkpoint_interval)?;
         check_threads(self.threads)?;
-        check_duration(self.duration)?;
-        check_times(&[
-            ("--duration", self.duration),
-            ("--warmup", self.warmup),
-            ("--at", self.at),
-            ("--checkpoint-interval", self.checkpoint_interval),
-        ])
+        check_duration(self.duration)
     }
 
     /// Returns the number of hosts of the cluster.
@@ -105,40 +73,21 @@ impl FailoverParams {
     }
 
     pub(crate) fn settings(&self) -> Vec<String> {
-        let mut settings = vec![
-            format!("job.containers={}", self.workers),
-            format!("threads={}", self.threads),
-        ];
-        let folder = self.checkpoint_folder.as_deref();
-        settings.extend(guarantee_settings(
+        job_settings(
+            (self.workers, self.threads),
             self.guarantee,
             self.checkpoint_interval,
-            folder,
-        ));
-        settings
+            self.checkpoint_folder.as_deref(),
+        )
     }
 
     pub(crate) fn fields(&self) -> Vec<Field> {
-        let keeps = self.guarantee.keeps_state();
-        let folder = self.checkpoint_folder.as_ref().filter(|_| keeps);
-        vec![
-            ("keys", json!(self.keys)),
-            ("rate", json!(self.rate)),
-            ("workers", json!(self.workers)),
-            ("threads", json!(self.threads)),
-            ("at", json!(format_duration(self.at))),
-            ("duration", json!(format_duration(self.duration))),
-            ("warmup", json!(format_duration(self.warmup))),
-            ("guarantee", json!(self.guarantee.as_str())),
-            (
-                "checkpoint_interval",
-                json!(format_duration(self.checkpoint_interval)),
-            ),
-            (
-                "checkpoint_folder",
-                json!(folder.map(|folder| folder.display().to_string())),
-            ),
-        ]
+        let folder = self.checkpoint_folder.as_ref();
+        fields!(
+            self; keys, rate, workers, threads, at, duration, warmup, guarantee,
+            checkpoint_interval,
+            checkpoint_folder = folder.filter(|_| self.guarantee.keeps_state())
+        )
     }
 }
 
@@ -151,18 +100,16 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut FailoverParams);
-        let wrong: [Set; 12] = [
+        let wrong: [Set; 10] = [
             |params| params.keys = 0,
             |params| params.keys = MOST_ACCOUNTS + 1,
             |params| params.workers = 1,
-            |params| params.workers = MOST_WORKERS + 1,
+            |params| params.workers = MOST_PROCESSES + 1,
             |params| params.rate = 0,
             |params| params.rate = 1,
             |params| params.at = params.duration,
             |params| params.threads = 0,
             |params| params.duration = Duration::ZERO,
-            |params| params.duration = Duration::MAX,
-            |params| params.warmup = Duration::MAX,
             |params| params.checkpoint_interval = Duration::ZERO,
         ];
         for set in wrong {

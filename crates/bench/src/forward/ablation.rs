@@ -44,7 +44,7 @@ impl Variant {
 ///
 /// # Errors
 /// As [`run`](super::run).
-pub fn ablation(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+pub(super) fn ablation(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let mut reports = Vec::with_capacity(VARIANTS.len());
     for variant in &VARIANTS {
         let name = variant.figure.trim_end_matches("_tuples_per_cpu_s");
@@ -53,6 +53,7 @@ pub fn ablation(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Resul
             in_place: variant.in_place,
             pools: variant.pools,
             lazy: variant.lazy,
+            ablation: false,
             ..*params
         };
         let report = run(&params, &mut |text| progress(&format!("{name}: {text}")))?;

@@ -2,67 +2,53 @@
 
 use std::time::Duration;
 
-use ardea_config::duration::format_duration;
+use ardea_config::parse_count;
 use ardea_core::Result;
-use ardea_engine::NodeConfig;
-use serde_json::json;
 
-use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::report::Field;
+use crate::bounds::{
+    MOST_PROCESSES, check_duration, check_range, check_rate, check_threads, refused,
+};
+use crate::flags::time;
+use crate::report::{Field, fields};
 
 /// The maximum number of steps, since each has its own figures.
 const MOST_STEPS: u32 = 64;
-/// The maximum number of containers, since all of them are processes of this machine.
-const MOST_CONTAINERS: u32 = 64;
 
-/// The parameters of `ardea bench latency`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench latency`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct LatencyParams {
-    /// The number of steps.
+    /// Number of steps that a tuple passes through
+    #[arg(long, value_name = "N", default_value_t = 3)]
     pub steps: u32,
-    /// Tuples a second.
+    /// Tuples per second
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1000")]
     pub rate: u64,
-    /// The time for which each step works on a tuple.
+    /// Processing time of a tuple in each step
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10us")]
     pub work: Duration,
-    /// The number of processes; if there are several, consecutive steps are in different ones.
+    /// Number of processes: containers of a temporary cluster on this machine; consecutive steps
+    /// are in different ones
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub containers: u32,
-    /// The measured time.
+    /// Duration of the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10s")]
     pub duration: Duration,
-    /// The warm-up before the measured time.
+    /// Duration of the warm-up before the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "3s")]
     pub warmup: Duration,
-    /// Cooperative threads of each container.
+    /// Number of cooperative threads per container
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,
-    /// The time for which an idle thread polls for work before it sleeps.
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10us")]
     pub spin: Duration,
-}
-
-impl Default for LatencyParams {
-    fn default() -> Self {
-        LatencyParams {
-            steps: 3,
-            rate: 1_000,
-            work: Duration::from_micros(10),
-            containers: 2,
-            duration: Duration::from_secs(10),
-            warmup: Duration::from_secs(3),
-            threads: 1,
-            spin: NodeConfig::default().spin,
-        }
-    }
 }
 
 impl LatencyParams {
     pub(super) fn check(&self) -> Result<()> {
-        for (count, most, what) in [
-            (self.steps, MOST_STEPS, "steps"),
-            (self.containers, MOST_CONTAINERS, "containers"),
-        ] {
-            if !(1..=most).contains(&count) {
-                return Err(refused(format!(
-                    "{count} {what} are not between 1 and {most}"
-                )));
-            }
-        }
+        check_range("--steps", self.steps, 1..=MOST_STEPS)?;
+        check_range("--containers", self.containers, 1..=MOST_PROCESSES)?;
         if self.containers > self.steps + 1 {
             let what = format!(
                 "{} containers are more than the steps and the source: {}",
@@ -73,26 +59,11 @@ impl LatencyParams {
         }
         check_rate(self.rate, "tuples")?;
         check_threads(self.threads)?;
-        check_duration(self.duration)?;
-        check_times(&[
-            ("--work", self.work),
-            ("--duration", self.duration),
-            ("--warmup", self.warmup),
-            ("--spin", self.spin),
-        ])
+        check_duration(self.duration)
     }
 
     pub(super) fn fields(&self) -> Vec<Field> {
-        vec![
-            ("steps", json!(self.steps)),
-            ("rate", json!(self.rate)),
-            ("work", json!(format_duration(self.work))),
-            ("containers", json!(self.containers)),
-            ("duration", json!(format_duration(self.duration))),
-            ("warmup", json!(format_duration(self.warmup))),
-            ("threads", json!(self.threads)),
-            ("spin", json!(format_duration(self.spin))),
-        ]
+        fields!(self; steps, rate, work, containers, duration, warmup, threads, spin)
     }
 }
 
@@ -105,17 +76,14 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut LatencyParams);
-        let wrong: [Set; 10] = [
+        let wrong: [Set; 7] = [
             |params| params.steps = 0,
             |params| params.steps = MOST_STEPS + 1,
             |params| params.containers = 0,
             |params| params.containers = params.steps + 2,
             |params| params.rate = 0,
             |params| params.threads = 0,
-            |params| params.work = Duration::MAX,
             |params| params.duration = Duration::ZERO,
-            |params| params.warmup = Duration::MAX,
-            |params| params.spin = Duration::MAX,
         ];
         for set in wrong {
             let mut params = LatencyParams::default();

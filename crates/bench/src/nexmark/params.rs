@@ -5,82 +5,78 @@ use std::time::Duration;
 
 use ardea::recovery::FaultTolerance;
 use ardea_config::duration::format_duration;
+use ardea_config::parse_count;
 use ardea_core::{Guarantee, Result};
-use ardea_engine::NodeConfig;
 use ardea_nexmark::queries::Query;
-use serde_json::{Value, json};
+use clap::ArgAction;
 
-use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::{guarantee_settings, hosts_for};
-use crate::report::Field;
+use crate::bounds::{
+    MOST_PROCESSES, check_duration, check_positive, check_range, check_rate, check_threads, refused,
+};
+use crate::cluster::{hosts_for, job_settings};
+use crate::flags::{FixedOptions, guarantee, time};
+use crate::report::{Field, fields};
 
-/// The maximum number of processes on one machine.
-pub(crate) const MOST_WORKERS: u32 = 64;
-
-/// The parameters of `ardea bench nexmark`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench nexmark`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct NexmarkParams {
-    /// The query: 0, 1, 2, 5, 7, 8 or 13.
+    /// The query: q0, q1, q2, q5, q7, q8 or q13
+    #[arg(long, value_name = "QUERY", default_value = "q5")]
     pub query: Query,
-    /// Events a second over all jobs; with `max` only the pace of event time.
+    /// Events per second, over all jobs: measures latency
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1000000")]
     pub rate: u64,
-    /// True to emit as fast as possible instead of at `rate`.
+    /// Run as fast as possible: measures throughput; `--rate` then only sets the pace of event time
+    #[arg(long)]
     pub max: bool,
-    /// The measured time.
+    /// Duration of the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "20s")]
     pub duration: Duration,
-    /// The warm-up before the measured time.
+    /// Duration of the warm-up before the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "5s")]
     pub warmup: Duration,
-    /// The length of windows.
+    /// Length of windows
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10s")]
     pub window: Duration,
-    /// The slide of windows.
+    /// Slide of windows
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10ms")]
     pub slide: Duration,
-    /// The number of auctions.
+    /// Number of auctions
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10000")]
     pub keys: u64,
-    /// Cooperative threads of each process.
+    /// Number of cooperative threads per process
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,
-    /// The number of processes; if there are several, they are the containers of a cluster on this
-    /// machine.
+    /// Number of processes; more than one are containers of a temporary cluster on this machine
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub workers: u32,
-    /// The number of concurrent jobs, each with its share of the rate.
+    /// Number of concurrent jobs, each with its share of the rate
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub jobs: u32,
-    /// The time for which an idle thread polls for work before it sleeps. Longer times give
-    /// steadier latencies and use more CPU.
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10us")]
     pub spin: Duration,
-    /// True to fuse stages into shared tasklets, and the query's first step into the generator; off
-    /// to measure the gain.
+    /// Disable the fusion of stages into tasklets, to measure its gain
+    #[arg(long = "no-fuse", action = ArgAction::SetFalse)]
     pub fuse: bool,
-    /// True to measure the plain loop as well.
+    /// Skip the plain loop that is used for comparison
+    #[arg(long = "no-baseline", action = ArgAction::SetFalse)]
     pub baseline: bool,
-    /// The processing guarantee of the jobs.
+    /// Processing guarantee of the jobs: none, at-least-once or exactly-once
+    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee, default_value = "none")]
     pub guarantee: Guarantee,
-    /// The checkpoint interval, if the guarantee requires checkpoints.
+    /// Checkpoint interval, with a guarantee
+    #[arg(long, alias = "snapshot-interval", value_name = "DURATION", value_parser = time,
+        default_value = "1s")]
     pub checkpoint_interval: Duration,
-    /// The folder for checkpoints, with a subfolder for each job; in memory if `None`.
+    /// Folder for checkpoints, which is recreated (default: in memory; with several processes, in
+    /// the memory of the cluster's hosts)
+    #[arg(long, value_name = "DIR")]
     pub checkpoint_folder: Option<PathBuf>,
-}
-
-impl Default for NexmarkParams {
-    fn default() -> Self {
-        NexmarkParams {
-            query: Query::Q5,
-            rate: 1_000_000,
-            max: false,
-            duration: Duration::from_secs(20),
-            warmup: Duration::from_secs(5),
-            window: Duration::from_secs(10),
-            slide: Duration::from_millis(10),
-            keys: 10_000,
-            threads: 1,
-            workers: 1,
-            jobs: 1,
-            spin: NodeConfig::default().spin,
-            fuse: true,
-            baseline: true,
-            guarantee: Guarantee::None,
-            checkpoint_interval: Duration::from_secs(1),
-            checkpoint_folder: None,
-        }
-    }
+    /// Hidden options of the benchmark contract that have one valid value.
+    #[command(flatten)]
+    pub fixed: FixedOptions,
 }
 
 impl NexmarkParams {
@@ -91,44 +87,23 @@ impl NexmarkParams {
     pub fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(refused(what));
         check_rate(self.rate, "events")?;
-        if self.keys == 0 || self.keys > ardea_nexmark::KEYS_MAX {
-            return wrong(format!(
-                "{} keys are not between 1 and {}",
-                self.keys,
-                ardea_nexmark::KEYS_MAX
-            ));
-        }
+        check_range("--keys", self.keys, 1..=ardea_nexmark::KEYS_MAX)?;
         if self.jobs == 0 || u64::from(self.jobs) > self.rate {
             return wrong(format!(
                 "{} jobs can't share {} events a second",
                 self.jobs, self.rate
             ));
         }
-        if self.workers == 0 || self.workers > MOST_WORKERS {
-            return wrong(format!(
-                "{} workers are not between 1 and {MOST_WORKERS}",
-                self.workers
-            ));
-        }
+        check_range("--workers", self.workers, 1..=MOST_PROCESSES)?;
         if self.workers > 1 && (self.jobs > 1 || u64::from(self.workers) > self.rate) {
             return wrong(format!(
                 "{} jobs with {} events a second can't run on {} workers: give one job, and at least one event a second for each worker",
                 self.jobs, self.rate, self.workers
             ));
         }
-        if self.checkpoint_interval.is_zero() {
-            return wrong("the checkpoint interval is zero; give a longer one".to_string());
-        }
+        check_positive("--checkpoint-interval", self.checkpoint_interval)?;
         check_threads(self.threads)?;
-        check_duration(self.duration)?;
-        check_times(&[
-            ("--duration", self.duration),
-            ("--warmup", self.warmup),
-            ("--window", self.window),
-            ("--slide", self.slide),
-            ("--spin", self.spin),
-            ("--checkpoint-interval", self.checkpoint_interval),
-        ])
+        check_duration(self.duration)
     }
 
     /// Returns the event time between watermarks: windows close only at multiples of their slide.
@@ -145,17 +120,13 @@ impl NexmarkParams {
     }
 
     pub(crate) fn settings(&self) -> Vec<String> {
-        let mut settings = vec![
-            format!("job.containers={}", self.workers),
-            format!("threads={}", self.threads),
-            format!("spin={}", format_duration(self.spin)),
-        ];
-        let folder = self.checkpoint_folder.as_deref();
-        settings.extend(guarantee_settings(
+        let mut settings = job_settings(
+            (self.workers, self.threads),
             self.guarantee,
             self.checkpoint_interval,
-            folder,
-        ));
+            self.checkpoint_folder.as_deref(),
+        );
+        settings.push(format!("spin={}", format_duration(self.spin)));
         settings
     }
 
@@ -177,35 +148,15 @@ impl NexmarkParams {
     /// Returns each parameter under its own name, including those of the benchmark contract that
     /// are fixed here.
     pub(crate) fn fields(&self) -> Vec<Field> {
-        let rate = if self.max {
-            Value::Null
-        } else {
-            json!(self.rate)
-        };
         let keeps = self.guarantee.keeps_state();
-        let interval = keeps.then(|| format_duration(self.checkpoint_interval));
-        let folder = self.checkpoint_folder.as_ref().filter(|_| keeps);
-        let folder = folder.map(|folder| folder.display().to_string());
-        vec![
-            ("query", json!(self.query.name())),
-            ("rate", rate),
-            ("max", json!(self.max)),
-            ("duration", json!(format_duration(self.duration))),
-            ("warmup", json!(format_duration(self.warmup))),
-            ("window", json!(format_duration(self.window))),
-            ("slide", json!(format_duration(self.slide))),
-            ("keys", json!(self.keys)),
-            ("threads", json!(self.threads)),
-            ("workers", json!(self.workers)),
-            ("guarantee", json!(self.guarantee.as_str())),
-            ("checkpoint_interval", json!(interval)),
-            ("checkpoint_folder", json!(folder)),
-            ("mode", json!("continuous")),
-            ("epoch", Value::Null),
-            ("jobs", json!(self.jobs)),
-            ("spin", json!(format_duration(self.spin))),
-            ("fuse", json!(self.fuse)),
-        ]
+        fields!(
+            self; query = self.query.name(),
+            rate = (!self.max).then_some(self.rate),
+            max, duration, warmup, window, slide, keys, threads, workers, guarantee,
+            checkpoint_interval = keeps.then_some(self.checkpoint_interval),
+            checkpoint_folder = self.checkpoint_folder.as_ref().filter(|_| keeps),
+            mode = "continuous", epoch = None::<Duration>, jobs, spin, fuse
+        )
     }
 }
 
@@ -218,7 +169,7 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut NexmarkParams);
-        let wrong: [Set; 16] = [
+        let wrong: [Set; 11] = [
             |params| params.rate = 0,
             |params| params.rate = u64::MAX,
             |params| params.keys = 0,
@@ -226,14 +177,9 @@ mod tests {
             |params| params.jobs = u32::MAX,
             |params| params.threads = 0,
             |params| params.workers = 0,
-            |params| params.workers = MOST_WORKERS + 1,
+            |params| params.workers = MOST_PROCESSES + 1,
             |params| (params.workers, params.jobs) = (2, 2),
             |params| params.duration = Duration::ZERO,
-            |params| params.duration = Duration::MAX,
-            |params| params.warmup = Duration::MAX,
-            |params| params.window = Duration::MAX,
-            |params| params.slide = Duration::MAX,
-            |params| params.spin = Duration::MAX,
             |params| params.checkpoint_interval = Duration::ZERO,
         ];
         for set in wrong {

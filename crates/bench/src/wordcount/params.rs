@@ -4,89 +4,69 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea_config::duration::format_duration;
+use ardea_config::parse_count;
 use ardea_core::Result;
-use ardea_engine::NodeConfig;
-use serde_json::json;
+use clap::ArgAction;
 
-use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::report::Field;
+use crate::bounds::{
+    MOST_PROCESSES, check_duration, check_range, check_rate, check_threads, refused,
+};
+use crate::flags::{size, time};
+use crate::report::{Field, fields};
 
 /// The maximum number of distinct generated words.
 const MOST_WORDS: usize = 10_000_000;
 /// The maximum number of spouts.
 const MOST_PARALLELISM: u32 = 1_024;
-/// The maximum number of containers, since all of them are processes of this machine.
-const MOST_CONTAINERS: u32 = 64;
 
-/// The parameters of `ardea bench wordcount`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench wordcount`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct WordcountParams {
-    /// The number of distinct words.
+    /// Number of distinct words to generate
+    #[arg(long, value_name = "N", value_parser = size, default_value = "450000")]
     pub words: usize,
-    /// A file with a word a line, instead of generated words.
+    /// File to read words from, one per line, instead of generating them
+    #[arg(long, value_name = "FILE", conflicts_with = "words")]
     pub words_file: Option<PathBuf>,
-    /// The number of spouts, and of bolts; by default one for each container.
+    /// Number of spouts, and of bolts (default: one per container)
+    #[arg(long, value_name = "N")]
     pub parallelism: Option<u32>,
-    /// The number of processes: one runs in this process, several are a cluster on this machine.
+    /// Number of processes; more than one are containers of a temporary cluster on this machine
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub containers: u32,
-    /// Cooperative threads of each container.
-    pub threads: u32,
-    /// True to track every tuple until it has been counted.
+    /// Enable acks: track every tuple until it has been counted
+    #[arg(long)]
     pub acks: bool,
-    /// Tuples a second over all spouts; as fast as possible if `None`.
-    pub rate: Option<u64>,
-    /// The maximum number of pending tuples of each spout, with acks.
+    /// Maximum number of pending tuples per spout, with acks (default: the capacity of the queues)
+    #[arg(long, value_name = "N", requires = "acks")]
     pub max_pending: Option<NonZeroUsize>,
-    /// The measured time.
-    pub duration: Duration,
-    /// The warm-up before the measured time.
-    pub warmup: Duration,
-    /// The time for which an idle thread polls for work before it sleeps.
+    /// Number of cooperative threads per container
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: u32,
+    /// Time for which an idle thread polls before it sleeps: more gives steadier latency, and uses
+    /// up to a whole core
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10us")]
     pub spin: Duration,
-    /// True to run the plain loop as well.
+    /// Tuples per second, over all spouts: measures latency
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub rate: Option<u64>,
+    /// Duration of the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10s")]
+    pub duration: Duration,
+    /// Duration of the warm-up before the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "3s")]
+    pub warmup: Duration,
+    /// Skip the plain loops that are used for comparison
+    #[arg(long = "no-baseline", action = ArgAction::SetFalse)]
     pub baseline: bool,
-}
-
-impl Default for WordcountParams {
-    fn default() -> Self {
-        WordcountParams {
-            words: 450_000,
-            words_file: None,
-            parallelism: None,
-            containers: 1,
-            threads: 1,
-            acks: false,
-            rate: None,
-            max_pending: None,
-            duration: Duration::from_secs(10),
-            warmup: Duration::from_secs(3),
-            spin: NodeConfig::default().spin,
-            baseline: true,
-        }
-    }
 }
 
 impl WordcountParams {
     pub(super) fn check(&self) -> Result<()> {
-        if self.words == 0 || self.words > MOST_WORDS {
-            return Err(refused(format!(
-                "{} words are not between 1 and {MOST_WORDS}",
-                self.words
-            )));
-        }
-        if self.containers == 0 || self.containers > MOST_CONTAINERS {
-            return Err(refused(format!(
-                "{} containers are not between 1 and {MOST_CONTAINERS}",
-                self.containers
-            )));
-        }
+        check_range("--words", self.words, 1..=MOST_WORDS)?;
+        check_range("--containers", self.containers, 1..=MOST_PROCESSES)?;
         let instances = self.instances();
-        if instances == 0 || instances > MOST_PARALLELISM {
-            return Err(refused(format!(
-                "{instances} spouts are not between 1 and {MOST_PARALLELISM}"
-            )));
-        }
+        check_range("--parallelism", instances, 1..=MOST_PARALLELISM)?;
         if !instances.is_multiple_of(self.containers) {
             return Err(refused(format!(
                 "{instances} spouts can't be distributed evenly over {} containers",
@@ -105,12 +85,7 @@ impl WordcountParams {
             check_rate(rate, "tuples")?;
         }
         check_threads(self.threads)?;
-        check_duration(self.duration)?;
-        check_times(&[
-            ("--duration", self.duration),
-            ("--warmup", self.warmup),
-            ("--spin", self.spin),
-        ])
+        check_duration(self.duration)
     }
 
     /// Returns the number of spouts, and of bolts.
@@ -120,24 +95,11 @@ impl WordcountParams {
 
     /// Returns each parameter under its own name; `words` is the actual number of words.
     pub(super) fn fields(&self, words: usize) -> Vec<Field> {
-        let file = self.words_file.as_ref();
-        vec![
-            ("words", json!(words)),
-            (
-                "words_file",
-                json!(file.map(|path| path.display().to_string())),
-            ),
-            ("parallelism", json!(self.instances())),
-            ("containers", json!(self.containers)),
-            ("threads", json!(self.threads)),
-            ("acks", json!(self.acks)),
-            ("rate", json!(self.rate)),
-            ("max", json!(self.rate.is_none())),
-            ("max_pending", json!(self.max_pending)),
-            ("duration", json!(format_duration(self.duration))),
-            ("warmup", json!(format_duration(self.warmup))),
-            ("spin", json!(format_duration(self.spin))),
-        ]
+        fields!(
+            self; words = words, words_file, parallelism = self.instances(), containers, threads,
+            acks, rate, max = self.rate.is_none(), max_pending = self.max_pending.map(usize::from),
+            duration, warmup, spin
+        )
     }
 }
 
@@ -150,22 +112,19 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut WordcountParams);
-        let wrong: [Set; 15] = [
+        let wrong: [Set; 12] = [
             |params| params.words = 0,
             |params| params.words = MOST_WORDS + 1,
             |params| params.parallelism = Some(0),
             |params| params.parallelism = Some(MOST_PARALLELISM + 1),
             |params| params.containers = 0,
-            |params| params.containers = MOST_CONTAINERS + 1,
+            |params| params.containers = MOST_PROCESSES + 1,
             |params| (params.containers, params.parallelism) = (2, Some(3)),
             |params| params.max_pending = NonZeroUsize::new(1),
             |params| params.rate = Some(0),
             |params| params.rate = Some(u64::MAX),
             |params| params.threads = 0,
             |params| params.duration = Duration::ZERO,
-            |params| params.duration = Duration::MAX,
-            |params| params.warmup = Duration::MAX,
-            |params| params.spin = Duration::MAX,
         ];
         for set in wrong {
             let mut params = WordcountParams::default();

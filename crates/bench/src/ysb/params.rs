@@ -4,33 +4,34 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ardea_config::duration::format_duration;
+use ardea_config::parse_count;
 use ardea_core::{Guarantee, Result};
-use serde_json::{Value, json};
+use clap::ValueEnum;
 
-use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
-use crate::cluster::{guarantee_settings, hosts_for};
+use crate::bounds::{
+    MOST_PROCESSES, check_duration, check_positive, check_range, check_rate, check_share,
+    check_threads, check_within, refused,
+};
+use crate::cluster::{hosts_for, job_settings};
+use crate::flags::{FixedOptions, guarantee, time};
 use crate::long_running::fixture::Victim;
-use crate::nexmark::MOST_WORKERS;
-use crate::report::Field;
+use crate::report::{Field, fields};
 
 /// The maximum number of campaigns in the join table.
 const MOST_CAMPAIGNS: u64 = 10_000_000;
 
 /// The part of the cluster to kill.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum YsbVictim {
-    /// The process of a worker.
+    /// The process of a worker
     Worker,
-    /// The process of the host that leads the job.
+    /// The process of the host that leads the job
     JobMaster,
-    /// The process of that host, with all its workers.
+    /// The process of that host, with all its workers
     Host,
 }
 
 impl YsbVictim {
-    /// All variants.
-    pub const ALL: [YsbVictim; 3] = [YsbVictim::Worker, YsbVictim::JobMaster, YsbVictim::Host];
-
     /// Returns the value of the flag.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -49,52 +50,48 @@ impl YsbVictim {
     }
 }
 
-/// The parameters of `ardea bench ysb`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench ysb`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
 pub struct YsbParams {
-    /// Events a second.
+    /// Events per second, a third of which are views
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "200000")]
     pub rate: u64,
-    /// The number of campaigns.
+    /// Number of campaigns, with ten advertisements each
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "100")]
     pub campaigns: u64,
-    /// The length of windows.
+    /// Length of windows
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10s")]
     pub window: Duration,
-    /// The number of processes, each a container of the job.
+    /// Number of processes: containers of a temporary cluster on this machine
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub workers: u32,
-    /// Cooperative threads of each process.
+    /// Number of cooperative threads per process
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,
-    /// The part to kill, if any.
+    /// Process to kill with SIGKILL
+    #[arg(long, value_name = "WHAT", value_enum)]
     pub kill: Option<YsbVictim>,
-    /// The time from the start of the measured time until the kill.
+    /// Time of the kill, from the start of the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10s")]
     pub at: Duration,
-    /// The measured time.
+    /// Duration of the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "60s")]
     pub duration: Duration,
-    /// The warm-up before the measured time.
+    /// Duration of the warm-up before the measurement
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10s")]
     pub warmup: Duration,
-    /// The processing guarantee of the job.
+    /// Processing guarantee of the job: none, at-least-once or exactly-once
+    #[arg(long, value_name = "GUARANTEE", value_parser = guarantee, default_value = "none")]
     pub guarantee: Guarantee,
-    /// The checkpoint interval.
+    /// Checkpoint interval, with a guarantee
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "1s")]
     pub checkpoint_interval: Duration,
-    /// The folder for checkpoints; in the memory of the cluster's hosts if `None`.
+    /// Folder for checkpoints (default: the memory of the cluster's hosts)
+    #[arg(long, value_name = "DIR")]
     pub checkpoint_folder: Option<PathBuf>,
-}
-
-impl Default for YsbParams {
-    fn default() -> Self {
-        YsbParams {
-            rate: 200_000,
-            campaigns: 100,
-            window: Duration::from_secs(10),
-            workers: 2,
-            threads: 1,
-            kill: None,
-            at: Duration::from_secs(10),
-            duration: Duration::from_secs(60),
-            warmup: Duration::from_secs(10),
-            guarantee: Guarantee::None,
-            checkpoint_interval: Duration::from_secs(1),
-            checkpoint_folder: None,
-        }
-    }
+    /// Hidden options of the benchmark contract that have one valid value.
+    #[command(flatten)]
+    pub fixed: FixedOptions,
 }
 
 impl YsbParams {
@@ -103,55 +100,27 @@ impl YsbParams {
     /// # Errors
     /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the invalid value.
     pub fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(refused(what));
         check_rate(self.rate, "events")?;
-        if self.campaigns == 0 || self.campaigns > MOST_CAMPAIGNS {
-            return wrong(format!(
-                "{} campaigns are not between 1 and {MOST_CAMPAIGNS}",
-                self.campaigns
-            ));
-        }
-        if self.workers == 0 || self.workers > MOST_WORKERS {
-            return wrong(format!(
-                "{} workers are not between 1 and {MOST_WORKERS}",
-                self.workers
-            ));
-        }
+        check_range("--campaigns", self.campaigns, 1..=MOST_CAMPAIGNS)?;
+        check_range("--workers", self.workers, 1..=MOST_PROCESSES)?;
         if self.kill == Some(YsbVictim::Worker) && self.workers == 1 {
-            return wrong("one worker is not enough: a worker must survive the kill".to_string());
+            let what = "one worker is not enough: a worker must survive the kill";
+            return Err(refused(what));
         }
-        if self.rate < u64::from(self.workers) {
-            return wrong(format!(
-                "{} events a second are less than one for each worker",
-                self.rate
-            ));
-        }
-        if self.kill.is_some() && self.at >= self.duration {
-            return wrong(format!(
-                "--at {} is not within the measured time of {}",
-                format_duration(self.at),
-                format_duration(self.duration)
-            ));
+        check_share(self.rate, self.workers)?;
+        if self.kill.is_some() {
+            check_within(self.at, self.duration)?;
         }
         if self.window < Duration::from_millis(1) || !self.window.as_micros().is_multiple_of(1_000)
         {
-            return wrong(format!(
+            return Err(refused(format!(
                 "windows of {} don't end at whole milliseconds",
                 format_duration(self.window)
-            ));
+            )));
         }
-        if self.checkpoint_interval.is_zero() {
-            return wrong("the checkpoint interval is zero; give a longer one".to_string());
-        }
+        check_positive("--checkpoint-interval", self.checkpoint_interval)?;
         check_threads(self.threads)?;
-        check_duration(self.duration)?;
-        check_times(&[
-            ("--duration", self.duration),
-            ("--warmup", self.warmup),
-            ("--window", self.window),
-            ("--at", self.at),
-            ("--checkpoint-interval", self.checkpoint_interval),
-        ])
+        check_duration(self.duration)
     }
 
     /// Returns the number of hosts of the cluster: a killed host needs a successor.
@@ -164,43 +133,25 @@ impl YsbParams {
     }
 
     pub(crate) fn settings(&self) -> Vec<String> {
-        let mut settings = vec![
-            format!("job.containers={}", self.workers),
-            format!("threads={}", self.threads),
-        ];
-        let folder = self.checkpoint_folder.as_deref();
-        settings.extend(guarantee_settings(
+        job_settings(
+            (self.workers, self.threads),
             self.guarantee,
             self.checkpoint_interval,
-            folder,
-        ));
-        settings
+            self.checkpoint_folder.as_deref(),
+        )
     }
 
     /// Returns each parameter under its own name, including those of the benchmark contract that
     /// are fixed here.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let keeps = self.guarantee.keeps_state();
-        let interval = keeps.then(|| format_duration(self.checkpoint_interval));
-        let folder = self.checkpoint_folder.as_ref().filter(|_| keeps);
-        let folder = folder.map(|folder| folder.display().to_string());
-        let at = self.kill.map(|_| format_duration(self.at));
-        vec![
-            ("rate", json!(self.rate)),
-            ("campaigns", json!(self.campaigns)),
-            ("window", json!(format_duration(self.window))),
-            ("duration", json!(format_duration(self.duration))),
-            ("warmup", json!(format_duration(self.warmup))),
-            ("workers", json!(self.workers)),
-            ("threads", json!(self.threads)),
-            ("mode", json!("continuous")),
-            ("epoch", Value::Null),
-            ("guarantee", json!(self.guarantee.as_str())),
-            ("checkpoint_interval", json!(interval)),
-            ("checkpoint_folder", json!(folder)),
-            ("kill", json!(self.kill.map(YsbVictim::as_str))),
-            ("at", json!(at)),
-        ]
+        fields!(
+            self; rate, campaigns, window, duration, warmup, workers, threads,
+            mode = "continuous", epoch = None::<Duration>, guarantee,
+            checkpoint_interval = keeps.then_some(self.checkpoint_interval),
+            checkpoint_folder = self.checkpoint_folder.as_ref().filter(|_| keeps),
+            kill = self.kill.map(YsbVictim::as_str), at = self.kill.map(|_| self.at)
+        )
     }
 }
 
@@ -213,18 +164,17 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut YsbParams);
-        let wrong: [Set; 14] = [
+        let wrong: [Set; 13] = [
             |params| params.rate = 0,
             |params| params.rate = 1,
             |params| params.campaigns = 0,
             |params| params.campaigns = MOST_CAMPAIGNS + 1,
             |params| params.workers = 0,
-            |params| params.workers = MOST_WORKERS + 1,
+            |params| params.workers = MOST_PROCESSES + 1,
             |params| (params.workers, params.kill) = (1, Some(YsbVictim::Worker)),
             |params| (params.at, params.kill) = (params.duration, Some(YsbVictim::Host)),
             |params| params.threads = 0,
             |params| params.duration = Duration::ZERO,
-            |params| params.warmup = Duration::MAX,
             |params| params.window = Duration::from_micros(1_500),
             |params| params.window = Duration::ZERO,
             |params| params.checkpoint_interval = Duration::ZERO,

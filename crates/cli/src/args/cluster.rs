@@ -3,22 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ardea::command_line::{
+    ClusterArgs, SubmitOptions, UpgradeOptions, at_most_ten_a_second, within,
+};
+use ardea_config::parse_duration;
 use ardea_rest::LogSource;
 use clap::Subcommand;
 
-use super::{at_most_ten_a_second, duration, number, within};
-
-/// The options that select a cluster.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct ClusterArgs {
-    /// The cluster; its settings are in the table [clusters.NAME] of ardea.toml
-    #[arg(long, value_name = "NAME")]
-    pub cluster: Option<String>,
-    /// Address of the cluster's REST interface, http://HOST:PORT (default: found in the metadata
-    /// store)
-    #[arg(long, value_name = "URL")]
-    pub at: Option<String>,
-}
+use super::number;
 
 /// A job of a cluster.
 #[derive(clap::Args, Debug)]
@@ -58,18 +50,9 @@ pub struct SubmitArgs {
     /// A topology (.yaml), a job that comes with ardea, or a job program
     #[arg(value_name = "FILE")]
     pub what: PathBuf,
-    /// The cluster.
+    /// The options.
     #[command(flatten)]
-    pub place: ClusterArgs,
-    /// Name of the job on the cluster (default: the job's own)
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// File or folder to ship with the job; may be repeated
-    #[arg(long = "file", value_name = "PATH")]
-    pub files: Vec<PathBuf>,
-    /// Return without waiting until the job runs
-    #[arg(long)]
-    pub detach: bool,
+    pub options: SubmitOptions,
     /// Arguments of the program, after --
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
@@ -122,18 +105,9 @@ pub struct UpgradeArgs {
     /// and can't be upgraded to
     #[arg(value_name = "FILE")]
     pub what: PathBuf,
-    /// The cluster.
+    /// The options.
     #[command(flatten)]
-    pub place: ClusterArgs,
-    /// File or folder to ship with the job; may be repeated
-    #[arg(long = "file", value_name = "PATH")]
-    pub files: Vec<PathBuf>,
-    /// Time limit for the new program's first committed epoch (default: 1 minute)
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub within: Option<Duration>,
-    /// Return without waiting until the upgrade is done
-    #[arg(long)]
-    pub detach: bool,
+    pub options: UpgradeOptions,
     /// Arguments of the program, after --
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
@@ -267,7 +241,7 @@ pub struct MetricsArgs {
     #[arg(long, short, value_name = "N", value_parser = number)]
     pub container: Option<u32>,
     /// Show the values over this time span until now, and not only the latest; needs --name
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "name")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "name")]
     pub since: Option<Duration>,
 }
 

@@ -1,9 +1,7 @@
 //! The arguments of `ardea map`.
 
+use ardea::command_line::{ClusterArgs, within};
 use clap::Subcommand;
-
-use super::cluster::ClusterArgs;
-use super::within;
 
 pub(super) const MAP_HELP: &str = "\
 Examples:

@@ -1,107 +1,170 @@
 //! `ardea bench`: runs benchmarks, with results as JSON or, on a terminal, as a table.
+//!
+//! A benchmark's options are its parameters in [`ardea_bench`]. This module adds the options that
+//! repeat a run.
 
-mod active_active;
-mod breakdown;
-mod checkpoint;
-mod exchange;
-mod failover;
-mod fixed;
-mod forward;
-mod grid;
-mod guarantee_arg;
-mod latency;
-mod nexmark;
 mod pairs;
-mod recovery;
 mod repeat;
-mod rescale;
 mod soak;
-mod stages;
-mod state;
-mod submit;
 mod sweep;
 mod table;
-mod wakeup;
-mod word_job;
-mod wordcount;
-mod ysb;
 
-use clap::Subcommand;
+use ardea::command_line::Context;
+use ardea::console::Failure;
+use ardea_bench::active_active::{self, ActiveActiveParams};
+use ardea_bench::breakdown::BreakdownParams;
+use ardea_bench::checkpoint::CheckpointParams;
+use ardea_bench::exchange::ExchangeParams;
+use ardea_bench::failover::FailoverParams;
+use ardea_bench::forward::ForwardParams;
+use ardea_bench::grid::GridParams;
+use ardea_bench::latency::LatencyParams;
+use ardea_bench::nexmark::NexmarkParams;
+use ardea_bench::recovery::RecoveryParams;
+use ardea_bench::rescale::RescaleParams;
+use ardea_bench::stages::StagesParams;
+use ardea_bench::state::StateParams;
+use ardea_bench::submit::SubmitParams;
+use ardea_bench::wakeup::WakeupParams;
+use ardea_bench::wordcount::SoakParams;
+use ardea_bench::ysb::YsbParams;
+use ardea_bench::{Benchmark, WithGuarantee};
+use clap::{Args, Subcommand};
 
-use crate::context::Context;
-use crate::failure::Failure;
+use sweep::WordcountBenchArgs;
 
 /// The subcommands of `ardea bench`.
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
     /// Throughput, or latency at a rate, of a NEXMark query, compared with a plain loop
-    Nexmark(nexmark::NexmarkBenchArgs),
+    Nexmark(Paired<NexmarkParams>),
     /// The Yahoo streaming benchmark on a cluster; can kill a worker, the job's leader or a host
-    Ysb(ysb::YsbBenchArgs),
+    Ysb(Paired<YsbParams>),
     /// Cost of incremental checkpoints of large state, and their effect on latency
-    Checkpoint(checkpoint::CheckpointBenchArgs),
+    Checkpoint(Paired<CheckpointParams>),
     /// Outage after a worker of a job with large state is killed; checks for lost and duplicate
     /// results
-    Failover(failover::FailoverBenchArgs),
+    Failover(Paired<FailoverParams>),
     /// Throughput, or latency at a rate, of a word count topology, with or without acks, in one or
     /// several containers
-    Wordcount(wordcount::WordcountBenchArgs),
+    Wordcount(WordcountBenchArgs),
     /// Word count for hours: growth of memory, stability of throughput
-    Soak(soak::SoakBenchArgs),
+    Soak(SoakParams),
     /// Latency of a tuple through a chain of steps, split into queueing, transport and work
-    Latency(latency::LatencyBenchArgs),
+    Latency(Repeated<LatencyParams>),
     /// End-to-end latency of a pipeline of many stages
-    Stages(stages::StagesBenchArgs),
+    Stages(Repeated<StagesParams>),
     /// State of many keys: in memory, and on disk with a tenth of that memory
-    State(state::StateBenchArgs),
+    State(Repeated<StateParams>),
     /// CPU cost of an idle job, and its wakeup latency
-    Wakeup(wakeup::WakeupBenchArgs),
+    Wakeup(Repeated<WakeupParams>),
     /// Throughput, or latency at a rate, of records from one worker to another over TCP
-    Exchange(exchange::ExchangeBenchArgs),
+    Exchange(Repeated<ExchangeParams>),
     /// Cost of forwarding frames that are addressed to another worker
-    Forward(forward::ForwardBenchArgs),
+    Forward(Repeated<ForwardParams>),
     /// Cost of reading and writing a map in the memory of several members
-    Grid(grid::GridBenchArgs),
+    Grid(Repeated<GridParams>),
     /// Time from submitting a job until its first record has passed through
-    Submit(submit::SubmitBenchArgs),
+    Submit(Repeated<SubmitParams>),
     /// Outage after a worker is killed
-    Recovery(recovery::RecoveryBenchArgs),
+    Recovery(Repeated<RecoveryParams>),
     /// Effect of killing one of two replicas of an active-active job
-    ActiveActive(active_active::ActiveActiveBenchArgs),
+    ActiveActive {
+        /// The benchmark.
+        #[command(flatten)]
+        bench: Repeated<ActiveActiveParams>,
+        /// Run as one of the replicas (internal)
+        #[arg(long, value_name = "JSON", hide = true)]
+        copy: Option<String>,
+    },
     /// Effect of changing a job's number of workers, compared with the same job unchanged
-    Rescale(rescale::RescaleBenchArgs),
+    Rescale(Repeated<RescaleParams>),
     /// CPU time of the stages from Kafka through a filter and an aggregation to Redis
-    Breakdown(breakdown::BreakdownBenchArgs),
+    Breakdown(Repeated<BreakdownParams>),
 }
 
-/// The options of every benchmark.
-#[derive(clap::Args, Debug)]
+/// The number of runs.
+#[derive(Args, Debug)]
 struct Repeat {
     /// Number of runs; several also report the best and the median of every figure
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 }
 
+/// A benchmark, run several times; each result contains the values of its options.
+#[derive(Args, Debug)]
+pub struct Repeated<B: Benchmark> {
+    #[command(flatten)]
+    params: B,
+    #[command(flatten)]
+    repeat: Repeat,
+}
+
+impl<B: Benchmark> Repeated<B> {
+    fn run(&self, context: &Context) -> Result<(), Failure> {
+        repeat::run(self.repeat.repeat, context, |progress| {
+            self.params.run(progress)
+        })
+    }
+}
+
+/// A benchmark that can be compared with the same without its guarantee.
+#[derive(Args, Debug)]
+pub struct Paired<B: WithGuarantee> {
+    #[command(flatten)]
+    bench: Repeated<B>,
+    /// Run in pairs, first without the guarantee, and report its cost at the end
+    #[arg(long)]
+    both: bool,
+}
+
+impl<B: WithGuarantee> Paired<B> {
+    fn run(&self, context: &Context) -> Result<(), Failure> {
+        let with = &self.bench.params;
+        if !self.both {
+            return self.bench.run(context);
+        }
+        if !with.keeps_state() {
+            return Err(Failure::usage(
+                "--both compares runs with a guarantee with runs without",
+                "add --guarantee exactly-once, or leave --both out",
+            ));
+        }
+        let without = with.without_guarantee();
+        pairs::run(
+            self.bench.repeat.repeat,
+            context,
+            |is_second, progress| match is_second {
+                true => with.run(progress),
+                false => without.run(progress),
+            },
+        )
+    }
+}
+
 /// Runs a benchmark.
 pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
     match command {
-        BenchCommand::Nexmark(args) => nexmark::run(args, context),
-        BenchCommand::Ysb(args) => ysb::run(args, context),
-        BenchCommand::Checkpoint(args) => checkpoint::run(args, context),
-        BenchCommand::Failover(args) => failover::run(args, context),
-        BenchCommand::Wordcount(args) => wordcount::run(args, context),
-        BenchCommand::Soak(args) => soak::run(args, context),
-        BenchCommand::Latency(args) => latency::run(args, context),
-        BenchCommand::Stages(args) => stages::run(args, context),
-        BenchCommand::State(args) => state::run(args, context),
-        BenchCommand::Wakeup(args) => wakeup::run(args, context),
-        BenchCommand::Exchange(args) => exchange::run(args, context),
-        BenchCommand::Forward(args) => forward::run(args, context),
-        BenchCommand::Grid(args) => grid::run(args, context),
-        BenchCommand::Submit(args) => submit::run(args, context),
-        BenchCommand::Recovery(args) => recovery::run(args, context),
-        BenchCommand::ActiveActive(args) => active_active::run(args, context),
-        BenchCommand::Rescale(args) => rescale::run(args, context),
-        BenchCommand::Breakdown(args) => breakdown::run(args, context),
+        BenchCommand::Nexmark(bench) => bench.run(context),
+        BenchCommand::Ysb(bench) => bench.run(context),
+        BenchCommand::Checkpoint(bench) => bench.run(context),
+        BenchCommand::Failover(bench) => bench.run(context),
+        BenchCommand::Wordcount(args) => sweep::run(args, context),
+        BenchCommand::Soak(params) => soak::run(params, context),
+        BenchCommand::Latency(bench) => bench.run(context),
+        BenchCommand::Stages(bench) => bench.run(context),
+        BenchCommand::State(bench) => bench.run(context),
+        BenchCommand::Wakeup(bench) => bench.run(context),
+        BenchCommand::Exchange(bench) => bench.run(context),
+        BenchCommand::Forward(bench) => bench.run(context),
+        BenchCommand::Grid(bench) => bench.run(context),
+        BenchCommand::Submit(bench) => bench.run(context),
+        BenchCommand::Recovery(bench) => bench.run(context),
+        BenchCommand::ActiveActive {
+            copy: Some(copy), ..
+        } => Ok(active_active::run_replica(copy)?),
+        BenchCommand::ActiveActive { bench, copy: None } => bench.run(context),
+        BenchCommand::Rescale(bench) => bench.run(context),
+        BenchCommand::Breakdown(bench) => bench.run(context),
     }
 }

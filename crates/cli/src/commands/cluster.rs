@@ -6,13 +6,11 @@ mod status;
 mod stop;
 
 use ardea::cluster::RunningHost;
+use ardea::command_line::Context;
+use ardea::console::Failure;
 use serde_json::{Value, json};
 
 use crate::args::ClusterCommand;
-use crate::context::Context;
-use crate::failure::Failure;
-
-pub use start::be_host;
 
 /// Runs a subcommand.
 pub fn run(command: ClusterCommand, context: &Context) -> Result<(), Failure> {

@@ -1,12 +1,12 @@
 //! `ardea completions`: a completion script for a shell.
 
+use ardea::console::Failure;
 use ardea_examples::jobs;
 use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::args::Args;
-use crate::failure::Failure;
 use crate::stdout;
 
 /// Prints the script that completes ardea's commands, options and jobs in `shell`.

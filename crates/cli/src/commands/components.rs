@@ -1,13 +1,13 @@
 //! `ardea components`: the components for topologies in files, with their settings.
 
+use ardea::command_line::Context;
 use ardea::components::{COMPONENTS, ComponentInfo};
+use ardea::console::Failure;
 use ardea_config::nearest;
 use serde_json::{Value, json};
 
 use crate::args::ComponentsArgs;
 use crate::columns::table;
-use crate::context::Context;
-use crate::failure::Failure;
 use crate::stdout;
 
 /// Prints all components, or the named one.

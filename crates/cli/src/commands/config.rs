@@ -3,13 +3,13 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
+use ardea::command_line::Context;
+use ardea::console::Failure;
 use ardea_rest::ClusterSettings;
 use serde_json::json;
 
 use super::settings_check;
 use crate::args::ConfigArgs;
-use crate::context::Context;
-use crate::failure::Failure;
 use crate::stdout;
 
 /// Prints all settings: a table with their trade-offs, or a list of objects.

@@ -4,6 +4,9 @@
 use std::io::{self, BufRead, IsTerminal};
 use std::time::Instant;
 
+use ardea::command_line::ClusterConnection;
+use ardea::command_line::Context;
+use ardea::console::{Failure, print_error};
 use ardea::job::StartupWatch;
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode};
@@ -11,13 +14,8 @@ use ardea_rest::{
     ContainersUpdate, JobDescription, JobSummary, LogicalPlan, ParallelismUpdate, Phase,
     RecoverRequest,
 };
-use serde_json::json;
 
 use crate::args::{KillArgs, RecoverArgs, RemoteJob, RescaleArgs, RestartArgs};
-use crate::cluster_connection::ClusterConnection;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
-use crate::stdout;
 
 /// Resumes the sources.
 pub fn resume(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
@@ -28,15 +26,15 @@ pub fn resume(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
         Phase::SafeMode => "is in safe mode: its sources read again after `ardea recover`",
         _ => "is resumed",
     };
-    print_outcome(context, &args.job, what)
+    context.print_outcome("job", &args.job, what)
 }
 
 /// Pauses the sources.
 pub fn pause(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
     let cluster = ClusterConnection::of_job(&args.place, &args.job, context)?;
     cluster.wait_for(cluster.client.pause(&args.job))?;
-    print_outcome(
-        context,
+    context.print_outcome(
+        "job",
         &args.job,
         "is paused: its sources read nothing until it is resumed",
     )
@@ -57,19 +55,19 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
             cluster.settings.name,
         );
         if !agrees(&question) {
-            return print_outcome(context, name, "was not killed");
+            return context.print_outcome("job", name, "was not killed");
         }
     }
     let submission = &summary.submission;
     cluster.wait_for(cluster.client.kill_submission(name, submission))?;
     if args.detach {
-        return print_outcome(context, name, "is being killed");
+        return context.print_outcome("job", name, "is being killed");
     }
     cluster.wait_until(&format!("the end of {name}"), || {
         let now = submission_of(&cluster, name, submission)?;
         Ok(now.is_none_or(|now| matches!(now.phase, Phase::Gone | Phase::Finished)))
     })?;
-    print_outcome(context, name, "is killed")
+    context.print_outcome("job", name, "is killed")
 }
 
 /// Returns the current summary of a submission of a job; `None` if the submission is gone.
@@ -94,7 +92,7 @@ pub fn restart(args: &RestartArgs, context: &Context) -> Result<(), Failure> {
     let container = ContainerId(args.container);
     cluster.wait_for(cluster.client.restart(&args.job, container))?;
     let what = format!("restarts container {container}");
-    print_outcome(context, &args.job, &what)
+    context.print_outcome("job", &args.job, &what)
 }
 
 /// Restarts a job in safe mode.
@@ -108,7 +106,7 @@ pub fn recover(args: &RecoverArgs, context: &Context) -> Result<(), Failure> {
     let before = cluster.wait_for(cluster.client.describe(job))?.summary;
     cluster.wait_for(cluster.client.recover(job, &request))?;
     if args.detach {
-        return print_outcome(context, job, "is being restarted");
+        return context.print_outcome("job", job, "is being restarted");
     }
     let mut settling = StartupWatch::again(&before);
     let mut outcome = None;
@@ -127,7 +125,7 @@ pub fn recover(args: &RecoverArgs, context: &Context) -> Result<(), Failure> {
         Some(Phase::Finished | Phase::Killing | Phase::Gone) => "was restarted, and has ended",
         _ => "runs again",
     };
-    print_outcome(context, job, what)
+    context.print_outcome("job", job, what)
 }
 
 /// Changes the parallelism of vertices, or the number of workers.
@@ -188,7 +186,7 @@ fn rescale_vertices(args: &RescaleArgs, context: &Context) -> Result<(), Failure
             along.join(", ")
         );
     }
-    print_outcome(context, &args.job, &what)
+    context.print_outcome("job", &args.job, &what)
 }
 
 fn rescale_workers(args: &RescaleArgs, workers: u32, context: &Context) -> Result<(), Failure> {
@@ -210,7 +208,7 @@ fn rescale_workers(args: &RescaleArgs, workers: u32, context: &Context) -> Resul
         }
         Some(_) => format!("is rescaled: it has {workers} workers"),
     };
-    print_outcome(context, &args.job, &what)
+    context.print_outcome("job", &args.job, &what)
 }
 
 /// Waits until a job has the requested plan and runs; prints what the job waits for. Fails if the
@@ -283,16 +281,6 @@ fn agrees(question: &str) -> bool {
     // An unreadable answer counts as no.
     let _ = io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes")
-}
-
-fn print_outcome(context: &Context, job: &str, what: &str) -> Result<(), Failure> {
-    if context.json {
-        return stdout::print_json(&json!({ "job": job, "outcome": what }));
-    }
-    if !context.quiet {
-        print_error(&format!("{job} {what}\n"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! `ardea demo`: the flights of 2013, live in the terminal.
 
+use ardea::command_line::Context;
+use ardea::console::Failure;
+
 use crate::args::DemoArgs;
 use crate::commands::run::named;
-use crate::context::Context;
-use crate::failure::Failure;
 
 /// The name of the demo's example job.
 pub const JOB: &str = "flights";

@@ -1,5 +1,10 @@
 //! `ardea describe`: the full description of a job.
 
+use ardea::command_line::ClusterConnection;
+use ardea::command_line::Context;
+use ardea::command_line::OfflineCluster;
+use ardea::console::Failure;
+use ardea::console::format_number::{counted, moment, since};
 use ardea_config::readable_bytes;
 use ardea_core::ErrorCode;
 use ardea_rest::{
@@ -8,14 +13,8 @@ use ardea_rest::{
 use serde_json::json;
 
 use crate::args::RemoteJob;
-use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
 use crate::commands::list::lasted;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::offline_jobs::OfflineCluster;
-use crate::stdout;
-use ardea::console::format_number::{counted, moment, since};
 
 /// The number of latest notes that are shown without `--verbose`.
 const NOTES: usize = 10;
@@ -38,10 +37,7 @@ pub fn run(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
 }
 
 fn show(job: &JobDescription, context: &Context) -> Result<(), Failure> {
-    match context.json {
-        true => stdout::print_json(&json!(job)),
-        false => stdout::print(&text(job, context.verbose)),
-    }
+    context.print(&text(job, context.verbose), || json!(job))
 }
 
 /// Prints the job's records in the metadata store while no host is up.
@@ -64,10 +60,9 @@ fn ended(past: &[PastJobDescription], failure: Failure, context: &Context) -> Re
     let Some((last, earlier)) = past.split_first() else {
         return Err(failure);
     };
-    match context.json {
-        true => stdout::print_json(&json!(last)),
-        false => stdout::print(&past_text(last, earlier.len(), context.verbose)),
-    }
+    context.print(&past_text(last, earlier.len(), context.verbose), || {
+        json!(last)
+    })
 }
 
 fn past_text(past: &PastJobDescription, earlier: usize, is_verbose: bool) -> String {

@@ -3,43 +3,24 @@
 use std::path::Path;
 use std::process::Command;
 
-use ardea::job::{Comparison, parse_states, program_states};
-use ardea::recovery::{AllowedDrops, SavedStateSchema};
+use ardea::command_line::{Context, compare, stored_states};
+use ardea::console::Failure;
+use ardea::job::program_states;
+use ardea::recovery::SavedStateSchema;
 use ardea_core::{Error, ErrorCode};
 
 use crate::args::DiffArgs;
-use crate::cluster_connection::{ClusterConnection, is_of_a_cluster};
 use crate::commands::examples;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{stdout, topology_file};
+use crate::topology_file;
 
 /// Prints the comparison; fails if a state can't be restored.
 pub fn run(args: &DiffArgs, context: &Context) -> Result<(), Failure> {
-    let old = old_states(args, context)?;
+    let old = stored_states(&args.old, &args.place, context)?;
     let new = new_states(&args.new, &args.args)?;
-    let dropping = AllowedDrops::listed(context.settings_of(None)?.text("recovery.drop")?);
-    let place = args.old.display().to_string();
     // The output names a program by its job, and not by its file name.
     let is_program = Path::new(&args.new).is_file();
     let name = if is_program { &new.job } else { &args.new };
-    let found = Comparison::of((&place, &old), (name, &new), &dropping);
-    match context.json {
-        true => stdout::print_json(&found.to_json())?,
-        false => stdout::print(&found.to_string())?,
-    }
-    Ok(found.check()?)
-}
-
-/// Returns the stored states of the old job, from its folder or from its cluster.
-fn old_states(args: &DiffArgs, context: &Context) -> Result<SavedStateSchema, Failure> {
-    if !is_of_a_cluster(&args.place, &args.old) {
-        return Ok(SavedStateSchema::look(&args.old)?);
-    }
-    let job = args.old.to_string_lossy();
-    let cluster = ClusterConnection::of_job_or_folder(&args.place, &args.old, context)?;
-    let told = cluster.wait_for(cluster.client.states(&job))?;
-    Ok(parse_states(told)?)
+    compare((&args.old, &old), (name, &new), context)
 }
 
 /// Returns the states of the new job, from a folder or from a program.

@@ -1,11 +1,11 @@
 //! `ardea examples`: the list of jobs, and finding one by its name.
 
+use ardea::command_line::Context;
+use ardea::console::Failure;
 use ardea_config::nearest;
 use ardea_examples::ExampleJob;
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::failure::Failure;
 use crate::misplaced_options;
 use crate::stdout;
 

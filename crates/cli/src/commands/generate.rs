@@ -4,16 +4,17 @@ mod counted;
 
 use std::path::Path;
 
-use ardea_nexmark::{GeneratorConfig, write_jsonl};
+use ardea::command_line::Context;
+use ardea::console::LineDisplay;
+use ardea::console::format_number::grouped;
+use ardea::console::{Failure, print_error};
+use ardea_core::{Error, ErrorCode};
+use ardea_nexmark::{GeneratorConfig, NexmarkError, write_jsonl};
 use serde_json::json;
 
 use crate::args::GenerateArgs;
-use crate::context::Context;
-use crate::failure::{Failure, of_nexmark, print_error};
 use crate::output_file::write_whole;
 use crate::stdout;
-use ardea::console::LineDisplay;
-use ardea::console::format_number::grouped;
 
 use counted::Counted;
 
@@ -50,4 +51,14 @@ pub fn run(args: &GenerateArgs, context: &Context) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Converts the error of a NEXMark query or of its generator.
+fn of_nexmark(error: NexmarkError) -> Failure {
+    match error {
+        NexmarkError::Setting { .. } => {
+            Failure::Error(Error::new(ErrorCode::InvalidConfig, error.to_string()))
+        }
+        NexmarkError::Write { source, .. } => Failure::write("the events", source),
+    }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
+use ardea::command_line::ClusterConnection;
+use ardea::command_line::Context;
+use ardea::command_line::OfflineCluster;
+use ardea::console::format_number::{counted, duration, moment, since};
+use ardea::console::{Failure, print_error};
 use ardea_rest::{JobSummary, PastJobSummary, ProblemView};
 use serde_json::json;
 
 use crate::args::ListArgs;
-use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
-use crate::offline_jobs::OfflineCluster;
 use crate::stdout;
-use ardea::console::format_number::{counted, duration, moment, since};
 
 /// The maximum number of characters of a problem in a line; `describe` shows all of it.
 const MAX_PROBLEM_CHARS: usize = 80;

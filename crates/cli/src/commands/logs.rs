@@ -3,17 +3,16 @@
 use std::thread;
 use std::time::Duration;
 
+use ardea::command_line::ClusterConnection;
+use ardea::command_line::Context;
+use ardea::command_line::OfflineCluster;
+use ardea::console::{Failure, print_error};
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{LogLine, LogQuery, PastJobSummary};
 use serde_json::json;
 
 use crate::args::LogsArgs;
-use crate::cluster_connection::ClusterConnection;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
-use crate::offline_jobs::OfflineCluster;
-use crate::stdout;
 
 /// The delay before an interrupted stream of lines is requested again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -144,10 +143,7 @@ fn print_status(what: &str, context: &Context) {
 
 fn print(line: &LogLine, args: &LogsArgs, context: &Context) -> Result<(), Failure> {
     let is_one_file = args.container.is_some() && args.source.is_some();
-    match context.json {
-        true => stdout::print_json(&json!(line)),
-        false => stdout::print(&shown(line, is_one_file)),
-    }
+    context.print(&shown(line, is_one_file), || json!(line))
 }
 
 /// Formats a line with its origin. Pieces of a long line are joined if they come from one file;

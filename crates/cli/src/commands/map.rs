@@ -3,21 +3,20 @@
 use std::thread;
 use std::time::Duration;
 
+use ardea::command_line::Context;
+use ardea::command_line::{ClusterArgs, ClusterConnection};
+use ardea::console::format_number::{counted, grouped};
+use ardea::console::{Failure, print_error};
 use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode, PARTITION_COUNT, escape_invisible};
 use ardea_rest::{MapEntryView, MapEvent, MapPutRequest, MapQuery, MapsView};
 use serde_json::{Value, json};
 
 use crate::args::{
-    ClusterArgs, MapArgs, MapCommand, MapFilterArgs, MapKeyArgs, MapPutArgs, MapScanArgs,
-    MapWatchArgs,
+    MapArgs, MapCommand, MapFilterArgs, MapKeyArgs, MapPutArgs, MapScanArgs, MapWatchArgs,
 };
-use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
 use crate::stdout;
-use ardea::console::format_number::{counted, grouped};
 
 /// The delay before an interrupted stream of changes is requested again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use ardea::command_line::{ClusterArgs, Context};
+use ardea::console::Failure;
+use ardea::job::runtime;
 use ardea::job::state_of;
 use ardea_core::{Error, ErrorCode};
 use ardea_metastore::{MetadataStore, Node, ReadResult, StatePath, Tree, read_node};
@@ -10,10 +13,7 @@ use ardea_rest::ClusterSettings;
 use ardea_server::leader::{damage_of, stored_value, sweep};
 use serde_json::{Value, json};
 
-use crate::args::{ClusterArgs, MetastoreDumpArgs, MetastoreRemoveArgs};
-use crate::cluster_connection::runtime;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
+use crate::args::{MetastoreDumpArgs, MetastoreRemoveArgs};
 use crate::stdout;
 
 /// The maximum number of characters of a value that are shown without `--whole`.
@@ -70,20 +70,14 @@ pub fn remove(args: &MetastoreRemoveArgs, context: &Context) -> Result<(), Failu
         state.set(&path, b"", found.expected()).await?;
         Ok("is mended: its damaged value was removed, and its children were kept")
     })?;
-    if context.json {
-        return stdout::print_json(&json!({ "path": path.as_str(), "outcome": outcome }));
-    }
-    if !context.quiet {
-        print_error(&format!("{path} {outcome}\n"));
-    }
-    Ok(())
+    context.print_outcome("path", path.as_str(), outcome)
 }
 
 fn named(cluster: Option<&String>, context: &Context) -> Result<ClusterSettings, Failure> {
-    context.cluster(&ClusterArgs {
+    Ok(context.cluster(&ClusterArgs {
         cluster: cluster.cloned(),
         at: None,
-    })
+    })?)
 }
 
 async fn opened(cluster: &ClusterSettings) -> Result<Arc<dyn MetadataStore>, Error> {

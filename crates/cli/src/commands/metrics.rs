@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ardea::command_line::ClusterConnection;
+use ardea::command_line::Context;
+use ardea::console::format_number::{duration, moment};
+use ardea::console::{Failure, MessageKind, print_notice};
 use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{MetricsQuery, MetricsRange, RangeQuery, SampleKind, SampleView};
 use serde_json::json;
 
 use crate::args::MetricsArgs;
-use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
-use crate::context::Context;
-use crate::failure::{Failure, MessageKind, print_notice};
-use crate::stdout;
-use ardea::console::format_number::{duration, moment};
 
 /// Prints the latest values, or those of a time span.
 pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
@@ -35,10 +34,7 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
             check(&cluster, args)?;
             print_notice(MessageKind::Warning, &nothing_since(since), context.json);
         }
-        return match context.json {
-            true => stdout::print_json(&json!(range)),
-            false => stdout::print(&range_text(&range)),
-        };
+        return context.print(&range_text(&range), || json!(range));
     }
     let query = MetricsQuery {
         name: args.name.clone(),
@@ -50,10 +46,7 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
     if samples.is_empty() {
         check(&cluster, args)?;
     }
-    match context.json {
-        true => stdout::print_json(&json!(samples)),
-        false => stdout::print(&latest_text(&samples)),
-    }
+    context.print(&latest_text(&samples), || json!(samples))
 }
 
 /// Refuses a time span of less than a second.
@@ -283,7 +276,9 @@ mod tests {
     use ardea_rest::{PointView, SeriesView};
 
     use super::*;
-    use crate::args::{ClusterArgs, RemoteJob};
+    use ardea::command_line::ClusterArgs;
+
+    use crate::args::RemoteJob;
 
     fn asked(name: Option<&str>, vertex: Option<&str>, instance: Option<u32>) -> MetricsArgs {
         MetricsArgs {

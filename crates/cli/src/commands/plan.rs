@@ -4,14 +4,14 @@ mod for_cluster;
 
 use std::path::Path;
 
+use ardea::command_line::Context;
+use ardea::console::Failure;
 use ardea_core::{Dag, Edge, Isolation, Parallelism, VertexId};
 use ardea_engine::ExecutionPlan;
 use serde_json::{Value, json};
 
 use crate::args::PlanArgs;
 use crate::commands::examples;
-use crate::context::Context;
-use crate::failure::Failure;
 use crate::{stdout, topology_file};
 
 /// Prints the job's graph and the tasklets that the engine would create, without running it. For a

@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use ardea::command_line::Context;
+use ardea::console::Failure;
 use ardea_nexmark::queries::{self, QueryRun};
 
 use crate::args::QueryArgs;
-use crate::context::Context;
-use crate::failure::Failure;
 use crate::output_file::FileBackup;
-use crate::run_job;
 
 /// The file name of standard input.
 const STANDARD_INPUT: &str = "/dev/stdin";
@@ -29,7 +28,7 @@ pub fn run(args: QueryArgs, context: &Context) -> Result<(), Failure> {
         side: args.side,
         out_of_order: args.out_of_order,
     })?;
-    let outcome = run_job::run(&pipeline, config, context);
+    let outcome = context.run_job(pipeline, config);
     match (&outcome, earlier) {
         (Err(Failure::NothingGood(_)), Some(earlier)) => {
             earlier.restore()?;

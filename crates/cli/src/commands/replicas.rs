@@ -1,14 +1,14 @@
 //! `ardea replicas`: the replicas of an active-active job.
 
+use ardea::command_line::Context;
 use ardea::connect::active_active::{ReplicaInfo, replicas};
+use ardea::console::Failure;
+use ardea::console::format_number::{duration, grouped};
 use serde_json::{Value, json};
 
 use crate::args::ReplicasArgs;
 use crate::columns::table;
-use crate::context::Context;
-use crate::failure::Failure;
 use crate::stdout;
-use ardea::console::format_number::{duration, grouped};
 
 /// Prints one line per replica.
 pub fn run(args: &ReplicasArgs, context: &Context) -> Result<(), Failure> {

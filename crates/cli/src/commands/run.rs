@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use crate::args::{ClusterArgs, JobArgs};
+use ardea::command_line::{ClusterArgs, Context};
+use ardea::console::Failure;
+
+use crate::args::JobArgs;
 use crate::commands::examples;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{run_job, stdout, topology_file};
+use crate::{stdout, topology_file};
 
 /// Runs the job, or prints its help if its arguments contain `--help`.
 pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
@@ -17,7 +18,7 @@ pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
         let config = context.node_config(args.threads)?;
         let cluster = context.cluster(&ClusterArgs::default())?;
         topology_file::check_instances(&topology, &cluster.instances)?;
-        return run_job::run(&topology, config, context);
+        return context.run_job(topology, config);
     }
     named(name, rest, args.threads, context)
 }
@@ -35,5 +36,5 @@ pub fn named(
     }
     let config = context.node_config(threads)?;
     let pipeline = (job.build)(args)?;
-    run_job::run(&pipeline, config, context)
+    context.run_job(pipeline, config)
 }

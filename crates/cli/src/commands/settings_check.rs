@@ -1,13 +1,12 @@
 //! The check of settings by this program, which lacks the modules of a site's own programs.
 
-use ardea::cluster::Modules;
 use ardea::job::{check_forms, unknown_names};
 use ardea_config::{Origin, Resolved};
 use ardea_core::Error;
 use ardea_rest::ClusterSettings;
 
-use crate::context::Context;
-use crate::failure::{Failure, MessageKind, print_notice};
+use ardea::command_line::Context;
+use ardea::console::{Failure, MessageKind, print_notice};
 
 /// Refuses invalid settings. A module name that this program doesn't know is an error if it was
 /// given to this command. An unknown name from a file or the environment is only a warning, since
@@ -17,9 +16,9 @@ pub fn check(
     cluster: &ClusterSettings,
     context: &Context,
 ) -> Result<(), Failure> {
-    let modules = Modules::builtin();
-    check_forms(resolved, cluster, &modules)?;
-    for (key, error) in unknown_names(resolved, &modules) {
+    let modules = &context.modules;
+    check_forms(resolved, cluster, modules)?;
+    for (key, error) in unknown_names(resolved, modules) {
         let error = known_elsewhere(error);
         if resolved.origin(key) == Some(&Origin::Flag) {
             return Err(error.into());

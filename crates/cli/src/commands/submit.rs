@@ -1,4 +1,4 @@
-//! `ardea submit`: submits a job to a cluster.
+//! `ardea submit` and `ardea upgrade`: jobs that come with ardea, topologies and job programs.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -6,21 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ardea::cluster::Modules;
-use ardea::job::{Console, Prepared, SubmissionSpec, connect, submission_text, submit};
+use ardea::command_line::{self, ClusterArgs, Context};
+use ardea::console::Failure;
+use ardea::job::SubmissionSpec;
 #[cfg(feature = "bench")]
 use ardea_bench::cluster::BENCH_ARGUMENT;
-use ardea_config::{Resolved, nearest};
+use ardea_config::nearest;
 use ardea_coordination::control::WorkerStart;
 use ardea_core::{Error, ErrorCode};
-use ardea_engine::Job;
-use ardea_rest::ClusterSettings;
-use serde_json::json;
 
-use crate::args::{ClusterArgs, SubmitArgs};
+use crate::args::{SubmitArgs, UpgradeArgs};
 use crate::commands::examples;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::{stdout, topology_file};
+use crate::topology_file;
 
 /// The file name of ardea in a package.
 const PROGRAM: &str = "ardea";
@@ -28,96 +25,63 @@ const PROGRAM: &str = "ardea";
 /// Submits a topology or a job that comes with ardea, with ardea as its program. A job program
 /// submits itself.
 pub fn run(args: &SubmitArgs, context: &Context) -> Result<(), Failure> {
-    let Some(job) = BuiltinJob::find(&args.what, &args.args)? else {
-        return Err(delegate(args, context));
-    };
-    let prepared = job.prepared(&args.name, &args.files, &args.place, context)?;
-    let cluster = context.cluster(&args.place)?;
-    let mut console = Console::of_process(context.quiet || context.json);
-    let target = connect(&cluster, &prepared.job().name, &Modules::builtin())?;
-    let patience = (!args.detach).then_some(cluster.patience);
-    let submitted = submit(&prepared, &*target, patience, &mut |step| {
-        console.show_step(&step)
-    })?;
-    console.clear();
-    match context.json {
-        true => stdout::print_json(&json!(submitted)),
-        false if context.quiet => Ok(()),
-        false => stdout::print(&submission_text(&submitted)),
+    let given = &args.options;
+    if let Some(job) = builtin_job(&args.what, &args.args)? {
+        return command_line::submit(job, given, context);
     }
+    let mut options = shared_options(&given.place, context);
+    options.extend(given.name.iter().map(|name| format!("--name={name}")));
+    options.extend(file_options(&given.files));
+    options.extend(given.detach.then(|| "--detach".to_string()));
+    Err(become_program(&args.what, "submit", &options, &args.args))
 }
 
-/// A job whose program is ardea itself.
-pub struct BuiltinJob {
-    job: Box<dyn Job>,
-    /// The topology file, which is shipped besides the user's files.
-    file: Option<PathBuf>,
-    arguments: Vec<String>,
+/// Upgrades to a job that comes with ardea, with ardea as its program. A job program upgrades by
+/// itself.
+pub fn upgrade(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
+    let given = &args.options;
+    if let Some(job) = builtin_job(&args.what, &args.args)? {
+        return command_line::upgrade(job, &args.job, given, context);
+    }
+    let mut options = shared_options(&given.place, context);
+    options.push(format!("--name={}", args.job));
+    options.extend(file_options(&given.files));
+    let within = given.within.iter();
+    options.extend(within.map(|within| format!("--within={}ms", within.as_millis())));
+    options.extend(given.detach.then(|| "--detach".to_string()));
+    Err(become_program(&args.what, "upgrade", &options, &args.args))
 }
 
-impl BuiltinJob {
-    /// Finds the topology in this file, or the job of this name that comes with ardea; `None` if it
-    /// is neither.
-    pub fn find(what: &Path, rest: &[String]) -> Result<Option<Self>, Failure> {
-        if topology_file::is_one(what) {
-            if let Some(first) = rest.first() {
-                return Err(Failure::usage(
-                    format!("a topology in a file has no arguments, such as {first:?}"),
-                    "its settings are in the file",
-                ));
-            }
-            let called = what.file_name().unwrap_or(what.as_os_str());
-            return Ok(Some(BuiltinJob {
-                job: Box::new(topology_file::read(what)?),
-                file: Some(what.to_path_buf()),
-                arguments: vec![called.to_string_lossy().into_owned()],
-            }));
-        }
-        let name = what.to_string_lossy();
-        if what.exists() || !ardea_examples::jobs().iter().any(|job| job.name == name) {
-            return Ok(None);
-        }
-        let pipeline = (examples::find(&name)?.build)(rest)?;
-        let words = std::iter::once(name.to_string()).chain(rest.iter().cloned());
-        Ok(Some(BuiltinJob {
-            job: Box::new(pipeline),
-            file: None,
-            arguments: words.collect(),
-        }))
-    }
+fn file_options(files: &[PathBuf]) -> impl Iterator<Item = String> {
+    let files = files.iter();
+    files.map(|path| format!("--file={}", path.display()))
+}
 
-    /// Packs the job for a cluster, without contacting one.
-    pub fn prepared(
-        &self,
-        name: &Option<String>,
-        files: &[PathBuf],
-        place: &ClusterArgs,
-        context: &Context,
-    ) -> Result<Prepared, Failure> {
-        let (resolved, cluster) = context.of_cluster(place)?;
-        self.prepared_with(name, files, &resolved, &cluster)
+/// Finds the topology in the file `what`, or the job of this name that comes with ardea; `None` if
+/// it is neither.
+pub fn builtin_job(what: &Path, rest: &[String]) -> Result<Option<SubmissionSpec>, Failure> {
+    if topology_file::is_one(what) {
+        if let Some(first) = rest.first() {
+            return Err(Failure::usage(
+                format!("a topology in a file has no arguments, such as {first:?}"),
+                "its settings are in the file",
+            ));
+        }
+        let called = what.file_name().unwrap_or(what.as_os_str());
+        let words = vec![called.to_string_lossy().into_owned()];
+        let topology = Box::new(topology_file::read(what)?);
+        let mut job = SubmissionSpec::of_this_program(topology, PROGRAM, words)?;
+        job.files.push(what.to_path_buf());
+        return Ok(Some(job));
     }
-
-    /// Like [`prepared`](Self::prepared), with the settings `resolved` and `cluster`.
-    pub fn prepared_with(
-        &self,
-        name: &Option<String>,
-        files: &[PathBuf],
-        resolved: &Resolved,
-        cluster: &ClusterSettings,
-    ) -> Result<Prepared, Failure> {
-        let along = self.file.iter().chain(files);
-        let wanted = SubmissionSpec {
-            job: &*self.job,
-            name: name.clone(),
-            executable: PathBuf::from("/proc/self/exe"),
-            executable_name: PROGRAM.into(),
-            files: along.cloned().collect(),
-            arguments: self.arguments.clone(),
-        };
-        let modules = Modules::builtin();
-        Ok(Prepared::of(&wanted, cluster, resolved, &modules)?)
+    let name = what.to_string_lossy();
+    if what.exists() || !ardea_examples::jobs().iter().any(|job| job.name == name) {
+        return Ok(None);
     }
+    let pipeline = Box::new((examples::find(&name)?.build)(rest)?);
+    let words = std::iter::once(name.to_string()).chain(rest.iter().cloned());
+    let job = SubmissionSpec::of_this_program(pipeline, PROGRAM, words.collect())?;
+    Ok(Some(job))
 }
 
 /// Runs the worker of a container of a builtin job. The command line has the job's file or name,
@@ -132,7 +96,7 @@ pub fn work(start: WorkerStart) -> Result<(), Failure> {
         Some((what, [told])) if what == BENCH_ARGUMENT => {
             return Ok(ardea_bench::cluster::work(start, told)?);
         }
-        Some((what, rest)) => BuiltinJob::find(Path::new(what), rest)?,
+        Some((what, rest)) => builtin_job(Path::new(what), rest)?,
         None => None,
     };
     let Some(own) = own else {
@@ -142,16 +106,6 @@ pub fn work(start: WorkerStart) -> Result<(), Failure> {
         ));
     };
     Ok(ardea::job::work(start, &*own.job, &Modules::builtin())?)
-}
-
-/// Replaces this process by the program, which submits itself; returns only on failure.
-fn delegate(args: &SubmitArgs, context: &Context) -> Failure {
-    let mut options = shared_options(&args.place, context);
-    options.extend(args.name.iter().map(|name| format!("--name={name}")));
-    let files = args.files.iter();
-    options.extend(files.map(|path| format!("--file={}", path.display())));
-    options.extend(args.detach.then(|| "--detach".to_string()));
-    become_program(&args.what, "submit", &options, &args.args)
 }
 
 /// Returns the options for every command of a job program.

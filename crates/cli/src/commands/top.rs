@@ -7,19 +7,19 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
+use ardea::command_line::ClusterConnection;
+use ardea::command_line::Context;
+use ardea::console::can_redraw;
+use ardea::console::format_number::{duration, short};
+use ardea::console::{Failure, print_error};
 use ardea_config::readable_bytes;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{ContainerTop, TopView, VertexTop};
 use serde_json::json;
 
 use crate::args::TopArgs;
-use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
 use crate::stdout;
-use ardea::console::can_redraw;
-use ardea::console::format_number::{duration, short};
 
 /// A heading that begins with `>` marks a column of numbers.
 const VERTICES: [&str; 14] = [

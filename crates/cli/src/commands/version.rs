@@ -1,9 +1,9 @@
 //! `ardea version`: the program's version.
 
+use ardea::command_line::Context;
+use ardea::console::Failure;
 use serde_json::json;
 
-use crate::context::Context;
-use crate::failure::Failure;
 use crate::stdout;
 
 /// Prints name and version.

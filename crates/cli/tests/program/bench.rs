@@ -274,7 +274,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
             let finished = run(&[&["bench"], &words[..], &[*flag, age]].concat());
             assert_eq!(finished.code, Some(2), "{bench} {flag}: {finished:?}");
             assert!(
-                finished.err.contains(&format!("ARD-102: {flag} ")),
+                finished.err.contains(&format!("'{flag} <DURATION>'")),
                 "{bench} {flag}: {finished:?}"
             );
         }

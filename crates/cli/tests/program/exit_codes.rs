@@ -329,7 +329,7 @@ fn options_of_later_versions_are_refused_by_name() {
         fails(
             &["bench", "nexmark", option, value],
             2,
-            &format!("{option} {value} is not supported"),
+            &format!("invalid value '{value}' for '{option}"),
         );
     }
 }

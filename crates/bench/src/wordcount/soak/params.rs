@@ -4,43 +4,36 @@ use std::time::Duration;
 
 use ardea_config::duration::format_duration;
 use ardea_core::Result;
-use serde_json::json;
 
-use crate::bounds::{check_times, refused};
-use crate::report::Field;
+use crate::bounds::refused;
+use crate::flags::time;
+use crate::report::{Field, fields};
 use crate::wordcount::WordcountParams;
 
 /// The minimum number of samples of a trend.
 const LEAST_SAMPLES: u32 = 4;
 
-/// The parameters of `ardea bench soak`, named as its flags.
-#[derive(Clone, Debug)]
+/// The parameters of `ardea bench soak`; its options have the same names.
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    mut_arg("rate", |arg| arg.help("Tuples per second, over all spouts (default: as fast as possible)")),
+    mut_arg("duration", |arg| arg.default_value("2h")),
+    mut_arg("warmup", |arg| arg.default_value("1m")),
+    mut_arg("baseline", |arg| arg.hide(true))
+)]
 pub struct SoakParams {
     /// The job, and its duration.
+    #[command(flatten)]
     pub wordcount: WordcountParams,
-    /// The sampling interval.
+    /// Sampling interval of memory, files, threads and throughput
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "1m")]
     pub every: Duration,
-}
-
-impl Default for SoakParams {
-    fn default() -> Self {
-        SoakParams {
-            wordcount: WordcountParams {
-                duration: Duration::from_secs(2 * 3600),
-                warmup: Duration::from_secs(60),
-                baseline: false,
-                ..WordcountParams::default()
-            },
-            every: Duration::from_secs(60),
-        }
-    }
 }
 
 impl SoakParams {
     pub(super) fn check(&self) -> Result<()> {
         self.wordcount.check()?;
-        check_times(&[("--every", self.every)])?;
-        if self.every.is_zero() || self.every * LEAST_SAMPLES > self.wordcount.duration {
+        if self.every.is_zero() || self.every > self.wordcount.duration / LEAST_SAMPLES {
             let what = format!(
                 "--every {} does not fit into --duration {} at least {LEAST_SAMPLES} times",
                 format_duration(self.every),
@@ -53,7 +46,7 @@ impl SoakParams {
 
     pub(super) fn fields(&self, words: usize) -> Vec<Field> {
         let mut fields = self.wordcount.fields(words);
-        fields.push(("every", json!(format_duration(self.every))));
+        fields.extend(fields!(self; every));
         fields
     }
 }

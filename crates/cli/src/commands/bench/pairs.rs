@@ -3,6 +3,8 @@
 
 use std::io::{self, IsTerminal};
 
+use ardea::command_line::Context;
+use ardea::console::{Failure, print_error};
 use ardea_bench::Report;
 use ardea_bench::report::Field;
 use ardea_core::Result;
@@ -10,8 +12,6 @@ use serde_json::{Map, Value, json};
 
 use super::repeat::{median, over_all};
 use super::table;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
 use crate::stdout;
 
 /// A run without the option, and a run with it.

@@ -2,14 +2,14 @@
 
 use std::io::{self, IsTerminal};
 
+use ardea::command_line::Context;
+use ardea::console::{Failure, print_error};
 use ardea_bench::Report;
 use ardea_bench::report::Field;
 use ardea_core::Result;
 use serde_json::{Map, Value, json};
 
 use super::table;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
 use crate::stdout;
 
 /// The maximum number of runs that have columns of their own in the table.

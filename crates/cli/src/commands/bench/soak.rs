@@ -1,50 +1,18 @@
-//! The arguments of `ardea bench soak`, and the line of each sample.
+//! The output of `ardea bench soak`, with a line for each sample.
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
-use std::time::Duration;
 
+use ardea::command_line::Context;
+use ardea::console::{Failure, print_error};
 use ardea_bench::Report;
-use ardea_bench::wordcount::{SoakParams, WordcountParams, soak};
+use ardea_bench::wordcount::{SoakParams, soak};
 
 use super::table;
-use super::word_job::WordJobArgs;
-use crate::args::{count, duration};
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
 use crate::stdout;
 
-/// The options of this benchmark; the last object of its output contains their values.
-#[derive(clap::Args, Debug)]
-pub struct SoakBenchArgs {
-    #[command(flatten)]
-    job: WordJobArgs,
-    /// Tuples per second, over all spouts (default: as fast as possible)
-    #[arg(long, value_name = "N", value_parser = count)]
-    rate: Option<u64>,
-    /// Duration of the measurement
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2h")]
-    duration: Duration,
-    /// Duration of the warm-up before the measurement
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1m")]
-    warmup: Duration,
-    /// Sampling interval of memory, files, threads and throughput
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1m")]
-    every: Duration,
-}
-
 /// Runs the benchmark; prints a JSON object per sample and one at the end, or text on a terminal.
-pub fn run(args: &SoakBenchArgs, context: &Context) -> Result<(), Failure> {
-    let params = SoakParams {
-        wordcount: WordcountParams {
-            rate: args.rate,
-            duration: args.duration,
-            warmup: args.warmup,
-            baseline: false,
-            ..args.job.params()?
-        },
-        every: args.every,
-    };
+pub fn run(params: &SoakParams, context: &Context) -> Result<(), Failure> {
     let for_people = !context.json && io::stdout().is_terminal();
     let mut printed = Ok(());
     let mut progress = |text: &str| {
@@ -52,7 +20,7 @@ pub fn run(args: &SoakBenchArgs, context: &Context) -> Result<(), Failure> {
             print_error(&format!("{text}\n"));
         }
     };
-    let report = soak(&params, &mut progress, &mut |sample| {
+    let report = soak(params, &mut progress, &mut |sample| {
         printed = match for_people {
             true => stdout::print(&line(sample)),
             false => stdout::print_json(&sample.to_json()),

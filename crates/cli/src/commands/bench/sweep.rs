@@ -1,15 +1,52 @@
-//! `ardea bench wordcount --sweep`: a series of measurements, and a table of them.
+//! `ardea bench wordcount`: one measurement, or with `--sweep` a series of them and a table.
 
 use std::io::{self, IsTerminal};
 
+use ardea::command_line::Context;
+use ardea::console::{Failure, print_error};
 use ardea_bench::Report;
-use ardea_bench::wordcount::{self, Sweep, at_half_of};
+use ardea_bench::wordcount::{self, Sweep, WordcountParams, at_half_of};
+use clap::ArgGroup;
 
+use super::Repeated;
 use super::table::shown;
 use crate::columns::table;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
 use crate::stdout;
+
+/// The options of this benchmark; each result contains their values.
+#[derive(clap::Args, Debug)]
+#[command(group(ArgGroup::new("pace").required(true).args(["rate", "max", "sweep"]).multiple(true)))]
+pub struct WordcountBenchArgs {
+    #[command(flatten)]
+    bench: Repeated<WordcountParams>,
+    /// Run as fast as possible: measures throughput
+    #[arg(long, conflicts_with = "rate")]
+    max: bool,
+    /// Measure each of these numbers of spouts; without --rate or --max, first as fast as possible
+    /// for throughput, then at half the rate reached for latency
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["parallelism", "repeat"])]
+    sweep: Vec<u32>,
+    /// Measure each number of spouts of a sweep both without and with acks
+    #[arg(long, requires = "sweep", conflicts_with = "acks")]
+    both: bool,
+}
+
+/// Runs the benchmark.
+pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> {
+    let params = &args.bench.params;
+    if args.sweep.is_empty() {
+        return args.bench.run(context);
+    }
+    let sweep = Sweep {
+        acks: match args.both {
+            true => vec![false, true],
+            false => vec![params.acks],
+        },
+        base: params.clone(),
+        parallelisms: args.sweep.clone(),
+    };
+    run_sweep(&sweep, params.rate.is_none() && !args.max, context)
+}
 
 /// The measurements of one number of spouts.
 struct Row {
@@ -22,7 +59,7 @@ struct Row {
 /// Measures each number of spouts; with `at_half`, measures it again at half the reached rate, for
 /// latency. Progress goes to standard error. On a terminal the table goes to standard output,
 /// elsewhere one JSON object per run.
-pub fn run(sweep: &Sweep, at_half: bool, context: &Context) -> Result<(), Failure> {
+fn run_sweep(sweep: &Sweep, at_half: bool, context: &Context) -> Result<(), Failure> {
     let for_people = !context.json && io::stdout().is_terminal();
     let runs = sweep.runs()?;
     let mut rows = Vec::new();

@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ardea::command_line::ClusterConnection;
+use ardea::command_line::Context;
+use ardea::console::{Failure, print_error};
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::HostView;
-use serde_json::json;
 
 use crate::args::{DrainArgs, UndrainArgs};
-use crate::cluster_connection::ClusterConnection;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
-use crate::stdout;
 
 /// The poll interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -24,17 +22,17 @@ pub fn run(args: &DrainArgs, context: &Context) -> Result<(), Failure> {
     let host = &args.host;
     cluster.wait_for(cluster.client.drain(host))?;
     if args.detach {
-        return print_outcome(context, host, "is being drained");
+        return context.print_outcome("host", host, "is being drained");
     }
     wait(&cluster, host, context)?;
-    print_outcome(context, host, "is drained: no container is there")
+    context.print_outcome("host", host, "is drained: no container is there")
 }
 
 /// Undrains the host.
 pub fn run_undrain(args: &UndrainArgs, context: &Context) -> Result<(), Failure> {
     let cluster = ClusterConnection::of(&args.place, context)?;
     cluster.wait_for(cluster.client.undrain(&args.host))?;
-    print_outcome(context, &args.host, "is no longer drained")
+    context.print_outcome("host", &args.host, "is no longer drained")
 }
 
 /// The time for which the host has to be empty: hosts report once a second, and a container may
@@ -144,16 +142,6 @@ fn reasons(
         .into_iter()
         .filter_map(|job| Some(format!("{}: {}", job.name, job.reason?)));
     Ok(told.collect())
-}
-
-fn print_outcome(context: &Context, host: &str, what: &str) -> Result<(), Failure> {
-    if context.json {
-        return stdout::print_json(&json!({ "host": host, "outcome": what }));
-    }
-    if !context.quiet {
-        print_error(&format!("{host} {what}\n"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

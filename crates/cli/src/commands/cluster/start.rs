@@ -1,16 +1,16 @@
 //! `ardea cluster start`: hosts of a cluster on this machine.
 
-use ardea::cluster::{HostStart, Launcher, Modules, RunningHost, host_process};
+use ardea::cluster::{HostStart, Launcher, RunningHost, host_process};
+use ardea::command_line::{ClusterArgs, Context};
+use ardea::console::{Failure, MessageKind, print_error, print_notice};
 use ardea::job::schema;
 use ardea_config::{Origin, Resolved};
 use ardea_rest::is_host_setting;
 use serde_json::json;
 
 use super::hosts_json;
-use crate::args::{ClusterArgs, ClusterStartArgs};
+use crate::args::ClusterStartArgs;
 use crate::commands::settings_check;
-use crate::context::Context;
-use crate::failure::{Failure, MessageKind, print_error, print_notice};
 use crate::stdout;
 
 /// Starts hosts in the background and waits until they answer, or runs one in the foreground.
@@ -29,12 +29,13 @@ pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
         let name = args.name.clone().unwrap_or_else(own_name);
         let mut start = HostStart::of(name, &cluster, cluster.port);
         start.attributes.extend(args.attributes.iter().cloned());
-        return run_host(start, |host| {
+        host_process(start, context.modules.clone(), |host| {
             if !context.quiet {
-                print_up(host);
+                print_error(&format!("host {} is up: {}\n", host.name, host.api));
                 print_taken_port(std::slice::from_ref(host), &launcher.running());
             }
-        });
+        })?;
+        return Ok(());
     }
     let started = launcher.start(args.workers as usize)?;
     let running: Vec<RunningHost> = launcher.running();
@@ -125,19 +126,6 @@ fn taken_port(started: &[RunningHost], running: &[RunningHost]) -> Option<u16> {
     let port = started.iter().find_map(|host| host.taken_port)?;
     let has_it = |host: &RunningHost| host.api.ends_with(&format!(":{port}"));
     (!running.iter().any(has_it)).then_some(port)
-}
-
-/// Runs a host that was started by another process.
-pub fn be_host(start: HostStart) -> Result<(), Failure> {
-    run_host(start, print_up)
-}
-
-fn run_host(start: HostStart, ready: impl FnOnce(&RunningHost) + Send) -> Result<(), Failure> {
-    Ok(host_process(start, Modules::builtin(), ready)?)
-}
-
-fn print_up(host: &RunningHost) {
-    print_error(&format!("host {} is up: {}\n", host.name, host.api));
 }
 
 /// Returns the name of this machine.

@@ -1,15 +1,15 @@
 //! `ardea cluster status`: a cluster, its hosts and its jobs.
 
+use ardea::command_line::ClusterConnection;
+use ardea::command_line::Context;
+use ardea::console::Failure;
 use ardea_rest::HostView;
 use serde_json::json;
 
-use crate::args::ClusterArgs;
-use crate::cluster_connection::ClusterConnection;
 use crate::columns::table;
 use crate::commands::list::jobs_table;
-use crate::context::Context;
-use crate::failure::Failure;
 use crate::stdout;
+use ardea::command_line::ClusterArgs;
 
 /// Prints three tables, or an object.
 pub fn run(place: &ClusterArgs, context: &Context) -> Result<(), Failure> {

@@ -1,17 +1,17 @@
 //! `ardea cluster stop`: stops the hosts of a cluster on this machine.
 
 use ardea::cluster::{Launcher, RunningHost};
+use ardea::command_line::Context;
+use ardea::command_line::OfflineCluster;
+use ardea::command_line::{ClusterArgs, ClusterConnection};
+use ardea::console::{Failure, print_error};
 use ardea_config::nearest;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{ClusterSettings, JobSummary};
 use serde_json::json;
 
 use super::hosts_json;
-use crate::args::{ClusterArgs, ClusterStopArgs};
-use crate::cluster_connection::ClusterConnection;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
-use crate::offline_jobs::OfflineCluster;
+use crate::args::ClusterStopArgs;
 use crate::stdout;
 
 /// Stops the hosts, and waits until they are gone.

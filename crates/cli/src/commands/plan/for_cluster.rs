@@ -3,16 +3,13 @@
 
 use std::path::Path;
 
+use ardea::command_line::{self, ClusterConnection, Context};
+use ardea::console::Failure;
 use ardea_core::{Error, ErrorCode};
-use ardea_rest::Plans;
 use serde_json::json;
 
 use crate::args::PlanArgs;
-use crate::cluster_connection::ClusterConnection;
-use crate::commands::submit::{BuiltinJob, become_program, shared_options};
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::stdout;
+use crate::commands::submit::{become_program, builtin_job, shared_options};
 
 /// Prints the plans of a job of a cluster. Refuses job arguments and `--threads`, which a submitted
 /// job already has.
@@ -33,7 +30,7 @@ pub fn running(
         ));
     }
     without_threads(args)?;
-    print(&plans, context)
+    context.print(&plans, || json!(plans))
 }
 
 /// Refuses `--threads`, which applies only to jobs that run in one process.
@@ -92,17 +89,9 @@ pub fn packed(
             "leave it out; --cluster NAME packs it with the settings of that cluster",
         ));
     }
-    let Some(own) = BuiltinJob::find(file, rest)? else {
+    let Some(own) = builtin_job(file, rest)? else {
         let options = shared_options(&args.place, context);
         return Err(become_program(file, "plan", &options, rest));
     };
-    let prepared = own.prepared(&None, &[], &args.place, context)?;
-    print(&prepared.plans(), context)
-}
-
-fn print(plans: &Plans, context: &Context) -> Result<(), Failure> {
-    match context.json {
-        true => stdout::print_json(&json!(plans)),
-        false => stdout::print(&plans.to_string()),
-    }
+    command_line::plan(&own, &args.place, context)
 }

@@ -5,6 +5,11 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ardea::command_line::Context;
+use ardea::console::Failure;
+use ardea::console::Keyboard;
+use ardea::console::{GAP, terminal_columns};
+use ardea::job::runtime;
 use ardea_connectors::live_table::{Row, Table};
 use ardea_core::{
     Error, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source,
@@ -19,11 +24,6 @@ use tokio::runtime::Runtime;
 use super::{
     CONTAINERS, MESSAGES, STATE, VERTICES, of_container, of_messages, of_state, of_vertex,
 };
-use crate::cluster_connection::runtime;
-use crate::context::Context;
-use crate::failure::Failure;
-use ardea::console::Keyboard;
-use ardea::console::{GAP, terminal_columns};
 
 /// The number of columns of vertices that stay together on a narrow terminal; the others become a
 /// second table.

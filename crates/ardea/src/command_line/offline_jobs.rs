@@ -2,15 +2,13 @@
 
 use std::future::Future;
 
-use ardea::job::state_of;
 use ardea_core::{ErrorCode, Result};
 use ardea_server::daemon::OfflineJobs;
 use tokio::runtime::Runtime;
 
-use crate::args::ClusterArgs;
-use crate::cluster_connection::runtime;
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
+use super::{ClusterArgs, Context};
+use crate::console::{Failure, print_error};
+use crate::job::{runtime, state_of};
 
 /// The jobs of a cluster whose hosts are down, with a runtime for reading them.
 pub struct OfflineCluster {
@@ -53,6 +51,9 @@ impl OfflineCluster {
     }
 
     /// Waits for a result.
+    ///
+    /// # Errors
+    /// That of the result.
     pub fn wait_for<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T, Failure> {
         Ok(self.runtime.block_on(answer)?)
     }

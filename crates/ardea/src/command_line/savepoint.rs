@@ -1,39 +1,44 @@
-//! `ardea savepoint`: writes all state of a job with a guarantee to a folder, or inspects a
+//! `savepoint`: writes all state of a job with a guarantee to a folder, or inspects a
 //! savepoint.
 
 use std::path::{Path, absolute};
 use std::time::Duration;
 
-use ardea::job::SavepointReport;
-use ardea::recovery::{SAVEPOINT_TIMEOUT, address_of, savepoint};
+use ardea_checkpoint::local::{SAVEPOINT_TIMEOUT, address_of};
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{Phase, SavepointRequest};
 
-use crate::args::{SavepointArgs, SavepointCommand};
-use crate::cluster_connection::{ClusterConnection, is_of_a_cluster};
-use crate::context::Context;
-use crate::failure::{Failure, print_error};
-use crate::stdout;
+use super::{ClusterConnection, Context, SavepointArgs, SavepointCommand, is_of_a_cluster};
+use crate::console::{Failure, print_error};
+use crate::job::SavepointReport;
 
 /// The time limit for writing all of a job's state; a host that hangs is detected earlier.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Writes a savepoint, or shows the contents of one.
-pub fn run(args: &SavepointArgs, context: &Context) -> Result<(), Failure> {
+///
+/// # Errors
+/// Errors of the folders or of the cluster.
+pub fn savepoint(args: &SavepointArgs, context: &Context) -> Result<(), Failure> {
     if let Some(SavepointCommand::Inspect { place, check }) = &args.command {
-        return print_report(&SavepointReport::read(place, *check)?, context);
+        let report = SavepointReport::read(place, *check)?;
+        return context.print(&report, || report.to_json());
     }
+    // The argument parser requires both.
     let what = args.what.as_deref().unwrap_or(Path::new(""));
     let to = args.to.as_deref().unwrap_or(Path::new(""));
     let saved = match is_of_a_cluster(&args.place, what) {
-        true => ask(args, what, to, context)?,
-        false => SavepointReport::written(to, savepoint(what, to, SAVEPOINT_TIMEOUT)?),
+        true => request(args, what, to, context)?,
+        false => {
+            let manifest = ardea_checkpoint::local::savepoint(what, to, SAVEPOINT_TIMEOUT)?;
+            SavepointReport::written(to, manifest)
+        }
     };
-    print_report(&saved, context)
+    context.print_unless_quiet(&saved, || saved.to_json())
 }
 
 /// Requests the savepoint from the host that leads the job.
-fn ask(
+fn request(
     args: &SavepointArgs,
     what: &Path,
     to: &Path,
@@ -50,10 +55,10 @@ fn ask(
     let cluster = ClusterConnection::of_job_or_folder(&args.place, what, context)?;
     print_wait_reason(&cluster, &job, context)?;
     let client = cluster.client.clone().timeout(WRITE_TIMEOUT);
-    let request = SavepointRequest {
+    let body = SavepointRequest {
         to: to.to_string_lossy().into_owned(),
     };
-    let saved = cluster.wait_for(client.savepoint(&job, &request))?;
+    let saved = cluster.wait_for(client.savepoint(&job, &body))?;
     Ok(SavepointReport::from_response(&to, saved.manifest)?)
 }
 
@@ -73,16 +78,7 @@ fn print_wait_reason(
     };
     if !context.quiet && !context.json {
         let why = now.reason.map(|why| format!(": {why}")).unwrap_or_default();
-        print_error(&format!(
-            "the savepoint the savepoint waits: {job} is {is}{why}\n"
-        ));
+        print_error(&format!("the savepoint waits: {job} is {is}{why}\n"));
     }
     Ok(())
-}
-
-fn print_report(saved: &SavepointReport, context: &Context) -> Result<(), Failure> {
-    match context.json {
-        true => stdout::print_json(&saved.to_json()),
-        false => stdout::print(&saved.to_string()),
-    }
 }

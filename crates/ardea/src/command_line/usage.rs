@@ -1,14 +1,14 @@
-//! Errors of the command line, and the help on exit codes; failures of jobs are
-//! [`ardea::console::Failure`].
+//! Errors of the command line, the help on exit codes, and the start and end of a program.
 
 use std::process::ExitCode;
 
-use ardea::console::words;
-pub use ardea::console::{Failure, MessageKind, print_error, print_notice};
-use ardea_core::{Error, ErrorCode};
-use ardea_nexmark::NexmarkError;
+use ardea_coordination::control::WorkerStart;
 use clap::error::ErrorKind;
 use serde_json::json;
+
+use crate::cluster::{Modules, as_host, be_host};
+use crate::console::{Failure, print_error, words};
+use crate::job::as_worker;
 
 /// The exit codes, as the help shows them.
 pub const EXIT_CODES: &str = "\
@@ -27,13 +27,26 @@ Exit codes:
 
 const USAGE: u8 = 2;
 
-/// Converts the error of a NEXMark query or of its generator.
-pub fn of_nexmark(error: NexmarkError) -> Failure {
-    match error {
-        NexmarkError::Setting { .. } => {
-            Failure::Error(Error::new(ErrorCode::InvalidConfig, error.to_string()))
-        }
-        NexmarkError::Write { source, .. } => Failure::write("the events", source),
+/// Runs this process as a host, or as the worker of a container by `work`, if it was started as
+/// one; returns `None` if it was not.
+pub fn run_as_process_of_cluster(
+    modules: &Modules,
+    work: impl FnOnce(WorkerStart) -> Result<(), Failure>,
+) -> Option<Result<(), Failure>> {
+    match as_host().transpose() {
+        Some(Ok(start)) => return Some(be_host(start, modules.clone()).map_err(Failure::from)),
+        Some(Err(error)) => return Some(Err(error.into())),
+        None => {}
+    }
+    let start = as_worker().transpose()?;
+    Some(start.map_err(Failure::from).and_then(work))
+}
+
+/// Reports the failure of a command, if it has failed, and returns the exit code.
+pub fn exit(outcome: Result<(), Failure>, is_json: bool) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(is_json),
     }
 }
 

@@ -5,15 +5,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea::job::client_of;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_rest::{Client, ClusterSettings};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
-use crate::args::ClusterArgs;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::offline_jobs::OfflineCluster;
+use super::{ClusterArgs, Context, OfflineCluster};
+use crate::console::Failure;
+use crate::job::{client_of, runtime};
 
 /// Returns true if `what` is the name of a job of a cluster: if a cluster is given, or if `what` is
 /// no local folder.
@@ -26,6 +24,7 @@ pub fn is_of_a_cluster(place: &ClusterArgs, what: &Path) -> bool {
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A client of a cluster, with a runtime for its requests.
+#[derive(Debug)]
 pub struct ClusterConnection {
     /// The REST client.
     pub client: Client,
@@ -36,6 +35,9 @@ pub struct ClusterConnection {
 
 impl ClusterConnection {
     /// Connects to the cluster that the options `place` and the settings name.
+    ///
+    /// # Errors
+    /// As [`client_of`].
     pub fn of(place: &ClusterArgs, context: &Context) -> Result<Self, Failure> {
         let mut settings = context.cluster(place)?;
         let runtime = runtime()?;
@@ -50,6 +52,9 @@ impl ClusterConnection {
 
     /// Like [`of`](Self::of), for a command on a job. If no host is up, the error reports whether
     /// the job has ended.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
     pub fn of_job(place: &ClusterArgs, job: &str, context: &Context) -> Result<Self, Failure> {
         ClusterConnection::of(place, context).map_err(
             |failure| match OfflineCluster::after_failure(place, context, failure) {
@@ -61,6 +66,9 @@ impl ClusterConnection {
 
     /// Like [`of_job`](Self::of_job), for a name `what` that is no local folder; the hint of an
     /// error mentions the missing folder.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
     pub fn of_job_or_folder(
         place: &ClusterArgs,
         what: &Path,
@@ -82,11 +90,17 @@ impl ClusterConnection {
     }
 
     /// Waits for the response to a request.
+    ///
+    /// # Errors
+    /// That of the request.
     pub fn wait_for<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T, Failure> {
         Ok(self.runtime.block_on(answer)?)
     }
 
     /// Polls until `is_there` returns true, or until `cluster.patience` is over.
+    ///
+    /// # Errors
+    /// [`ErrorCode::StateUnavailable`] if it is over; that of `is_there`.
     pub fn wait_until(
         &self,
         what: &str,
@@ -124,14 +138,4 @@ fn uncertain_outcome(failure: Failure) -> Failure {
         }
         other => other,
     }
-}
-
-/// Creates a runtime that waits for responses on this thread.
-pub fn runtime() -> Result<Runtime> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| {
-        Error::new(ErrorCode::LimitReached, "cannot start an async runtime")
-            .because(error)
-            .hint("raise the limit of open files (ulimit -n)")
-    })
 }
