@@ -19,8 +19,7 @@ mod packages;
 mod run_files;
 mod slurm;
 
-pub(crate) use host_process::be_host;
-pub use host_process::host_process;
+pub use host_process::{be_host, host_process};
 pub use host_start::{HOST_START_VARIABLE, HostStart, as_host};
 pub use launcher::{Launcher, RunningHost};
 pub use modules::Modules;

@@ -62,20 +62,6 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts to listen for interrupts, and returns a supervisor that prints only a summary.
-    ///
-    /// # Errors
-    /// `LimitReached` if the system refuses the thread or the handler.
-    pub fn listen() -> Result<Self, Failure> {
-        Ok(Supervisor {
-            interrupts: Interrupts::listen()?,
-            json: false,
-            quiet: false,
-            verbose: false,
-            progress: false,
-        })
-    }
-
     /// Runs a job until it ends. If the settings name a guarantee, the job is restarted after
     /// failures.
     ///

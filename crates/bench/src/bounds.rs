@@ -80,7 +80,9 @@ pub(crate) fn check_duration(duration: Duration) -> Result<()> {
 
 /// Refuses zero threads, and more than a process can have.
 pub(crate) fn check_threads(threads: u32) -> Result<()> {
-    check_range("--threads", threads, 1..=u32::MAX)?;
+    if threads == 0 {
+        return Err(refused("the number of threads is zero; give at least 1"));
+    }
     ardea::command_line::check_threads(threads)
 }
 

@@ -37,7 +37,10 @@ const LINGER_TIME: Duration = Duration::from_secs(3);
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Runs a host that was started in the background.
-pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
+///
+/// # Errors
+/// As [`host_process`].
+pub fn be_host(start: HostStart, modules: Modules) -> Result<()> {
     host_process(start, modules, |host| {
         eprintln!("host {} is up: {}", host.name, host.api);
     })

@@ -21,8 +21,8 @@ Exit codes:
   4    drained: ended early by a first Ctrl-C or SIGTERM, with complete results of the input
        read until then; or stopped with a last checkpoint, from which the next run continues
   5    ended, but every record of a source or a step was bad (a drained job: 4)
-  6    stopped by a first Ctrl-C or SIGTERM without a last checkpoint, which could not be made within
-       recovery.stop_within; the next run continues from the previous checkpoint
+  6    stopped by a first Ctrl-C or SIGTERM without a last checkpoint, which could not be made
+       within recovery.stop_within; the next run continues from the previous checkpoint
   130  stopped at once by a second Ctrl-C, or by the first if there is nothing to drain";
 
 const USAGE: u8 = 2;
