@@ -19,7 +19,8 @@
 //! * `console`: progress, Ctrl-C, summary and exit codes of a program that runs jobs in its own
 //!   process;
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
-//!   on by default); `command_line`: their command line (feature `command-line`, on by default); `components`: spouts and bolts for topologies that are described in a file;
+//!   on by default); `command_line`: their command line (feature `command-line`, on by default);
+//! `components`: spouts and bolts for topologies that are described in a file;
 //! * `testkit` (feature of that name): tests custom processors under adversarial schedules.
 //!
 //! ```

@@ -14,7 +14,7 @@ use crate::Report;
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
 /// A benchmark: its parameters, which are the options of its command, and its run.
-pub trait Benchmark: Args + Default {
+pub trait Bench: Args + Default {
     /// Runs the benchmark; `progress` receives status texts.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ pub trait Benchmark: Args + Default {
 }
 
 /// A benchmark of a job with a processing guarantee.
-pub trait WithGuarantee: Benchmark {
+pub trait WithGuarantee: Bench {
     /// Returns true if the job has state that outlives failures.
     fn keeps_state(&self) -> bool;
 

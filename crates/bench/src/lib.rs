@@ -20,14 +20,15 @@
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`state`]: cost of keyed state for many keys, in memory and on disk;
 //! * [`wakeup`]: cost of an idle job, and its wake-up latency;
-//! * [`breakdown`], with the features `kafka` and `redis`: CPU time of a job from Kafka to Redis, by
+//! * [`breakdown`], with the features `kafka` and `redis`: CPU time of a job from Kafka to Redis,
+//!   by
 //!   part;
 //! * [`exchange`]: records from one worker to another;
 //! * [`forward`]: cost of forwarding frames in a worker;
 //! * [`grid`]: cost of reading and writing a map of a grid;
 //! * [`cluster`]: the test cluster of benches that use several processes, and the work of their
 //!   workers;
-//! * [`Benchmark`]: the parameters of a bench as the options of its command, with their defaults,
+//! * [`Bench`]: the parameters of a bench as the options of its command, with their defaults,
 //!   help and checks;
 //! * [`report`]: the result of a bench. It includes the CPU time and memory of this process, and
 //!   the machine's noise: the pauses of a thread that only reads the clock.
@@ -91,7 +92,7 @@ pub mod wakeup;
 pub mod wordcount;
 pub mod ysb;
 
-pub use flags::{Benchmark, WithGuarantee};
+pub use flags::{Bench, WithGuarantee};
 pub use report::Report;
 
 use std::time::Duration;
@@ -121,7 +122,7 @@ macro_rules! benchmarks {
                 }
             }
 
-            impl Benchmark for $module::$params {
+            impl Bench for $module::$params {
                 fn run(&self, progress: &mut dyn FnMut(&str)) -> Result<Report> {
                     $module::run(self, progress)
                 }

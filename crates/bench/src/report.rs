@@ -53,13 +53,13 @@ impl Report {
 }
 
 /// A value that a report shows.
-pub(crate) trait Shown {
+pub(crate) trait FieldValue {
     fn to_json(&self) -> Value;
 }
 
 macro_rules! shown {
     ($($name:ty),*) => {
-        $(impl Shown for $name {
+        $(impl FieldValue for $name {
             fn to_json(&self) -> Value {
                 json!(self)
             }
@@ -69,31 +69,31 @@ macro_rules! shown {
 
 shown!(bool, u32, u64, usize, f64, &str, String);
 
-impl Shown for Duration {
+impl FieldValue for Duration {
     fn to_json(&self) -> Value {
         json!(format_duration(*self))
     }
 }
 
-impl Shown for Guarantee {
+impl FieldValue for Guarantee {
     fn to_json(&self) -> Value {
         json!(self.as_str())
     }
 }
 
-impl Shown for PathBuf {
+impl FieldValue for PathBuf {
     fn to_json(&self) -> Value {
         json!(self.display().to_string())
     }
 }
 
-impl<T: Shown> Shown for Option<T> {
+impl<T: FieldValue> FieldValue for Option<T> {
     fn to_json(&self) -> Value {
-        self.as_ref().map_or(Value::Null, Shown::to_json)
+        self.as_ref().map_or(Value::Null, FieldValue::to_json)
     }
 }
 
-impl Shown for &PathBuf {
+impl FieldValue for &PathBuf {
     fn to_json(&self) -> Value {
         (*self).to_json()
     }
@@ -102,10 +102,10 @@ impl Shown for &PathBuf {
 /// Returns fields of `$params` under their names. `name = value` is a field with another value.
 macro_rules! fields {
     (@value $params:expr, $name:ident) => {
-        $crate::report::Shown::to_json(&$params.$name)
+        $crate::report::FieldValue::to_json(&$params.$name)
     };
     (@value $params:expr, $name:ident, $value:expr) => {
-        $crate::report::Shown::to_json(&$value)
+        $crate::report::FieldValue::to_json(&$value)
     };
     ($params:expr; $($name:ident $(= $value:expr)?),* $(,)?) => {
         vec![$((

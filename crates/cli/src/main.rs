@@ -4,7 +4,8 @@
 //! container of a cluster the program is the worker of a topology from a file; it can also be a
 //! host. In reading order:
 //!
-//! * `args`: the command line, beside [`ardea::command_line`]; `misplaced_options`: options of ardea
+//! * `args`: the command line, beside [`ardea::command_line`]; `misplaced_options`: options of
+//!   ardea
 //!   after a job's name;
 //! * `commands`: the implementations of the commands;
 //! * `topology_file`: topologies from files;

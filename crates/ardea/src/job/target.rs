@@ -19,9 +19,10 @@ use crate::cluster::{Launcher, Modules, store_options};
 /// A cluster that jobs are submitted to, reached through its REST interface. Its package store is
 /// separate, and must be reachable from this machine as well. All calls block.
 ///
-/// If no general host is up, and the metadata store is a folder of this machine, the job's own hosts
-/// are started with the first request. Storing may take longer than such hosts wait for their job,
-/// so the program is stored before.
+/// If no general host is up, and the metadata store is a folder of this machine, the job's own
+/// hosts
+/// are started with the first request. Storing may take longer than such hosts wait for their
+/// job, so the program is stored before.
 pub struct Target {
     settings: ClusterSettings,
     job: String,

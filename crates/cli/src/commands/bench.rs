@@ -28,7 +28,7 @@ use ardea_bench::submit::SubmitParams;
 use ardea_bench::wakeup::WakeupParams;
 use ardea_bench::wordcount::SoakParams;
 use ardea_bench::ysb::YsbParams;
-use ardea_bench::{Benchmark, WithGuarantee};
+use ardea_bench::{Bench, WithGuarantee};
 use clap::{Args, Subcommand};
 
 use sweep::WordcountBenchArgs;
@@ -37,50 +37,50 @@ use sweep::WordcountBenchArgs;
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
     /// Throughput, or latency at a rate, of a NEXMark query, compared with a plain loop
-    Nexmark(Paired<NexmarkParams>),
+    Nexmark(GuaranteeBenchArgs<NexmarkParams>),
     /// The Yahoo streaming benchmark on a cluster; can kill a worker, the job's leader or a host
-    Ysb(Paired<YsbParams>),
+    Ysb(GuaranteeBenchArgs<YsbParams>),
     /// Cost of incremental checkpoints of large state, and their effect on latency
-    Checkpoint(Paired<CheckpointParams>),
+    Checkpoint(GuaranteeBenchArgs<CheckpointParams>),
     /// Outage after a worker of a job with large state is killed; checks for lost and duplicate
     /// results
-    Failover(Paired<FailoverParams>),
+    Failover(GuaranteeBenchArgs<FailoverParams>),
     /// Throughput, or latency at a rate, of a word count topology, with or without acks, in one or
     /// several containers
     Wordcount(WordcountBenchArgs),
     /// Word count for hours: growth of memory, stability of throughput
     Soak(SoakParams),
     /// Latency of a tuple through a chain of steps, split into queueing, transport and work
-    Latency(Repeated<LatencyParams>),
+    Latency(BenchArgs<LatencyParams>),
     /// End-to-end latency of a pipeline of many stages
-    Stages(Repeated<StagesParams>),
+    Stages(BenchArgs<StagesParams>),
     /// State of many keys: in memory, and on disk with a tenth of that memory
-    State(Repeated<StateParams>),
+    State(BenchArgs<StateParams>),
     /// CPU cost of an idle job, and its wakeup latency
-    Wakeup(Repeated<WakeupParams>),
+    Wakeup(BenchArgs<WakeupParams>),
     /// Throughput, or latency at a rate, of records from one worker to another over TCP
-    Exchange(Repeated<ExchangeParams>),
+    Exchange(BenchArgs<ExchangeParams>),
     /// Cost of forwarding frames that are addressed to another worker
-    Forward(Repeated<ForwardParams>),
+    Forward(BenchArgs<ForwardParams>),
     /// Cost of reading and writing a map in the memory of several members
-    Grid(Repeated<GridParams>),
+    Grid(BenchArgs<GridParams>),
     /// Time from submitting a job until its first record has passed through
-    Submit(Repeated<SubmitParams>),
+    Submit(BenchArgs<SubmitParams>),
     /// Outage after a worker is killed
-    Recovery(Repeated<RecoveryParams>),
+    Recovery(BenchArgs<RecoveryParams>),
     /// Effect of killing one of two replicas of an active-active job
     ActiveActive {
         /// The benchmark.
         #[command(flatten)]
-        bench: Repeated<ActiveActiveParams>,
+        bench: BenchArgs<ActiveActiveParams>,
         /// Run as one of the replicas (internal)
         #[arg(long, value_name = "JSON", hide = true)]
         copy: Option<String>,
     },
     /// Effect of changing a job's number of workers, compared with the same job unchanged
-    Rescale(Repeated<RescaleParams>),
+    Rescale(BenchArgs<RescaleParams>),
     /// CPU time of the stages from Kafka through a filter and an aggregation to Redis
-    Breakdown(Repeated<BreakdownParams>),
+    Breakdown(BenchArgs<BreakdownParams>),
 }
 
 /// The number of runs.
@@ -93,14 +93,14 @@ struct Repeat {
 
 /// A benchmark, run several times; each result contains the values of its options.
 #[derive(Args, Debug)]
-pub struct Repeated<B: Benchmark> {
+pub struct BenchArgs<B: Bench> {
     #[command(flatten)]
     params: B,
     #[command(flatten)]
     repeat: Repeat,
 }
 
-impl<B: Benchmark> Repeated<B> {
+impl<B: Bench> BenchArgs<B> {
     fn run(&self, context: &Context) -> Result<(), Failure> {
         repeat::run(self.repeat.repeat, context, |progress| {
             self.params.run(progress)
@@ -110,15 +110,15 @@ impl<B: Benchmark> Repeated<B> {
 
 /// A benchmark that can be compared with the same without its guarantee.
 #[derive(Args, Debug)]
-pub struct Paired<B: WithGuarantee> {
+pub struct GuaranteeBenchArgs<B: WithGuarantee> {
     #[command(flatten)]
-    bench: Repeated<B>,
+    bench: BenchArgs<B>,
     /// Run in pairs, first without the guarantee, and report its cost at the end
     #[arg(long)]
     both: bool,
 }
 
-impl<B: WithGuarantee> Paired<B> {
+impl<B: WithGuarantee> GuaranteeBenchArgs<B> {
     fn run(&self, context: &Context) -> Result<(), Failure> {
         let with = &self.bench.params;
         if !self.both {

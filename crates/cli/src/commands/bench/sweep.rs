@@ -8,7 +8,7 @@ use ardea_bench::Report;
 use ardea_bench::wordcount::{self, Sweep, WordcountParams, at_half_of};
 use clap::ArgGroup;
 
-use super::Repeated;
+use super::BenchArgs;
 use super::table::shown;
 use crate::columns::table;
 use crate::stdout;
@@ -18,7 +18,7 @@ use crate::stdout;
 #[command(group(ArgGroup::new("pace").required(true).args(["rate", "max", "sweep"]).multiple(true)))]
 pub struct WordcountBenchArgs {
     #[command(flatten)]
-    bench: Repeated<WordcountParams>,
+    bench: BenchArgs<WordcountParams>,
     /// Run as fast as possible: measures throughput
     #[arg(long, conflicts_with = "rate")]
     max: bool,
