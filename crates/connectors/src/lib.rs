@@ -14,6 +14,7 @@
 //! | [`collections`] | items in memory | |
 //! | [`live_table`] | | the latest row of each key, as a table in the terminal |
 //! | [`preview`], [`for_each`], [`null`] | | a sample for display; a function; a count |
+//! | your own | [`SourceBuilder`] | [`SinkBuilder`] |
 //!
 //! Formats are independent of the systems: see [`format`](mod@format). Dead letters are stored in a
 //! file by [`dead_letters`].
@@ -76,6 +77,9 @@ pub mod preview;
 pub mod dead_letters;
 pub mod format;
 
+mod sink_builder;
+mod source_builder;
+
 mod damage;
 mod decompressed;
 mod fd_poll;
@@ -83,9 +87,14 @@ mod framer;
 mod record_reader;
 mod record_writer;
 mod sequence_splits;
+mod source_watermarks;
 mod stream_position;
+mod user_functions;
 
 pub use damage::OnDamage;
+pub use sink_builder::{SinkBuilder, SinkCommit, SinkOpen, SinkPrepare, SinkWrite};
+pub use source_builder::{PollStatus, SourceBatch, SourceBuilder, SourceOpen, SourcePoll};
+pub use user_functions::{UserError, UserResult};
 
 #[cfg(test)]
 mod testing;

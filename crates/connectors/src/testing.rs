@@ -178,6 +178,15 @@ impl<T: Send + 'static> Driven<T> {
         }
     }
 
+    /// Steps until the source has ended or has nothing more to read for now.
+    pub fn until_quiet_or_done(&mut self) {
+        let mut quiet = 0;
+        while quiet < 4 && !self.done {
+            let made = self.step().unwrap().made;
+            quiet = if made { 0 } else { quiet + 1 };
+        }
+    }
+
     /// Returns a full snapshot; the records emitted so far count as delivered.
     pub fn snapshot(&mut self) -> Result<StateChunk> {
         self.cut_as(SnapshotRequest::full(Epoch(1)))

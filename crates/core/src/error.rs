@@ -435,6 +435,11 @@ impl Error {
         }
     }
 
+    /// Returns true if the failure was marked as [`transient`](Self::transient).
+    pub fn is_transient(&self) -> bool {
+        self.0.persistence == Some(Persistence::Transient)
+    }
+
     fn has_permanent_cause(&self) -> bool {
         let Some(cause) = &self.0.source else {
             return false;
@@ -547,6 +552,7 @@ mod tests {
         };
         assert!(missing().is_permanent());
         assert!(!missing().transient().is_permanent());
+        assert!(missing().transient().is_transient() && !missing().is_transient());
         assert!(!missing().permanent().transient().is_permanent());
         assert!(Error::new(ErrorCode::InvalidJob, "x").is_permanent());
         assert!(!Error::new(ErrorCode::UserPanic, "x").is_permanent());

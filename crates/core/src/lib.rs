@@ -48,6 +48,7 @@
 mod ahead_bound;
 mod time;
 mod watermark;
+mod watermark_policy;
 
 mod chunk;
 mod rows;
@@ -136,3 +137,4 @@ pub use unique::unique_number;
 pub use vertex::{Demand, Isolation, Ordinal, Parallelism, Vertex, VertexId};
 pub use waker::Waker;
 pub use watermark::{Watermark, WatermarkMerge};
+pub use watermark_policy::WatermarkPolicy;

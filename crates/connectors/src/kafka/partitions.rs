@@ -2,48 +2,13 @@
 
 use std::time::Duration;
 
-use ardea_core::{AheadBound, Clock, Timestamp, Watermark, WatermarkMerge};
+use ardea_core::{Clock, Timestamp, WatermarkPolicy};
 
 use crate::kafka::discovery::{DiscoveredPartition, LogMark, Reached};
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::identity::Identities;
 use crate::kafka::topics::PartitionId;
-
-/// Longest normal interval between calls of an instance. A longer one means that the instance was
-/// stopped or blocked, and does not count as idle time.
-const MAX_CALL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Event time settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Timing {
-    /// Maximum disorder of event times within a partition.
-    pub disorder: Duration,
-    /// Time without a record at the end of its log after which a partition becomes idle; `None` for
-    /// never.
-    pub idle_after: Option<Duration>,
-    /// Maximum lead of an event time over the highest earlier event time and over the wall clock.
-    /// Event times further ahead do not advance the watermark.
-    pub max_ahead: Option<Duration>,
-}
-
-/// Watermark output of the instance after a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct TimeOutput {
-    pub watermark: Option<Watermark>,
-    pub is_idle: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// More records are available.
-    Behind,
-    /// All available records have been read; contains the time when, on the instance's clock.
-    AtEnd(Duration),
-    /// The partition is idle: the watermark does not wait for it.
-    Idle,
-    /// The partition is fully read.
-    Done,
-}
+use crate::source_watermarks::{SourceWatermarks, TimeOutput};
 
 #[derive(Debug)]
 struct Slot {
@@ -51,88 +16,61 @@ struct Slot {
     next: i64,
     /// End offset of a bounded source.
     end: Option<i64>,
-    highest: Timestamp,
     log: LogMark,
-    is_touched: bool,
     /// True if the partition no longer exists.
     is_gone: bool,
     /// True while a discovery request is pending. The partition is not read until the result
     /// arrives.
     is_pending: bool,
-    state: State,
 }
 
 impl Slot {
     fn new(found: DiscoveredPartition, is_bounded: bool) -> Self {
-        let mut slot = Slot {
+        Slot {
             id: found.id,
             next: found.next,
             end: is_bounded.then_some(found.end),
-            highest: found.highest,
             log: found.log,
-            // A restored event time takes part in the watermark at once.
-            is_touched: found.highest.is_event_time(),
             is_gone: false,
             is_pending: false,
-            state: State::Behind,
-        };
-        if slot.end.is_some_and(|end| slot.next >= end) {
-            slot.finish();
-        }
-        slot
-    }
-
-    fn reached(&self) -> Reached {
-        Reached {
-            next: self.next,
-            end: self.end,
-            highest: self.highest,
-            log: self.log.clone(),
         }
     }
 
-    fn finish(&mut self) {
-        self.state = State::Done;
-        self.is_touched = true;
+    fn is_at_end(&self) -> bool {
+        self.end.is_some_and(|end| self.next >= end)
     }
 }
 
-/// The partitions of one instance. Each partition is an input of the watermark merge.
+/// The partitions of one instance. Each partition is an input of the watermark.
 #[derive(Debug)]
 pub(crate) struct Partitions {
     slots: Vec<Slot>,
-    merge: WatermarkMerge,
-    timing: Timing,
-    /// Bound above which event times do not advance the watermark.
-    bound: AheadBound,
-    /// Time of the last idle report.
-    said_idle: Option<Duration>,
-    /// Time of the last call.
-    looked: Duration,
+    watermarks: SourceWatermarks,
 }
 
 impl Partitions {
-    pub fn new(timing: Timing) -> Self {
+    pub fn new(policy: WatermarkPolicy) -> Self {
         Partitions {
             slots: Vec::new(),
-            merge: WatermarkMerge::new(0),
-            timing,
-            bound: AheadBound::new(timing.max_ahead, Timestamp::MIN, Clock::system()),
-            said_idle: None,
-            looked: Duration::ZERO,
+            watermarks: SourceWatermarks::new(policy, Clock::system()),
         }
     }
 
     /// Adds a partition. If `is_bounded`, it is read up to its end offset. Returns true if there
     /// are records to read.
     pub fn add(&mut self, found: DiscoveredPartition, is_bounded: bool) -> bool {
-        self.merge.add();
-        self.said_idle = None;
-        self.remember(found.highest);
+        self.watermarks.add(found.highest);
         self.slots.push(Slot::new(found, is_bounded));
-        self.slots
-            .last()
-            .is_some_and(|slot| slot.state != State::Done)
+        !self.finish_at_end(self.slots.len() - 1)
+    }
+
+    /// Marks a partition that has reached its end offset as fully read; returns true if it has.
+    fn finish_at_end(&mut self, index: usize) -> bool {
+        let is_at_end = self.slots[index].is_at_end();
+        if is_at_end {
+            self.watermarks.finish(index);
+        }
+        is_at_end
     }
 
     /// Returns the number of partitions added so far.
@@ -146,21 +84,24 @@ impl Partitions {
         self.slots.iter().position(is_it)
     }
 
-    /// Raises the bound for event times to the highest event time of an earlier attempt.
-    fn remember(&mut self, highest: Timestamp) {
-        let highest = self.bound.highest().max(highest);
-        self.bound = AheadBound::new(self.timing.max_ahead, highest, Clock::system());
+    fn reached_at(&self, index: usize) -> Reached {
+        let slot = &self.slots[index];
+        Reached {
+            next: slot.next,
+            end: slot.end,
+            highest: self.watermarks.highest(index),
+            log: slot.log.clone(),
+        }
     }
 
     /// Marks a discovery request as pending and returns the partition with its read position.
     /// Returns `None` if a request is already pending or the partition is fully read.
     pub fn begin_request(&mut self, index: usize) -> Option<(PartitionId, Reached)> {
-        let slot = &mut self.slots[index];
-        if slot.is_pending || slot.state == State::Done {
+        if self.slots[index].is_pending || self.watermarks.is_done(index) {
             return None;
         }
-        slot.is_pending = true;
-        Some((slot.id.clone(), slot.reached()))
+        self.slots[index].is_pending = true;
+        Some((self.slots[index].id.clone(), self.reached_at(index)))
     }
 
     /// Returns true if a discovery request is pending.
@@ -177,48 +118,34 @@ impl Partitions {
     /// pending or nothing is left to read.
     pub fn reset(&mut self, index: usize, found: DiscoveredPartition) -> bool {
         let slot = &mut self.slots[index];
-        if !slot.is_pending || slot.state == State::Done {
+        if !slot.is_pending || self.watermarks.is_done(index) {
             return false;
         }
-        let fresh = Slot::new(found, slot.end.is_some());
-        *slot = Slot {
-            highest: slot.highest.max(fresh.highest),
-            is_touched: true,
-            ..fresh
-        };
-        slot.state != State::Done
+        self.watermarks.reset(index, found.highest);
+        *slot = Slot::new(found, slot.end.is_some());
+        !self.finish_at_end(index)
     }
 
     /// Removes a deleted partition; its position is no longer stored.
     pub fn remove(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        slot.is_gone = true;
-        slot.finish();
+        self.slots[index].is_gone = true;
+        self.watermarks.finish(index);
     }
 
     /// Records a message; returns false if it lies beyond the end offset.
-    ///
-    /// A message without a valid time does not end idleness: a partition of such messages must not
-    /// hold back the watermark.
     #[inline]
     pub fn message(&mut self, index: usize, offset: i64, time: Timestamp) -> bool {
-        let slot = &mut self.slots[index];
-        if slot.state == State::Done {
+        if self.watermarks.is_done(index) {
             return false;
         }
+        let slot = &mut self.slots[index];
         if slot.end.is_some_and(|end| offset >= end) {
-            slot.finish();
+            self.watermarks.finish(index);
             return false;
         }
         slot.next = offset + 1;
-        if self.bound.take(time).is_ok() {
-            slot.highest = slot.highest.max(time);
-            slot.is_touched = true;
-            slot.state = State::Behind;
-        }
-        if slot.end.is_some_and(|end| slot.next >= end) {
-            slot.finish();
-        }
+        self.watermarks.record(index, time);
+        self.finish_at_end(index);
         true
     }
 
@@ -230,20 +157,20 @@ impl Partitions {
     /// Marks the end of a partition's log. For a bounded source that has not reached its end
     /// offset, returns the next offset and the end offset.
     pub fn at_end(&mut self, index: usize, now: Duration) -> Option<(i64, i64)> {
-        let slot = &mut self.slots[index];
-        match (slot.state, slot.end) {
-            (State::Behind, Some(end)) => return Some((slot.next, end)),
-            (State::Behind, None) => slot.state = State::AtEnd(now),
-            (State::AtEnd(_) | State::Idle | State::Done, _) => {}
+        let slot = &self.slots[index];
+        match slot.end {
+            Some(end) => self.watermarks.is_behind(index).then_some((slot.next, end)),
+            None => {
+                self.watermarks.at_end(index, now);
+                None
+            }
         }
-        None
     }
 
     /// Finishes a partition of a bounded source whose remaining offsets contain no records.
     pub fn ended(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        if slot.end.is_some() {
-            slot.finish();
+        if self.slots[index].end.is_some() {
+            self.watermarks.finish(index);
         }
     }
 
@@ -255,12 +182,11 @@ impl Partitions {
 
     /// Returns the indices of a topic's unfinished partitions.
     pub fn of_topic(&self, topic: &str) -> Vec<usize> {
-        let is_of_it = |slot: &Slot| &*slot.id.topic == topic && slot.state != State::Done;
         let slots = self.slots.iter().enumerate();
-        slots
-            .filter(|(_, slot)| is_of_it(slot))
-            .map(|(index, _)| index)
-            .collect()
+        let is_of_it = |(index, slot): &(usize, &Slot)| {
+            &*slot.id.topic == topic && !self.watermarks.is_done(*index)
+        };
+        slots.filter(is_of_it).map(|(index, _)| index).collect()
     }
 
     /// Updates the partitions with received topic ids and leader epochs.
@@ -281,83 +207,38 @@ impl Partitions {
 
     /// Returns true if all partitions are fully read.
     pub fn are_done(&self) -> bool {
-        self.slots.iter().all(|slot| slot.state == State::Done)
+        self.watermarks.are_done()
     }
 
     /// Returns the watermark and idleness to emit.
     pub fn time(&mut self, now: Duration) -> TimeOutput {
-        let mut saying = TimeOutput::default();
-        self.count_anew(now);
-        for (input, slot) in self.slots.iter_mut().enumerate() {
-            let mut rose = None;
-            if std::mem::take(&mut slot.is_touched) {
-                self.merge.record(input);
-                self.said_idle = None;
-                if slot.highest.is_event_time() {
-                    let time = slot.highest - self.timing.disorder;
-                    rose = self.merge.advance(input, Watermark(time));
-                }
-                if slot.state == State::Done {
-                    rose = self.merge.done(input).or(rose);
-                }
-            }
-            if let (State::AtEnd(since), Some(idle_after)) = (slot.state, self.timing.idle_after)
-                && now.saturating_sub(since) >= idle_after
-            {
-                slot.state = State::Idle;
-                rose = self.merge.idle(input).or(rose);
-            }
-            saying.watermark = rose.or(saying.watermark);
-        }
-        // The final watermark is emitted by the end of the source.
-        saying.watermark = saying.watermark.filter(|mark| *mark != Watermark::END);
-        let is_idle =
-            self.merge.is_idle() || (self.slots.is_empty() && self.timing.idle_after.is_some());
-        let again = self.timing.idle_after.unwrap_or_default();
-        let is_said = |said: Duration| now.saturating_sub(said) < again;
-        saying.is_idle = is_idle && !self.said_idle.is_some_and(is_said);
-        if saying.is_idle {
-            self.said_idle = Some(now);
-        }
-        saying
+        self.watermarks.time(now)
     }
 
-    /// Restarts idle timeouts after a gap between calls, and for all partitions when the first idle
-    /// one becomes active.
-    fn count_anew(&mut self, now: Duration) {
-        let slept = now.saturating_sub(self.looked);
-        self.looked = now;
-        let wakes = self.merge.is_idle() && self.slots.iter().any(|slot| slot.is_touched);
-        for (input, slot) in self.slots.iter_mut().enumerate() {
-            match &mut slot.state {
-                State::AtEnd(since) if slept > MAX_CALL_INTERVAL => *since += slept,
-                State::Idle if wakes => {
-                    slot.state = State::AtEnd(now);
-                    self.merge.record(input);
-                }
-                _ => {}
-            }
-        }
+    fn present(&self) -> impl Iterator<Item = (usize, &Slot)> + '_ {
+        let slots = self.slots.iter().enumerate();
+        slots.filter(|(_, slot)| !slot.is_gone)
     }
 
     /// Returns the read position of each partition.
     pub fn reached(&self) -> impl Iterator<Item = (PartitionId, Reached)> + '_ {
-        let slots = self.slots.iter().filter(|slot| !slot.is_gone);
-        slots.map(|slot| (slot.id.clone(), slot.reached()))
+        let slots = self.present();
+        slots.map(|(index, slot)| (slot.id.clone(), self.reached_at(index)))
     }
 
     /// Returns the next offset of each partition.
     pub fn positions(&self) -> impl Iterator<Item = (&PartitionId, i64)> + '_ {
-        let slots = self.slots.iter().filter(|slot| !slot.is_gone);
-        slots.map(|slot| (&slot.id, slot.next))
+        self.present().map(|(_, slot)| (&slot.id, slot.next))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ardea_core::Watermark;
     use rdkafka::Offset;
 
     use super::*;
+    use crate::source_watermarks::MAX_CALL_INTERVAL;
 
     fn found(partition: i32, next: i64, end: i64) -> DiscoveredPartition {
         DiscoveredPartition {
@@ -371,11 +252,9 @@ mod tests {
     }
 
     fn partitions(count: i32, is_bounded: bool) -> Partitions {
-        let mut partitions = Partitions::new(Timing {
-            disorder: Duration::from_secs(1),
-            idle_after: Some(Duration::from_secs(10)),
-            max_ahead: Some(Duration::from_secs(60)),
-        });
+        let policy = WatermarkPolicy::out_of_order(Duration::from_secs(1))
+            .max_ahead(Some(Duration::from_secs(60)));
+        let mut partitions = Partitions::new(policy);
         for partition in 0..count {
             partitions.add(found(partition, 0, 2), is_bounded);
         }

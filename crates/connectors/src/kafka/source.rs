@@ -8,21 +8,17 @@ use std::time::Duration;
 
 use ardea_core::{
     Bounded, Instance, Isolation, OnError, OnLostPosition, Parallelism, Processor, Result, Source,
-    Unbounded,
+    Unbounded, WatermarkPolicy,
 };
 use serde::de::DeserializeOwned;
 
 use crate::kafka::cpu_accounting::SourceCosts;
 use crate::kafka::message::{Message, Record};
-use crate::kafka::partitions::Timing;
 use crate::kafka::positions::{EmittedPositions, Start};
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
 use crate::kafka::topics::Topics;
 use read::ReadP;
-
-/// Default of [`KafkaSource::max_ahead`].
-const MAX_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Function that converts a message to a record, or returns the reason why the message cannot be
 /// decoded.
@@ -45,11 +41,7 @@ pub fn read(
             skips_damage: false,
             start: Start::default(),
             is_bounded: false,
-            timing: Timing {
-                disorder: Duration::ZERO,
-                idle_after: Some(Duration::from_secs(10)),
-                max_ahead: Some(MAX_AHEAD),
-            },
+            time: WatermarkPolicy::in_order(),
             group: None,
             refresh: Duration::from_secs(30),
             on_error: OnError::default(),
@@ -107,7 +99,7 @@ pub(crate) struct KafkaSourceConfig {
     pub skips_damage: bool,
     pub start: Start,
     pub is_bounded: bool,
-    pub timing: Timing,
+    pub time: WatermarkPolicy,
     pub group: Option<String>,
     pub refresh: Duration,
     pub on_error: OnError,
@@ -195,14 +187,14 @@ impl<T, F, B> KafkaSource<T, F, B> {
 
     /// Sets the maximum disorder of event times within a partition; zero by default.
     pub fn out_of_order(mut self, by: Duration) -> Self {
-        self.plan.timing.disorder = by;
+        self.plan.time = self.plan.time.lag(by);
         self
     }
 
     /// Sets the time without a new record after which a fully read partition becomes idle: ten
     /// seconds by default, `None` for never.
     pub fn idle_after(mut self, silence: Option<Duration>) -> Self {
-        self.plan.timing.idle_after = silence;
+        self.plan.time = self.plan.time.idle_timeout(silence);
         self
     }
 
@@ -210,7 +202,7 @@ impl<T, F, B> KafkaSource<T, F, B> {
     /// clock; a day by default, `None` for no limit. A record further ahead is emitted but does not
     /// advance the watermark: one wrong timestamp would otherwise make all later records late.
     pub fn max_ahead(mut self, ahead: Option<Duration>) -> Self {
-        self.plan.timing.max_ahead = ahead;
+        self.plan.time = self.plan.time.max_ahead(ahead);
         self
     }
 

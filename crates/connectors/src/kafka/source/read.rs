@@ -82,7 +82,7 @@ where
     pub fn new(plan: KafkaSourceConfig, decode: Arc<F>) -> Self {
         ReadP {
             bad: BadRecords::new(plan.on_error),
-            partitions: Partitions::new(plan.timing),
+            partitions: Partitions::new(plan.time),
             plan,
             decode,
             source: None,

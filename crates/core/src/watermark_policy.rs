@@ -1,8 +1,8 @@
-//! The policy for watermarks.
+//! The relation of watermarks to event times.
 
 use std::time::Duration;
 
-use ardea_core::{Timestamp, Watermark};
+use crate::{Timestamp, Watermark};
 
 /// The relation of watermarks to the event times of records.
 ///
@@ -21,7 +21,7 @@ use ardea_core::{Timestamp, Watermark};
 ///
 /// ```
 /// use std::time::Duration;
-/// use ardea_operators::WatermarkPolicy;
+/// use ardea_core::WatermarkPolicy;
 ///
 /// let policy = WatermarkPolicy::out_of_order(Duration::from_secs(5)).stride(Duration::from_millis(500));
 /// assert_eq!(policy.wanted_idle_timeout(), Some(Duration::from_secs(10)));
@@ -54,6 +54,12 @@ impl WatermarkPolicy {
             idle_timeout: Some(WatermarkPolicy::IDLE_TIMEOUT),
             max_ahead: Some(WatermarkPolicy::MAX_AHEAD),
         }
+    }
+
+    /// Sets the lag: the maximum out-of-orderness.
+    pub const fn lag(mut self, lag: Duration) -> Self {
+        self.lag = lag;
+        self
     }
 
     /// Sets the stride: a watermark is sent only when event time has crossed a multiple of
@@ -90,7 +96,7 @@ impl WatermarkPolicy {
     }
 
     /// Returns the latest event time that corresponds to the watermark `known`.
-    pub(crate) fn latest_of(&self, known: Watermark) -> Timestamp {
+    pub fn latest_of(&self, known: Watermark) -> Timestamp {
         match known {
             Watermark::NONE => Timestamp::MIN,
             Watermark(time) => time + self.lag,
@@ -125,7 +131,10 @@ impl Default for WatermarkPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_driver::at;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
 
     #[test]
     fn a_watermark_is_due_when_it_crosses_a_multiple_of_the_stride() {
