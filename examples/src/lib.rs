@@ -17,8 +17,8 @@
 //! * [`odd_cores`]: not a job, but a custom scheduler for containers;
 //! * [`by_rack`]: not a job, but a custom packing policy for instances;
 //! * [`unix_sockets`]: not a job, but a custom transport between containers;
-//! * [`own_source`], [`own_sink`]: not jobs, but a custom source and a custom sink with exactly-once
-//!   delivery;
+//! * [`own_source`], [`own_sink`]: not jobs, but a custom source and a custom sink with
+//!   exactly-once delivery;
 //! * [`zones`]: the longest delays by time zone, in a topology with a custom grouping;
 //! * [`word_stream`]: words of an endless stream, as a program that submits itself to a cluster;
 //! * [`page_views`]: the requests to a web server, second by second, as active-active replicas;

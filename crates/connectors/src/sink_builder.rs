@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::user_functions::{RETRY_LIMIT, UserResult};
-use transactions::TransactionFns;
+use transactions::TwoPhaseCommit;
 use write::BatchWriteP;
 
 /// A builder of a sink from functions: `open` it, `write` batches, and, for exactly-once, `prepare`
@@ -51,7 +51,7 @@ use write::BatchWriteP;
 ///   committed handle must have no effect. They are committed before the first `write`, also after
 ///   a change of the parallelism, by instance *i* modulo the number of instances.
 /// * Records that were written or prepared later are written again. `commit` is never called with
-///   their handles; [`abort`](Self::abort) can remove what is left of them.
+///   their handles; [`abort`](Self::abort) can remove their remains.
 /// * Epoch numbers are used again: a transaction of the same instance and epoch may be left from a
 ///   failed attempt, and must be replaced.
 ///
@@ -118,7 +118,7 @@ pub struct SinkPrepare<T, S, H> {
 /// The functions of a complete sink with transactions.
 pub struct SinkCommit<T, S, H> {
     write: SinkWrite<T, S>,
-    transactions: TransactionFns<S, H>,
+    transactions: TwoPhaseCommit<S, H>,
 }
 
 impl SinkBuilder {
@@ -214,7 +214,7 @@ impl<T, S, H> SinkBuilder<SinkPrepare<T, S, H>> {
     {
         self.with(|SinkPrepare { write, prepare }| SinkCommit {
             write,
-            transactions: TransactionFns::new(prepare, Arc::new(commit)),
+            transactions: TwoPhaseCommit::new(prepare, Arc::new(commit)),
         })
     }
 }
@@ -253,7 +253,7 @@ impl<T, S, H> SinkBuilder<SinkCommit<T, S, H>> {
 fn sink<T, S, H>(
     settings: SinkSettings,
     functions: SinkWrite<T, S>,
-    transactions: Option<TransactionFns<S, H>>,
+    transactions: Option<TwoPhaseCommit<S, H>>,
     delivery: Delivery,
 ) -> Sink<T>
 where

@@ -21,7 +21,7 @@ type CommitFn<S, H> = Arc<dyn Fn(&mut S, &H) -> UserResult<()> + Send + Sync>;
 type AbortFn<S> = Arc<dyn Fn(&mut S) -> UserResult<()> + Send + Sync>;
 
 /// The functions for transactions, and the encoding of handles.
-pub(super) struct TransactionFns<S, H> {
+pub(super) struct TwoPhaseCommit<S, H> {
     pub prepare: PrepareFn<S, H>,
     pub commit: CommitFn<S, H>,
     pub abort: Option<AbortFn<S>>,
@@ -29,9 +29,9 @@ pub(super) struct TransactionFns<S, H> {
     decode: fn(&[u8]) -> serde_json::Result<Vec<(Epoch, H)>>,
 }
 
-impl<S, H> Clone for TransactionFns<S, H> {
+impl<S, H> Clone for TwoPhaseCommit<S, H> {
     fn clone(&self) -> Self {
-        TransactionFns {
+        TwoPhaseCommit {
             prepare: Arc::clone(&self.prepare),
             commit: Arc::clone(&self.commit),
             abort: self.abort.clone(),
@@ -40,12 +40,12 @@ impl<S, H> Clone for TransactionFns<S, H> {
     }
 }
 
-impl<S, H> TransactionFns<S, H> {
+impl<S, H> TwoPhaseCommit<S, H> {
     pub fn new(prepare: PrepareFn<S, H>, commit: CommitFn<S, H>) -> Self
     where
         H: Serialize + DeserializeOwned,
     {
-        TransactionFns {
+        TwoPhaseCommit {
             prepare,
             commit,
             abort: None,
@@ -67,7 +67,7 @@ pub(super) struct Prepared<H> {
 
 /// The transactions of an instance, from the preparation to the commit.
 pub(super) struct Transactions<S, H> {
-    pub functions: TransactionFns<S, H>,
+    pub functions: TwoPhaseCommit<S, H>,
     instance: Instance,
     /// Prepared transactions, oldest first.
     prepared: VecDeque<Prepared<H>>,
@@ -81,7 +81,7 @@ pub(super) struct Transactions<S, H> {
 }
 
 impl<S, H> Transactions<S, H> {
-    pub fn new(functions: TransactionFns<S, H>, instance: Instance) -> Self {
+    pub fn new(functions: TwoPhaseCommit<S, H>, instance: Instance) -> Self {
         Transactions {
             functions,
             instance,

@@ -7,7 +7,7 @@ use ardea_core::{
     SnapshotRequest, SnapshotWriter, StateShape,
 };
 
-use super::transactions::{STATE, TransactionFns, Transactions};
+use super::transactions::{STATE, Transactions, TwoPhaseCommit};
 use super::{SinkSettings, SinkWrite};
 use crate::user_functions::UserRetry;
 
@@ -37,7 +37,7 @@ where
     pub fn new(
         settings: SinkSettings,
         functions: SinkWrite<T, S>,
-        transactions: Option<TransactionFns<S, H>>,
+        transactions: Option<TwoPhaseCommit<S, H>>,
     ) -> Self {
         let context = InstanceContext::detached(&settings.name);
         let instance = context.instance;
