@@ -24,13 +24,8 @@ fn start(folder: &Path) -> Child {
         "--",
     ]);
     command.arg(folder.join("log")).arg(folder.join("ledger"));
-    let null = [Stdio::null(), Stdio::null()];
-    let [input, output] = null;
-    command
-        .stdin(input)
-        .stdout(output)
-        .spawn()
-        .expect("it starts")
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().expect("it starts")
 }
 
 /// Waits at most `within` for the job to end; returns true if it has completed.
