@@ -6,6 +6,7 @@ use std::time::Duration;
 use ardea::Result;
 use ardea::core::{
     Bounded, Clock, Epoch, Instance, InstanceContext, Outbox, Processor, Progress, Source,
+    SourceControl,
 };
 
 /// Ends a source after `length` if it has not ended by itself. Without the limit, a generator for
@@ -55,20 +56,16 @@ impl Processor for TimeLimitP {
         Ok(progress)
     }
 
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.source.on_drain(outbox)
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.source.is_at_end()
-    }
-
     fn on_epoch(&mut self, epoch: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         self.source.on_epoch(epoch, outbox)
     }
 
     fn close(&mut self) {
         self.source.close();
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        self.source.source_control()
     }
 }
 

@@ -21,8 +21,8 @@ const MIN_PROGRAMS: usize = 2;
 /// The maximum number of programs at a time: each starts its own servers, processes and threads.
 const MAX_PROGRAMS: usize = 4;
 
-/// The time after which a program is killed. A test of the first run on a machine may build a server
-/// for ten minutes.
+/// The time after which a program is killed. A test of the first run on a machine may build a
+/// server for ten minutes.
 const TIME_LIMIT: Duration = Duration::from_secs(45 * 60);
 
 /// The time between two looks at a program that runs.

@@ -20,7 +20,7 @@
 //!   process;
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
 //!   on by default); `command_line`: their command line (feature `command-line`, on by default);
-//! `components`: spouts and bolts for topologies that are described in a file;
+//!   `components`: spouts and bolts for topologies that are described in a file;
 //! * `testkit` (feature of that name): tests custom processors under adversarial schedules.
 //!
 //! ```

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ardea_core::instance_state::{put, value};
 use ardea_core::{
-    Clock, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
-    SmallSnapshot, SnapshotRequest, SnapshotWriter, Timestamp, Watermark,
+    Checkpointed, Clock, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState,
+    Result, SmallSnapshot, SnapshotRequest, SnapshotWriter, Timestamp, Watermark,
 };
 use ardea_nexmark::{EventClock, Schedule};
 
@@ -197,6 +197,12 @@ impl<R: EventRows> Processor for LoadP<R> {
         }
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<R: EventRows> Checkpointed for LoadP<R> {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         let next = self.next_index();
         put(self.draft.begin(), STATE, (0, &[]), &next)

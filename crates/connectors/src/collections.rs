@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Epoch, Instance, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, Source, StateShape, Timestamp,
+    Bounded, Checkpointed, Instance, InstanceContext, JobSignals, Ordinal, Outbox, Processor,
+    Progress, Result, Source, SourceControl, Timestamp,
 };
 
 use crate::sequence_splits::SequenceSplits;
@@ -83,29 +83,12 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
         Ok(Progress::done_if(self.numbers.is_at_end()))
     }
 
-    fn states(&self) -> Vec<StateShape> {
-        SequenceSplits::states()
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(&mut self.numbers)
     }
 
-    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
-        self.numbers.take_snapshot()
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.numbers.write_snapshot(writer)
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        self.numbers.restore(state)
-    }
-
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.numbers.resume()?;
-        Ok(Progress::DONE)
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.numbers.is_at_end()
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(&mut self.numbers)
     }
 }
 

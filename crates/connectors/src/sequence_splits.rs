@@ -3,8 +3,9 @@
 
 use ardea_core::instance_state::{self as kept, PeerInstances};
 use ardea_core::{
-    Error, ErrorCode, Instance, Progress, RestoredState, Result, SmallSnapshot, SnapshotWriter,
-    StateChunk, StateShape, Timestamp,
+    Checkpointed, Epoch, Error, ErrorCode, Instance, Progress, RestoredState, Result,
+    SmallSnapshot, SnapshotRequest, SnapshotWriter, SourceControl, StateChunk, StateShape,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -89,10 +90,6 @@ impl SequenceSplits {
         }
     }
 
-    pub fn is_at_end(&self) -> bool {
-        self.own.len() == 0 && self.left.is_empty()
-    }
-
     /// Returns the next run of numbers to process; `None` at the end.
     #[inline]
     pub fn front(&self) -> Option<NumberRun> {
@@ -133,39 +130,6 @@ impl SequenceSplits {
         }
     }
 
-    /// Implements `states`.
-    pub fn states() -> Vec<StateShape> {
-        vec![StateShape::own(STATE)]
-    }
-
-    /// Implements `take_snapshot`.
-    pub fn take_snapshot(&mut self) -> Result<()> {
-        let kept = SequenceState {
-            instances: self.instance.parallelism,
-            own: self.own.next,
-            left: self.left.clone(),
-            began: self.began,
-        };
-        let chunk: &mut StateChunk = self.draft.begin();
-        kept::put(chunk, STATE, (self.instance.index, &[]), &kept)
-    }
-
-    /// Implements `write_snapshot`.
-    pub fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.draft.write(writer)
-    }
-
-    /// Implements `restore`.
-    pub fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            if entry.state != STATE {
-                return Err(RestoredState::unknown(&entry));
-            }
-            self.restored.take(&entry)?;
-        }
-        Ok(())
-    }
-
     /// Returns an error if a restored position lies beyond the end: the input has become shorter.
     fn check(&self, all: &[SequenceState]) -> Result<()> {
         let step = all.len() as u64;
@@ -190,8 +154,8 @@ impl SequenceSplits {
             .permanent())
     }
 
-    /// Implements `on_restored`: continues from the positions of all former instances.
-    pub fn resume(&mut self) -> Result<()> {
+    /// Continues from the restored positions of all former instances.
+    fn resume(&mut self) -> Result<()> {
         let Some(mut all) = self.restored.all(|kept| kept.instances)? else {
             return Ok(());
         };
@@ -228,6 +192,48 @@ impl SequenceSplits {
     }
 }
 
+impl Checkpointed for SequenceSplits {
+    fn states(&self) -> Vec<StateShape> {
+        vec![StateShape::own(STATE)]
+    }
+
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        let kept = SequenceState {
+            instances: self.instance.parallelism,
+            own: self.own.next,
+            left: self.left.clone(),
+            began: self.began,
+        };
+        let chunk: &mut StateChunk = self.draft.begin();
+        kept::put(chunk, STATE, (self.instance.index, &[]), &kept)
+    }
+
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.draft.write(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            if entry.state != STATE {
+                return Err(RestoredState::unknown(&entry));
+            }
+            self.restored.take(&entry)?;
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.resume()?;
+        Ok(Progress::DONE)
+    }
+}
+
+impl SourceControl for SequenceSplits {
+    fn is_at_end(&self) -> bool {
+        self.own.len() == 0 && self.left.is_empty()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,7 +265,9 @@ mod tests {
     fn replaced(mut before: Vec<SequenceSplits>, count: u32, end: u64) -> Vec<SequenceSplits> {
         let mut chunk = StateChunk::default();
         for numbers in &mut before {
-            numbers.take_snapshot().unwrap();
+            numbers
+                .take_snapshot(SnapshotRequest::full(Epoch(1)))
+                .unwrap();
             let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
             assert!(numbers.write_snapshot(&mut writer).unwrap().done);
         }
@@ -309,7 +317,9 @@ mod tests {
             let mut chunk = StateChunk::default();
             let mut numbers = instances(1, 10);
             take(&mut numbers[0], 8);
-            numbers[0].take_snapshot().unwrap();
+            numbers[0]
+                .take_snapshot(SnapshotRequest::full(Epoch(1)))
+                .unwrap();
             let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
             assert!(numbers[0].write_snapshot(&mut writer).unwrap().done);
             for (end, is_refused) in [(7, true), (8, false)] {

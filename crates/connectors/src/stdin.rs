@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ardea_core::{
     Bounded, Error, ErrorCode, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox,
-    Processor, Progress, Result, Source,
+    Processor, Progress, Result, Source, SourceControl,
 };
 use serde::de::DeserializeOwned;
 
@@ -193,11 +193,6 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
         })
     }
 
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // Data already read cannot be put back.
-        self.complete(outbox)
-    }
-
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         if self.signals.is_cancelled() {
             return Ok(Progress::DONE);
@@ -243,12 +238,23 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
         Ok(Progress::MADE)
     }
 
-    fn is_at_end(&self) -> bool {
-        self.is_at_end
-    }
-
     fn close(&mut self) {
         self.reader = None;
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> SourceControl for StreamP<T, D, R> {
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // Data already read cannot be put back.
+        self.complete(outbox)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.is_at_end
     }
 }
 

@@ -28,12 +28,13 @@ pub(crate) fn stateful_context(index: u32, parallelism: u32) -> InstanceContext 
 
 /// Takes and returns a complete snapshot of a processor.
 fn snapshot_of(processor: &mut dyn Processor, snapshot: SnapshotRequest) -> Result<StateChunk> {
-    processor.take_snapshot(snapshot)?;
+    processor.state().take_snapshot(snapshot)?;
     let mut chunk = StateChunk::default();
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let limit = chunk.byte_len() + 50;
         if processor
+            .state()
             .write_snapshot(&mut SnapshotWriter::new(&mut chunk, limit))?
             .done
         {
@@ -52,9 +53,11 @@ fn restore_snapshot(
 ) -> Result<()> {
     let mut position = 0;
     while position < chunk.byte_len() {
-        processor.restore(&mut RestoredState::new(chunk, &mut position, instance, 3))?;
+        processor
+            .state()
+            .restore(&mut RestoredState::new(chunk, &mut position, instance, 3))?;
     }
-    while !processor.on_restored(epoch)?.done {}
+    while !processor.state().on_restored(epoch)?.done {}
     Ok(())
 }
 
@@ -203,7 +206,7 @@ impl<T: Send + 'static> Driven<T> {
     }
 
     pub fn commit(&mut self, epoch: Epoch) -> Result<()> {
-        while !self.processor.on_checkpoint_committed(epoch)?.done {}
+        while !self.processor.state().on_checkpoint_committed(epoch)?.done {}
         Ok(())
     }
 
@@ -317,12 +320,12 @@ impl<T: Send + 'static> Fed<T> {
     }
 
     pub fn commit(&mut self, epoch: Epoch) -> Result<()> {
-        while !self.processor.on_checkpoint_committed(epoch)?.done {}
+        while !self.processor.state().on_checkpoint_committed(epoch)?.done {}
         Ok(())
     }
 
-    pub fn awaits_commit(&self) -> bool {
-        self.processor.awaits_commit()
+    pub fn awaits_commit(&mut self) -> bool {
+        self.processor.state().awaits_commit()
     }
 
     pub fn finish(&mut self) -> Result<()> {

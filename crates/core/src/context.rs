@@ -35,7 +35,7 @@ impl Instance {
 /// Requests to a job, as its instances see them: drain, cancel, pause, and epochs to end.
 ///
 /// For a source, [`is_draining`](Self::is_draining) is false until
-/// [`on_drain`](crate::Processor::on_drain) is called. Otherwise a source could stop because of
+/// [`on_drain`](crate::SourceControl::on_drain) is called. Otherwise a source could stop because of
 /// draining in a call whose result the runtime takes for the end of its input.
 #[derive(Debug, Default)]
 pub struct JobSignals {
@@ -105,7 +105,7 @@ impl JobSignals {
     }
 
     /// Returns true if sources must end. For a source itself it is false until
-    /// [`on_drain`](crate::Processor::on_drain) is called or the job is cancelled.
+    /// [`on_drain`](crate::SourceControl::on_drain) is called or the job is cancelled.
     pub fn is_draining(&self) -> bool {
         match (self.requests.state.load(Ordering::Acquire), &self.sight) {
             (RUNNING, _) => false,
@@ -141,7 +141,7 @@ impl JobSignals {
     }
 
     /// Returns true if sources must not read at the moment. The runtime does not call paused
-    /// sources except those that [pause themselves](crate::Processor::pauses_itself).
+    /// sources except those that [pause themselves](crate::SourceControl::pauses_itself).
     pub fn is_paused(&self) -> bool {
         self.requests.is_paused.load(Ordering::Acquire)
     }

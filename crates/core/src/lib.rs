@@ -120,7 +120,10 @@ pub use origins::{OriginRun, Origins};
 pub use outbox::{Lane, Marker, Outbox, RemoteSignal};
 pub use partition::{PARTITION_COUNT, PartitionId};
 pub use position::{RecordGuard, panic_message, take_failed_index};
-pub use processor::{MakeProcessor, Processor, ProcessorSupplier, supplier};
+pub use processor::{
+    Checkpointed, EdgeEndpoint, LocalProcessor, MakeProcessor, NoControl, NoPartitions, NoState,
+    PartitionRestore, Processor, ProcessorSupplier, SourceControl, supplier,
+};
 pub use progress::Progress;
 pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;

@@ -460,7 +460,7 @@ impl JobHandle {
 
     /// Stops the sources from reading until [`resume`](Self::resume); records in flight are still
     /// processed. Without effect on a draining job. Sources that pause themselves are still called;
-    /// see [`Processor::pauses_itself`](ardea_core::Processor::pauses_itself).
+    /// see [`SourceControl::pauses_itself`](ardea_core::SourceControl::pauses_itself).
     pub fn pause(&self) {
         self.shared.pause();
     }

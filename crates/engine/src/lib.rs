@@ -24,7 +24,7 @@
 //!   state; [`StateHandoff`]: state that stays in memory from one attempt of a job to the next;
 //! * `channels`: the connections between tasklets, and requests to change them;
 //! * `executor`: the threads, and the loop of each;
-//! * [`on_interrupt`]: Ctrl-C.
+//! * Ctrl-C: [`on_interrupt`].
 //!
 //! # Invariants
 //!

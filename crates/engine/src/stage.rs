@@ -93,6 +93,8 @@ pub(crate) struct ProcessorStage {
     /// The latest watermark passed to the processor.
     watermark: Watermark,
     kind: Kind,
+    /// True if the processor is also called while the job is paused.
+    pauses_itself: bool,
     /// True if the stage must end as if the job drained: a source that must not run here any more,
     /// or an end of an edge that is not needed.
     is_dismissed: bool,
@@ -118,7 +120,7 @@ pub(crate) struct ProcessorStage {
 impl ProcessorStage {
     /// Creates a stage with this number of inputs and outputs.
     pub(crate) fn new(
-        processor: Box<dyn Processor>,
+        mut processor: Box<dyn Processor>,
         context: InstanceContext,
         inputs: usize,
         outputs: usize,
@@ -143,6 +145,7 @@ impl ProcessorStage {
             owed_start_markers: u32::from(kind == Kind::Sender),
             has_ended: false,
             owes_wake: false,
+            pauses_itself: processor.source().pauses_itself(),
             processor,
             context,
             woken,
@@ -169,7 +172,7 @@ impl ProcessorStage {
         let (now, took) = (clock.now(), clock.wall().since(born));
         self.context.metrics.count_latency(took);
         if self.marks.passes(now) {
-            let goes_by_itself = self.processor.on_latency(born)?;
+            let goes_by_itself = self.processor.endpoint().on_latency(born)?;
             if !goes_by_itself {
                 self.outbox.marker(Marker::Latency(born));
             }
@@ -221,7 +224,7 @@ impl ProcessorStage {
     /// For the sending end of an edge: flushes batches.
     pub(crate) fn end_slice(&mut self) -> Result<()> {
         match self.kind {
-            Kind::Sender => self.processor.on_slice_end(),
+            Kind::Sender => self.processor.endpoint().on_slice_end(),
             _ => Ok(()),
         }
     }
@@ -436,7 +439,7 @@ impl ProcessorStage {
                 self.phase = Phase::Watermark(watermark);
             }
             Event::Idle => {
-                self.processor.on_idle();
+                self.processor.endpoint().on_idle();
                 self.outbox.marker(Marker::Idle);
                 return Ok(true);
             }
@@ -539,7 +542,7 @@ impl ProcessorStage {
         }
         let drained = self.is_drained();
         let progress = if drained {
-            self.processor.on_drain(&mut self.outbox)?
+            self.processor.source().on_drain(&mut self.outbox)?
         } else {
             self.processor.complete(&mut self.outbox)?
         };
@@ -549,7 +552,7 @@ impl ProcessorStage {
             return Ok(false);
         }
         if progress.done {
-            if is_source && drained && !self.is_dismissed && !self.processor.is_at_end() {
+            if is_source && drained && !self.is_dismissed && !self.processor.source().is_at_end() {
                 self.context.signals.set_drained();
             }
             self.phase = Phase::Done;

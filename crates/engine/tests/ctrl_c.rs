@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use ardea_core::{Dag, Outbox, Processor, Progress, Result, Vertex, supplier};
+use ardea_core::{Dag, Outbox, Processor, Progress, Result, SourceControl, Vertex, supplier};
 use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -22,6 +22,12 @@ impl Processor for Silence {
         Ok(Progress::NONE)
     }
 
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl SourceControl for Silence {
     fn on_drain(&mut self, _: &mut Outbox) -> Result<Progress> {
         Ok(Progress::done_if(!self.is_stubborn))
     }

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Dag, Outbox, Processor, Progress, Result, Vertex, supplier};
+use ardea_core::{Dag, Outbox, Processor, Progress, Result, SourceControl, Vertex, supplier};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -30,16 +30,22 @@ impl Processor for Silence {
         Ok(Progress::NONE)
     }
 
-    fn on_drain(&mut self, _: &mut Outbox) -> Result<Progress> {
-        eprintln!("draining");
-        Ok(Progress::done_if(self.is_mild))
-    }
-
     fn close(&mut self) {
         eprintln!("closing");
         if !self.is_mild {
             park_for_ever();
         }
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl SourceControl for Silence {
+    fn on_drain(&mut self, _: &mut Outbox) -> Result<Progress> {
+        eprintln!("draining");
+        Ok(Progress::done_if(self.is_mild))
     }
 }
 

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress, RestoredState,
-    Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp,
+    Watermark,
 };
 
 use crate::keyed::{
@@ -246,6 +247,12 @@ impl<F: KeyedFold> Processor for GroupP<F> {
         forgotten_without(self.kept.as_ref())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<F: KeyedFold> Checkpointed for GroupP<F> {
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }

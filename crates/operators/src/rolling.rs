@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    PartitionId, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result,
-    SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Error, ErrorCode, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal,
+    Outbox, PartitionId, PartitionRestore, Processor, Progress, RecordGuard, RestoredEntry,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp,
+    Watermark,
 };
 
 use crate::keyed::{
@@ -363,6 +364,48 @@ impl<F: KeyedFold> Processor for RollingP<F> {
         forgotten_without(self.kept.as_ref())
     }
 
+    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if !outbox.has_room(Ordinal::FIRST) {
+            return Ok(Progress::NONE);
+        }
+        let fold = Arc::clone(&self.fold);
+        let mut made = false;
+        while let Some(partition) = self.keys.next_buffered_partition() {
+            made = true;
+            for input in self
+                .buffered
+                .keys()
+                .copied()
+                .map(Ordinal)
+                .collect::<Vec<_>>()
+            {
+                let (till, asides) = self.split_parts();
+                let taking = ProcessBuffered {
+                    till,
+                    buffered: asides,
+                    input,
+                    partition,
+                    outbox,
+                };
+                if !fold.visit(input, taking)? {
+                    return Ok(Progress::MADE);
+                }
+            }
+            self.keys.finish_buffered_partition();
+        }
+        Ok(Progress { made, done: true })
+    }
+
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<F: KeyedFold> Checkpointed for RollingP<F> {
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
@@ -405,6 +448,20 @@ impl<F: KeyedFold> Processor for RollingP<F> {
         Ok(Progress::DONE)
     }
 
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        self.keys = before.keys;
+        true
+    }
+
+    fn partitioned_restore(&mut self) -> Option<&mut dyn PartitionRestore> {
+        Some(self)
+    }
+}
+
+impl<F: KeyedFold> PartitionRestore for RollingP<F> {
     fn enable_lazy_restore(&mut self, entries: u64) -> bool {
         self.keys.begin_early(entries, self.kept.is_some())
     }
@@ -414,52 +471,8 @@ impl<F: KeyedFold> Processor for RollingP<F> {
         Ok(())
     }
 
-    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if !outbox.has_room(Ordinal::FIRST) {
-            return Ok(Progress::NONE);
-        }
-        let fold = Arc::clone(&self.fold);
-        let mut made = false;
-        while let Some(partition) = self.keys.next_buffered_partition() {
-            made = true;
-            for input in self
-                .buffered
-                .keys()
-                .copied()
-                .map(Ordinal)
-                .collect::<Vec<_>>()
-            {
-                let (till, asides) = self.split_parts();
-                let taking = ProcessBuffered {
-                    till,
-                    buffered: asides,
-                    input,
-                    partition,
-                    outbox,
-                };
-                if !fold.visit(input, taking)? {
-                    return Ok(Progress::MADE);
-                }
-            }
-            self.keys.finish_buffered_partition();
-        }
-        Ok(Progress { made, done: true })
-    }
-
     fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
         self.keys.take_wanted(wanted);
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
-    }
-
-    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
-        let Ok(before) = memory.downcast::<Self>() else {
-            return false;
-        };
-        self.keys = before.keys;
-        true
     }
 }
 

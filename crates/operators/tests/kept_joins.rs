@@ -53,13 +53,13 @@ fn harness(processor: impl Processor + 'static, inputs: usize) -> Harness {
 /// Returns the numbers of entries set and removed in a snapshot.
 fn entries(harness: &mut Harness, snapshot: SnapshotRequest) -> (usize, usize) {
     harness
-        .step(|kept, _| kept.take_snapshot(snapshot))
+        .step(|kept, _| kept.state().take_snapshot(snapshot))
         .unwrap();
     let mut chunk = StateChunk::default();
     let mut is_done = false;
     while !is_done {
         let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
-        let progress = harness.step(|kept, _| kept.write_snapshot(&mut writer));
+        let progress = harness.step(|kept, _| kept.state().write_snapshot(&mut writer));
         is_done = progress.unwrap().done;
     }
     let set = chunk.entries().filter(|entry| entry.value.is_some());
@@ -68,7 +68,7 @@ fn entries(harness: &mut Harness, snapshot: SnapshotRequest) -> (usize, usize) {
 }
 
 fn commit(harness: &mut Harness, epoch: u64) {
-    let told = harness.step(|kept, _| kept.on_checkpoint_committed(Epoch(epoch)));
+    let told = harness.step(|kept, _| kept.state().on_checkpoint_committed(Epoch(epoch)));
     assert!(told.unwrap().done);
 }
 
@@ -166,7 +166,7 @@ fn changes_of_aborted_epochs_are_not_written() {
             ),
             (1, 0)
         );
-        let aborted = join.step(|join, _| join.on_checkpoint_aborted(Epoch(n as u64)));
+        let aborted = join.step(|join, _| join.state().on_checkpoint_aborted(Epoch(n as u64)));
         assert!(aborted.unwrap().done);
         join.watermark(at(n * 10 + 5)).unwrap();
     }

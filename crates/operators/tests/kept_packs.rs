@@ -105,9 +105,13 @@ impl<R: Send + 'static> Vertex<R> {
             let mut position = 0;
             while position < chunk.byte_len() {
                 let mut some = RestoredState::new(&chunk, &mut position, instance, 3);
-                new.step(|p, _| p.restore(&mut some)).unwrap();
+                new.step(|p, _| p.state().restore(&mut some)).unwrap();
             }
-            while !new.step(|p, _| p.on_restored(Epoch(1))).unwrap().done {}
+            while !new
+                .step(|p, _| p.state().on_restored(Epoch(1)))
+                .unwrap()
+                .done
+            {}
             new
         };
         Vertex {
@@ -147,7 +151,7 @@ impl<R: Send + 'static> Vertex<R> {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) {
         self.each(|of| {
             of.barrier(snapshot.epoch).unwrap();
-            of.step(|p, _| p.take_snapshot(snapshot)).unwrap();
+            of.step(|p, _| p.state().take_snapshot(snapshot)).unwrap();
         });
         self.collect();
     }
@@ -159,8 +163,10 @@ impl<R: Send + 'static> Vertex<R> {
         for (of, chunk) in self.instances.iter_mut().zip(chunk) {
             let mut write = || {
                 let limit = chunk.byte_len().saturating_add(room);
-                let progress =
-                    of.step(|p, _| p.write_snapshot(&mut SnapshotWriter::new(chunk, limit)));
+                let progress = of.step(|p, _| {
+                    p.state()
+                        .write_snapshot(&mut SnapshotWriter::new(chunk, limit))
+                });
                 progress.unwrap().done
             };
             are_done &= (0..calls).any(|_| write());
@@ -171,8 +177,8 @@ impl<R: Send + 'static> Vertex<R> {
     fn tell(&mut self, epoch: Epoch, is_committed: bool) {
         self.each(|of| {
             let tell = |p: &mut dyn Processor| match is_committed {
-                true => p.on_checkpoint_committed(epoch),
-                false => p.on_checkpoint_aborted(epoch),
+                true => p.state().on_checkpoint_committed(epoch),
+                false => p.state().on_checkpoint_aborted(epoch),
             };
             while !of.step(|p, _| tell(p)).unwrap().done {}
         });

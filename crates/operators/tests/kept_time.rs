@@ -113,18 +113,26 @@ fn instance(processor: impl Processor + 'static, index: u32, parallelism: u32) -
 /// Adds the whole state of an instance.
 fn hand_over(from: &mut Harness, chunk: &mut StateChunk) {
     from.barrier(Epoch(1)).unwrap();
-    from.step(|p, _| p.take_snapshot(SnapshotRequest::full(Epoch(1))))
+    from.step(|p, _| p.state().take_snapshot(SnapshotRequest::full(Epoch(1))))
         .unwrap();
-    let mut write =
-        || from.step(|p, _| p.write_snapshot(&mut SnapshotWriter::new(chunk, usize::MAX)));
+    let mut write = || {
+        from.step(|p, _| {
+            p.state()
+                .write_snapshot(&mut SnapshotWriter::new(chunk, usize::MAX))
+        })
+    };
     while !write().unwrap().done {}
 }
 
 fn take_over(to: &mut Harness, chunk: &StateChunk) {
     let (instance, mut position) = (to.context().instance, 0);
     let mut state = RestoredState::new(chunk, &mut position, instance, usize::MAX);
-    to.step(|p, _| p.restore(&mut state)).unwrap();
-    while !to.step(|p, _| p.on_restored(Epoch(1))).unwrap().done {}
+    to.step(|p, _| p.state().restore(&mut state)).unwrap();
+    while !to
+        .step(|p, _| p.state().on_restored(Epoch(1)))
+        .unwrap()
+        .done
+    {}
     to.step(|p, out| p.on_wake(out)).unwrap();
 }
 

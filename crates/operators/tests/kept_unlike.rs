@@ -52,10 +52,14 @@ impl Vertex {
             let mut position = 0;
             while position < state.byte_len() {
                 let mut entries = RestoredState::new(state, &mut position, instance, 3);
-                new.step(|p, _| p.restore(&mut entries)).unwrap();
+                new.step(|p, _| p.state().restore(&mut entries)).unwrap();
             }
             if !state.is_empty() {
-                while !new.step(|p, _| p.on_restored(Epoch(1))).unwrap().done {}
+                while !new
+                    .step(|p, _| p.state().on_restored(Epoch(1)))
+                    .unwrap()
+                    .done
+                {}
             }
             new
         };
@@ -79,13 +83,13 @@ impl Vertex {
         let mut chunk = StateChunk::default();
         for from in &mut self.instances {
             from.barrier(Epoch(1)).unwrap();
-            from.step(|p, _| p.take_snapshot(SnapshotRequest::full(Epoch(1))))
+            from.step(|p, _| p.state().take_snapshot(SnapshotRequest::full(Epoch(1))))
                 .unwrap();
             loop {
                 let limit = chunk.byte_len() + 50;
                 let mut writer = SnapshotWriter::new(&mut chunk, limit);
                 if from
-                    .step(|p, _| p.write_snapshot(&mut writer))
+                    .step(|p, _| p.state().write_snapshot(&mut writer))
                     .unwrap()
                     .done
                 {

@@ -370,10 +370,14 @@ fn keeping(processor: impl Processor + 'static) -> Harness {
 /// Takes a snapshot, writes it at once, and applies it to the entries.
 fn lay_over(entries: &mut Entries, of: &mut Harness, snapshot: SnapshotRequest) {
     of.barrier(snapshot.epoch).unwrap();
-    of.step(|p, _| p.take_snapshot(snapshot)).unwrap();
+    of.step(|p, _| p.state().take_snapshot(snapshot)).unwrap();
     let mut chunk = StateChunk::default();
-    let mut write =
-        || of.step(|p, _| p.write_snapshot(&mut SnapshotWriter::new(&mut chunk, usize::MAX)));
+    let mut write = || {
+        of.step(|p, _| {
+            p.state()
+                .write_snapshot(&mut SnapshotWriter::new(&mut chunk, usize::MAX))
+        })
+    };
     while !write().unwrap().done {}
     for entry in &chunk {
         let place = (entry.state.to_string(), entry.partition, entry.key.to_vec());
@@ -391,8 +395,12 @@ fn taken_up(entries: &Entries, by: impl Processor + 'static) -> Entries {
     let mut of = keeping(by);
     let mut position = 0;
     let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, usize::MAX);
-    of.step(|p, _| p.restore(&mut state)).unwrap();
-    while !of.step(|p, _| p.on_restored(Epoch(1))).unwrap().done {}
+    of.step(|p, _| p.state().restore(&mut state)).unwrap();
+    while !of
+        .step(|p, _| p.state().on_restored(Epoch(1)))
+        .unwrap()
+        .done
+    {}
     let mut full = Entries::new();
     lay_over(&mut full, &mut of, SnapshotRequest::full(Epoch(2)));
     let apart = full
@@ -434,13 +442,19 @@ fn leaves_nothing_behind<P: Processor + 'static>(make: impl Fn() -> P) {
         match turn % 4 {
             0 => {
                 while !of
-                    .step(|p, _| p.on_checkpoint_committed(epoch))
+                    .step(|p, _| p.state().on_checkpoint_committed(epoch))
                     .unwrap()
                     .done
                 {}
                 (committed, told) = (entries.clone(), Some(epoch));
             }
-            1 => while !of.step(|p, _| p.on_checkpoint_aborted(epoch)).unwrap().done {},
+            1 => {
+                while !of
+                    .step(|p, _| p.state().on_checkpoint_aborted(epoch))
+                    .unwrap()
+                    .done
+                {}
+            }
             _ => {}
         }
         let mut full = Entries::new();
@@ -479,16 +493,20 @@ fn slices_of_another_length_are_refused() {
     old.push(0, (1u8, 7i64), at(7));
     old.read(0).unwrap();
     let mut chunk = StateChunk::default();
-    old.step(|p, _| p.take_snapshot(SnapshotRequest::full(Epoch(1))))
+    old.step(|p, _| p.state().take_snapshot(SnapshotRequest::full(Epoch(1))))
         .unwrap();
-    let mut write =
-        || old.step(|p, _| p.write_snapshot(&mut SnapshotWriter::new(&mut chunk, usize::MAX)));
+    let mut write = || {
+        old.step(|p, _| {
+            p.state()
+                .write_snapshot(&mut SnapshotWriter::new(&mut chunk, usize::MAX))
+        })
+    };
     while !write().unwrap().done {}
     assert_eq!(chunk.len(), 2);
     let restored = |mut new: Harness| {
         let mut position = 0;
         let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, usize::MAX);
-        new.step(|p, _| p.restore(&mut state))
+        new.step(|p, _| p.state().restore(&mut state))
     };
     restored(window(6, 2)).unwrap();
     let error = restored(window(10, 5)).unwrap_err();

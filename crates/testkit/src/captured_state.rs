@@ -92,7 +92,7 @@ impl CapturedState {
             return Ok(Err(broken));
         }
         for _ in 0..MAX_IDLE_CALLS {
-            if processor.on_restored(epoch)?.done {
+            if processor.state().on_restored(epoch)?.done {
                 return Ok(Ok(()));
             }
         }
@@ -151,7 +151,7 @@ pub(crate) fn restore_chunk(
         let before = position;
         let most = 1 + random.below(5);
         let mut state = RestoredState::new(chunk, &mut position, instance, most);
-        processor.restore(&mut state)?;
+        processor.state().restore(&mut state)?;
         idle = if position > before { 0 } else { idle + 1 };
         if idle > MAX_IDLE_CALLS {
             return Ok(Err("restore takes no entry any more".into()));
@@ -173,11 +173,12 @@ pub(crate) fn full_snapshot(
     processor: &mut dyn Processor,
     snapshot: SnapshotRequest,
 ) -> CoreResult<Result<CapturedState, String>> {
-    processor.take_snapshot(snapshot)?;
+    processor.state().take_snapshot(snapshot)?;
     let (mut chunk, mut idle) = (StateChunk::default(), 0);
     while idle < MAX_IDLE_CALLS {
-        let progress =
-            processor.write_snapshot(&mut SnapshotWriter::new(&mut chunk, usize::MAX))?;
+        let progress = processor
+            .state()
+            .write_snapshot(&mut SnapshotWriter::new(&mut chunk, usize::MAX))?;
         if progress.done {
             return Ok(CapturedState::default().updated_with(snapshot, &chunk));
         }

@@ -326,7 +326,7 @@ impl Driver {
                     .is_some_and(|records| self.written >= records)
             {
                 self.context.signals.drain();
-                return self.until_done(Callback::Drain, &mut |p, out| p.on_drain(out));
+                return self.until_done(Callback::Drain, &mut |p, out| p.source().on_drain(out));
             }
             if callback == Callback::Complete && self.inboxes.is_empty() {
                 // A source does all its work here.

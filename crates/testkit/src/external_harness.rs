@@ -96,9 +96,9 @@ impl ExternalHarness {
             let mut position = 0;
             while position < chunk.byte_len() {
                 let mut state = RestoredState::new(&chunk, &mut position, instance, 3);
-                driven.processor.restore(&mut state)?;
+                driven.processor.state().restore(&mut state)?;
             }
-            driven.until(|processor, _| Ok(processor.on_restored(kept.epoch)?.done))?;
+            driven.until(|processor, _| Ok(processor.state().on_restored(kept.epoch)?.done))?;
         }
         Ok(driven)
     }
@@ -183,13 +183,14 @@ impl ExternalHarness {
             ..SnapshotRequest::full(epoch)
         };
         self.processor
+            .state()
             .take_snapshot(snapshot)
             .expect("a snapshot is taken");
         let mut chunk = StateChunk::default();
         self.until(|processor, _| {
             let limit = chunk.byte_len() + 1;
             let mut writer = SnapshotWriter::new(&mut chunk, limit);
-            Ok(processor.write_snapshot(&mut writer)?.done)
+            Ok(processor.state().write_snapshot(&mut writer)?.done)
         })
         .expect("the snapshot is written");
         let state = self
@@ -211,7 +212,7 @@ impl ExternalHarness {
     /// # Errors
     /// The error returned by the processor.
     pub fn try_commit(&mut self, kept: &CapturedEpoch) -> Result<()> {
-        self.until(|processor, _| Ok(processor.on_checkpoint_committed(kept.epoch)?.done))?;
+        self.until(|processor, _| Ok(processor.state().on_checkpoint_committed(kept.epoch)?.done))?;
         self.committed = Some(kept.epoch);
         self.before = kept.clone();
         Ok(())
@@ -220,13 +221,13 @@ impl ExternalHarness {
     /// Reports once to the instance that an epoch is committed, without waiting for its commit
     /// work.
     pub fn begin_commit(&mut self, epoch: Epoch) {
-        let heard = self.processor.on_checkpoint_committed(epoch);
+        let heard = self.processor.state().on_checkpoint_committed(epoch);
         heard.map(drop).expect("the commit begins");
     }
 
     /// Reports to the instance that an epoch was aborted.
     pub fn abort(&mut self, epoch: Epoch) {
-        self.until(|processor, _| Ok(processor.on_checkpoint_aborted(epoch)?.done))
+        self.until(|processor, _| Ok(processor.state().on_checkpoint_aborted(epoch)?.done))
             .expect("it hears of it");
     }
 
@@ -237,8 +238,8 @@ impl ExternalHarness {
     }
 
     /// Returns true if the instance must stay until its last epoch is committed.
-    pub fn awaits_commit(&self) -> bool {
-        self.processor.awaits_commit()
+    pub fn awaits_commit(&mut self) -> bool {
+        self.processor.state().awaits_commit()
     }
 
     /// The dead letters of the instance.

@@ -139,8 +139,9 @@ impl FailureSchedule {
         }
         let limit = writing.chunk.byte_len() + 1 + self.random.below(60);
         let before = writing.chunk.byte_len();
-        let progress =
-            processor.write_snapshot(&mut SnapshotWriter::new(&mut writing.chunk, limit))?;
+        let progress = processor
+            .state()
+            .write_snapshot(&mut SnapshotWriter::new(&mut writing.chunk, limit))?;
         let wrote = writing.chunk.byte_len() > before;
         self.idle = if wrote || progress.made {
             0
@@ -173,7 +174,7 @@ impl FailureSchedule {
         };
         for _ in 0..MAX_IDLE_CALLS {
             let mut writer = SnapshotWriter::new(&mut written.chunk, usize::MAX);
-            if processor.write_snapshot(&mut writer)?.done {
+            if processor.state().write_snapshot(&mut writer)?.done {
                 return Ok(self.continue_from(written));
             }
         }
@@ -242,8 +243,8 @@ impl FailureSchedule {
     fn report_outcome(&mut self, processor: &mut dyn Processor) -> CoreResult<()> {
         if let Some((epoch, is_committed)) = self.outcomes.front().copied() {
             let progress = match is_committed {
-                true => processor.on_checkpoint_committed(epoch)?,
-                false => processor.on_checkpoint_aborted(epoch)?,
+                true => processor.state().on_checkpoint_committed(epoch)?,
+                false => processor.state().on_checkpoint_aborted(epoch)?,
             };
             if progress.done {
                 self.outcomes.pop_front();

@@ -1,8 +1,8 @@
 //! A processor whose supplier may have failed.
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, PartitionId, Processor,
-    Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Watermark,
+    Checkpointed, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, Result, SourceControl, Watermark,
 };
 
 /// The result of a supplier; an error is returned from `init`.
@@ -55,14 +55,6 @@ impl Processor for SuppliedP {
         self.inner()?.complete(outbox)
     }
 
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.inner()?.on_drain(outbox)
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.0.as_ref().is_ok_and(|processor| processor.is_at_end())
-    }
-
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.inner()?.on_wake(outbox)
     }
@@ -71,56 +63,16 @@ impl Processor for SuppliedP {
         self.0.as_ref().ok().and_then(|inner| inner.unsaved_state())
     }
 
-    fn states(&self) -> Vec<StateShape> {
-        let inner = self.0.as_ref();
-        inner.map_or_else(|_| Vec::new(), |inner| inner.states())
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        self.inner()?.take_snapshot(snapshot)
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.inner()?.write_snapshot(writer)
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        self.inner()?.restore(state)
-    }
-
-    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.inner()?.on_restored(epoch)
-    }
-
-    fn enable_lazy_restore(&mut self, entries: u64) -> bool {
-        let inner = self.0.as_mut();
-        inner.is_ok_and(|inner| inner.enable_lazy_restore(entries))
-    }
-
-    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
-        self.inner()?.on_partition_restored(partition)
-    }
-
     fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.inner()?.catch_up(outbox)
     }
 
-    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
-        if let Ok(inner) = &mut self.0 {
-            inner.take_requested_partitions(wanted);
-        }
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        self.0.as_mut().ok()?.checkpointed()
     }
 
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.inner()?.on_checkpoint_committed(epoch)
-    }
-
-    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.inner()?.on_checkpoint_aborted(epoch)
-    }
-
-    fn awaits_commit(&self) -> bool {
-        self.0.as_ref().is_ok_and(|inner| inner.awaits_commit())
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        self.0.as_mut().ok()?.source_control()
     }
 
     fn close(&mut self) {
@@ -132,7 +84,9 @@ impl Processor for SuppliedP {
 
 #[cfg(test)]
 mod tests {
-    use ardea_core::{Ordinal, Outbox, Processor, Progress, Result, Timestamp, supplier};
+    use ardea_core::{
+        Ordinal, Outbox, Processor, Progress, Result, SourceControl, Timestamp, supplier,
+    };
 
     use crate::SourceTest;
 
@@ -156,6 +110,12 @@ mod tests {
             self.emit_up_to(1, outbox).map(|_| Progress::NONE)
         }
 
+        fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+            Some(self)
+        }
+    }
+
+    impl SourceControl for LastWord {
         fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
             self.emit_up_to(2, outbox).map(Progress::done_if)
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Bounded, Error, ErrorCode, Instance, InstanceContext, Marker, Ordinal, Outbox, Processor,
-    Progress, Result, Source, Timestamp, Unbounded, Waker, Watermark,
+    Progress, Result, Source, SourceControl, Timestamp, Unbounded, Waker, Watermark,
 };
 
 /// One action of a [`TestSource`].
@@ -211,6 +211,12 @@ impl<T: Clone + Send + Sync + 'static> Processor for TestSourceP<T> {
         })
     }
 
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> SourceControl for TestSourceP<T> {
     fn is_at_end(&self) -> bool {
         let next = self.items.get(self.next);
         next.map_or(self.ends, |item| matches!(item, TestItem::End))
@@ -296,7 +302,13 @@ mod tests {
                 source.bounded().into_parts().1,
                 source.unbounded().into_parts().1,
             ]
-            .map(|supplier| supplier.supply(Instance::ONLY).unwrap().is_at_end())
+            .map(|supplier| {
+                supplier
+                    .supply(Instance::ONLY)
+                    .unwrap()
+                    .source()
+                    .is_at_end()
+            })
         };
         assert_eq!(is_at_end(vec![]), [true, false]);
         assert_eq!(is_at_end(vec![TestItem::End]), [true, true]);

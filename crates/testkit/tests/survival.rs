@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId, Processor,
-    Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, Source, Watermark, supplier,
+    Bounded, Checkpointed, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
+    Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, Source, Watermark,
+    supplier,
 };
 use ardea_testkit::{Expected, ProcessorTest, SourceTest, TestInput, Timestamp};
 
@@ -108,6 +109,17 @@ impl Processor for Sums {
         Ok(Progress::MADE)
     }
 
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        let hands_over = matches!(self.flaw, Flaw::HandsOver | Flaw::HandsOverHalf);
+        hands_over.then_some(self as Box<dyn Any + Send>)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Sums {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         self.epoch = snapshot.epoch;
         let keys: BTreeSet<u64> = match snapshot.is_full() {
@@ -163,11 +175,6 @@ impl Processor for Sums {
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
         self.epoch = epoch;
         Ok(Progress::DONE)
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        let hands_over = matches!(self.flaw, Flaw::HandsOver | Flaw::HandsOverHalf);
-        hands_over.then_some(self as Box<dyn Any + Send>)
     }
 
     fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
@@ -318,6 +325,12 @@ impl Processor for Counts {
         })
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Counts {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         let own = self.own.iter().copied().enumerate();
         self.written = own
@@ -442,6 +455,12 @@ impl Processor for Added {
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Added {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.frozen = Some(self.told).filter(|_| self.writes);
         Ok(())

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ardea_core::{
-    Error, ErrorCode, Instance, InstanceContext, Outbox, Processor, Progress, Result, Watermark,
+    Error, ErrorCode, Instance, InstanceContext, Outbox, Processor, Progress, Result,
+    SourceControl, Watermark,
 };
 
 use crate::ack_channel::AckQueues;
@@ -416,19 +417,25 @@ impl<S: Spout> Processor for SpoutProcessor<S> {
         self.step(outbox, true)
     }
 
-    fn pauses_itself(&self) -> bool {
-        true
-    }
-
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.step(outbox, false)
-    }
-
     fn close(&mut self) {
         let follower = self.running.as_ref().and_then(|r| r.tracker.as_ref());
         if let Some(follower) = follower {
             follower.ack_queue.remove_spout(follower.incarnation);
         }
         self.spout.close();
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<S: Spout> SourceControl for SpoutProcessor<S> {
+    fn pauses_itself(&self) -> bool {
+        true
+    }
+
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.step(outbox, false)
     }
 }

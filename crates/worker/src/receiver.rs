@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result, Waker,
+    Chunk, Clock, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
+    SourceControl, Waker,
 };
 use ardea_network::exchange::Received;
 
@@ -176,6 +177,12 @@ impl Processor for ReceiverP {
         self.emit(outbox)
     }
 
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl SourceControl for ReceiverP {
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let progress = self.emit(outbox)?;
         if progress.made || self.target.is_some() || !self.is_over(self.clock.now()) {

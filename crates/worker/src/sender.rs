@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Chunk, Epoch, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
-    Timestamp, Waker, Watermark,
+    Chunk, EdgeEndpoint, Epoch, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor,
+    Progress, Result, SourceControl, Timestamp, Waker, Watermark,
 };
 use ardea_network::exchange::InstanceNumber;
 
@@ -118,16 +118,41 @@ impl Processor for SenderP {
         self.say(|end| end.mark(Marker::Watermark(watermark)))
     }
 
-    fn on_idle(&mut self) {
-        self.idle_pending = true;
-    }
-
     fn on_wake(&mut self, _: &mut Outbox) -> Result<()> {
         self.send_idle()
     }
 
     fn on_epoch(&mut self, epoch: Epoch, _: &mut Outbox) -> Result<Progress> {
         self.say(|end| end.mark(Marker::Barrier(epoch)))
+    }
+
+    fn on_edge_done(&mut self, input: Ordinal, _: &mut Outbox) -> Result<Progress> {
+        self.say(|end| end.leave(InstanceNumber(u32::from(input.0))))
+    }
+
+    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+        // The processor is never done, because the end must be repeated to restarted peers.
+        self.finish().map(|_| Progress::NONE)
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+
+    fn edge_endpoint(&mut self) -> Option<&mut dyn EdgeEndpoint> {
+        Some(self)
+    }
+}
+
+impl SourceControl for SenderP {
+    fn on_drain(&mut self, _: &mut Outbox) -> Result<Progress> {
+        self.finish().map(Progress::done_if)
+    }
+}
+
+impl EdgeEndpoint for SenderP {
+    fn on_idle(&mut self) {
+        self.idle_pending = true;
     }
 
     fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
@@ -139,24 +164,11 @@ impl Processor for SenderP {
         Ok(true)
     }
 
-    fn on_edge_done(&mut self, input: Ordinal, _: &mut Outbox) -> Result<Progress> {
-        self.say(|end| end.leave(InstanceNumber(u32::from(input.0))))
-    }
-
     fn on_slice_end(&mut self) -> Result<()> {
         self.send_idle()?;
         match self.end() {
             Some(end) => end.flush(),
             None => Ok(()),
         }
-    }
-
-    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        // The processor is never done, because the end must be repeated to restarted peers.
-        self.finish().map(|_| Progress::NONE)
-    }
-
-    fn on_drain(&mut self, _: &mut Outbox) -> Result<Progress> {
-        self.finish().map(Progress::done_if)
     }
 }

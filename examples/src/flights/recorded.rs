@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ardea::Result;
 use ardea::connect::format::{Csv, Decode};
-use ardea::core::{BadRecords, Clock, InstanceContext, Ordinal, Outbox, Processor, Progress};
+use ardea::core::{
+    BadRecords, Clock, InstanceContext, Ordinal, Outbox, Processor, Progress, SourceControl,
+};
 use ardea::prelude::{OnError, Timestamp};
 use serde::de::DeserializeOwned;
 
@@ -175,6 +177,12 @@ impl<T: DeserializeOwned + Send + 'static> Processor for RecordedP<T> {
         })
     }
 
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> SourceControl for RecordedP<T> {
     fn is_at_end(&self) -> bool {
         matches!(self.state, State::Read) && self.records.is_empty()
     }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ardea::core::{
-    Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, SnapshotRequest,
-    SnapshotWriter,
+    Checkpointed, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState,
+    SnapshotRequest, SnapshotWriter,
 };
 use ardea::prelude::*;
 
@@ -157,6 +157,12 @@ impl Processor for Stuck {
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Stuck {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         Ok(())
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::BreakdownParams;
 use super::cpu_times::{CpuTimes, Shares};
-use super::work::{Event, amount, campaign, event, is_wanted, replayed, time};
+use super::work::{self, Event, amount, campaign, event, is_wanted, replayed, time};
 use crate::bounds::{check_threads, refused};
 use crate::report::{Field, Report, rounded, seconds};
 use crate::usage::{Spent, Stopwatch};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ardea_core::instance_state::{put, value, written_by};
 use ardea_core::{
-    Clock, Error, ErrorCode, Instance, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, SmallSnapshot, SnapshotRequest, SnapshotWriter, Timestamp,
+    Checkpointed, Clock, Error, ErrorCode, Instance, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest, SnapshotWriter, Timestamp,
 };
 use ardea_nexmark::Schedule;
 
@@ -184,6 +184,12 @@ impl<R: EventRows> Processor for SignalledSourceP<R> {
         Ok(progress)
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<R: EventRows> Checkpointed for SignalledSourceP<R> {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         let next = self.load.as_ref().map_or(self.next, LoadP::next_index);
         let key = (self.instance.index, &[][..]);

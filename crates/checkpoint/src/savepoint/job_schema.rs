@@ -38,10 +38,10 @@ impl JobStateSchema {
                 parallelism: vertex.wanted_parallelism().resolve(NonZeroU32::MIN),
             };
             let supplied = vertex.supplier().supply(instance);
-            let processor = supplied.map_err(|error| error.in_vertex(vertex.name(), 0))?;
+            let mut processor = supplied.map_err(|error| error.in_vertex(vertex.name(), 0))?;
             let states = VertexStates {
                 has_generated_name: vertex.has_generated_name(),
-                ..VertexStates::of(processor.states())
+                ..VertexStates::of(processor.state().states())
             };
             vertices.insert(vertex.name().to_string(), states);
         }

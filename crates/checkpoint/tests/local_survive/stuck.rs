@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ardea_checkpoint::local::RecoveryEvent;
 use ardea_core::{
-    Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, Ordinal, Outbox, Parallelism, Processor,
-    Progress, Result, Vertex,
+    Checkpointed, Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, Ordinal, Outbox,
+    Parallelism, Processor, Progress, Result, Vertex,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 
@@ -32,6 +32,12 @@ impl Processor for Fails {
         Ok(Progress::NONE)
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Fails {
     fn on_checkpoint_committed(&mut self, _: Epoch) -> Result<Progress> {
         self.committed += 1;
         if self.committed > 1 {

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox, Parallelism,
-    PartitionId, Processor, Progress, RestoredState, Result, Routing, SnapshotRequest,
-    SnapshotWriter, Timestamp, Vertex, Watermark,
+    Checkpointed, Clock, Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox,
+    Parallelism, PartitionId, Processor, Progress, RestoredState, Result, Routing, SnapshotRequest,
+    SnapshotWriter, SourceControl, Timestamp, Vertex, Watermark,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 
@@ -219,11 +219,16 @@ impl Processor for Numbers {
         Ok(Progress { made, done })
     }
 
-    fn is_at_end(&self) -> bool {
-        let end = self.numbers.len() as u64;
-        self.next.values().all(|next| *next >= end)
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
     }
 
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Numbers {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.frozen = self.next.iter().map(|(s, n)| (*s, *n)).collect();
         Ok(())
@@ -244,6 +249,13 @@ impl Processor for Numbers {
             }
         }
         Ok(())
+    }
+}
+
+impl SourceControl for Numbers {
+    fn is_at_end(&self) -> bool {
+        let end = self.numbers.len() as u64;
+        self.next.values().all(|next| *next >= end)
     }
 }
 
@@ -302,6 +314,12 @@ impl Processor for Counts {
         Ok(Progress::DONE)
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Counts {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         self.epoch = snapshot.epoch;
         let all: BTreeSet<At> = match snapshot.is_full() {
@@ -390,6 +408,12 @@ impl Processor for Files {
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Files {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         let read = std::mem::take(&mut self.read);
         self.prepared.insert(snapshot.epoch.0, read);

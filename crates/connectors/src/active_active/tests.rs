@@ -78,12 +78,17 @@ impl Attempt {
 
     fn snapshot(&mut self, epoch: u64) -> StateChunk {
         self.processor
+            .state()
             .take_snapshot(SnapshotRequest::full(Epoch(epoch)))
             .unwrap();
         let mut chunk = StateChunk::default();
         eventually("the snapshot is written", || {
             let mut writer = SnapshotWriter::new(&mut chunk, 1 << 20);
-            self.processor.write_snapshot(&mut writer).unwrap().done
+            self.processor
+                .state()
+                .write_snapshot(&mut writer)
+                .unwrap()
+                .done
         });
         chunk
     }
@@ -92,9 +97,9 @@ impl Attempt {
         let (mut position, instance) = (0, self.context.instance);
         while position < chunk.byte_len() {
             let mut state = RestoredState::new(chunk, &mut position, instance, 1);
-            self.processor.restore(&mut state)?;
+            self.processor.state().restore(&mut state)?;
         }
-        while !self.processor.on_restored(Epoch(epoch))?.done {}
+        while !self.processor.state().on_restored(Epoch(epoch))?.done {}
         Ok(())
     }
 }

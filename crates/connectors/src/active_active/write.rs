@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Epoch, Error, ErrorCode, Guarantee, Inbox, InstanceContext, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result, SmallSnapshot, SnapshotRequest,
-    SnapshotWriter, StateShape, Timestamp, Watermark,
+    BadRecords, Checkpointed, Epoch, Error, ErrorCode, Guarantee, Inbox, InstanceContext, Ordinal,
+    Outbox, Processor, Progress, RecordGuard, RestoredState, Result, SmallSnapshot,
+    SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
 };
 
 use super::Plan;
@@ -262,6 +262,16 @@ impl<T: Send + 'static, E: Encode<T>> Processor for ActiveActiveP<T, E> {
         Ok(Progress::DONE)
     }
 
+    fn close(&mut self) {
+        self.open_replica = None;
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static, E: Encode<T>> Checkpointed for ActiveActiveP<T, E> {
     fn states(&self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
@@ -312,10 +322,6 @@ impl<T: Send + 'static, E: Encode<T>> Processor for ActiveActiveP<T, E> {
             self.slices = slices;
         }
         Ok(Progress::DONE)
-    }
-
-    fn close(&mut self) {
-        self.open_replica = None;
     }
 }
 

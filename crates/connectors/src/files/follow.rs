@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext, Isolation, Outbox, Parallelism,
-    Processor, Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest, SnapshotWriter,
-    Source, StateShape, Unbounded, instance_state,
+    Checkpointed, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext, Isolation, Outbox,
+    Parallelism, Processor, Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest,
+    SnapshotWriter, Source, SourceControl, StateShape, Unbounded, instance_state,
 };
 
 use super::list::cannot_read;
@@ -404,10 +404,6 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         self.start()
     }
 
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.complete(outbox)
-    }
-
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         if !self.instance.owns(0) {
             return Ok(Progress::DONE);
@@ -428,6 +424,22 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         }
     }
 
+    fn close(&mut self) {
+        self.stage = ReaderState::Awaiting;
+        self.at_path = None;
+        self.replaced.clear();
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static, D: Decode<T>> Checkpointed for FollowP<T, D> {
     fn states(&self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
@@ -463,11 +475,11 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         }
         Ok(Progress::DONE)
     }
+}
 
-    fn close(&mut self) {
-        self.stage = ReaderState::Awaiting;
-        self.at_path = None;
-        self.replaced.clear();
+impl<T: Send + 'static, D: Decode<T>> SourceControl for FollowP<T, D> {
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.complete(outbox)
     }
 }
 

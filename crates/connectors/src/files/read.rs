@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Epoch, FileUse, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox,
-    Parallelism, Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter,
-    Source, StateShape,
+    Bounded, Checkpointed, Epoch, FileUse, Instance, InstanceContext, Isolation, JobSignals,
+    Ordinal, Outbox, Parallelism, Processor, Progress, RestoredState, Result, SnapshotRequest,
+    SnapshotWriter, Source, SourceControl, StateShape,
 };
 use serde::de::DeserializeOwned;
 
@@ -259,11 +259,6 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
         self.begin_next(true).map(|_| ())
     }
 
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // Bytes already read from a pipe cannot be put back.
-        self.complete(outbox)
-    }
-
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let draining = self.signals.is_draining();
         if self.signals.is_cancelled() {
@@ -332,15 +327,24 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
         Ok(Progress::MADE)
     }
 
-    fn is_at_end(&self) -> bool {
-        let is_between = matches!(self.stage, ReaderState::Between);
-        is_between && self.supply.is_at_end() && !self.is_stopped
-    }
-
     fn unsaved_state(&self) -> Option<&'static str> {
         self.supply.forgets()
     }
 
+    fn close(&mut self) {
+        self.stage = ReaderState::Between;
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static, D: Decode<T>, S: Supply> Checkpointed for ReadP<T, D, S> {
     fn states(&self) -> Vec<StateShape> {
         self.supply.states()
     }
@@ -374,9 +378,17 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
         self.supply.commit(epoch);
         Ok(Progress::DONE)
     }
+}
 
-    fn close(&mut self) {
-        self.stage = ReaderState::Between;
+impl<T: Send + 'static, D: Decode<T>, S: Supply> SourceControl for ReadP<T, D, S> {
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // Bytes already read from a pipe cannot be put back.
+        self.complete(outbox)
+    }
+
+    fn is_at_end(&self) -> bool {
+        let is_between = matches!(self.stage, ReaderState::Between);
+        is_between && self.supply.is_at_end() && !self.is_stopped
     }
 }
 

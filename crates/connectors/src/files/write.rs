@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation,
-    JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState,
-    Result, Sink, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
+    Checkpointed, Clock, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
+    Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
+    RestoredState, Result, Sink, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
 };
 use ardea_filesystem::Shown;
 
@@ -493,6 +493,16 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         Ok(Progress::DONE)
     }
 
+    fn close(&mut self) {
+        self.file = None;
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static, E: Encode<T>> Checkpointed for WriteFilesP<T, E> {
     fn states(&self) -> Vec<StateShape> {
         PendingFiles::states()
     }
@@ -557,10 +567,6 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         self.pending_files
             .as_ref()
             .is_some_and(PendingFiles::is_waiting)
-    }
-
-    fn close(&mut self) {
-        self.file = None;
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Bounded, Boundedness, Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, Lane, Ordinal,
-    Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result, SnapshotRequest,
-    SnapshotWriter, Source, StateShape, Timestamp, Unbounded, Watermark,
+    Bounded, Boundedness, Checkpointed, Clock, Error, ErrorCode, Instance, InstanceContext, Lane,
+    Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, Result, Source, SourceControl,
+    Timestamp, Unbounded, Watermark,
 };
 
 use crate::sequence_splits::SequenceSplits;
@@ -357,7 +357,7 @@ where
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.is_at_end() {
+        if self.numbers.is_at_end() {
             return Ok(Progress::DONE);
         }
         let now = self.clock.now();
@@ -375,7 +375,7 @@ where
             return Ok(Progress::NONE);
         }
         let made = self.emit(&mut lane, elapsed, start.wall);
-        if self.is_at_end() {
+        if self.numbers.is_at_end() {
             return Ok(Progress::DONE);
         }
         let settled = start.wall + Duration::from_nanos(elapsed.min(self.due.nanos));
@@ -395,29 +395,12 @@ where
         })
     }
 
-    fn states(&self) -> Vec<StateShape> {
-        SequenceSplits::states()
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(&mut self.numbers)
     }
 
-    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
-        self.numbers.take_snapshot()
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.numbers.write_snapshot(writer)
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        self.numbers.restore(state)
-    }
-
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.numbers.resume()?;
-        Ok(Progress::DONE)
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.numbers.is_at_end()
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(&mut self.numbers)
     }
 }
 

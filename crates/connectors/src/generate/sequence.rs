@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Epoch, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard, RestoredState,
-    Result, SnapshotRequest, SnapshotWriter, Source, StateShape, Timestamp,
+    Bounded, Checkpointed, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard, Result,
+    Source, SourceControl, Timestamp,
 };
 
 use crate::sequence_splits::SequenceSplits;
@@ -76,29 +76,12 @@ where
         Ok(Progress::done_if(self.numbers.is_at_end()))
     }
 
-    fn states(&self) -> Vec<StateShape> {
-        SequenceSplits::states()
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(&mut self.numbers)
     }
 
-    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
-        self.numbers.take_snapshot()
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.numbers.write_snapshot(writer)
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        self.numbers.restore(state)
-    }
-
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.numbers.resume()?;
-        Ok(Progress::DONE)
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.numbers.is_at_end()
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(&mut self.numbers)
     }
 }
 
@@ -147,10 +130,10 @@ mod tests {
             let (_, supplier, ..) = sequence(range, |i| i).into_parts();
             supplier.supply(Instance::ONLY).unwrap()
         };
-        assert!(made(7..7).is_at_end() && !made(7..8).is_at_end());
+        assert!(made(7..7).source().is_at_end() && !made(7..8).source().is_at_end());
         let mut one = made(7..8);
         assert!(one.complete(&mut Outbox::new(1, 8)).unwrap().done);
-        assert!(one.is_at_end());
+        assert!(one.source().is_at_end());
     }
 
     #[test]

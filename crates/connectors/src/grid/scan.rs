@@ -6,9 +6,9 @@ use std::sync::Arc;
 use ardea_codec::StateValue;
 use ardea_core::instance_state::{self as kept, PeerInstances};
 use ardea_core::{
-    Bounded, Epoch, Instance, InstanceContext, Isolation, JobSignals, Key, Ordinal, Outbox,
-    PARTITION_COUNT, PartitionId, Processor, Progress, RestoredState, Result, SmallSnapshot,
-    SnapshotRequest, SnapshotWriter, Source, StateShape, Timestamp,
+    Bounded, Checkpointed, Epoch, Instance, InstanceContext, Isolation, JobSignals, Key, Ordinal,
+    Outbox, PARTITION_COUNT, PartitionId, Processor, Progress, RestoredState, Result,
+    SmallSnapshot, SnapshotRequest, SnapshotWriter, Source, SourceControl, StateShape, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -159,6 +159,16 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Processor for Contents
         Ok(Progress::MADE)
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Checkpointed for ContentsP<K, V, M> {
     fn states(&self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
@@ -196,7 +206,9 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Processor for Contents
         }
         Ok(Progress::DONE)
     }
+}
 
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> SourceControl for ContentsP<K, V, M> {
     fn is_at_end(&self) -> bool {
         self.at.is_none() && self.next().is_none()
     }

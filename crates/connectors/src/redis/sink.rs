@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation,
-    OnError, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result,
-    Sink, SnapshotRequest, SnapshotWriter, thread_cpu_time,
+    BadRecords, Checkpointed, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
+    Isolation, OnError, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
+    RestoredState, Result, Sink, SnapshotRequest, SnapshotWriter, thread_cpu_time,
 };
 
 use crate::redis::checks::SinkGuarantee;
@@ -436,6 +436,20 @@ where
         }
     }
 
+    fn close(&mut self) {
+        self.link = None;
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, F> Checkpointed for WriteP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Commands) + Send + Sync + 'static,
+{
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         let now = self.bad.context().clock.now();
         if let Some(transactions) = &mut self.transactions {
@@ -498,9 +512,5 @@ where
     fn awaits_commit(&self) -> bool {
         let transactions = self.transactions.as_ref();
         transactions.is_some_and(Transactions::is_pending)
-    }
-
-    fn close(&mut self) {
-        self.link = None;
     }
 }

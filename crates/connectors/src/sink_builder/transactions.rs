@@ -20,13 +20,16 @@ pub(super) const STATE: &str = "transactions";
 type CommitFn<S, H> = Arc<dyn Fn(&mut S, &H) -> UserResult<()> + Send + Sync>;
 type AbortFn<S> = Arc<dyn Fn(&mut S) -> UserResult<()> + Send + Sync>;
 
+/// A function that decodes the prepared handles of an entry, with their epochs.
+type DecodeHandles<H> = fn(&[u8]) -> serde_json::Result<Vec<(Epoch, H)>>;
+
 /// The functions for transactions, and the encoding of handles.
 pub(super) struct TwoPhaseCommit<S, H> {
     pub prepare: PrepareFn<S, H>,
     pub commit: CommitFn<S, H>,
     pub abort: Option<AbortFn<S>>,
     encode: fn(&VecDeque<Prepared<H>>) -> serde_json::Result<Vec<u8>>,
-    decode: fn(&[u8]) -> serde_json::Result<Vec<(Epoch, H)>>,
+    decode: DecodeHandles<H>,
 }
 
 impl<S, H> Clone for TwoPhaseCommit<S, H> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
-    SnapshotRequest, SnapshotWriter, StateShape,
+    Checkpointed, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
 };
 
 use super::transactions::{STATE, Transactions, TwoPhaseCommit};
@@ -247,6 +247,21 @@ where
         Ok(Progress::NONE)
     }
 
+    fn close(&mut self) {
+        self.sink = None;
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, S, H> Checkpointed for BatchWriteP<T, S, H>
+where
+    T: Send + 'static,
+    S: Send + 'static,
+    H: Send + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         let shape = |_: &Transactions<S, H>| StateShape::own(STATE);
         self.transactions.iter().map(shape).collect()
@@ -301,9 +316,5 @@ where
         self.transactions
             .as_ref()
             .is_some_and(Transactions::is_pending)
-    }
-
-    fn close(&mut self) {
-        self.sink = None;
     }
 }

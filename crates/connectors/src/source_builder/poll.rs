@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Instance, InstanceContext, Marker, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest, SnapshotWriter, StateEntry,
-    StateShape, Timestamp,
+    Checkpointed, Epoch, Error, ErrorCode, Instance, InstanceContext, Marker, Ordinal, Outbox,
+    Processor, Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest, SnapshotWriter,
+    SourceControl, StateEntry, StateShape, Timestamp,
 };
 
 use super::batch::{PollStatus, SourceBatch};
@@ -282,14 +282,6 @@ where
         })
     }
 
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.on_epoch(Epoch(0), outbox)
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.overflow.is_empty() && self.partitions.iter().all(|it| it.is_at_end)
-    }
-
     fn unsaved_state(&self) -> Option<&'static str> {
         match self.functions.offset {
             Some(_) => None,
@@ -297,6 +289,24 @@ where
         }
     }
 
+    fn close(&mut self) {
+        self.partitions.clear();
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T, R, O> Checkpointed for PollP<T, R, O>
+where
+    T: Send + 'static,
+    R: Send + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
@@ -348,8 +358,18 @@ where
         }
         Ok(())
     }
+}
 
-    fn close(&mut self) {
-        self.partitions.clear();
+impl<T, R, O> SourceControl for PollP<T, R, O>
+where
+    T: Send + 'static,
+    R: Send + 'static,
+{
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.on_epoch(Epoch(0), outbox)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.overflow.is_empty() && self.partitions.iter().all(|it| it.is_at_end)
     }
 }

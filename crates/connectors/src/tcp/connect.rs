@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use ardea_core::{
-    Instance, InstanceContext, Isolation, Outbox, Processor, Progress, Result, Source, Unbounded,
+    Instance, InstanceContext, Isolation, Outbox, Processor, Progress, Result, Source,
+    SourceControl, Unbounded,
 };
 
 use super::dial::{Backoff, Dialer};
@@ -206,10 +207,6 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
         )
     }
 
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.complete(outbox)
-    }
-
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         match self.intake.turn(outbox)? {
             NextAction::Return(progress) => Ok(progress),
@@ -224,6 +221,16 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
 
     fn close(&mut self) {
         self.stage = ClientState::Ending;
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static, D: Decode<T>> SourceControl for ConnectP<T, D> {
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.complete(outbox)
     }
 }
 

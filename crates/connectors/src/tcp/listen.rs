@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Error, ErrorCode, Instance, InstanceContext, Isolation, Lane, Ordinal, Outbox, Processor,
-    Progress, Result, Source, Unbounded,
+    Progress, Result, Source, SourceControl, Unbounded,
 };
 use rustix::event::{PollFd, PollFlags};
 
@@ -445,11 +445,6 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ListenP<T, D> {
         )
     }
 
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // Data already read cannot be read again.
-        self.complete(outbox)
-    }
-
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let Some(context) = self.context.clone() else {
             return Ok(Progress::DONE);
@@ -489,6 +484,17 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ListenP<T, D> {
     fn close(&mut self) {
         self.clients.clear();
         self.stop_listening();
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static, D: Decode<T>> SourceControl for ListenP<T, D> {
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // Data already read cannot be read again.
+        self.complete(outbox)
     }
 }
 

@@ -53,9 +53,9 @@ impl Driven {
         let (mut position, instance) = (0, self.context.instance);
         while position < chunk.byte_len() {
             let mut state = RestoredState::new(chunk, &mut position, instance, 2);
-            self.processor.restore(&mut state)?;
+            self.processor.state().restore(&mut state)?;
         }
-        self.until(|processor| Ok(processor.on_restored(Epoch(epoch))?.done))?;
+        self.until(|processor| Ok(processor.state().on_restored(Epoch(epoch))?.done))?;
         Ok(self)
     }
 
@@ -66,11 +66,13 @@ impl Driven {
             .unwrap()
             .done
         {}
-        self.processor.take_snapshot(snapshot).unwrap();
+        self.processor.state().take_snapshot(snapshot).unwrap();
         let mut chunk = StateChunk::default();
         self.until(|processor| {
             let limit = chunk.byte_len() + 1;
-            let written = processor.write_snapshot(&mut SnapshotWriter::new(&mut chunk, limit))?;
+            let written = processor
+                .state()
+                .write_snapshot(&mut SnapshotWriter::new(&mut chunk, limit))?;
             Ok(written.done)
         })
         .unwrap();
@@ -78,7 +80,12 @@ impl Driven {
     }
 
     pub fn commit(&mut self, epoch: u64) -> Result<()> {
-        self.until(|processor| Ok(processor.on_checkpoint_committed(Epoch(epoch))?.done))
+        self.until(|processor| {
+            Ok(processor
+                .state()
+                .on_checkpoint_committed(Epoch(epoch))?
+                .done)
+        })
     }
 
     /// Polls a source once; returns true when it is finished.

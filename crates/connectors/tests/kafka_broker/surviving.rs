@@ -154,7 +154,7 @@ fn records_are_seen_when_their_epoch_is_committed() {
     assert_eq!(removed.count(), 1, "what has been sent is gone");
     driven.commit(3).unwrap();
     expect_seen(&topic, 0..9);
-    assert!(!driven.processor.awaits_commit());
+    assert!(!driven.processor.state().awaits_commit());
 }
 
 #[test]
@@ -171,6 +171,7 @@ fn a_sink_that_dies_at_any_point_of_a_commit_loses_and_doubles_nothing() {
         for _ in 0..(epoch - 1) * 2 {
             let progress = driven
                 .processor
+                .state()
                 .on_checkpoint_committed(Epoch(epoch))
                 .unwrap();
             if progress.done {
@@ -306,9 +307,17 @@ fn a_broker_that_dies_during_commits_is_waited_for_and_each_record_is_there_once
     driven.commit(1).unwrap();
     driven.write(1000..2000);
     driven.snapshot(SnapshotRequest::full(Epoch(2)));
-    let _ = driven.processor.on_checkpoint_committed(Epoch(2)).unwrap();
+    let _ = driven
+        .processor
+        .state()
+        .on_checkpoint_committed(Epoch(2))
+        .unwrap();
     server.kill();
-    let _ = driven.processor.on_checkpoint_committed(Epoch(2)).unwrap();
+    let _ = driven
+        .processor
+        .state()
+        .on_checkpoint_committed(Epoch(2))
+        .unwrap();
     server.restart();
     driven.commit(2).unwrap();
     expect_seen(&topic, 0..2000);

@@ -78,9 +78,9 @@ impl SinkHarness {
             let mut position = 0;
             while position < chunk.byte_len() {
                 let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, 3);
-                processor.restore(&mut state).unwrap();
+                processor.state().restore(&mut state).unwrap();
             }
-            until_done(|| processor.on_restored(kept.epoch));
+            until_done(|| processor.state().on_restored(kept.epoch));
         }
         SinkHarness {
             processor,
@@ -120,11 +120,13 @@ impl SinkHarness {
             since: self.told.filter(|_| lot.below(4) > 0),
             ..SnapshotRequest::full(epoch)
         };
-        processor.take_snapshot(snapshot).unwrap();
+        processor.state().take_snapshot(snapshot).unwrap();
         let mut chunk = StateChunk::default();
         until_done(|| {
             let limit = chunk.byte_len() + 1;
-            processor.write_snapshot(&mut SnapshotWriter::new(&mut chunk, limit))
+            processor
+                .state()
+                .write_snapshot(&mut SnapshotWriter::new(&mut chunk, limit))
         });
         let mut entries = if snapshot.is_full() {
             BTreeMap::new()
@@ -147,7 +149,7 @@ impl SinkHarness {
 
     fn committed(&mut self, epoch: Epoch) {
         let processor = &mut self.processor;
-        until_done(|| processor.on_checkpoint_committed(epoch));
+        until_done(|| processor.state().on_checkpoint_committed(epoch));
         self.told = Some(epoch);
     }
 }
@@ -203,7 +205,7 @@ fn each_command_counts_once_whenever_the_sink_dies() {
             // Crash, possibly after the commit was received and its transactions were sent.
             0 => {
                 if is_committed && lot.below(2) == 0 {
-                    let told = life.processor.on_checkpoint_committed(epoch);
+                    let told = life.processor.state().on_checkpoint_committed(epoch);
                     assert!(told.is_ok());
                 }
                 life = SinkHarness::begin(sink(), committed.as_ref());
@@ -211,7 +213,7 @@ fn each_command_counts_once_whenever_the_sink_dies() {
             // Neither commit nor abort arrives.
             1 => {}
             _ if is_committed => life.committed(epoch),
-            _ => until_done(|| life.processor.on_checkpoint_aborted(epoch)),
+            _ => until_done(|| life.processor.state().on_checkpoint_aborted(epoch)),
         }
     }
     let processor = &mut life.processor;
@@ -220,9 +222,9 @@ fn each_command_counts_once_whenever_the_sink_dies() {
     epoch = epoch.next();
     let before = committed.unwrap_or_default();
     life.end_epoch(epoch, &before, &mut lot);
-    assert!(life.processor.awaits_commit() || life.read == before.read);
+    assert!(life.processor.state().awaits_commit() || life.read == before.read);
     life.committed(epoch);
-    assert!(!life.processor.awaits_commit());
+    assert!(!life.processor.state().awaits_commit());
     assert_each_counted_once(&url, "dying", life.read);
 }
 
@@ -237,7 +239,7 @@ fn each_command_counts_once_whenever_the_server_dies() {
         life.read(20_000);
         let epoch = Epoch(number);
         kept = life.end_epoch(epoch, &kept, &mut lot);
-        let told = life.processor.on_checkpoint_committed(epoch);
+        let told = life.processor.state().on_checkpoint_committed(epoch);
         assert!(told.is_ok());
         server.kill();
         server.restart();

@@ -9,7 +9,7 @@ pub struct SnapshotRequest {
     /// The epoch that has ended.
     pub epoch: Epoch,
     /// The base of an increment: the latest epoch whose
-    /// [commit](crate::Processor::on_checkpoint_committed) the instance was notified of. The
+    /// [commit](crate::Checkpointed::on_checkpoint_committed) the instance was notified of. The
     /// snapshot must include all changes since the snapshot of that epoch. `None` for a full
     /// snapshot.
     pub since: Option<Epoch>,

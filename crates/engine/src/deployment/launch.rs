@@ -166,7 +166,9 @@ impl Launch {
             watermark,
             memory,
         } = keepsake;
-        let taken = catch_unwind(AssertUnwindSafe(|| processor.take_over_state(memory)));
+        let taken = catch_unwind(AssertUnwindSafe(|| {
+            processor.state().take_over_state(memory)
+        }));
         match taken {
             Ok(is_taken) => Ok((processor, is_taken.then_some((epoch, watermark)))),
             Err(payload) => Err(panicked("taking over the previous state", payload)),

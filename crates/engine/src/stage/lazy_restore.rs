@@ -89,7 +89,7 @@ impl ProcessorStage {
             }
             Event::Idle => {
                 returning.is_idle = true;
-                self.processor.on_idle();
+                self.processor.endpoint().on_idle();
                 None
             }
             Event::Chunk(..) | Event::Watermark(_) => {
@@ -108,7 +108,7 @@ impl ProcessorStage {
             .as_mut()
             .and_then(|desk| desk.restoring.as_mut());
         if let Some(restoring) = restoring {
-            restoring.hurry(&mut *self.processor);
+            restoring.hurry(self.processor.state());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, PartitionId, Processor, Progress, RestoredState, Result, StateChunk, Watermark,
+    Checkpointed, Epoch, PartitionId, Progress, RestoredState, Result, StateChunk, Watermark,
 };
 
 use super::restored_watermarks::RestoredWatermarks;
@@ -58,14 +58,15 @@ impl Restoring {
         self.way == RestoreMode::Early { has_base: true }
     }
 
-    /// Selects the restore mode, once: [`enable_lazy_restore`](Processor::enable_lazy_restore)
+    /// Selects the restore mode, once: [`enable_lazy_restore`](ardea_core::PartitionRestore::enable_lazy_restore)
     /// decides.
-    fn choose(&mut self, processor: &mut dyn Processor, may_begin: bool) {
+    fn choose(&mut self, state: &mut dyn Checkpointed, may_begin: bool) {
         if self.way != RestoreMode::Unknown {
             return;
         }
         let entries = self.reader.entries_by_partition().filter(|_| may_begin);
-        let is_early = entries.is_some_and(|entries| processor.enable_lazy_restore(entries));
+        let is_early =
+            entries.is_some_and(|entries| state.partitions().enable_lazy_restore(entries));
         self.way = RestoreMode::Whole;
         if is_early {
             self.reader.read_by_partition();
@@ -74,8 +75,10 @@ impl Restoring {
     }
 
     /// Requests the partitions that the processor waits for with priority.
-    pub(super) fn hurry(&mut self, processor: &mut dyn Processor) {
-        processor.take_requested_partitions(&mut self.wanted);
+    pub(super) fn hurry(&mut self, state: &mut dyn Checkpointed) {
+        state
+            .partitions()
+            .take_requested_partitions(&mut self.wanted);
         if !self.wanted.is_empty() {
             self.reader.prioritize(&self.wanted);
             self.wanted.clear();
@@ -145,7 +148,7 @@ impl ProcessorStage {
         let Some(restoring) = &mut desk.restoring else {
             return Ok(had_all);
         };
-        restoring.choose(&mut *self.processor, self.kind == Kind::Step);
+        restoring.choose(self.processor.state(), self.kind == Kind::Step);
         if restoring.has_all {
             if self
                 .lazy_restore
@@ -157,7 +160,7 @@ impl ProcessorStage {
             }
             let watermark = restoring.watermarks.watermark_for(self.context.instance);
             let epoch = restoring.epoch;
-            let progress = self.processor.on_restored(epoch)?;
+            let progress = self.processor.state().on_restored(epoch)?;
             if progress.done {
                 desk.restoring = None;
                 desk.committed = desk.committed.max(Some(epoch));
@@ -173,7 +176,7 @@ impl ProcessorStage {
             let instance = self.context.instance;
             let (chunk, position) = (&restoring.chunk, &mut restoring.position);
             let mut state = RestoredState::new(chunk, position, instance, CALL_ENTRIES);
-            self.processor.restore(&mut state)?;
+            self.processor.state().restore(&mut state)?;
             let made = restoring.position > before;
             return Ok(Progress { made, done: false });
         }
@@ -184,7 +187,10 @@ impl ProcessorStage {
             SnapshotRead::Entries => restoring.watermarks.collect(&restoring.chunk),
             SnapshotRead::Base => restoring.way = RestoreMode::Early { has_base: true },
             SnapshotRead::Partition(partition) => {
-                self.processor.on_partition_restored(partition)?;
+                self.processor
+                    .state()
+                    .partitions()
+                    .on_partition_restored(partition)?;
                 if let Some(returning) = &mut self.lazy_restore {
                     returning.must_catch_up = true;
                 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Error, InstanceContext, Processor, Progress, Result, SnapshotRequest, SnapshotWriter,
+    Checkpointed, Epoch, Error, InstanceContext, Progress, Result, SnapshotRequest, SnapshotWriter,
     StateChunk, Waker, Watermark,
 };
 
@@ -143,7 +143,7 @@ impl SnapshotState {
     fn take(
         &mut self,
         (epoch, is_last): (Epoch, bool),
-        processor: &mut dyn Processor,
+        state: &mut dyn Checkpointed,
         context: &InstanceContext,
         watermark: Option<Watermark>,
     ) {
@@ -161,7 +161,7 @@ impl SnapshotState {
             is_last,
         };
         let now = context.clock.now();
-        let taken = processor.take_snapshot(snapshot);
+        let taken = state.take_snapshot(snapshot);
         context.metrics.count_snapshot_taken();
         context
             .metrics
@@ -218,7 +218,7 @@ impl SnapshotState {
     /// returns true if anything moved.
     fn deliver_outcomes(
         &mut self,
-        processor: &mut dyn Processor,
+        state: &mut dyn Checkpointed,
         context: &InstanceContext,
         until: Duration,
     ) -> Result<bool> {
@@ -226,12 +226,12 @@ impl SnapshotState {
         self.has_news = false;
         while let Some(fate) = self.outcomes.front().copied() {
             let progress = match fate {
-                EpochOutcome::Committed(epoch) => processor.on_checkpoint_committed(epoch)?,
-                EpochOutcome::Aborted(epoch) => processor.on_checkpoint_aborted(epoch)?,
+                EpochOutcome::Committed(epoch) => state.on_checkpoint_committed(epoch)?,
+                EpochOutcome::Aborted(epoch) => state.on_checkpoint_aborted(epoch)?,
             };
             moved |= progress.made | progress.done;
             if progress.done {
-                self.outcome_delivered(fate, processor);
+                self.outcome_delivered(fate, state);
             } else if !progress.made || context.clock.now() >= until {
                 break;
             }
@@ -239,22 +239,22 @@ impl SnapshotState {
         Ok(moved)
     }
 
-    fn outcome_delivered(&mut self, fate: EpochOutcome, processor: &dyn Processor) {
+    fn outcome_delivered(&mut self, fate: EpochOutcome, state: &mut dyn Checkpointed) {
         self.outcomes.pop_front();
         if let EpochOutcome::Committed(epoch) = fate {
             self.committed = self.committed.max(Some(epoch));
             if let Some(sink) = &self.sink {
                 sink.commit_processed(&self.name, epoch);
             }
-            self.release_if_done(processor);
+            self.release_if_done(state);
         }
     }
 
     /// Lets an ended stage go when its last snapshot is written and, if required, committed.
-    fn release_if_done(&mut self, processor: &dyn Processor) {
+    fn release_if_done(&mut self, state: &mut dyn Checkpointed) {
         if let LastSnapshotState::HoldsOn(epoch) = self.last
             && self.writing.is_none()
-            && (self.committed >= Some(epoch) || !processor.awaits_commit())
+            && (self.committed >= Some(epoch) || !state.awaits_commit())
         {
             self.last = LastSnapshotState::Over;
             if let Some(sink) = &self.sink {
@@ -267,13 +267,13 @@ impl SnapshotState {
     /// returns true if anything moved.
     fn write(
         &mut self,
-        processor: &mut dyn Processor,
+        state: &mut dyn Checkpointed,
         context: &InstanceContext,
         until: Duration,
     ) -> bool {
         let mut moved = false;
         while self.writing.is_some() {
-            let Some(progress) = self.write_some(processor) else {
+            let Some(progress) = self.write_some(state) else {
                 break;
             };
             match progress {
@@ -291,13 +291,13 @@ impl SnapshotState {
             }
         }
         if self.writing.is_none() {
-            self.release_if_done(processor);
+            self.release_if_done(state);
         }
         moved
     }
 
     /// Calls the processor once to write entries; `None` if there is no room.
-    fn write_some(&mut self, processor: &mut dyn Processor) -> Option<Result<Progress>> {
+    fn write_some(&mut self, state: &mut dyn Checkpointed) -> Option<Result<Progress>> {
         let (sink, writing) = (self.sink.as_ref()?, self.writing.as_mut()?);
         if self.chunk.is_none() {
             self.chunk = sink.buffer(&self.name, &self.waker);
@@ -312,7 +312,7 @@ impl SnapshotState {
             }
         }
         let limit = chunk.byte_len() + CALL_BYTES;
-        let progress = processor.write_snapshot(&mut SnapshotWriter::new(chunk, limit));
+        let progress = state.write_snapshot(&mut SnapshotWriter::new(chunk, limit));
         writing.entries += (chunk.len() - before.0) as u64;
         writing.bytes += (chunk.byte_len() - before.1) as u64;
         let is_full = chunk.byte_len() >= CHUNK_BYTES;
@@ -373,7 +373,7 @@ impl ProcessorStage {
         if let Some(desk) = &mut self.snapshots {
             desk.ended = epoch;
             let at = (epoch, false);
-            desk.take(at, &mut *self.processor, &self.context, watermark);
+            desk.take(at, self.processor.state(), &self.context, watermark);
             self.is_at_snapshot = true;
         }
     }
@@ -389,7 +389,7 @@ impl ProcessorStage {
             return Ok(());
         };
         let until = self.context.clock.now() + SNAPSHOT_SLICE;
-        let told = desk.deliver_outcomes(&mut *self.processor, &self.context, until);
+        let told = desk.deliver_outcomes(self.processor.state(), &self.context, until);
         told.map(drop)
     }
 
@@ -414,9 +414,9 @@ impl ProcessorStage {
         {
             let epoch = desk.ended.next();
             let at = (epoch, true);
-            desk.take(at, &mut *self.processor, &self.context, watermark);
+            desk.take(at, self.processor.state(), &self.context, watermark);
             desk.last = LastSnapshotState::HoldsOn(epoch);
-            desk.release_if_done(&*self.processor);
+            desk.release_if_done(self.processor.state());
         }
     }
 
@@ -482,8 +482,8 @@ impl ProcessorStage {
         // An error here does not concern a record, but the pending records remain.
         let at = mem::take(&mut self.at);
         let start = self.context.clock.now();
-        let told = desk.deliver_outcomes(&mut *self.processor, &self.context, until)?;
-        let wrote = desk.write(&mut *self.processor, &self.context, until);
+        let told = desk.deliver_outcomes(self.processor.state(), &self.context, until)?;
+        let wrote = desk.write(self.processor.state(), &self.context, until);
         self.take_wanted_snapshot();
         let took = self.context.clock.now() - start;
         self.context.metrics.count_snapshot_work(took);

@@ -38,7 +38,7 @@ impl ProcessorStage {
         let Kind::Source { is_kept_back, .. } = self.kind else {
             return false;
         };
-        let is_paused = self.context.signals.is_paused() && !self.processor.pauses_itself();
+        let is_paused = self.context.signals.is_paused() && !self.pauses_itself;
         (is_kept_back || is_paused) && !self.is_drained()
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Dag, Edge, InstanceContext, Isolation, Ordinal, Outbox, Priority, Processor, Progress, Result,
-    Routing, Timestamp,
+    Routing, SourceControl, Timestamp,
 };
 use ardea_engine::{JobConfig, JobStatus, Node, NodeConfig};
 
@@ -164,6 +164,13 @@ fn a_job_whose_sources_left_nothing_out_has_completed_though_it_was_drained() {
         fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
             Ok(Progress::NONE)
         }
+
+        fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+            Some(self)
+        }
+    }
+
+    impl SourceControl for AtEnd {
         fn is_at_end(&self) -> bool {
             self.0
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ardea_core::{Dag, Edge, InstanceContext, Outbox, Processor, Progress, Result, Routing};
+use ardea_core::{
+    Dag, Edge, InstanceContext, Outbox, Processor, Progress, Result, Routing, SourceControl,
+};
 use ardea_engine::{JobConfig, JobStatus};
 
 use crate::processors::{Journal, completes, endless, node, numbers, over, relay, until, vertex};
@@ -60,15 +62,21 @@ impl Processor for Knows {
         Ok(())
     }
 
-    fn pauses_itself(&self) -> bool {
-        true
-    }
-
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
         if self.context.signals.is_paused() {
             self.asleep.fetch_add(1, Ordering::SeqCst);
         }
         Ok(Progress::NONE)
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl SourceControl for Knows {
+    fn pauses_itself(&self) -> bool {
+        true
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ardea_core::{
-    Chunk, ChunkCodec, Dag, EdgeId, Epoch, Inbox, InstanceContext, Marker, Ordinal, Outbox,
-    Processor, Progress, Result, Waker, Watermark,
+    Chunk, ChunkCodec, Dag, EdgeEndpoint, EdgeId, Epoch, Inbox, InstanceContext, Marker, Ordinal,
+    Outbox, Processor, Progress, Result, SourceControl, Waker, Watermark,
 };
 use ardea_engine::{
     Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, RemoteEdges, Site,
@@ -174,11 +174,6 @@ impl Processor for Sender {
         Ok(self.try_send(Frame::Marker(Marker::Barrier(epoch))))
     }
 
-    fn on_idle(&mut self) {
-        self.is_done = false;
-        self.stream().push(Frame::Marker(Marker::Idle));
-    }
-
     fn on_edge_done(&mut self, input: Ordinal, _: &mut Outbox) -> Result<Progress> {
         Ok(self.try_send(Frame::Left(u32::from(input.0))))
     }
@@ -191,6 +186,20 @@ impl Processor for Sender {
         Ok(Progress::NONE)
     }
 
+    fn close(&mut self) {
+        self.stream().writer = None;
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+
+    fn edge_endpoint(&mut self) -> Option<&mut dyn EdgeEndpoint> {
+        Some(self)
+    }
+}
+
+impl SourceControl for Sender {
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let _ = self.complete(outbox)?;
         Ok(Progress {
@@ -198,9 +207,12 @@ impl Processor for Sender {
             done: self.is_done,
         })
     }
+}
 
-    fn close(&mut self) {
-        self.stream().writer = None;
+impl EdgeEndpoint for Sender {
+    fn on_idle(&mut self) {
+        self.is_done = false;
+        self.stream().push(Frame::Marker(Marker::Idle));
     }
 }
 
@@ -261,16 +273,22 @@ impl Processor for Receiver {
         })
     }
 
+    fn close(&mut self) {
+        self.stream.lock().unwrap().reader = None;
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl SourceControl for Receiver {
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let progress = self.complete(outbox)?;
         Ok(Progress {
             done: self.is_done && !progress.made,
             ..progress
         })
-    }
-
-    fn close(&mut self) {
-        self.stream.lock().unwrap().reader = None;
     }
 }
 

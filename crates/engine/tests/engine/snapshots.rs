@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_core::{
-    Dag, Edge, Epoch, Error, ErrorCode, Guarantee, Inbox, Ordinal, Outbox, Processor, Progress,
-    Result, Routing, SnapshotRequest, SnapshotWriter,
+    Checkpointed, Dag, Edge, Epoch, Error, ErrorCode, Guarantee, Inbox, Ordinal, Outbox, Processor,
+    Progress, Result, Routing, SnapshotRequest, SnapshotWriter,
 };
 use ardea_engine::{
     InstanceName, JobConfig, JobHandle, JobStatus, Node, NodeConfig, SnapshotAbort, SnapshotIo,
@@ -108,6 +108,16 @@ impl Processor for Witness {
         Ok(Progress::DONE)
     }
 
+    fn close(&mut self) {
+        self.note(Asked::Closed);
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Witness {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         self.note(Asked::Take(snapshot));
         self.left = self.entries;
@@ -136,10 +146,6 @@ impl Processor for Witness {
 
     fn awaits_commit(&self) -> bool {
         self.awaits
-    }
-
-    fn close(&mut self) {
-        self.note(Asked::Closed);
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ardea_core::{
-    Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox, PartitionId,
-    Processor, Progress, RestoredState, Result, Routing, SnapshotRequest, SnapshotWriter,
-    Timestamp, Watermark,
+    Checkpointed, Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox,
+    PartitionId, PartitionRestore, Processor, Progress, RestoredState, Result, Routing,
+    SnapshotRequest, SnapshotWriter, Timestamp, Watermark,
 };
 
 use crate::processors::{emit, room, vertex};
@@ -59,6 +59,12 @@ impl Processor for Splits {
         Ok(Progress { made, done })
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Splits {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.frozen = self.next.iter().map(|(s, n)| (*s, *n)).collect();
         Ok(())
@@ -176,17 +182,6 @@ impl Processor for Counts {
         Ok(Progress::DONE)
     }
 
-    fn enable_lazy_restore(&mut self, _: u64) -> bool {
-        self.back = self.is_early.then(BTreeSet::new);
-        self.is_early
-    }
-
-    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
-        let is_new = self.back.as_mut().unwrap().insert(partition);
-        assert!(is_new, "each partition comes back once");
-        Ok(())
-    }
-
     fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let mut room = room(outbox)?;
         let (back, waiting) = (self.back.clone().unwrap_or_default(), self.aside.len());
@@ -206,10 +201,16 @@ impl Processor for Counts {
         })
     }
 
-    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
-        wanted.append(&mut self.wanted);
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Counts {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         self.epoch = snapshot.epoch;
         let all: BTreeSet<u64> = match snapshot.is_full() {
@@ -259,10 +260,6 @@ impl Processor for Counts {
         Ok(Progress::DONE)
     }
 
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
-    }
-
     fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
         let Ok(before) = memory.downcast::<Self>() else {
             return false;
@@ -272,6 +269,27 @@ impl Processor for Counts {
         self.changed = before.changed;
         self.epoch = before.epoch;
         true
+    }
+
+    fn partitioned_restore(&mut self) -> Option<&mut dyn PartitionRestore> {
+        Some(self)
+    }
+}
+
+impl PartitionRestore for Counts {
+    fn enable_lazy_restore(&mut self, _: u64) -> bool {
+        self.back = self.is_early.then(BTreeSet::new);
+        self.is_early
+    }
+
+    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
+        let is_new = self.back.as_mut().unwrap().insert(partition);
+        assert!(is_new, "each partition comes back once");
+        Ok(())
+    }
+
+    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
+        wanted.append(&mut self.wanted);
     }
 }
 
@@ -327,6 +345,12 @@ impl Processor for TransactionalSink {
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for TransactionalSink {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         let read = std::mem::take(&mut self.read);
         self.prepared.insert(snapshot.epoch.0, read);

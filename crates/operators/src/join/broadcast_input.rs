@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateCodec,
-    StateShape,
+    Checkpointed, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk,
+    StateCodec, StateShape,
 };
 
 use crate::keyed::KeyedStates;
@@ -173,6 +173,21 @@ where
         }
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, V, S, U, C, W, F> Checkpointed for BroadcastInputP<T, V, S, U, C, W, F>
+where
+    T: Send + 'static,
+    V: Send + 'static,
+    S: Send + 'static,
+    U: Send + 'static,
+    C: Fn() -> S + Send + Sync + 'static,
+    W: Fn(&mut S, V) + Send + Sync + 'static,
+    F: Fn(T, &S) -> U + Send + Sync + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         let kept = self.kept.iter();
         kept.map(|codec| StateShape::of_values(BROADCAST_STATE, None, codec.schema()))

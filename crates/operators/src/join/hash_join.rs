@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateCodec, StateShape,
-    Timestamp, Watermark,
+    Checkpointed, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateCodec,
+    StateShape, Timestamp, Watermark,
 };
 
 use crate::forward::{break_if, take_until};
@@ -230,6 +230,25 @@ where
         }
     }
 
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, K, V, U, PK, BK, J> Checkpointed for HashJoinP<T, K, V, U, PK, BK, J>
+where
+    T: Send + 'static,
+    K: Key,
+    V: Send + 'static,
+    U: Send + 'static,
+    PK: Fn(&T) -> K + Send + Sync + 'static,
+    BK: Fn(&V) -> K + Send + Sync + 'static,
+    J: Fn(T, Timestamp, &[V], &mut Output<'_, U>) + Send + Sync + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(TableCodec::shape).collect()
     }
@@ -260,10 +279,6 @@ where
             }
         }
         Ok(())
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
     }
 
     fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {

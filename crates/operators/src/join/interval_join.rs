@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateCodec, StateShape, Timestamp,
-    Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, Processor,
+    Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateCodec, StateShape,
+    Timestamp, Watermark,
 };
 
 use crate::forward::{break_if, take_until};
@@ -357,6 +357,25 @@ where
         }
     }
 
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<L, R, K, U, LK, RK, J> Checkpointed for IntervalJoinP<L, R, K, U, LK, RK, J>
+where
+    L: Send + 'static,
+    R: Send + 'static,
+    K: Key,
+    U: Send + 'static,
+    LK: Fn(&L) -> K + Send + Sync + 'static,
+    RK: Fn(&R) -> K + Send + Sync + 'static,
+    J: Fn(&L, Option<&R>) -> Option<U> + Send + Sync + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().flat_map(JoinStateCodec::shapes).collect()
     }
@@ -405,10 +424,6 @@ where
             journal.resume_after(self.restored);
         }
         Ok(Progress::DONE)
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
     }
 
     fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {

@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
-    Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk,
-    StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox,
+    PartitionId, Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    StateChunk, StateShape, Timestamp, Watermark,
 };
 
 use crate::keyed::{KeyedStates, STATE, StateCodecs, forgotten_without};
@@ -242,6 +242,17 @@ where
         forgotten_without(self.kept.as_ref())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, K, F> Checkpointed for SortP<T, K, F>
+where
+    T: Send + 'static,
+    K: Ord + Send + 'static,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, PartitionId, Processor,
-    Progress, RecordGuard, RestoredEntry, RestoredState, Result, SnapshotRequest, SnapshotWriter,
-    StateChunk, StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
+    PartitionId, PartitionRestore, Processor, Progress, RecordGuard, RestoredEntry, RestoredState,
+    Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp, Watermark,
 };
 
 use crate::forward::{pass_front, passable, remove_at};
@@ -259,6 +259,21 @@ where
         forgotten_without(self.kept.as_ref())
     }
 
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, K, F> Checkpointed for DistinctP<T, K, F>
+where
+    T: Send + 'static,
+    K: Key,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
@@ -304,6 +319,27 @@ where
         Ok(Progress::DONE)
     }
 
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.passed = before.passed;
+        self.ends = before.ends;
+        true
+    }
+
+    fn partitioned_restore(&mut self) -> Option<&mut dyn PartitionRestore> {
+        Some(self)
+    }
+}
+
+impl<T, K, F> PartitionRestore for DistinctP<T, K, F>
+where
+    T: Send + 'static,
+    K: Key,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+{
     fn enable_lazy_restore(&mut self, entries: u64) -> bool {
         self.passed.begin_early(entries, self.kept.is_some())
     }
@@ -315,20 +351,6 @@ where
 
     fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
         self.passed.take_wanted(wanted);
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
-    }
-
-    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
-        let Ok(before) = memory.downcast::<Self>() else {
-            return false;
-        };
-        let before = *before;
-        self.passed = before.passed;
-        self.ends = before.ends;
-        true
     }
 }
 

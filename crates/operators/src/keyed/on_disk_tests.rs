@@ -173,7 +173,7 @@ fn only_what_has_all_its_keys_in_memory_begins_before_they_are_back() {
         ];
         for mut step in steps {
             step.init(&drive.context).unwrap();
-            assert_eq!(step.enable_lazy_restore(10), begins);
+            assert_eq!(step.state().partitions().enable_lazy_restore(10), begins);
         }
     }
 }

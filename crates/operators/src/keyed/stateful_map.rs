@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, PartitionId,
-    Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
-    Timestamp, Waker, Watermark,
+    Checkpointed, Clock, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
+    PartitionId, PartitionRestore, Processor, Progress, RestoredState, Result, SnapshotRequest,
+    SnapshotWriter, StateShape, Timestamp, Waker, Watermark,
 };
 
 use crate::Backlog;
@@ -359,6 +359,58 @@ where
         forgotten_without(self.kept.as_ref())
     }
 
+    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // As before other records of restored keys.
+        let fired = self.fire_event_timers(outbox)?;
+        if !fired.done {
+            return Ok(fired);
+        }
+        let (mut desk, backlog, aside) = self.key_processor();
+        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        let mut made = fired.made;
+        while let Some(partition) = desk
+            .states
+            .next_buffered_partition()
+            .filter(|_| !output.is_full())
+        {
+            made = true;
+            match aside.take(partition) {
+                Some((record, time)) => desk.record(record, time, &mut output)?,
+                None => desk.states.finish_buffered_partition(),
+            }
+        }
+        let is_done = desk.states.next_buffered_partition().is_none();
+        self.ask_to_be_woken(outbox);
+        let Some(watermark) = self.buffered.take_watermark() else {
+            return Ok(Progress {
+                made,
+                done: is_done && self.backlog.is_empty(),
+            });
+        };
+        self.watermark = watermark;
+        self.fire_event_timers(outbox)
+    }
+
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, K, S, U, KF, C, R, X> Checkpointed for StatefulMapP<T, K, S, U, KF, C, R, X>
+where
+    T: Send + 'static,
+    K: Key,
+    S: Send + 'static,
+    U: Send + 'static,
+    KF: Fn(&T) -> K + Send + Sync + 'static,
+    C: Fn() -> S + Send + Sync + 'static,
+    R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
+    X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
@@ -402,6 +454,32 @@ where
         Ok(Progress::DONE)
     }
 
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.states = before.states;
+        self.timers = before.timers;
+        true
+    }
+
+    fn partitioned_restore(&mut self) -> Option<&mut dyn PartitionRestore> {
+        Some(self)
+    }
+}
+
+impl<T, K, S, U, KF, C, R, X> PartitionRestore for StatefulMapP<T, K, S, U, KF, C, R, X>
+where
+    T: Send + 'static,
+    K: Key,
+    S: Send + 'static,
+    U: Send + 'static,
+    KF: Fn(&T) -> K + Send + Sync + 'static,
+    C: Fn() -> S + Send + Sync + 'static,
+    R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
+    X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
+{
     fn enable_lazy_restore(&mut self, entries: u64) -> bool {
         self.states.begin_early(entries, self.kept.is_some())
     }
@@ -412,54 +490,8 @@ where
         Ok(())
     }
 
-    fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // As before other records of restored keys.
-        let fired = self.fire_event_timers(outbox)?;
-        if !fired.done {
-            return Ok(fired);
-        }
-        let (mut desk, backlog, aside) = self.key_processor();
-        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
-        let mut made = fired.made;
-        while let Some(partition) = desk
-            .states
-            .next_buffered_partition()
-            .filter(|_| !output.is_full())
-        {
-            made = true;
-            match aside.take(partition) {
-                Some((record, time)) => desk.record(record, time, &mut output)?,
-                None => desk.states.finish_buffered_partition(),
-            }
-        }
-        let is_done = desk.states.next_buffered_partition().is_none();
-        self.ask_to_be_woken(outbox);
-        let Some(watermark) = self.buffered.take_watermark() else {
-            return Ok(Progress {
-                made,
-                done: is_done && self.backlog.is_empty(),
-            });
-        };
-        self.watermark = watermark;
-        self.fire_event_timers(outbox)
-    }
-
     fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
         self.states.take_wanted(wanted);
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
-    }
-
-    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
-        let Ok(before) = memory.downcast::<Self>() else {
-            return false;
-        };
-        let before = *before;
-        self.states = before.states;
-        self.timers = before.timers;
-        true
     }
 }
 

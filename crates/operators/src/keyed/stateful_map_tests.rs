@@ -18,6 +18,10 @@ fn key(record: &(u8, i64)) -> u8 {
     record.0
 }
 
+fn partitions(step: &mut dyn Processor) -> &mut dyn PartitionRestore {
+    step.state().partitions()
+}
+
 #[test]
 fn each_key_has_its_own_state() {
     Drive::every_schedule(|drive| {
@@ -265,7 +269,7 @@ proptest! {
 fn records_wait_where_they_are_when_too_many_are_aside() {
     let mut step = on_disk_tests::stateful(None);
     step.init(&Drive::default().context).unwrap();
-    assert!(step.enable_lazy_restore(0));
+    assert!(partitions(&mut step).enable_lazy_restore(0));
     let (mut inbox, mut outbox) = (Inbox::default(), Outbox::new(1, 1));
     let many = (1..=MIN_BUFFERED as i64 + 3).map(|n| ((1u8, n), at(0)));
     inbox.fill(Chunk::new(Rows::from_iter(many)));
@@ -273,7 +277,9 @@ fn records_wait_where_they_are_when_too_many_are_aside() {
         let left = step.process(Ordinal::FIRST, &mut inbox, &mut outbox);
         assert_eq!((left.unwrap(), inbox.len()), ((), 3));
     }
-    step.on_partition_restored(PartitionId::of(&1u8)).unwrap();
+    partitions(&mut step)
+        .on_partition_restored(PartitionId::of(&1u8))
+        .unwrap();
     while !step.catch_up(&mut outbox).unwrap().done {
         outbox.take_chunk(0, Chunk::default);
     }
@@ -289,9 +295,13 @@ fn records_wait_where_they_are_when_too_many_are_aside() {
 fn while_keys_come_back_all_that_is_due_comes_before_a_record_and_is_called_for() {
     let mut step = on_disk_tests::stateful(None);
     step.init(&Drive::default().context).unwrap();
-    assert!(step.enable_lazy_restore(0));
+    assert!(partitions(&mut step).enable_lazy_restore(0));
     let all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
-    all.for_each(|partition| step.on_partition_restored(partition).unwrap());
+    all.for_each(|partition| {
+        partitions(&mut step)
+            .on_partition_restored(partition)
+            .unwrap()
+    });
     let timers = 2 * TIMERS_PER_CALL as i64 + 1;
     let (mut inbox, mut outbox) = (Inbox::default(), Outbox::new(1, 4 * TIMERS_PER_CALL));
     // Each sixth record sets a timer this many seconds later.

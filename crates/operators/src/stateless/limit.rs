@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
-    SnapshotRequest, SnapshotWriter, StateShape,
+    Checkpointed, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
 };
 
 use crate::forward::{pass_front, passable};
@@ -72,6 +72,12 @@ impl<T: Send + 'static> Processor for LimitP<T> {
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static> Checkpointed for LimitP<T> {
     fn states(&self) -> Vec<StateShape> {
         InstanceCounters::<1>::states()
     }

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
-    SnapshotRequest, SnapshotWriter, StateShape,
+    Checkpointed, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
 };
 
 use crate::forward::pass_if;
@@ -70,6 +70,12 @@ impl<T: Send + 'static> Processor for SampleP<T> {
         })
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static> Checkpointed for SampleP<T> {
     fn states(&self) -> Vec<StateShape> {
         InstanceCounters::<1>::states()
     }

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState,
-    Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
+    Checkpointed, Clock, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
 };
 
 use crate::forward::{pass_front, passable};
@@ -128,6 +128,12 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static> Checkpointed for ArrivalTimeP<T> {
     fn states(&self) -> Vec<StateShape> {
         InstanceCounters::<1>::states()
     }

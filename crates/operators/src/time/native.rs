@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RestoredState,
-    Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
 };
 
 use crate::forward::{pass_front, passable, remove_at};
@@ -120,6 +120,12 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T: Send + 'static> Checkpointed for NativeTimeP<T> {
     fn states(&self) -> Vec<StateShape> {
         WatermarkEmitter::states()
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
+    Checkpointed, Clock, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
+    Timestamp,
 };
 
 use crate::instance_state::InstanceCounters;
@@ -134,6 +135,16 @@ where
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, F> Checkpointed for ReplayP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T) -> Timestamp + Send + Sync + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         InstanceCounters::<1>::states()
     }

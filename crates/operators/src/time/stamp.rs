@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RecordGuard,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
+    Watermark,
 };
 
 use crate::forward::{pass_front, passable, remove_at};
@@ -190,6 +191,17 @@ where
         Ok(())
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, R, F> Checkpointed for StampP<T, R, F>
+where
+    T: Send + 'static,
+    R: EventTime + 'static,
+    F: Fn(&T) -> R + Send + Sync + 'static,
+{
     fn states(&self) -> Vec<StateShape> {
         WatermarkEmitter::states()
     }

@@ -10,9 +10,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress, RecordGuard,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp,
-    Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape,
+    Timestamp, Watermark,
 };
 
 use crate::keyed::{KeyedStates, STATE, StateCodecs, forgotten_without};
@@ -346,6 +346,16 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
         forgotten_without(self.kept.as_ref())
     }
 
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Checkpointed for SessionWindowP<F, O> {
     fn states(&self) -> Vec<StateShape> {
         let sessions = self.kept.iter().map(|kept| kept.shape(STATE));
         sessions.chain([StateShape::own(WATERMARK_STATE)]).collect()
@@ -393,10 +403,6 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
         self.late.restored();
         Ok(Progress::DONE)
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
     }
 
     fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {

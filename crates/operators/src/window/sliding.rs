@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result,
-    SnapshotRequest, SnapshotWriter, StateShape, Waker, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Waker, Watermark,
 };
 
 use crate::KeyedFold;
@@ -307,6 +307,16 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         forgotten_without(self.codecs.as_ref())
     }
 
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<F: KeyedFold> Checkpointed for SlidingWindowP<F> {
     fn states(&self) -> Vec<StateShape> {
         let Some((slices, triggers)) = &self.codecs else {
             return Vec::new();
@@ -394,10 +404,6 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         }
         self.forwarded = self.aggregator.frontier();
         Ok(Progress::done_if(is_whole))
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
     }
 
     fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{
     Chunk, ChunkCodec, Dag, EdgeId, Epoch, Inbox, InstanceContext, Marker, Ordinal, Outbox,
-    Parallelism, Processor, Progress, Result, Waker, Watermark,
+    Parallelism, Processor, Progress, Result, SourceControl, Waker, Watermark,
 };
 use ardea_engine::{
     Deployment, JobConfig, JobStatus, Node, NodeConfig, Placement, RemoteEdges, Site, StartMode,
@@ -174,6 +174,12 @@ impl Processor for Receiver {
         Ok(Progress::NONE)
     }
 
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl SourceControl for Receiver {
     fn on_drain(&mut self, _: &mut Outbox) -> Result<Progress> {
         Ok(Progress::DONE)
     }

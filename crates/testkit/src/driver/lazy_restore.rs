@@ -34,7 +34,7 @@ impl Driver {
         let processor = &mut *self.processor;
         let entries = kept.len() as u64;
         if !guard(Callback::Restore, || {
-            Ok(processor.enable_lazy_restore(entries))
+            Ok(processor.state().partitions().enable_lazy_restore(entries))
         })? {
             return Ok(false);
         }
@@ -83,7 +83,10 @@ impl Driver {
             return Ok(());
         };
         let mut wanted = Vec::new();
-        self.processor.take_requested_partitions(&mut wanted);
+        self.processor
+            .state()
+            .partitions()
+            .take_requested_partitions(&mut wanted);
         for partition in wanted.into_iter().rev() {
             let found = away.partitions.iter().position(|(it, _)| *it == partition);
             if let Some(found) = found {
@@ -122,7 +125,10 @@ impl Driver {
         let (processor, random) = (&mut *self.processor, &mut away.random);
         guard(Callback::Restore, || {
             let given = restore_chunk(processor, (&chunk, instance), random)?;
-            processor.on_partition_restored(partition)?;
+            processor
+                .state()
+                .partitions()
+                .on_partition_restored(partition)?;
             Ok(given)
         })?
         .map_err(Halt::Broken)
@@ -139,7 +145,11 @@ impl Driver {
         };
         let processor = &mut *self.processor;
         let mut calls = 0;
-        while !guard(Callback::Restore, || processor.on_restored(away.epoch))?.done {
+        while !guard(Callback::Restore, || {
+            processor.state().on_restored(away.epoch)
+        })?
+        .done
+        {
             calls += 1;
             if calls > MAX_RESTORED_CALLS {
                 return Err(Halt::Broken("on_restored is never done".into()));

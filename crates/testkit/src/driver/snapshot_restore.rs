@@ -109,7 +109,7 @@ impl Driver {
         let Some(lives) = lives else { return Ok(()) };
         let snapshot = lives.request_snapshot(mark);
         guard(Callback::TakeSnapshot(epoch), || {
-            processor.take_snapshot(snapshot)
+            processor.state().take_snapshot(snapshot)
         })
     }
 
@@ -187,7 +187,7 @@ impl Driver {
         let memory = guard(Callback::HandOver, || Ok(former.hand_over_state()))?;
         let is_taken = match memory {
             Some(memory) => guard(Callback::TakeOver, || {
-                Ok(self.processor.take_over_state(memory))
+                Ok(self.processor.state().take_over_state(memory))
             })?,
             None => false,
         };

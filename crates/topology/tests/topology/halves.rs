@@ -158,11 +158,11 @@ impl Driven {
     }
 
     pub fn drain(&mut self) -> Progress {
-        self.processor.on_drain(&mut self.outbox).unwrap()
+        self.processor.source().on_drain(&mut self.outbox).unwrap()
     }
 
-    pub fn processor(&self) -> &dyn Processor {
-        &*self.processor
+    pub fn processor(&mut self) -> &mut dyn Processor {
+        &mut *self.processor
     }
 }
 

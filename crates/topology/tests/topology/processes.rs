@@ -283,7 +283,7 @@ fn a_paused_job_is_a_deactivated_topology_that_still_hears_of_its_messages() {
     there.carry("numbers", 0);
     let mut bolt = there.start("notes", 0, |_| {});
     let mut spout = here.start("numbers", 0, |signals| signals.pause());
-    assert!(spout.processor().pauses_itself());
+    assert!(spout.processor().source().pauses_itself());
     assert!(!spout.complete().done);
     assert!(here.encode("numbers", &mut spout).is_empty());
     assert_eq!(seen.lock().unwrap().deactivations, 0, "it was never active");

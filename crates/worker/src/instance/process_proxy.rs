@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, Epoch, Inbox, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Processor,
-    Progress, Result, Timestamp, Waker, Watermark, WatermarkMerge,
+    Chunk, Clock, EdgeEndpoint, Epoch, Inbox, InstanceContext, JobSignals, Marker, Ordinal, Outbox,
+    Processor, Progress, Result, SourceControl, Timestamp, Waker, Watermark, WatermarkMerge,
 };
 use ardea_network::exchange::{InstanceNumber, Received};
 
@@ -333,22 +333,6 @@ impl Processor for ProcessProxyP {
         Ok(Progress { made, done })
     }
 
-    fn on_idle(&mut self) {
-        self.owes_idle = true;
-    }
-
-    fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
-        if let Some(end) = self
-            .inputs
-            .first_mut()
-            .and_then(|way| way.end(&self.about.waker))
-        {
-            // A marker that cannot be sent now is dropped.
-            let _ = end.mark(Marker::Latency(born))?;
-        }
-        Ok(true)
-    }
-
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.tell_idle()?;
         self.emit(outbox)?;
@@ -417,6 +401,22 @@ impl Processor for ProcessProxyP {
         Ok(Progress { made, done })
     }
 
+    fn close(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.stop();
+        }
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+
+    fn edge_endpoint(&mut self) -> Option<&mut dyn EdgeEndpoint> {
+        Some(self)
+    }
+}
+
+impl SourceControl for ProcessProxyP {
     fn pauses_itself(&self) -> bool {
         true
     }
@@ -441,11 +441,23 @@ impl Processor for ProcessProxyP {
             ..progress
         })
     }
+}
 
-    fn close(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.stop();
+impl EdgeEndpoint for ProcessProxyP {
+    fn on_idle(&mut self) {
+        self.owes_idle = true;
+    }
+
+    fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
+        if let Some(end) = self
+            .inputs
+            .first_mut()
+            .and_then(|way| way.end(&self.about.waker))
+        {
+            // A marker that cannot be sent now is dropped.
+            let _ = end.mark(Marker::Latency(born))?;
         }
+        Ok(true)
     }
 }
 

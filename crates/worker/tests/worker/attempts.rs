@@ -15,9 +15,9 @@ use ardea_coordination::control::{
 };
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{
-    Clock, Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    Priority, Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter,
-    Timestamp, Vertex,
+    Checkpointed, Clock, Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
+    Ordinal, Outbox, Priority, Processor, Progress, RestoredState, Result, SnapshotRequest,
+    SnapshotWriter, Timestamp, Vertex,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 
@@ -61,6 +61,12 @@ impl Processor for Reading {
         })
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Reading {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.snapshot = self.next;
         Ok(())
@@ -116,6 +122,16 @@ impl Processor for Expecting {
         Ok(())
     }
 
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(self.next))
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Expecting {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.snapshot = self.next;
         Ok(())
@@ -132,10 +148,6 @@ impl Processor for Expecting {
             self.restored.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(Box::new(self.next))
     }
 
     fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
@@ -190,6 +202,12 @@ impl Processor for Publishing {
         }
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl Checkpointed for Publishing {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         self.prepare(snapshot.epoch);
         Ok(())

@@ -99,13 +99,13 @@ fn a_limit_ends_it_and_draining_does_too() {
         .unwrap();
     assert_eq!(limited.run().unwrap().records.len(), 10);
     let (_, endless, ..) = identity(1000).build().into_parts();
-    assert!(!endless.supply(Instance::ONLY).unwrap().is_at_end());
+    assert!(!endless.supply(Instance::ONLY).unwrap().source().is_at_end());
     let emitted = SourceTest::supplied(endless)
         .drain_after(5)
         .emitted::<u64>();
     assert!(emitted.len() >= 5);
     let (_, none, ..) = identity(1000).limit(0).build().into_parts();
-    assert!(none.supply(Instance::ONLY).unwrap().is_at_end());
+    assert!(none.supply(Instance::ONLY).unwrap().source().is_at_end());
 }
 
 #[test]

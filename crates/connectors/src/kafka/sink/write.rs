@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Epoch, Error, Guarantee, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, Timestamp,
+    BadRecords, Checkpointed, Epoch, Error, Guarantee, Inbox, InstanceContext, Ordinal, Outbox,
+    Processor, Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    Timestamp,
 };
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -226,6 +227,22 @@ where
         self.go_on(WAIT, outbox).map(Progress::done_if)
     }
 
+    fn close(&mut self) {
+        self.requirements = None;
+        self.producer = None;
+        self.once = None;
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, F> Checkpointed for WriteP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
+{
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         self.once
             .as_mut()
@@ -278,11 +295,5 @@ where
         self.once
             .as_ref()
             .is_some_and(ExactlyOnceBuffer::is_waiting)
-    }
-
-    fn close(&mut self) {
-        self.requirements = None;
-        self.producer = None;
-        self.once = None;
     }
 }

@@ -10,8 +10,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, Epoch, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, thread_cpu_time,
+    BadRecords, Checkpointed, Epoch, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal,
+    Outbox, Processor, Progress, RecordGuard, RestoredState, Result, SnapshotRequest,
+    SnapshotWriter, SourceControl, thread_cpu_time,
 };
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
@@ -321,15 +322,26 @@ where
         })
     }
 
-    fn is_at_end(&self) -> bool {
-        self.plan.is_bounded
-            && self.partitions.are_done()
-            && self
-                .reading
-                .as_ref()
-                .is_some_and(|reading| reading.is_complete)
+    fn close(&mut self) {
+        // Queues must be dropped before their consumer.
+        self.reading = None;
+        self.source = None;
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T, F> Checkpointed for ReadP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
+{
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         let moves = matches!(self.plan.start, Start::Latest);
         if let Some(opened) = &self.source {
@@ -360,10 +372,19 @@ where
         }
         Ok(Progress::DONE)
     }
+}
 
-    fn close(&mut self) {
-        // Queues must be dropped before their consumer.
-        self.reading = None;
-        self.source = None;
+impl<T, F> SourceControl for ReadP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
+{
+    fn is_at_end(&self) -> bool {
+        self.plan.is_bounded
+            && self.partitions.are_done()
+            && self
+                .reading
+                .as_ref()
+                .is_some_and(|reading| reading.is_complete)
     }
 }

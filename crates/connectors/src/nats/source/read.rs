@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, Epoch, Error, ErrorCode, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    BadRecords, Checkpointed, Epoch, Error, ErrorCode, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
 };
 
 use super::NatsSourceConfig;
@@ -145,6 +145,20 @@ where
         })
     }
 
+    fn close(&mut self) {
+        self.reader = None;
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, F> Checkpointed for ReadP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
+{
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         self.ledger.take_snapshot(snapshot.epoch)
     }
@@ -167,9 +181,5 @@ where
 
     fn awaits_commit(&self) -> bool {
         self.keeps && self.ledger.is_pending()
-    }
-
-    fn close(&mut self) {
-        self.reader = None;
     }
 }

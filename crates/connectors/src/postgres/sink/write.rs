@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    BadRecords, Checkpointed, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox,
+    Processor, Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
 };
 
 use super::PostgresSinkConfig;
@@ -212,6 +212,20 @@ where
         self.settle()
     }
 
+    fn close(&mut self) {
+        self.link = None;
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+}
+
+impl<T, F> Checkpointed for WriteP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,
+{
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         match &mut self.lives {
             Some(lives) => {
@@ -263,9 +277,5 @@ where
 
     fn awaits_commit(&self) -> bool {
         self.lives.as_ref().is_some_and(SinkAttempts::is_pending)
-    }
-
-    fn close(&mut self) {
-        self.link = None;
     }
 }

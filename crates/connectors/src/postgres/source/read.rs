@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 use ardea_core::{
-    BadRecords, Epoch, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RecordGuard,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, Timestamp,
+    BadRecords, Checkpointed, Epoch, InstanceContext, OnError, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, SourceControl,
+    Timestamp,
 };
 use serde::de::DeserializeOwned;
 
@@ -118,10 +119,20 @@ impl<T: DeserializeOwned + Send + 'static> Processor for ReadP<T> {
         Ok(Progress::MADE)
     }
 
-    fn is_at_end(&self) -> bool {
-        self.at_hand.1.is_empty() && self.strands.are_done()
+    fn close(&mut self) {
+        self.reader = None;
     }
 
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> Checkpointed for ReadP<T> {
     fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
         self.strands.take_snapshot()
     }
@@ -138,8 +149,10 @@ impl<T: DeserializeOwned + Send + 'static> Processor for ReadP<T> {
         self.strands.resume()?;
         Ok(Progress::DONE)
     }
+}
 
-    fn close(&mut self) {
-        self.reader = None;
+impl<T: DeserializeOwned + Send + 'static> SourceControl for ReadP<T> {
+    fn is_at_end(&self) -> bool {
+        self.at_hand.1.is_empty() && self.strands.are_done()
     }
 }
