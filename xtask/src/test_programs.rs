@@ -123,8 +123,13 @@ fn is_of_package(variable: &OsStr) -> bool {
 
 /// Returns the test program announced by a message of cargo, if any.
 fn program_of(message: &str) -> Option<Program> {
-    if !message.contains("\"reason\":\"compiler-artifact\"") || !message.contains("\"test\":true}")
-    {
+    if !message.contains("\"reason\":\"compiler-artifact\"") {
+        return None;
+    }
+    // The target has a field `test` too: true for each program that can have tests.
+    let (_, profile) = message.split_once("\"profile\":{")?;
+    let (profile, _) = profile.split_once('}')?;
+    if !profile.contains("\"test\":true") {
         return None;
     }
     let path = PathBuf::from(string_field(message, "executable")?);
@@ -274,14 +279,12 @@ mod tests {
 
     #[test]
     fn a_test_program_is_found_among_the_messages_of_cargo() {
-        let message = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/a#0.1.0","manifest_path":"/w/crates/a/Cargo.toml","target":{"kind":["test"],"name":"b"},"profile":{"opt_level":"0","test":true},"filenames":[],"executable":"/t/deps/b-0123","fresh":false}"#;
+        let message = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/a#0.1.0","manifest_path":"/w/crates/a/Cargo.toml","target":{"kind":["bin"],"name":"b","doctest":false,"test":true},"profile":{"opt_level":"0","test":true},"filenames":[],"executable":"/t/deps/b-0123","fresh":false}"#;
         assert_eq!(program_of(message), Some(program("a", "b")));
-        let library = message.replace("\"test\":true", "\"test\":false");
+        let product = message.replace(r#""0","test":true"#, r#""0","test":false"#);
+        assert_eq!(program_of(&product), None, "a program, not its tests");
+        let library = message.replace("\"/t/deps/b-0123\"", "null");
         assert_eq!(program_of(&library), None);
-        assert_eq!(
-            program_of(&message.replace("\"/t/deps/b-0123\"", "null")),
-            None
-        );
     }
 
     #[test]
