@@ -213,13 +213,7 @@ impl Checkpointed for SequenceSplits {
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            if entry.state != STATE {
-                return Err(RestoredState::unknown(&entry));
-            }
-            self.restored.take(&entry)?;
-        }
-        Ok(())
+        self.restored.restore(STATE, state)
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {

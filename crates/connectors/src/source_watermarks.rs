@@ -93,6 +93,7 @@ impl SourceWatermarks {
     }
 
     /// Makes a partition active that continues at another position.
+    #[cfg(feature = "kafka")]
     pub fn reset(&mut self, index: usize, highest: Timestamp) {
         self.restore(index, highest);
         self.partitions[index].is_touched = true;
@@ -144,11 +145,13 @@ impl SourceWatermarks {
     }
 
     /// Returns true if a partition is fully read.
+    #[cfg(feature = "kafka")]
     pub fn is_done(&self, index: usize) -> bool {
         self.partitions[index].activity == Activity::Done
     }
 
     /// Returns true if all partitions are fully read.
+    #[cfg(feature = "kafka")]
     pub fn are_done(&self) -> bool {
         (0..self.partitions.len()).all(|index| self.is_done(index))
     }

@@ -98,8 +98,8 @@ pub trait Processor: Send {
         Ok(Progress::DONE)
     }
 
-    /// Processes records that were set aside during a [lazy restore](Checkpointed) and
-    /// whose partitions are now restored, while the outbox has room. Called until done, before
+    /// Processes records that were set aside during a [lazy restore](Checkpointed) and whose
+    /// partitions are now restored, while the outbox has room. Called until done, before
     /// [`on_restored`](Checkpointed::on_restored).
     fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let _ = outbox;

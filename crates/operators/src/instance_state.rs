@@ -63,13 +63,7 @@ impl<const N: usize> InstanceCounters<N> {
     /// # Errors
     /// An entry cannot be read, or belongs to another state.
     pub(crate) fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            if entry.state != STATE {
-                return Err(RestoredState::unknown(&entry));
-            }
-            self.restored.take(&entry)?;
-        }
-        Ok(())
+        self.restored.restore(STATE, state)
     }
 
     /// Returns the restored numbers of all previous instances, by instance index.

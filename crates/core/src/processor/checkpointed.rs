@@ -52,13 +52,13 @@ use crate::{
 ///   partitioned, and that [supports this](Self::partitioned_restore), gets only the entries
 ///   without a partition before it starts. Then [`restore`](Self::restore) delivers partition after
 ///   partition, between any two other callbacks;
-///   [`on_partition_restored`](PartitionRestore::on_partition_restored) follows each partition that the
-///   instance owns, and [`on_restored`](Self::on_restored) the last one. Until then:
+///   [`on_partition_restored`](PartitionRestore::on_partition_restored) follows each partition that
+///   the instance owns, and [`on_restored`](Self::on_restored) the last one. Until then:
 ///   - A record whose partition is not restored stays in the inbox with all records after it, or is
-///     set aside. The processor [reports](PartitionRestore::take_requested_partitions) the partitions that it
-///     waits for; these are restored next.
-///   - Records set aside are [processed](crate::Processor::catch_up) when their partition is restored, before
-///     any later record of that partition.
+///     set aside. The processor [reports](PartitionRestore::take_requested_partitions) the
+///     partitions that it waits for; these are restored next.
+///   - Records set aside are [processed](crate::Processor::catch_up) when their partition is
+///     restored, before any later record of that partition.
 ///   - A watermark applies to the restored keys at once. To a partition restored later it applies
 ///     before any record of that partition. It is not passed on; the runtime repeats it when all
 ///     partitions are restored. While records are set aside no watermark is delivered.
@@ -68,13 +68,16 @@ use crate::{
 ///   that all instances get it back.
 /// * **State handoff.** A job that is rearranged stops at the end of an epoch and restarts from
 ///   there. An instance without input since the snapshot of that epoch still has the same state in
-///   memory. If it [hands the state over](crate::Processor::hand_over_state), its successor of the same index
-///   in the same process [takes the state over](Self::take_over_state) and gets no `restore` and no
-///   `on_restored`. Watermark, ends of inputs and commits are repeated as after a restore, and
-///   `on_wake` is called once.
+///   memory. If it [hands the state over](crate::Processor::hand_over_state), its successor of the
+///   same index in the same process [takes the state over](Self::take_over_state) and gets no
+///   `restore` and no `on_restored`. Watermark, ends of inputs and commits are repeated as after a
+///   restore, and `on_wake` is called once.
 ///
 /// An error of `take_snapshot` or `write_snapshot` does not fail the job: the snapshot is void, and
 /// its epoch is aborted with the error as the reason.
+///
+/// A processor must return its state from [`checkpointed`](crate::Processor::checkpointed): state
+/// that is not returned is neither saved nor restored. `survives` of the test kit detects that.
 pub trait Checkpointed {
     /// Returns the states of this processor's snapshots and their schemas. They are stored with the
     /// snapshots, so that another version of the program can check in advance whether it can

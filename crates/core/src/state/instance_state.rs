@@ -14,9 +14,7 @@
 //! }
 //! let mut siblings = PeerInstances::<(u32, u64)>::default();
 //! let mut position = 0;
-//! for entry in RestoredState::new(&chunk, &mut position, Instance::ONLY, 100) {
-//!     siblings.take(&entry)?;
-//! }
+//! siblings.restore("read", &mut RestoredState::new(&chunk, &mut position, Instance::ONLY, 100))?;
 //! assert_eq!(siblings.all(|(instances, _)| *instances)?, Some(vec![(2, 17), (2, 20)]));
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
@@ -26,7 +24,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::state::{RestoredEntry, StateChunk};
+use crate::state::{RestoredEntry, RestoredState, StateChunk};
 use crate::{Error, ErrorCode, Result};
 
 /// Appends an entry of an instance; its key is the index of `instance`, then `rest`.
@@ -104,6 +102,20 @@ impl<T: DeserializeOwned> PeerInstances<T> {
         Ok(())
     }
 
+    /// Adds the entries of `name`, the only state of the vertex.
+    ///
+    /// # Errors
+    /// An entry of another state, or as [`take`](Self::take).
+    pub fn restore(&mut self, name: &str, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            if entry.state != name {
+                return Err(RestoredState::unknown(&entry));
+            }
+            self.take(&entry)?;
+        }
+        Ok(())
+    }
+
     /// Returns the values in the order of the instances, `None` if there is none. `count` returns
     /// the number of instances recorded in a value.
     ///
@@ -129,7 +141,7 @@ impl<T: DeserializeOwned> PeerInstances<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Instance, RestoredState};
+    use crate::Instance;
 
     fn written(entries: &[(u32, u32)]) -> PeerInstances<u32> {
         let mut chunk = StateChunk::default();
@@ -144,6 +156,19 @@ mod tests {
             siblings.take(&entry).unwrap();
         }
         siblings
+    }
+
+    #[test]
+    fn an_entry_of_another_state_is_refused() {
+        let mut chunk = StateChunk::default();
+        put(&mut chunk, "s", (0, b""), &1u32).unwrap();
+        let restore = |name| {
+            let mut position = 0;
+            let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, usize::MAX);
+            PeerInstances::<u32>::default().restore(name, &mut state)
+        };
+        assert!(restore("s").is_ok());
+        assert_eq!(restore("t").unwrap_err().code(), ErrorCode::InvalidJob);
     }
 
     #[test]

@@ -58,8 +58,7 @@ impl Restoring {
         self.way == RestoreMode::Early { has_base: true }
     }
 
-    /// Selects the restore mode, once: [`enable_lazy_restore`](ardea_core::PartitionRestore::enable_lazy_restore)
-    /// decides.
+    /// Selects the restore mode, once: the state decides whether it can be restored by partition.
     fn choose(&mut self, state: &mut dyn Checkpointed, may_begin: bool) {
         if self.way != RestoreMode::Unknown {
             return;

@@ -347,13 +347,7 @@ impl PendingFiles {
     }
 
     pub fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            if entry.state != STATE {
-                return Err(RestoredState::unknown(&entry));
-            }
-            self.siblings.take(&entry)?;
-        }
-        Ok(())
+        self.siblings.restore(STATE, state)
     }
 
     /// Continues from the restored states; returns `None` if there are none. Removes files started

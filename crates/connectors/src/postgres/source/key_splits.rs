@@ -169,13 +169,7 @@ impl KeySplits {
     }
 
     pub fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            if entry.state != STATE {
-                return Err(RestoredState::unknown(&entry));
-            }
-            self.restored.take(&entry)?;
-        }
-        Ok(())
+        self.restored.restore(STATE, state)
     }
 
     /// Finishes the restore: continues at the restored position.
