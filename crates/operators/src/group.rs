@@ -8,11 +8,11 @@ use ardea_core::{
     RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp,
     Watermark,
 };
-
-use crate::keyed::{
+use ardea_state::{
     ChangeStamps, STATE, SnapshotLog, StateCodecs, TrackChanges, TrackInserts, duplicate_entry,
-    forgotten_without, write_removed,
+    unsaved_without, write_removed,
 };
+
 use crate::keyed_fold::FIRST_STAGE_KEYS;
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold, Partial};
 
@@ -123,7 +123,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
                 log, stamps, kept, ..
             }) => {
                 let write = |chunk: &mut StateChunk, key: &F::Key, acc: &F::Acc| {
-                    kept.write(chunk, key, acc, |_| {})
+                    kept.write(STATE, chunk, key, acc, |_| {})
                 };
                 let mut watch = TrackChanges { stamps, log, write };
                 keys.update_watched(rows.values(), 0, key, create, update, &mut watch);
@@ -167,7 +167,7 @@ impl<K: Key, A> GroupSnapshots<K, A> {
         let was_there = self.ended_in.is_none_or(|ended| snapshot.is_before(ended));
         let is_written = match was_there {
             true => stamps.write(snapshot, &mut left, writer, |chunk, at| {
-                kept.write(chunk, &keys.keys()[at], &keys.values()[at], |_| {})
+                kept.write(STATE, chunk, &keys.keys()[at], &keys.values()[at], |_| {})
             })?,
             false if !snapshot.names_removed() => true,
             false => stamps.write_all(snapshot, &mut left, writer, |chunk, at| {
@@ -244,7 +244,7 @@ impl<F: KeyedFold> Processor for GroupP<F> {
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
-        forgotten_without(self.kept.as_ref())
+        unsaved_without(self.kept.as_ref())
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
@@ -294,7 +294,7 @@ impl<F: KeyedFold> Checkpointed for GroupP<F> {
             let Some(snapshots) = &self.snapshots else {
                 return Err(RestoredState::unknown(&entry));
             };
-            let (key, acc, _) = snapshots.kept.read(&entry)?;
+            let (key, acc, _) = snapshots.kept.read(STATE, &entry)?;
             let place = self.keys.len() as u32;
             if self.keys.get_or_insert(Cow::Owned(key), || acc).0 != place {
                 return Err(duplicate_entry());

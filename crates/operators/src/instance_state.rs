@@ -6,7 +6,7 @@ use ardea_core::{
     StateShape,
 };
 
-use crate::keyed::truncated_entry;
+use ardea_state::truncated_entry;
 
 /// The name of the checkpointed state.
 const STATE: &str = "instance";

@@ -58,7 +58,6 @@ pub mod window;
 mod co_fold;
 mod group;
 mod keyed_fold;
-mod keyed_table;
 mod rolling;
 
 mod backlog;
@@ -69,6 +68,7 @@ mod record_errors;
 #[cfg(test)]
 mod test_driver;
 
+pub use ardea_state::{KeyIndex, KeyTable, StateCodecs, TimerKind};
 pub use backlog::{Backlog, Output};
 pub use co_fold::{FoldThree, FoldTwo};
 pub use collect_sink::CollectSinkP;
@@ -79,11 +79,9 @@ pub use join::{
     outer_hash_join, outer_interval_join,
 };
 pub use keyed::{
-    DistinctP, KeyedContext, KeyedLogic, StateCodecs, StatefulMapP, TimerKind, flat_map_stateful,
-    map_stateful,
+    DistinctP, KeyedContext, KeyedLogic, StatefulMapP, flat_map_stateful, map_stateful,
 };
 pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partial};
-pub use keyed_table::{KeyIndex, KeyTable};
 pub use record_errors::raw_of;
 pub use rolling::RollingP;
 pub use stateless::{

@@ -11,7 +11,7 @@ use ardea_core::{
     StateCodec, StateShape,
 };
 
-use crate::keyed::KeyedStates;
+use ardea_state::StateTable;
 
 /// The name of the checkpointed state.
 const BROADCAST_STATE: &str = "told";
@@ -64,7 +64,7 @@ pub struct BroadcastLogic<C, W, F> {
 pub struct BroadcastInputP<T, V, S, U, C, W, F> {
     logic: Arc<BroadcastLogic<C, W, F>>,
     /// The broadcast state, under a single key. Exists from the first record on.
-    broadcast_state: KeyedStates<(), S>,
+    broadcast_state: StateTable<(), S>,
     kept: Option<Arc<dyn StateCodec<S>>>,
     /// True if this instance writes the state, on behalf of all instances.
     writes: bool,
@@ -86,7 +86,7 @@ where
     pub fn new(logic: Arc<BroadcastLogic<C, W, F>>) -> Self {
         BroadcastInputP {
             logic,
-            broadcast_state: KeyedStates::default(),
+            broadcast_state: StateTable::default(),
             kept: None,
             writes: true,
             records: PhantomData,

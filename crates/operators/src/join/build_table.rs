@@ -10,7 +10,7 @@ use ardea_core::{
     SnapshotWriter, StateChunk, StateCodec, StateShape,
 };
 
-use crate::keyed::{KeyedStates, ValueReader, put_part};
+use ardea_state::{StateTable, ValueReader, put_part};
 
 /// The name of the checkpointed state.
 pub(super) const TABLE: &str = "table";
@@ -30,7 +30,7 @@ pub(super) const TABLE: &str = "table";
 /// assert!(planes.get(&"XX").is_empty());
 /// ```
 pub struct BuildTable<K, V> {
-    keys: KeyedStates<K, Values<V>>,
+    keys: StateTable<K, Values<V>>,
 }
 
 /// The values of a key.
@@ -70,7 +70,7 @@ impl<V> Default for Values<V> {
 impl<K, V> Default for BuildTable<K, V> {
     fn default() -> Self {
         BuildTable {
-            keys: KeyedStates::default(),
+            keys: StateTable::default(),
         }
     }
 }

@@ -10,13 +10,13 @@ use ardea_core::{
     Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateCodec, StateShape,
     Timestamp, Watermark,
 };
+use ardea_state::{StateTable, TimerSet};
 
 use crate::forward::{break_if, take_until};
 use crate::join::JoinInterval;
 use crate::join::join_buffers::{JoinBounds, JoinBuffers, reschedule};
 use crate::join::join_changelog::{JoinChangelog, SideChangelog};
 use crate::join::join_state_codec::{JoinStateCodec, Restored, Side, check_key};
-use crate::keyed::{KeyedStates, TimerSet};
 use crate::time::require_times;
 use crate::{Backlog, Output};
 
@@ -78,7 +78,7 @@ pub struct IntervalJoinLogic<LK, RK, J> {
 pub struct IntervalJoinP<L, R, K, U, LK, RK, J> {
     logic: Arc<IntervalJoinLogic<LK, RK, J>>,
     interval: JoinInterval,
-    keys: KeyedStates<K, JoinBuffers<L, R>>,
+    keys: StateTable<K, JoinBuffers<L, R>>,
     /// Per key, the time at which its first record expires.
     ends: TimerSet<Timestamp>,
     backlog: Backlog<U>,
@@ -109,7 +109,7 @@ where
         IntervalJoinP {
             logic,
             interval,
-            keys: KeyedStates::default(),
+            keys: StateTable::default(),
             ends: TimerSet::default(),
             backlog: Backlog::default(),
             watermark: Watermark::NONE,

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ardea_core::{Key, Timestamp, Watermark};
+use ardea_state::TimerSet;
 
 use crate::Output;
 use crate::join::JoinInterval;
 use crate::join::join_changelog::SideChangelog;
 use crate::join::join_state_codec::{Restored, Side};
-use crate::keyed::TimerSet;
 
 /// The records of a key that may still match, per side in order of time, then of arrival.
 pub(crate) struct JoinBuffers<L, R> {

@@ -6,11 +6,11 @@ use std::mem;
 use ardea_core::{
     Epoch, Error, Key, Progress, Result, SnapshotRequest, SnapshotWriter, StateChunk, Timestamp,
 };
+use ardea_state::{Changes, PLACES_PER_CALL, StateTable};
 
 use crate::join::join_buffers::{BufferedRecord, JoinBuffers, Stamp};
 use crate::join::join_state_codec::{At, JoinStateCodec, Side, write_tombstone};
 use crate::join::removed_records::RemovedRecords;
-use crate::keyed::{Changes, KeyedStates, PLACES_PER_CALL};
 
 /// The added, matched and removed records, for snapshots.
 ///
@@ -130,7 +130,7 @@ impl<L, R> JoinChangelog<L, R> {
     pub(super) fn take_snapshot<K: Key>(
         &mut self,
         snapshot: SnapshotRequest,
-        keys: &KeyedStates<K, JoinBuffers<L, R>>,
+        keys: &StateTable<K, JoinBuffers<L, R>>,
     ) -> Result<()> {
         self.changes.freeze(snapshot.epoch, self.generation);
         self.settle();
@@ -147,7 +147,7 @@ impl<L, R> JoinChangelog<L, R> {
     /// Writes the next part of the current snapshot.
     pub(super) fn write_snapshot<K: Key>(
         &mut self,
-        keys: &mut KeyedStates<K, JoinBuffers<L, R>>,
+        keys: &mut StateTable<K, JoinBuffers<L, R>>,
         writer: &mut SnapshotWriter<'_>,
     ) -> Result<Progress> {
         let progress = self.write_some(keys, writer);
@@ -160,7 +160,7 @@ impl<L, R> JoinChangelog<L, R> {
 
     fn write_some<K: Key>(
         &mut self,
-        keys: &mut KeyedStates<K, JoinBuffers<L, R>>,
+        keys: &mut StateTable<K, JoinBuffers<L, R>>,
         writer: &mut SnapshotWriter<'_>,
     ) -> Result<Progress> {
         let Some(extent) = self.extent() else {
@@ -242,7 +242,7 @@ impl<L, R> JoinChangelog<L, R> {
 /// Starts the scan of the key at `slot`, if the key may have records of the snapshot and was not
 /// scanned before; otherwise returns `None`.
 fn reach<K: Key, L, R>(
-    keys: &mut KeyedStates<K, JoinBuffers<L, R>>,
+    keys: &mut StateTable<K, JoinBuffers<L, R>>,
     slot: u32,
     extent: Extent,
 ) -> Option<Scan> {

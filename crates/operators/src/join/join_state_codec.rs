@@ -6,9 +6,9 @@ use ardea_core::{
     Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
     StateCodec, StateShape,
 };
+use ardea_state::{ValueReader, put_time, truncated_entry};
 
 use crate::join::join_buffers::{BufferedRecord, Stamp};
-use crate::keyed::{ValueReader, put_time, truncated_entry};
 
 /// The names of the checkpointed states of both sides.
 const LEFT: &str = "left";

@@ -7,17 +7,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Checkpointed, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    PartitionId, Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter,
-    StateChunk, StateShape, Timestamp, Watermark,
+    Checkpointed, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
+    Processor, Progress, Result, Timestamp, Watermark,
 };
-
-use crate::keyed::{KeyedStates, STATE, StateCodecs, forgotten_without};
+use ardea_state::{KeyedState, StateCodecs};
 
 /// The number of records sorted at a time.
 const RUN_RECORDS: usize = 1024;
 /// The maximum number of runs prepared for merging per call.
-const HEADS_PER_CALL: usize = 1024;
+const HEADS_PER_CALL: u32 = 1024;
 
 /// Records with their event times.
 type Records<T> = Vec<(T, Timestamp)>;
@@ -52,15 +50,16 @@ type Records<T> = Vec<(T, Timestamp)>;
 /// ```
 pub struct SortP<T, K, F> {
     key: Arc<F>,
-    /// The runs by ascending number, each sorted, except the last if it is still open.
-    runs: KeyedStates<u64, Records<T>>,
+    /// The runs by ascending number, each sorted, except the open one and those of `restored`.
+    runs: KeyedState<u64, Records<T>>,
     /// The slot of the open run, which is not full.
     open: Option<u32>,
-    /// A lower bound for the number of the next run.
-    next: u64,
+    /// The number of leading slots with restored runs. The last of them may have been open when the
+    /// snapshot was taken.
+    restored: u32,
+    /// A lower bound for the number of the next run. `None` before the first one.
+    next: Option<u64>,
     instance: Instance,
-    /// The serializers of runs. `None` if the state is not checkpointed.
-    kept: Option<StateCodecs<u64, Records<T>>>,
     /// The merge, after the end of the input.
     merge: Option<Merge<T, K>>,
 }
@@ -68,7 +67,7 @@ pub struct SortP<T, K, F> {
 /// The merge of the runs.
 struct Merge<T, K> {
     /// The number of slots whose runs were moved to the merge.
-    readied: usize,
+    readied: u32,
     runs: Vec<std::vec::IntoIter<(T, Timestamp)>>,
     /// Per unfinished run, its first key, number and index. Of equal keys, the older run is first.
     heads: BinaryHeap<Reverse<(K, u64, usize)>>,
@@ -83,39 +82,39 @@ where
     pub fn new(key: Arc<F>) -> Self {
         SortP {
             key,
-            runs: KeyedStates::default(),
+            runs: KeyedState::default(),
             open: None,
-            next: 0,
+            restored: 0,
+            next: None,
             instance: Instance::ONLY,
-            kept: None,
             merge: None,
         }
     }
 
     /// Sets the serializers of runs and their numbers, so that the state is checkpointed.
-    pub fn with_codecs(mut self, kept: StateCodecs<u64, Records<T>>) -> Self {
-        self.kept = Some(kept);
+    pub fn with_codecs(mut self, codecs: StateCodecs<u64, Records<T>>) -> Self {
+        self.runs.set_codecs(codecs);
         self
     }
 
     /// Starts a run and returns its slot. The run's number belongs to a partition of this instance,
     /// as a key would. The number is therefore unique, and the instance that restores the run knows
     /// which numbers are taken.
-    fn begin_run(&mut self) -> u32 {
+    fn begin_run(&mut self) -> Result<u32> {
         let Instance { index, parallelism } = self.instance;
-        while PartitionId::of(&self.next).owner(parallelism) != index {
-            self.next += 1;
+        let mut next = self.next.unwrap_or_else(|| self.count_restored());
+        while PartitionId::of(&next).owner(parallelism) != index {
+            next += 1;
         }
-        let slot = self.runs.slot_or_insert(Cow::Owned(self.next), Vec::new);
-        self.next += 1;
-        slot
+        self.next = Some(next + 1);
+        self.runs.slot(Cow::Owned(next), Vec::new)
     }
 
-    /// Prepares a run for a change while a snapshot may be in progress.
-    fn touch(&mut self, slot: u32) {
-        let kept = &self.kept;
-        self.runs
-            .touch(slot, |chunk, number, run| write(kept, chunk, number, run));
+    /// Counts the restored runs, and returns the number after the last one.
+    fn count_restored(&mut self) -> u64 {
+        self.restored = self.runs.slots();
+        let numbers = (0..self.restored).filter_map(|slot| self.runs.key(slot));
+        numbers.max().map_or(0, |last| last.saturating_add(1))
     }
 
     /// Closes the open run.
@@ -123,8 +122,7 @@ where
         let Some(slot) = self.open.take() else {
             return;
         };
-        self.touch(slot);
-        if let Some((_, run)) = self.runs.get_mut(slot) {
+        if let Some((_, run)) = self.runs.update(slot) {
             run.sort_by_cached_key(|(record, _)| (self.key)(record));
         }
     }
@@ -133,6 +131,9 @@ where
     fn ready_some(&mut self) -> bool {
         let mut merge = self.merge.take().unwrap_or_else(|| {
             self.end_run();
+            if self.next.is_none() {
+                self.next = Some(self.count_restored());
+            }
             Merge {
                 readied: 0,
                 runs: Vec::new(),
@@ -141,10 +142,12 @@ where
         });
         let slots = self.runs.slots();
         let to = slots.min(merge.readied + HEADS_PER_CALL);
-        for slot in merge.readied as u32..to as u32 {
-            self.touch(slot);
-            let number = self.runs.get_mut(slot).map(|(number, _)| *number);
-            if let (Some(number), Some(run)) = (number, self.runs.remove(slot)) {
+        for slot in merge.readied..to {
+            let number = self.runs.key(slot).copied();
+            if let (Some(number), Some(mut run)) = (number, self.runs.remove(slot)) {
+                if slot < self.restored {
+                    run.sort_by_cached_key(|(record, _)| (self.key)(record));
+                }
                 merge.runs.push(run.into_iter());
                 merge.push_head(merge.runs.len() - 1, number, &*self.key);
             }
@@ -163,19 +166,6 @@ impl<T, K: Ord> Merge<T, K> {
     }
 }
 
-/// Appends the entry of a run.
-fn write<T>(
-    kept: &Option<StateCodecs<u64, Records<T>>>,
-    chunk: &mut StateChunk,
-    number: &u64,
-    run: &Records<T>,
-) -> Result<()> {
-    match kept {
-        Some(kept) => kept.write(chunk, number, run, |_| ()),
-        None => Ok(()),
-    }
-}
-
 impl<T, K, F> Processor for SortP<T, K, F>
 where
     T: Send + 'static,
@@ -184,20 +174,16 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.instance = context.instance;
-        if context.guarantee.keeps_state() {
-            self.runs.keep_track();
-        }
-        Ok(())
+        self.runs.open(context)
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
         let slot = match self.open {
             Some(slot) => slot,
-            None => self.begin_run(),
+            None => self.begin_run()?,
         };
         self.open = Some(slot);
-        self.touch(slot);
-        let Some((_, run)) = self.runs.get_mut(slot) else {
+        let Some((_, run)) = self.runs.update(slot) else {
             return Err(Error::new(ErrorCode::Internal, "a run is not there"));
         };
         run.extend(inbox.rows::<T>()?.drain_front(usize::MAX));
@@ -212,7 +198,7 @@ where
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.merge.is_none() && self.runs.is_writing() {
+        if self.merge.is_none() && self.runs.is_writing_snapshot() {
             // The runs belong to the snapshot in progress. Setting all of them aside would double
             // the memory.
             return Ok(Progress::NONE);
@@ -239,55 +225,11 @@ where
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
-        forgotten_without(self.kept.as_ref())
+        self.runs.unsaved_state()
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
-}
-
-impl<T, K, F> Checkpointed for SortP<T, K, F>
-where
-    T: Send + 'static,
-    K: Ord + Send + 'static,
-    F: Fn(&T) -> K + Send + Sync + 'static,
-{
-    fn states(&self) -> Vec<StateShape> {
-        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        self.runs.take_snapshot(snapshot)
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        let kept = &self.kept;
-        self.runs.write_snapshot(writer, |chunk, number, _, run| {
-            write(kept, chunk, number, run)
-        })
-    }
-
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.runs.commit(epoch)
-    }
-
-    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.runs.abort(epoch))
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            let Some(kept) = &self.kept else {
-                return Err(RestoredState::unknown(&entry));
-            };
-            let (number, mut run, _) = kept.read(&entry)?;
-            // The last run may have been open. It is closed: new records go to the next one.
-            run.sort_by_cached_key(|(record, _)| (self.key)(record));
-            self.next = self.next.max(number.saturating_add(1));
-            self.runs.restore(number, run)?;
-        }
-        Ok(())
+        Some(&mut self.runs)
     }
 }
 

@@ -2,36 +2,10 @@
 
 use std::time::Duration;
 
-use ardea_core::{Clock, Timestamp, Watermark};
+use ardea_core::{Timestamp, Watermark};
+use ardea_state::{KeyTimers, TimerKind};
 
 use crate::Output;
-use crate::keyed::TimerSet;
-
-/// The clock of a timer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TimerKind {
-    /// Event time: fires when the watermark passes the time of the timer.
-    Event,
-    /// Processing time: fires when the instance's clock passes the time of the timer.
-    Processing,
-}
-
-/// The timers of all keys of an instance.
-#[derive(Debug, Default)]
-pub(crate) struct Timers {
-    pub(crate) event: TimerSet<Timestamp>,
-    pub(crate) processing: TimerSet<Duration>,
-    /// The times at which unused keys expire (time-to-live).
-    pub(crate) expiry: TimerSet<Timestamp>,
-}
-
-impl Timers {
-    pub(crate) fn forget(&mut self, slot: u32) {
-        self.event.forget(slot);
-        self.processing.forget(slot);
-        self.expiry.forget(slot);
-    }
-}
 
 /// The operations of user code with keyed state: emit records, set timers, clear the state.
 ///
@@ -39,11 +13,8 @@ impl Timers {
 #[derive(Debug)]
 pub struct KeyedContext<'a, 'o, U> {
     pub(crate) output: &'a mut Output<'o, U>,
-    pub(crate) timers: &'a mut Timers,
-    pub(crate) clock: &'a Clock,
-    pub(crate) slot: u32,
+    pub(crate) timers: KeyTimers<'a>,
     pub(crate) time: Timestamp,
-    pub(crate) watermark: Watermark,
     pub(crate) fired: Option<TimerKind>,
     pub(crate) cleared: bool,
 }
@@ -66,7 +37,7 @@ impl<U> KeyedContext<'_, '_, U> {
 
     /// Returns the current watermark. A record with an earlier time is late.
     pub fn watermark(&self) -> Watermark {
-        self.watermark
+        self.timers.watermark()
     }
 
     /// Returns the kind of timer that fired; `None` for a record.
@@ -81,26 +52,23 @@ impl<U> KeyedContext<'_, '_, U> {
     /// watermark. A timer set during the end of the input never fires, so that a self-renewing
     /// timer ends.
     pub fn set_event_timer(&mut self, time: Timestamp) {
-        if self.watermark != Watermark::END {
-            self.timers.event.set(self.slot, time);
-        }
+        self.timers.set_event(time);
     }
 
     /// Clears the key's event timer for `time`, if it is set.
     pub fn clear_event_timer(&mut self, time: Timestamp) {
-        self.timers.event.clear(self.slot, time);
+        self.timers.clear_event(time);
     }
 
     /// Sets a timer that fires after `delay` on the processing-time clock. The timer never fires
     /// after the end of the input.
     pub fn set_processing_timer(&mut self, delay: Duration) {
-        let deadline = self.clock.now().saturating_add(delay);
-        self.timers.processing.set(self.slot, deadline);
+        self.timers.set_processing(delay);
     }
 
     /// Clears all processing timers of the key.
     pub fn clear_processing_timers(&mut self) {
-        self.timers.processing.forget(self.slot);
+        self.timers.clear_processing();
     }
 
     /// Removes the key with its state and timers when the user function returns. The next record

@@ -8,20 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    PartitionId, PartitionRestore, Processor, Progress, RecordGuard, RestoredEntry, RestoredState,
-    Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp, Watermark,
+    Checkpointed, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    Result, Timestamp, Watermark,
 };
+use ardea_state::{KeyedState, StateCodecs};
 
 use crate::forward::{pass_front, passable, remove_at};
-use crate::keyed::{
-    DueKind, DueTimes, KeyedStates, STATE, StateCodecs, TimerSet, forgotten_without, put_time,
-};
 
 /// The maximum number of keys that expire per call.
-const FORGOTTEN_PER_CALL: usize = 4096;
-/// The maximum number of expired keys loaded from disk per call.
-const FROM_DISK_PER_CALL: usize = 64;
+const EXPIRED_PER_CALL: usize = 4096;
 
 /// Forwards the first record of each key and drops the others.
 ///
@@ -50,15 +45,10 @@ const FROM_DISK_PER_CALL: usize = 64;
 pub struct DistinctP<T, K, F> {
     key: Arc<F>,
     span: Option<Duration>,
-    /// Per key, the event time of the last forwarded record.
-    passed: KeyedStates<K, Timestamp>,
-    ends: TimerSet<Timestamp>,
-    watermark: Watermark,
-    /// The serializer of keys. `None` if the state is not checkpointed.
-    kept: Option<StateCodecs<K, ()>>,
+    /// The keys of forwarded records. A key is used when a record of it is forwarded.
+    passed: KeyedState<K, ()>,
     /// Batch indexes of the duplicates. Empty between calls.
     repeated: Vec<usize>,
-    metrics: Arc<InstanceMetrics>,
     records: PhantomData<fn(T)>,
 }
 
@@ -69,15 +59,14 @@ where
 {
     /// Creates an operator that deduplicates by `key`, which instances share.
     pub fn new(key: Arc<F>) -> Self {
+        let mut passed = KeyedState::default();
+        passed.allow_lazy_restore();
+        passed.allow_spilling();
         DistinctP {
             key,
             span: None,
-            passed: KeyedStates::default(),
-            ends: TimerSet::default(),
-            watermark: Watermark::NONE,
-            kept: None,
+            passed,
             repeated: Vec::new(),
-            metrics: Arc::default(),
             records: PhantomData,
         }
     }
@@ -86,12 +75,13 @@ where
     /// forwarded one.
     pub fn within(mut self, span: Duration) -> Self {
         self.span = Some(span);
+        self.passed.set_ttl(span);
         self
     }
 
     /// Sets the serializer of keys, so that the state is checkpointed.
-    pub fn with_codecs(mut self, kept: StateCodecs<K, ()>) -> Self {
-        self.kept = Some(kept);
+    pub fn with_codecs(mut self, codecs: StateCodecs<K, ()>) -> Self {
+        self.passed.set_codecs(codecs);
         self
     }
 
@@ -100,97 +90,22 @@ where
         self.passed.len()
     }
 
-    /// Returns true if a record of `key` at `time` is not a duplicate, and stores `time`.
+    /// Returns true if a record of `key` at `time` is not a duplicate, and stores the time. A late
+    /// record, or one without event time, counts as of the current watermark.
     #[inline]
     fn passes(&mut self, key: K, time: Timestamp) -> Result<bool> {
-        // A late record, or one without event time, counts as of the current watermark.
-        let time = time.max(self.watermark.0);
         let mut is_new = false;
-        let create = || {
-            is_new = true;
-            time
-        };
-        let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
-        let thaw = |slot: u32, entry: &RestoredEntry<'_>| decode(kept, ends, span, slot, entry);
-        let slot = self.passed.slot_or_load(Cow::Owned(key), create, thaw)?;
+        let slot = self.passed.slot(Cow::Owned(key), || is_new = true)?;
         let Some(span) = self.span else {
             return Ok(is_new);
         };
-        if !is_new {
-            let passed = self.passed.get(slot).copied().unwrap_or(time);
-            if time < passed + span {
-                return Ok(false);
-            }
-            self.touch(slot);
-            self.ends.clear(slot, passed + span);
-            if let Some((_, passed)) = self.passed.get_mut(slot) {
-                *passed = time;
-            }
+        let time = time.max(self.passed.watermark().0);
+        let last = self.passed.last_used(slot);
+        let passes = last.is_none_or(|last| time >= last + span);
+        if passes {
+            self.passed.use_at(slot, time);
         }
-        self.ends.set(slot, time + span);
-        Ok(true)
-    }
-
-    /// Prepares the state of a key for a change: a snapshot in progress retains the old contents.
-    fn touch(&mut self, slot: u32) {
-        let kept = &self.kept;
-        self.passed
-            .touch(slot, |chunk, key, passed| write(kept, chunk, key, *passed));
-    }
-
-    /// Spills keys to disk if memory is short.
-    fn spill(&mut self) -> Result<()> {
-        let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
-        self.passed.spill(|chunk, key, slot, passed| {
-            write(kept, chunk, key, *passed)?;
-            ends.forget(slot);
-            let end = span.map(|span| (*passed + span).as_micros());
-            Ok(DueTimes::of(None, None, end))
-        })
-    }
-
-    /// Loads some of the expired keys from disk. Returns true if no expired keys are left there.
-    fn load_expired(&mut self, watermark: Watermark) -> Result<bool> {
-        let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
-        let over = self.passed.load_due(
-            (DueKind::Expiry, watermark.0.as_micros(), FROM_DISK_PER_CALL),
-            |entry| {
-                let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
-                kept.read_as(STATE, entry).map(|(key, _)| key)
-            },
-            |slot, entry| decode(kept, ends, span, slot, entry),
-        )?;
-        Ok(over.len() < FROM_DISK_PER_CALL)
-    }
-}
-
-/// Decodes the entry of a key that is assigned to a slot.
-fn decode<K: Key>(
-    kept: &Option<StateCodecs<K, ()>>,
-    ends: &mut TimerSet<Timestamp>,
-    span: Option<Duration>,
-    slot: u32,
-    entry: &RestoredEntry<'_>,
-) -> Result<Timestamp> {
-    let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
-    let (_, (), mut rest) = kept.read(entry)?;
-    let passed = rest.time()?;
-    if let Some(span) = span {
-        ends.set(slot, passed + span);
-    }
-    Ok(passed)
-}
-
-/// Appends the entry of a key: the time of its last forwarded record.
-fn write<K: Key>(
-    kept: &Option<StateCodecs<K, ()>>,
-    chunk: &mut StateChunk,
-    key: &K,
-    passed: Timestamp,
-) -> Result<()> {
-    match kept {
-        Some(kept) => kept.write(chunk, key, &(), |out| put_time(out, passed)),
-        None => Ok(()),
+        Ok(passes)
     }
 }
 
@@ -201,12 +116,11 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.metrics = Arc::clone(&context.metrics);
-        self.passed.attach(context, self.kept.is_some())
+        self.passed.open(context)
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        self.spill()?;
+        self.passed.spill()?;
         let mut count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
         let key = Arc::clone(&self.key);
         if self.passed.is_restoring() {
@@ -226,131 +140,33 @@ where
             }
             guard.advance();
         }
-        let kept = &self.kept;
-        self.passed.account(&self.metrics, |chunk, key, _, passed| {
-            write(kept, chunk, key, *passed)
-        });
+        self.passed.report_size();
         let removed = remove_at::<T>(inbox, &mut self.repeated)?;
         pass_front::<T>(inbox, outbox, Ordinal::FIRST, count - removed)
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        self.watermark = watermark;
-        self.spill()?;
-        // At the end of the input, the disk state is deleted as a whole.
-        let has_all = watermark == Watermark::END || self.load_expired(watermark)?;
-        for _ in 0..FORGOTTEN_PER_CALL {
-            let Some((_, slot)) = self.ends.pop_due(watermark.0) else {
-                if !has_all {
-                    break;
-                }
-                if !self.passed.is_restoring() {
-                    outbox.watermark(watermark);
-                }
-                return Ok(Progress::DONE);
-            };
-            self.touch(slot);
-            self.passed.remove(slot);
+        self.passed.set_watermark(watermark);
+        self.passed.spill()?;
+        if !self.passed.remove_expired(EXPIRED_PER_CALL)? {
+            return Ok(Progress::MADE);
         }
-        Ok(Progress::MADE)
-    }
-
-    fn unsaved_state(&self) -> Option<&'static str> {
-        forgotten_without(self.kept.as_ref())
-    }
-
-    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
-    }
-
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
-}
-
-impl<T, K, F> Checkpointed for DistinctP<T, K, F>
-where
-    T: Send + 'static,
-    K: Key,
-    F: Fn(&T) -> K + Send + Sync + 'static,
-{
-    fn states(&self) -> Vec<StateShape> {
-        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        self.passed.take_snapshot(snapshot)
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        let kept = &self.kept;
-        self.passed.write_snapshot(writer, |chunk, key, _, passed| {
-            write(kept, chunk, key, *passed)
-        })
-    }
-
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.passed.commit(epoch)
-    }
-
-    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.passed.abort(epoch))
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            let Some(kept) = &self.kept else {
-                return Err(RestoredState::unknown(&entry));
-            };
-            let (key, (), mut rest) = kept.read(&entry)?;
-            let passed = rest.time()?;
-            self.passed.weigh(&entry);
-            let slot = self.passed.restore(key, passed)?;
-            if let Some(span) = self.span {
-                self.ends.set(slot, passed + span);
-            }
-            self.spill()?;
+        if !self.passed.is_restoring() {
+            outbox.watermark(watermark);
         }
-        Ok(())
-    }
-
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.passed.all_restored();
         Ok(Progress::DONE)
     }
 
-    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
-        let Ok(before) = memory.downcast::<Self>() else {
-            return false;
-        };
-        let before = *before;
-        self.passed = before.passed;
-        self.ends = before.ends;
-        true
+    fn unsaved_state(&self) -> Option<&'static str> {
+        self.passed.unsaved_state()
     }
 
-    fn partitioned_restore(&mut self) -> Option<&mut dyn PartitionRestore> {
-        Some(self)
-    }
-}
-
-impl<T, K, F> PartitionRestore for DistinctP<T, K, F>
-where
-    T: Send + 'static,
-    K: Key,
-    F: Fn(&T) -> K + Send + Sync + 'static,
-{
-    fn enable_lazy_restore(&mut self, entries: u64) -> bool {
-        self.passed.begin_early(entries, self.kept.is_some())
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        self.passed.into_memory()
     }
 
-    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
-        self.passed.partition_restored(partition);
-        Ok(())
-    }
-
-    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
-        self.passed.take_wanted(wanted);
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(&mut self.passed)
     }
 }
 

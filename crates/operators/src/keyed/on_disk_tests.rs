@@ -11,10 +11,11 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::test_disk::Disk;
-use super::{DistinctP, KeyedContext, KeyedLogic, StateCodecs, StatefulMapP};
+use super::{DistinctP, KeyedContext, KeyedLogic, StatefulMapP};
 use crate::test_driver::{Drive, at};
 use crate::{FoldOne, RollingP};
+use ardea_state::StateCodecs;
+use ardea_state::testing::MemoryDisk;
 
 /// A JSON codec.
 struct Json;
@@ -133,7 +134,7 @@ fn outcome<U: Ord + Clone + Send + 'static>(
 }
 
 fn on_disk(mut drive: Drive) -> Drive {
-    drive.context.local = Some(Arc::new(Disk::default()));
+    drive.context.local = Some(Arc::new(MemoryDisk::default()));
     drive
 }
 
@@ -185,9 +186,9 @@ fn a_full_disk_fails_the_step_with_its_reason() {
     for batch in 0..4u8 {
         drive = drive.records((0..50u8).map(|n| ((n + 50 * batch, 0i64), at(0))));
     }
-    drive.context.local = Some(Arc::new(Disk {
+    drive.context.local = Some(Arc::new(MemoryDisk {
         is_full: true,
-        ..Disk::default()
+        ..MemoryDisk::default()
     }));
     let error = drive.try_run::<(u8, u64)>(&mut step).unwrap_err();
     assert_eq!(error.code(), ErrorCode::DiskFull);
@@ -236,7 +237,7 @@ where
     ProcessorTest::new(make)
         .keyed_input(input, |record: &Record| record.0)
         .output(Expected::timed_unordered(expected))
-        .local_store(Arc::new(Disk::default()))
+        .local_store(Arc::new(MemoryDisk::default()))
         .survives()
         .run();
 }

@@ -1,27 +1,21 @@
 //! User code with state and timers per key.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Checkpointed, Clock, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    PartitionId, PartitionRestore, Processor, Progress, RestoredState, Result, SnapshotRequest,
-    SnapshotWriter, StateShape, Timestamp, Waker, Watermark,
+    Checkpointed, Clock, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, PartitionId,
+    Processor, Progress, Result, Timestamp, Watermark,
 };
+use ardea_state::{BufferedRecords, KeyedState, StateCodecs, TimerKind};
 
-use crate::Backlog;
 use crate::forward::{break_if, take_until};
-use crate::keyed::buffered_records::BufferedRecords;
-use crate::keyed::context::Timers;
-use crate::keyed::key_processor::{DueEvent, KeyProcessor};
-use crate::keyed::timer_codec::{TimerDecoder, freeze, write};
-use crate::keyed::{
-    DueKind, KeyedContext, KeyedLogic, KeyedStates, STATE, StateCodecs, TimerKind,
-    forgotten_without,
-};
+use crate::keyed::{KeyedContext, KeyedLogic};
+use crate::{Backlog, Output};
 
 /// The maximum number of timers fired per call, which keeps the call short.
 const TIMERS_PER_CALL: usize = 512;
@@ -76,63 +70,38 @@ const TIMERS_PER_CALL: usize = 512;
 /// ```
 pub struct StatefulMapP<T, K, S, U, KF, C, R, X> {
     logic: Arc<KeyedLogic<KF, C, R, X>>,
-    ttl: Option<Duration>,
-    states: KeyedStates<K, TimedState<S>>,
-    timers: Timers,
-    /// The serializers of keys and states. `None` if the state is not checkpointed.
-    kept: Option<StateCodecs<K, S>>,
+    states: KeyedState<K, S>,
     backlog: Backlog<U>,
-    watermark: Watermark,
     clock: Clock,
-    waker: Waker,
-    metrics: Arc<InstanceMetrics>,
     /// Buffered records whose partition is not restored yet.
     buffered: BufferedRecords<T>,
 }
 
-/// The state of a key, and the event time of its last use.
-pub(super) struct TimedState<S> {
-    pub(super) state: S,
-    pub(super) touched: Timestamp,
-}
-
-impl<T, K, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X>
-where
-    K: Key,
-    KF: Fn(&T) -> K,
-    C: Fn() -> S,
-    R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>),
-    X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>),
-{
+impl<T, K: Key, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X> {
     /// Creates an operator with `logic`, which instances share.
     pub fn new(logic: Arc<KeyedLogic<KF, C, R, X>>) -> Self {
+        let mut states = KeyedState::default();
+        states.allow_lazy_restore();
+        states.allow_spilling();
         StatefulMapP {
             logic,
-            ttl: None,
-            states: KeyedStates::default(),
-            timers: Timers::default(),
-            kept: None,
+            states,
             backlog: Backlog::default(),
-            watermark: Watermark::NONE,
             clock: Clock::system(),
-            waker: Waker::none(),
-            metrics: Arc::default(),
             buffered: BufferedRecords::default(),
         }
     }
-}
 
-impl<T, K: Key, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X> {
     /// Sets the time-to-live: a key that no record and no timer has used for `ttl` of event time is
     /// removed.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
+        self.states.set_ttl(ttl);
         self
     }
 
     /// Sets the serializers of keys and states, so that states and timers are checkpointed.
-    pub fn with_codecs(mut self, kept: StateCodecs<K, S>) -> Self {
-        self.kept = Some(kept);
+    pub fn with_codecs(mut self, codecs: StateCodecs<K, S>) -> Self {
+        self.states.set_codecs(codecs);
         self
     }
 
@@ -142,60 +111,75 @@ impl<T, K: Key, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X> {
     }
 }
 
+/// Calls user code for the key of a slot, then removes the key if the code has cleared its state.
+#[inline]
+fn with_key<K: Key, S, U>(
+    states: &mut KeyedState<K, S>,
+    slot: u32,
+    (time, fired): (Timestamp, Option<TimerKind>),
+    output: &mut Output<'_, U>,
+    call: impl FnOnce(&mut S, &K, &mut KeyedContext<'_, '_, U>),
+) {
+    let Some((key, state, timers)) = states.use_at(slot, time) else {
+        return;
+    };
+    let mut context = KeyedContext {
+        output,
+        timers,
+        time,
+        fired,
+        cleared: false,
+    };
+    call(state, key, &mut context);
+    if context.cleared {
+        states.remove(slot);
+    }
+}
+
+/// Processes one record.
+#[inline]
+fn process_record<T, K: Key, S, U, KF, C, R, X>(
+    logic: &KeyedLogic<KF, C, R, X>,
+    states: &mut KeyedState<K, S>,
+    (record, time): (T, Timestamp),
+    output: &mut Output<'_, U>,
+) -> Result<()>
+where
+    KF: Fn(&T) -> K,
+    C: Fn() -> S,
+    R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>),
+{
+    let slot = states.slot(Cow::Owned((logic.key)(&record)), &logic.create)?;
+    with_key(states, slot, (time, None), output, |state, key, out| {
+        (logic.on_record)(state, key, record, time, out);
+    });
+    Ok(())
+}
+
 impl<T, K, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X>
 where
     K: Key,
     U: Send + 'static,
     X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>),
 {
-    /// Splits the processor into parts that can be borrowed separately.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the parts have the parameters of the whole"
-    )]
-    fn key_processor(
-        &mut self,
-    ) -> (
-        KeyProcessor<'_, K, S, KF, C, R, X>,
-        &mut Backlog<U>,
-        &mut BufferedRecords<T>,
-    ) {
-        let desk = KeyProcessor {
-            logic: &self.logic,
-            states: &mut self.states,
-            timers: &mut self.timers,
-            kept: &self.kept,
-            clock: &self.clock,
-            ttl: self.ttl,
-            watermark: self.watermark,
-        };
-        (desk, &mut self.backlog, &mut self.buffered)
-    }
-
     /// Fires the timers that the watermark has reached. Done when all have fired and their outputs
     /// have found room.
     fn fire_event_timers(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.spill()?;
+        self.states.spill()?;
         let made = outbox.has_room(Ordinal::FIRST);
-        let (mut desk, backlog, _) = self.key_processor();
-        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        let (logic, states) = (&*self.logic, &mut self.states);
+        let mut output = self.backlog.open(outbox, Ordinal::FIRST)?;
         let mut left = TIMERS_PER_CALL;
-        let mut due = desk.next_event_due()?;
-        while left > 0 && !output.is_full() {
-            match due {
-                None => break,
-                Some(DueEvent::Expiry(end, slot)) => desk.expire(end, slot),
-                Some(DueEvent::Timer(time, slot, kind)) => {
-                    desk.touch(slot);
-                    desk.timers.event.clear(slot, time);
-                    desk.timer(time, slot, kind, &mut output);
-                }
-            }
-            left -= 1;
-            due = desk.next_event_due()?;
+        while !output.is_full()
+            && let Some((time, slot)) = states.next_event_timer(&mut left)?
+        {
+            let fired = (time, Some(TimerKind::Event));
+            with_key(states, slot, fired, &mut output, |state, key, out| {
+                (logic.on_timer)(state, key, time, out);
+            });
         }
-        let all_fired = due.is_none();
-        self.ask_to_be_woken(outbox);
+        let all_fired = !states.has_due()?;
+        self.request_wake(outbox);
         Ok(Progress {
             made,
             done: all_fired && self.backlog.is_empty(),
@@ -204,66 +188,33 @@ where
 
     /// Fires the due processing timers while there is room.
     fn fire_processing_timers(&mut self, outbox: &mut Outbox) -> Result<()> {
-        self.spill()?;
-        let (mut desk, backlog, _) = self.key_processor();
-        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
-        let now = desk.clock.now();
-        if desk.states.first_due(DueKind::Processing).is_some() {
-            desk.load_due(DueKind::Processing, nanos(now))?;
-        }
-        let wall = desk.clock.wall();
+        self.states.spill()?;
+        let (logic, states) = (&*self.logic, &mut self.states);
+        let mut output = self.backlog.open(outbox, Ordinal::FIRST)?;
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        states.load_processing_timers(now)?;
         for _ in 0..TIMERS_PER_CALL {
             if output.is_full() {
                 break;
             }
-            let Some((deadline, slot)) = desk.timers.processing.first_due(now) else {
+            let Some((deadline, slot)) = states.next_processing_timer(now) else {
                 break;
             };
-            desk.touch(slot);
-            desk.timers.processing.clear(slot, deadline);
-            desk.timer(
-                wall - (now - deadline),
-                slot,
-                TimerKind::Processing,
-                &mut output,
-            );
+            let fired = (states.watermark().0, Some(TimerKind::Processing));
+            with_key(states, slot, fired, &mut output, |state, key, out| {
+                (logic.on_timer)(state, key, wall - (now - deadline), out);
+            });
         }
-        self.ask_to_be_woken(outbox);
+        self.request_wake(outbox);
         Ok(())
     }
 
-    fn ask_to_be_woken(&self, outbox: &mut Outbox) {
+    fn request_wake(&self, outbox: &mut Outbox) {
         self.backlog.wake_if_waiting(outbox);
-        if let Some((deadline, _)) = self.timers.processing.first() {
+        if let Some(deadline) = self.states.first_processing_timer() {
             outbox.wake_at(deadline);
         }
-        if let Some(deadline) = self.states.first_due(DueKind::Processing) {
-            outbox.wake_at(Duration::from_nanos(deadline.unsigned_abs()));
-        }
     }
-
-    /// Requests a wake-up if there are processing timers. There is no outbox during a restore to
-    /// schedule the wake-up.
-    fn wake_for_timers(&self) {
-        let on_disk = self.states.first_due(DueKind::Processing);
-        if self.timers.processing.first().is_some() || on_disk.is_some() {
-            self.waker.wake();
-        }
-    }
-
-    /// Spills keys to disk if memory is short.
-    fn spill(&mut self) -> Result<()> {
-        let (kept, timers) = (&self.kept, &mut self.timers);
-        let (clock, ttl) = (&self.clock, self.ttl);
-        self.states.spill(|chunk, key, slot, state| {
-            freeze(kept, (&mut *timers, clock, ttl), chunk, (key, slot), state)
-        })
-    }
-}
-
-/// Converts a time of the monotonic clock for storage on disk.
-pub(super) fn nanos(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 impl<T, K, S, U, KF, C, R, X> Processor for StatefulMapP<T, K, S, U, KF, C, R, X>
@@ -279,13 +230,11 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
-        self.waker = context.waker.clone();
-        self.metrics = Arc::clone(&context.metrics);
-        self.states.attach(context, self.kept.is_some())
+        self.states.open(context)
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        self.spill()?;
+        self.states.spill()?;
         let (is_away, most) = (self.states.is_restoring(), self.states.max_buffered());
         // Due timers of newly restored keys fire before the records of these keys are processed.
         if is_away && (!self.fire_event_timers(outbox)?.done || self.buffered.is_full(most)) {
@@ -296,31 +245,27 @@ where
             }
             return Ok(());
         }
-        let (mut desk, backlog, aside) = self.key_processor();
-        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        let (logic, states, aside) = (&*self.logic, &mut self.states, &mut self.buffered);
+        let mut output = self.backlog.open(outbox, Ordinal::FIRST)?;
         let mut failed = Ok(());
         if !output.is_full() {
             take_until(inbox.rows::<T>()?, |record, time| {
                 if is_away {
-                    let partition = PartitionId::of(&(desk.logic.key)(&record));
-                    if desk.states.must_buffer(partition) {
+                    let partition = PartitionId::of(&(logic.key)(&record));
+                    if states.must_buffer(partition) {
                         aside.put(partition, record, time);
                         return break_if(aside.is_full(most));
                     }
                 }
-                if let Err(error) = desk.record(record, time, &mut output) {
+                if let Err(error) = process_record(logic, states, (record, time), &mut output) {
                     failed = Err(error);
                     return ControlFlow::Break(());
                 }
                 break_if(output.is_full())
             });
         }
-        self.ask_to_be_woken(outbox);
-        let (kept, with) = (&self.kept, (&self.timers, &self.clock));
-        self.states
-            .account(&self.metrics, |chunk, key, slot, state| {
-                write(kept, with, chunk, (key, slot), state)
-            });
+        self.request_wake(outbox);
+        self.states.report_size();
         failed
     }
 
@@ -328,7 +273,7 @@ where
         if self.buffered.holds(watermark) {
             return Ok(Progress::DONE);
         }
-        self.watermark = watermark;
+        self.states.set_watermark(watermark);
         let progress = self.fire_event_timers(outbox)?;
         if progress.done && !self.states.is_restoring() {
             outbox.watermark(watermark);
@@ -338,7 +283,7 @@ where
 
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         let progress = self.backlog.settle(outbox, Ordinal::FIRST)?;
-        self.ask_to_be_woken(outbox);
+        self.request_wake(outbox);
         Ok(progress)
     }
 
@@ -347,7 +292,7 @@ where
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.watermark = Watermark::END;
+        self.states.set_watermark(Watermark::END);
         self.fire_event_timers(outbox)
     }
 
@@ -356,7 +301,7 @@ where
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
-        forgotten_without(self.kept.as_ref())
+        self.states.unsaved_state()
     }
 
     fn catch_up(&mut self, outbox: &mut Outbox) -> Result<Progress> {
@@ -365,133 +310,36 @@ where
         if !fired.done {
             return Ok(fired);
         }
-        let (mut desk, backlog, aside) = self.key_processor();
-        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        let (logic, states) = (&*self.logic, &mut self.states);
+        let mut output = self.backlog.open(outbox, Ordinal::FIRST)?;
         let mut made = fired.made;
-        while let Some(partition) = desk
-            .states
-            .next_buffered_partition()
-            .filter(|_| !output.is_full())
+        while !output.is_full()
+            && let Some(partition) = states.next_buffered_partition()
         {
             made = true;
-            match aside.take(partition) {
-                Some((record, time)) => desk.record(record, time, &mut output)?,
-                None => desk.states.finish_buffered_partition(),
+            match self.buffered.take(partition) {
+                Some(record) => process_record(logic, states, record, &mut output)?,
+                None => states.finish_buffered_partition(),
             }
         }
-        let is_done = desk.states.next_buffered_partition().is_none();
-        self.ask_to_be_woken(outbox);
+        let is_done = states.next_buffered_partition().is_none();
+        self.request_wake(outbox);
         let Some(watermark) = self.buffered.take_watermark() else {
             return Ok(Progress {
                 made,
                 done: is_done && self.backlog.is_empty(),
             });
         };
-        self.watermark = watermark;
+        self.states.set_watermark(watermark);
         self.fire_event_timers(outbox)
     }
 
     fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
+        self.states.into_memory()
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
-}
-
-impl<T, K, S, U, KF, C, R, X> Checkpointed for StatefulMapP<T, K, S, U, KF, C, R, X>
-where
-    T: Send + 'static,
-    K: Key,
-    S: Send + 'static,
-    U: Send + 'static,
-    KF: Fn(&T) -> K + Send + Sync + 'static,
-    C: Fn() -> S + Send + Sync + 'static,
-    R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
-    X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
-{
-    fn states(&self) -> Vec<StateShape> {
-        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        self.states.take_snapshot(snapshot)
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        let (kept, with) = (&self.kept, (&self.timers, &self.clock));
-        self.states
-            .write_snapshot(writer, |chunk, key, slot, state| {
-                write(kept, with, chunk, (key, slot), state)
-            })
-    }
-
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.states.commit(epoch)
-    }
-
-    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.states.abort(epoch))
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            let mut come_back =
-                TimerDecoder::new(&self.kept, &mut self.timers, &self.clock, self.ttl);
-            let (key, state, times) = come_back.read(&entry)?;
-            self.states.weigh(&entry);
-            let slot = self.states.restore(key, state)?;
-            come_back.set(slot, times);
-            self.spill()?;
-        }
-        Ok(())
-    }
-
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.states.all_restored();
-        self.wake_for_timers();
-        Ok(Progress::DONE)
-    }
-
-    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
-        let Ok(before) = memory.downcast::<Self>() else {
-            return false;
-        };
-        let before = *before;
-        self.states = before.states;
-        self.timers = before.timers;
-        true
-    }
-
-    fn partitioned_restore(&mut self) -> Option<&mut dyn PartitionRestore> {
-        Some(self)
-    }
-}
-
-impl<T, K, S, U, KF, C, R, X> PartitionRestore for StatefulMapP<T, K, S, U, KF, C, R, X>
-where
-    T: Send + 'static,
-    K: Key,
-    S: Send + 'static,
-    U: Send + 'static,
-    KF: Fn(&T) -> K + Send + Sync + 'static,
-    C: Fn() -> S + Send + Sync + 'static,
-    R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
-    X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
-{
-    fn enable_lazy_restore(&mut self, entries: u64) -> bool {
-        self.states.begin_early(entries, self.kept.is_some())
-    }
-
-    fn on_partition_restored(&mut self, partition: PartitionId) -> Result<()> {
-        self.states.partition_restored(partition);
-        self.wake_for_timers();
-        Ok(())
-    }
-
-    fn take_requested_partitions(&mut self, wanted: &mut Vec<PartitionId>) {
-        self.states.take_wanted(wanted);
+        Some(&mut self.states)
     }
 }
 
@@ -499,7 +347,6 @@ impl<T, K: Key, S, U, KF, C, R, X> fmt::Debug for StatefulMapP<T, K, S, U, KF, C
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StatefulMapP")
             .field("states", &self.states)
-            .field("ttl", &self.ttl)
             .finish_non_exhaustive()
     }
 }

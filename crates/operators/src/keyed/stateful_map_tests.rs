@@ -1,10 +1,10 @@
 //! Tests of the stateful map: state, timers, time-to-live, little room.
 
 use super::*;
-use crate::keyed::restoring_partitions::MIN_BUFFERED;
 use crate::keyed::{flat_map_stateful, map_stateful, on_disk_tests};
 use crate::test_driver::{Drive, LaneOutput, at};
-use ardea_core::{Chunk, PARTITION_COUNT, Rows};
+use ardea_core::{Chunk, PARTITION_COUNT, PartitionRestore, Rows};
+use ardea_state::MIN_BUFFERED;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 

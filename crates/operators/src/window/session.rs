@@ -10,12 +10,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape,
-    Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
 };
+use ardea_state::{KeyedState, StateCodecs};
 
-use crate::keyed::{KeyedStates, STATE, StateCodecs, forgotten_without};
 use crate::time::require_times;
 use crate::window::result::{Firing, ResultOf, WindowResult, result_time};
 use crate::window::slice_assigner::LateRule;
@@ -31,7 +30,7 @@ mod tests;
 pub use change::{EmitChanges, EmitResults, SessionOutput, WindowChange};
 pub use sessions::SessionSpec;
 
-use sessions::{ClosedSession, SessionTask, Sessions};
+use sessions::{ClosedSession, SessionTask, Sessions, SessionsCodec};
 
 /// The maximum number of keys processed per call.
 const KEYS_PER_CALL: usize = 4096;
@@ -51,9 +50,7 @@ const KEYS_PER_CALL: usize = 4096;
 pub struct SessionWindowP<F: KeyedFold, O = EmitResults> {
     spec: SessionSpec,
     fold: Arc<F>,
-    keys: KeyedStates<F::Key, Sessions<F::Acc>>,
-    /// The serializers of the state. `None` if the state is not checkpointed.
-    kept: Option<StateCodecs<F::Key, F::Acc>>,
+    keys: KeyedState<F::Key, Sessions<F::Acc>>,
     /// The times at which keys are due, the earliest first. An extended session keeps its entry:
     /// the key is then processed too early and gets another entry.
     schedule: BinaryHeap<Reverse<(Timestamp, u32)>>,
@@ -67,8 +64,7 @@ impl<F: KeyedFold> SessionWindowP<F> {
         SessionWindowP {
             spec,
             fold,
-            keys: KeyedStates::default(),
-            kept: None,
+            keys: KeyedState::default(),
             schedule: BinaryHeap::new(),
             // A final session ends at or before the watermark, so only records before the watermark
             // can lie within a final session.
@@ -85,7 +81,6 @@ impl<F: KeyedFold> SessionWindowP<F> {
             spec: self.spec,
             fold: self.fold,
             keys: self.keys,
-            kept: self.kept,
             schedule: self.schedule,
             late: self.late,
             output: PhantomData,
@@ -95,8 +90,10 @@ impl<F: KeyedFold> SessionWindowP<F> {
 
 impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
     /// Sets the serializers of keys and accumulators, so that sessions are checkpointed.
-    pub fn with_codecs(mut self, kept: StateCodecs<F::Key, F::Acc>) -> Self {
-        self.kept = Some(kept);
+    pub fn with_codecs(mut self, codecs: StateCodecs<F::Key, F::Acc>) -> Self {
+        let spec = self.spec;
+        self.keys
+            .set_codecs(codecs.map_state(|acc| SessionsCodec { acc, spec }));
         self
     }
 
@@ -147,8 +144,7 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
 
     /// Performs the next step for a key that is due at `time`.
     fn process_due(&mut self, slot: u32, time: Timestamp) -> Outcome<F, O> {
-        self.touch(slot);
-        let Some((key, sessions)) = self.keys.get_mut(slot) else {
+        let Some((key, sessions)) = self.keys.update(slot) else {
             return Outcome::Ends(None);
         };
         let position = match sessions.next_due(&self.spec) {
@@ -192,20 +188,11 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
 
     /// Schedules a key again, unless it was removed.
     fn reschedule(&mut self, slot: u32) {
-        if let Some((_, sessions)) = self.keys.get_mut(slot)
+        if let Some((_, sessions)) = self.keys.update(slot)
             && let Some(due) = sessions.due_before_scheduled(&self.spec)
         {
             self.schedule.push(Reverse((due, slot)));
         }
-    }
-
-    /// Prepares the sessions of a key for a change: a snapshot in progress retains the old
-    /// contents.
-    fn touch(&mut self, slot: u32) {
-        let kept = &self.kept;
-        self.keys.touch(slot, |chunk, key, sessions| {
-            write(kept, chunk, key, sessions)
-        });
     }
 }
 
@@ -215,19 +202,6 @@ enum Outcome<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> {
     Deletes(O::Record, Timestamp),
     /// The step is complete, with the result of a session if one was closed.
     Ends(Option<ResultOf<F>>),
-}
-
-/// Appends the entry of a key: its sessions.
-fn write<K: Key, A>(
-    kept: &Option<StateCodecs<K, A>>,
-    chunk: &mut StateChunk,
-    key: &K,
-    sessions: &Sessions<A>,
-) -> Result<()> {
-    match kept {
-        Some(kept) => kept.write_as((STATE, &[]), chunk, key, |out| sessions.write(kept, out)),
-        None => Ok(()),
-    }
 }
 
 /// A visitor that adds a chunk of records to sessions.
@@ -248,7 +222,6 @@ impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
         let SessionWindowP {
             spec,
             keys,
-            kept,
             schedule: agenda,
             late,
             fold,
@@ -262,19 +235,18 @@ impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
             let too_old = is_old && late.is_late(&*key, time);
             let mut is_new = false;
             let slot = match too_old {
-                true => match keys.find(&key) {
-                    Some(slot) => slot,
-                    None => return false,
-                },
-                false => keys.slot_or_insert(key, || {
-                    is_new = true;
-                    Sessions::default()
-                }),
+                true => keys.find(&key),
+                // Sessions are not on disk, so there is nothing to read.
+                false => keys
+                    .slot(key, || {
+                        is_new = true;
+                        Sessions::default()
+                    })
+                    .ok(),
             };
-            keys.touch(slot, |chunk, key, sessions| {
-                write(kept, chunk, key, sessions)
-            });
-            let Some((key, sessions)) = keys.get_mut(slot) else {
+            let Some((slot, (key, sessions))) =
+                slot.and_then(|slot| Some((slot, keys.update(slot)?)))
+            else {
                 return false;
             };
             if is_new {
@@ -305,10 +277,7 @@ impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
 impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindowP<F, O> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.late.attach(context);
-        if context.guarantee.keeps_state() {
-            self.keys.keep_track();
-        }
-        Ok(())
+        self.keys.open(context)
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
@@ -343,7 +312,7 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
-        forgotten_without(self.kept.as_ref())
+        self.keys.unsaved_state()
     }
 
     fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
@@ -357,8 +326,9 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
 
 impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Checkpointed for SessionWindowP<F, O> {
     fn states(&self) -> Vec<StateShape> {
-        let sessions = self.kept.iter().map(|kept| kept.shape(STATE));
-        sessions.chain([StateShape::own(WATERMARK_STATE)]).collect()
+        let mut states = self.keys.states();
+        states.push(StateShape::own(WATERMARK_STATE));
+        states
     }
 
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
@@ -368,41 +338,31 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Checkpointed for SessionWin
 
     fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         self.late.watermarks.write_snapshot(writer)?;
-        let kept = &self.kept;
-        self.keys.write_snapshot(writer, |chunk, key, _, sessions| {
-            write(kept, chunk, key, sessions)
-        })
+        self.keys.write_snapshot(writer)
     }
 
     fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.keys.commit(epoch)
+        self.keys.on_checkpoint_committed(epoch)
     }
 
     fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.keys.abort(epoch))
+        self.keys.on_checkpoint_aborted(epoch)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
-            if entry.state == WATERMARK_STATE {
-                self.late.watermarks.restore(&entry)?;
-                continue;
+            match entry.state == WATERMARK_STATE {
+                true => self.late.watermarks.restore(&entry)?,
+                false => self.keys.restore_entry(&entry)?,
             }
-            let Some(kept) = &self.kept else {
-                return Err(RestoredState::unknown(&entry));
-            };
-            let (key, mut rest) = kept.read_as(STATE, &entry)?;
-            let mut sessions = Sessions::read(kept, &self.spec, &mut rest)?;
-            let due = sessions.due_before_scheduled(&self.spec);
-            let slot = self.keys.restore(key, sessions)?;
-            self.schedule.extend(due.map(|due| Reverse((due, slot))));
         }
         Ok(())
     }
 
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        (0..self.keys.slots()).for_each(|slot| self.reschedule(slot));
         self.late.restored();
-        Ok(Progress::DONE)
+        self.keys.on_restored(epoch)
     }
 
     fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {

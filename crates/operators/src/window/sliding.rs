@@ -14,9 +14,9 @@ use ardea_core::{
     Checkpointed, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
     RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Waker, Watermark,
 };
+use ardea_state::{STATE, StateCodecs, unsaved_without};
 
 use crate::KeyedFold;
-use crate::keyed::{STATE, StateCodecs, forgotten_without};
 use crate::window::result::{ResultOf, result_time};
 use crate::window::slice_assigner::SliceAssigner;
 use crate::window::spec::{Slice, WindowSpec};
@@ -203,9 +203,8 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             self.kept = Some(Box::new(WindowState::new(&self.spec, slices.clone())));
             self.aggregator.enable_checkpoints();
             if F::EARLY {
-                self.aggregator
-                    .triggers
-                    .enable_checkpoints(triggers.clone());
+                self.aggregator.triggers.set_codecs(triggers.clone());
+                self.aggregator.triggers.open(context)?;
             }
         }
         Ok(())
@@ -304,7 +303,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
-        forgotten_without(self.codecs.as_ref())
+        unsaved_without(self.codecs.as_ref())
     }
 
     fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
@@ -359,7 +358,7 @@ impl<F: KeyedFold> Checkpointed for SlidingWindowP<F> {
             return Ok(Progress::DONE);
         };
         kept.commit(epoch);
-        let triggers = self.aggregator.triggers.commit(epoch)?;
+        let triggers = self.aggregator.triggers.on_checkpoint_committed(epoch)?;
         Ok(triggers | self.aggregator.release(&mut self.assigner.open, kept))
     }
 
@@ -368,7 +367,7 @@ impl<F: KeyedFold> Checkpointed for SlidingWindowP<F> {
             return Ok(Progress::DONE);
         };
         kept.give_up(epoch);
-        let triggers = self.aggregator.triggers.give_up(epoch);
+        let triggers = self.aggregator.triggers.on_checkpoint_aborted(epoch)?;
         Ok(triggers | self.aggregator.release(&mut self.assigner.open, kept))
     }
 
@@ -379,7 +378,7 @@ impl<F: KeyedFold> Checkpointed for SlidingWindowP<F> {
                     self.assigner.late.watermarks.restore(&entry)?
                 }
                 Some(kept) if kept.is_named(entry.state) => kept.restore(&entry)?,
-                _ => self.aggregator.triggers.restore(&entry)?,
+                _ => self.aggregator.triggers.restore_entry(&entry)?,
             }
         }
         Ok(())

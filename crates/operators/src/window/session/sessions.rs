@@ -1,11 +1,12 @@
 //! The sessions of one key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Key, Result, Timestamp, Watermark};
+use ardea_core::{Error, ErrorCode, Result, Schema, StateCodec, Timestamp, Watermark};
+use ardea_state::{ValueReader, put_part, put_time, put_times, truncated_entry};
 
 use crate::KeyedFold;
-use crate::keyed::{StateCodecs, ValueReader, put_time, put_times, truncated_entry};
 
 /// The gap of sessions, and their allowed lateness.
 ///
@@ -153,6 +154,26 @@ impl<A> Session<A> {
     }
 }
 
+/// The serializer of the sessions of a key.
+pub(crate) struct SessionsCodec<A> {
+    pub(crate) acc: Arc<dyn StateCodec<A>>,
+    pub(crate) spec: SessionSpec,
+}
+
+impl<A: 'static> StateCodec<Sessions<A>> for SessionsCodec<A> {
+    fn put(&self, sessions: &Sessions<A>, out: &mut Vec<u8>) -> Result<()> {
+        sessions.write(&*self.acc, out)
+    }
+
+    fn get(&self, bytes: &[u8]) -> Result<Sessions<A>> {
+        Sessions::read(&*self.acc, &self.spec, ValueReader::of(bytes))
+    }
+
+    fn schema(&self) -> Schema {
+        self.acc.schema()
+    }
+}
+
 /// The sessions of a key in order of time. None reaches another.
 pub(crate) struct Sessions<A> {
     sessions: Vec<Session<A>>,
@@ -180,7 +201,7 @@ impl<A> Sessions<A> {
     ///
     /// # Errors
     /// An accumulator cannot be written.
-    pub(crate) fn write<K: Key>(&self, kept: &StateCodecs<K, A>, out: &mut Vec<u8>) -> Result<()> {
+    fn write(&self, codec: &dyn StateCodec<A>, out: &mut Vec<u8>) -> Result<()> {
         if self.final_until > Timestamp::MIN {
             put_time(out, self.final_until);
             put_time(out, self.final_until);
@@ -200,7 +221,7 @@ impl<A> Sessions<A> {
                     session.shown.iter().flat_map(|(from, to)| [*from, *to]),
                 );
             }
-            kept.put_state(&session.acc, out)?;
+            put_part(out, |out| codec.put(&session.acc, out))?;
         }
         Ok(())
     }
@@ -209,10 +230,10 @@ impl<A> Sessions<A> {
     ///
     /// # Errors
     /// The sessions cannot be read.
-    pub(crate) fn read<K: Key>(
-        kept: &StateCodecs<K, A>,
+    fn read(
+        codec: &dyn StateCodec<A>,
         spec: &SessionSpec,
-        rest: &mut ValueReader<'_>,
+        mut rest: ValueReader<'_>,
     ) -> Result<Self> {
         let mut all = Sessions::default();
         while !rest.is_empty() {
@@ -238,7 +259,7 @@ impl<A> Sessions<A> {
             all.sessions.push(Session {
                 start,
                 last,
-                acc: kept.take_state(rest)?,
+                acc: codec.get(rest.part()?)?,
                 is_shown: state != EmittedWindows::Never,
                 shown,
                 is_settled: is_settled != 0,

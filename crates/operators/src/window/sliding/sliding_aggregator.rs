@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use ardea_core::{Ordinal, Outbox, Result, Timestamp, Watermark};
+use ardea_state::KeyedState;
 
 use super::revisions::{Revisions, sweep};
 use super::running::Running;
@@ -29,7 +30,6 @@ use crate::window::state::frozen_slices::{FrozenSlices, Part};
 use crate::window::state::open_slices::{OpenSlices, SliceTable};
 use crate::window::state::partition_lag::PartitionLag;
 use crate::window::state::window_state::{WindowState, WindowStateRef};
-use crate::window::triggers::early::Triggers;
 use crate::{KeyIndex, KeyTable, KeyedFold};
 
 mod restore_slices;
@@ -67,7 +67,8 @@ pub(crate) struct SlidingAggregator<F: KeyedFold> {
     /// True if accumulators are retained whether or not the aggregate deducts, because state is
     /// checkpointed.
     survives: bool,
-    pub(crate) triggers: Triggers<F::Key, F::State>,
+    /// The trigger state of each key with a record in an open window.
+    pub(crate) triggers: KeyedState<F::Key, F::State>,
 }
 
 /// The current phase of the state machine.
@@ -124,7 +125,7 @@ impl<F: KeyedFold> SlidingAggregator<F> {
             revisions: Revisions::default(),
             lag: None,
             survives: false,
-            triggers: Triggers::default(),
+            triggers: KeyedState::default(),
         }
     }
 
@@ -502,7 +503,7 @@ impl<F: KeyedFold> SlidingAggregator<F> {
 /// Removes the key at `slot`, which has no closed slice any more.
 fn forget<F: KeyedFold>(
     index: &mut KeyIndex<F::Key>,
-    triggers: &mut Triggers<F::Key, F::State>,
+    triggers: &mut KeyedState<F::Key, F::State>,
     open: &OpenOf<F>,
     slot: u32,
     owns_slots: bool,
@@ -510,7 +511,9 @@ fn forget<F: KeyedFold>(
     if F::EARLY {
         let key = index.key(slot);
         if !open.iter().any(|(_, table)| table.get(key).is_some()) {
-            triggers.forget(key);
+            if let Some(slot) = triggers.find(key) {
+                triggers.remove(slot);
+            }
         }
     }
     if owns_slots {

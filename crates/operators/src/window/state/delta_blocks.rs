@@ -8,7 +8,7 @@ use ardea_core::{Key, PARTITION_COUNT, PartitionId, Result, StateChunk};
 use super::delta_buffer::{Buffer, PACK_BYTES};
 use super::delta_format::{Group, place, put_before, put_entry, put_reference};
 use super::delta_keys::{PackKeys, PackSerial};
-use crate::keyed::StateCodecs;
+use ardea_state::StateCodecs;
 
 /// The approximate number of bytes of entries that are added as a group.
 const TOGETHER_BYTES: usize = 1024;
@@ -308,10 +308,10 @@ fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::KeyIndex;
-    use crate::keyed::test_codecs::EvenIntegers;
-    use crate::keyed::truncated_entry;
     use crate::window::state::delta_format::{place_of, unpack};
     use ardea_core::{RestoredEntry, StateCodec};
+    use ardea_state::testing::EvenIntegers;
+    use ardea_state::truncated_entry;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::sync::Arc;

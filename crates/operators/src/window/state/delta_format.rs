@@ -21,7 +21,7 @@ mod earlier;
 use ardea_core::{Error, ErrorCode, Integer, IntegerType, Key, RestoredEntry, Result};
 
 use super::SliceId;
-use crate::keyed::{SerializedPart, StateCodecs, ValueReader, truncated_entry};
+use ardea_state::{SerializedPart, StateCodecs, ValueReader, truncated_entry};
 
 /// The marker at the start of a pack. Entries of single keys, as written before there were packs,
 /// begin with a length, which never has this value.
@@ -289,7 +289,7 @@ fn take_number(rest: &mut ValueReader<'_>) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyed::test_codecs::EvenIntegers;
+    use ardea_state::testing::EvenIntegers;
     use proptest::prelude::*;
     use std::sync::Arc;
 

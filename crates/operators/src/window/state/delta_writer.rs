@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use ardea_core::{Key, Result};
+use ardea_state::{ChangeStamps, SnapshotPoint, StateCodecs, Sweep};
 
 use super::delta_blocks::DeltaBlocks;
 use super::frozen_slices::Part;
 use super::is_pending;
 use super::open_slices::SliceTable;
 use crate::KeyIndex;
-use crate::keyed::{ChangeStamps, SnapshotPoint, StateCodecs, Sweep};
 
 /// The approximate limits of bytes and entries packed per call, which take about ten microseconds.
 const BYTES_PER_CALL: usize = 4 * 1024;
@@ -100,9 +100,9 @@ impl<A> Part<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyed::SnapshotLog;
-    use crate::keyed::test_codecs::EightBytes;
     use ardea_core::{Epoch, SnapshotRequest};
+    use ardea_state::SnapshotLog;
+    use ardea_state::testing::EightBytes;
     use std::borrow::Cow;
     use std::sync::Arc;
 

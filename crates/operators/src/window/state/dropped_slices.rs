@@ -6,7 +6,7 @@ use ardea_core::{Key, Progress};
 
 use super::frozen_slices::{FrozenSlices, Part};
 use super::open_slices::{OpenSlices, SliceTable};
-use crate::keyed::ChangeStamps;
+use ardea_state::ChangeStamps;
 
 /// The maximum number of key slots freed per call. Each is a cache miss.
 const FREED_PER_CALL: usize = 512;

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use ardea_state::ChangeStamps;
+
 use super::SliceId;
-use crate::keyed::ChangeStamps;
 use crate::window::spec::Slice;
 
 /// The maximum number of empty columns retained for reuse.

@@ -8,14 +8,14 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use ardea_core::{Error, ErrorCode, Key, Ordinal, Result, Timestamp};
+use ardea_state::ChangeListener;
 
 use super::SliceId;
 use super::window_state::WindowStateRef;
-use crate::keyed::ChangeStamps;
-use crate::keyed_table::ChangeListener;
 use crate::time::require_times;
 use crate::window::spec::{Slice, WindowSpec};
 use crate::{KeyTable, KeyedFold};
+use ardea_state::ChangeStamps;
 
 /// The maximum number of empty tables retained for reuse.
 const SPARE_TABLES: usize = 4;

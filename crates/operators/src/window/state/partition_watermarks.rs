@@ -7,7 +7,7 @@ use ardea_core::{
     RestoredEntry, Result, SnapshotWriter, Timestamp, Watermark,
 };
 
-use crate::keyed::truncated_entry;
+use ardea_state::truncated_entry;
 
 /// The name of the checkpointed state.
 pub(crate) const WATERMARK_STATE: &str = "told";

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, RestoredEntry, Result, Watermark};
+use ardea_state::{ChangeStamps, StateCodecs, duplicate_entry, truncated_entry};
 
 use super::SliceId;
 use super::delta_format::{place_of, unpack};
@@ -12,7 +13,6 @@ use super::delta_index::{DeltaIndex, RowKeys};
 use super::open_slices::SliceTable;
 use super::partition_watermarks::PartitionWatermarks;
 use crate::KeyTable;
-use crate::keyed::{ChangeStamps, StateCodecs, duplicate_entry, truncated_entry};
 use crate::window::spec::{ALL_SLICES, Slice, WindowSpec};
 
 /// Restored tables, until they are laid out.

@@ -9,6 +9,7 @@
 use ardea_core::{
     Epoch, Error, Key, Progress, RestoredEntry, Result, SnapshotRequest, SnapshotWriter,
 };
+use ardea_state::ChangeListener;
 
 use super::delta_blocks::{DeltaBlocks, write_pack_removed};
 use super::delta_index::{DeltaIndex, RemovedPacks};
@@ -19,10 +20,9 @@ use super::open_slices::{OpenSlices, SliceTable};
 use super::partition_watermarks::PartitionWatermarks;
 use super::restored_slices::RestoredSlices;
 use super::{SliceId, is_pending};
-use crate::keyed::{ChangeStamps, SnapshotLog, SnapshotPoint, StateCodecs, Sweep, TrackInserts};
-use crate::keyed_table::ChangeListener;
 use crate::window::spec::WindowSpec;
 use crate::{KeyIndex, KeyedFold};
+use ardea_state::{ChangeStamps, SnapshotLog, SnapshotPoint, StateCodecs, Sweep, TrackInserts};
 
 /// The maximum number of entries scanned per call for a snapshot.
 const PLACES_PER_CALL: usize = 8 * 1024;
@@ -523,7 +523,7 @@ impl<K: Key, A> ChangeListener<K, A> for SliceWatch<'_, K, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyed::test_codecs::EightBytes;
+    use ardea_state::testing::EightBytes;
     use std::borrow::Cow;
     use std::sync::Arc;
     use std::time::Duration;

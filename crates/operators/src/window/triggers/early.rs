@@ -4,12 +4,8 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ardea_core::{
-    Clock, Epoch, Inbox, Key, Ordinal, Outbox, Progress, RestoredEntry, RestoredState, Result,
-    SnapshotRequest, SnapshotWriter, StateChunk,
-};
+use ardea_core::{Clock, Inbox, Ordinal, Outbox, Result};
 
-use crate::keyed::{KeyedStates, StateCodecs};
 use crate::window::result::ResultOf;
 use crate::window::slice_assigner::SliceAssigner;
 use crate::window::sliding::sliding_aggregator::{OpenOf, SlidingAggregator};
@@ -19,94 +15,6 @@ use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// The maximum number of keys whose triggers are woken per call.
 const KEYS_PER_CALL: usize = 1024;
-
-/// The trigger state of each key with a record in an open window.
-pub(crate) struct Triggers<K, S> {
-    states: KeyedStates<K, S>,
-    /// The serializer of the states. `None` if the states are not checkpointed.
-    kept: Option<StateCodecs<K, S>>,
-}
-
-impl<K, S> Default for Triggers<K, S> {
-    fn default() -> Self {
-        Triggers {
-            states: KeyedStates::default(),
-            kept: None,
-        }
-    }
-}
-
-impl<K: Key, S: Default> Triggers<K, S> {
-    /// Enables checkpoints of the states with this serializer.
-    pub(crate) fn enable_checkpoints(&mut self, kept: StateCodecs<K, S>) {
-        self.kept = Some(kept);
-        self.states.keep_track();
-    }
-
-    /// Removes the state of a key without records in open windows.
-    pub(crate) fn forget(&mut self, key: &K) {
-        if let Some(slot) = self.states.find(key) {
-            self.touch(slot);
-            self.states.remove(slot);
-        }
-    }
-
-    /// Prepares the state of a slot for a change: a snapshot in progress retains the old contents.
-    fn touch(&mut self, slot: u32) {
-        let kept = &self.kept;
-        self.states
-            .touch(slot, |chunk, key, state| write(kept, chunk, key, state));
-    }
-
-    /// Returns the key and state of a slot, prepared for a change; `None` if the slot has no state.
-    fn at(&mut self, slot: u32) -> Option<(&K, &mut S)> {
-        self.touch(slot);
-        self.states.get_mut(slot)
-    }
-
-    pub(crate) fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        self.states.take_snapshot(snapshot)
-    }
-
-    pub(crate) fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        let kept = &self.kept;
-        self.states.write_snapshot(writer, |chunk, key, _, state| {
-            write(kept, chunk, key, state)
-        })
-    }
-
-    pub(crate) fn commit(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.states.commit(epoch)
-    }
-
-    pub(crate) fn give_up(&mut self, epoch: Epoch) -> Progress {
-        self.states.abort(epoch)
-    }
-
-    /// Restores the trigger state of a key from its entry.
-    ///
-    /// # Errors
-    /// The entry cannot be read, or there is no trigger.
-    pub(crate) fn restore(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
-        let Some(kept) = &self.kept else {
-            return Err(RestoredState::unknown(entry));
-        };
-        let (key, state, _) = kept.read(entry)?;
-        self.states.restore(key, state).map(drop)
-    }
-}
-
-fn write<K: Key, S>(
-    kept: &Option<StateCodecs<K, S>>,
-    chunk: &mut StateChunk,
-    key: &K,
-    state: &S,
-) -> Result<()> {
-    match kept {
-        Some(kept) => kept.write(chunk, key, state, |_| {}),
-        None => Ok(()),
-    }
-}
 
 /// A visitor that processes a chunk record by record, calls the trigger for each, and adds early
 /// results to `pending`.
@@ -151,11 +59,13 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeEarly<'_, F> {
             let acc = open.current();
             let acc = acc.acc(fold, Cow::Borrowed(&*key), kept.as_deref_mut());
             feed.accumulate(acc, record);
-            let states = &mut slider.triggers.states;
-            let slot = states.slot_or_insert(Cow::Borrowed(&*key), F::State::default);
-            let decision = match slider.triggers.at(slot) {
-                Some((_, state)) => feed.on_record(state, record, time),
-                None => Decision::Wait,
+            let state = slider
+                .triggers
+                .entry(Cow::Borrowed(&*key), F::State::default);
+            let decision = match state {
+                Ok((_, state)) => feed.on_record(state, record, time),
+                // Triggers are not on disk, so there is nothing to read.
+                Err(_) => Decision::Wait,
             };
             if decision == Decision::Fire {
                 slider.early_results(fold, open, &key, pending);
@@ -210,10 +120,10 @@ impl EarlyClock {
             *next = now.saturating_add(to_next(*period, &self.clock));
         }
         let Some(first) = self.asking else { return };
-        let slots = slider.triggers.states.slots();
+        let slots = slider.triggers.slots() as usize;
         let mut slot = first;
         while slot < slots && slot < first + KEYS_PER_CALL && pending.is_empty() {
-            if let Some((key, state)) = slider.triggers.at(slot as u32)
+            if let Some((key, state)) = slider.triggers.update(slot as u32)
                 && fold.on_wake(state) == Decision::Fire
             {
                 let key = key.clone();

@@ -8,7 +8,7 @@
 use ardea_core::Result;
 
 use super::{Group, KINDS, Read, take_group, take_number, take_part};
-use crate::keyed::{SerializedPart, ValueReader, truncated_entry};
+use ardea_state::{SerializedPart, ValueReader, truncated_entry};
 
 /// Reads the next item of a pack of version 2.
 pub(super) fn second<'a>(rest: &mut ValueReader<'a>, group: Option<Group>) -> Result<Read<'a>> {

@@ -1,22 +1,23 @@
 //! Tests of keyed states that are mostly on disk against plain maps, with snapshots.
 
 use super::*;
-use crate::keyed::test_disk::Disk;
+use crate::STATE;
+use crate::testing::MemoryDisk;
 use ardea_core::{Epoch, SnapshotRequest};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// A number per key. The larger ones are also their due times.
-type States = KeyedStates<u8, u32>;
+type States = StateTable<u8, u32>;
 
-fn states_on(disk: Disk, keeps_track: bool) -> States {
+fn states_on(disk: MemoryDisk, keeps_track: bool) -> States {
     let mut states = States::default();
     if keeps_track {
         states.keep_track();
     }
     states.generation = 1;
-    states.cold = Some(Box::new(SpilledKeys::new(Box::new(disk))));
+    states.cold = Some(Box::new(SpilledKeys::new(STATE, Box::new(disk))));
     states
 }
 
@@ -100,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
     fn snapshots_are_whole_wherever_keys_lie(steps in steps()) {
-        let mut states = states_on(Disk::default(), true);
+        let mut states = states_on(MemoryDisk::default(), true);
         let mut model = BTreeMap::new();
         let (mut epoch, mut committed) = (Epoch(0), None::<(Epoch, Entries)>);
         let (mut under_way, mut whole) = (None::<UnderWay>, None::<(Epoch, Entries)>);
@@ -177,7 +178,7 @@ proptest! {
         until in 900i64..2_100,
         keeps_track in any::<bool>(),
     ) {
-        let mut states = states_on(Disk::default(), keeps_track);
+        let mut states = states_on(MemoryDisk::default(), keeps_track);
         for (key, value) in &values {
             slot_of(&mut states, *key, *value);
             states.spill(freeze).unwrap();
@@ -208,7 +209,7 @@ proptest! {
 
 #[test]
 fn what_changes_behind_a_snapshot_and_goes_to_disk_then_is_no_part_of_it() {
-    let mut states = states_on(Disk::default(), true);
+    let mut states = states_on(MemoryDisk::default(), true);
     let snapshot = |states: &mut States, snapshot: SnapshotRequest| {
         states.take_snapshot(snapshot).unwrap();
         let mut chunk = StateChunk::default();
@@ -242,7 +243,7 @@ fn what_changes_behind_a_snapshot_and_goes_to_disk_then_is_no_part_of_it() {
 
 #[test]
 fn few_keys_stay_in_memory_and_those_that_come_often_are_among_them() {
-    let mut states = states_on(Disk::default(), false);
+    let mut states = states_on(MemoryDisk::default(), false);
     for round in 0..1_000u32 {
         slot_of(&mut states, (round % 200) as u8 + 1, round);
         let often = slot_of(&mut states, 0, 7);
@@ -256,9 +257,9 @@ fn few_keys_stay_in_memory_and_those_that_come_often_are_among_them() {
 
 #[test]
 fn a_full_disk_is_an_error_and_loses_nothing() {
-    let full = Disk {
+    let full = MemoryDisk {
         is_full: true,
-        ..Disk::default()
+        ..MemoryDisk::default()
     };
     let mut states = states_on(full, true);
     for key in 0..100 {
@@ -279,7 +280,7 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
 
 #[test]
 fn what_has_come_back_is_not_passed_by_again_however_much_is_due_at_the_same_time() {
-    let disk = Disk::default();
+    let disk = MemoryDisk::default();
     let looked_from = Arc::clone(&disk.looked_from);
     let mut states = states_on(disk, false);
     for key in 0..100 {
@@ -304,7 +305,7 @@ fn what_has_come_back_is_not_passed_by_again_however_much_is_due_at_the_same_tim
 #[test]
 fn memory_is_not_filled_by_what_comes_back_from_a_checkpoint_before_its_size_is_known() {
     let large = [7; 10_000];
-    let mut states = states_on(Disk::default(), true);
+    let mut states = states_on(MemoryDisk::default(), true);
     let small = states.bytes_per_key();
     states.weigh(&RestoredEntry {
         state: STATE,
@@ -318,7 +319,7 @@ fn memory_is_not_filled_by_what_comes_back_from_a_checkpoint_before_its_size_is_
 #[test]
 fn what_lies_on_disk_stays_there_when_another_instance_goes_on_with_it() {
     let mut context = InstanceContext::detached("counts");
-    context.local = Some(Arc::new(Disk::default()));
+    context.local = Some(Arc::new(MemoryDisk::default()));
     let mut states = States::default();
     for _ in 0..2 {
         states.attach(&context, true).unwrap();

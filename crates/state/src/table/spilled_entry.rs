@@ -17,7 +17,7 @@ const CHANGE: u8 = b'g';
 
 /// The kinds of due times of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DueKind {
+pub enum DueKind {
     /// An event timer, in microseconds.
     Event,
     /// A processing timer, in nanoseconds of the monotonic clock.
@@ -27,31 +27,31 @@ pub(crate) enum DueKind {
 }
 
 impl DueKind {
-    pub(super) const ALL: [DueKind; 3] = [DueKind::Event, DueKind::Processing, DueKind::Expiry];
+    pub(crate) const ALL: [DueKind; 3] = [DueKind::Event, DueKind::Processing, DueKind::Expiry];
 
     /// Returns the time in the disk key of a due time.
-    pub(super) fn time_in(key: &[u8]) -> Result<i64> {
+    pub(crate) fn time_in(key: &[u8]) -> Result<i64> {
         let time = key.get(2..).and_then(|rest| rest.first_chunk::<8>());
         time.map(|time| from_ordered(*time)).ok_or_else(broken)
     }
 
     /// Returns the canonical bytes in the disk key of a due time.
-    pub(super) fn key_in(key: &[u8]) -> Result<&[u8]> {
+    pub(crate) fn key_in(key: &[u8]) -> Result<&[u8]> {
         key.get(10..).ok_or_else(broken)
     }
 }
 
 /// The first due time of each kind, if any.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct DueTimes([Option<i64>; 3]);
+pub struct DueTimes([Option<i64>; 3]);
 
 impl DueTimes {
     /// Creates due times from the first due time of each kind.
-    pub(crate) fn of(event: Option<i64>, processing: Option<i64>, expiry: Option<i64>) -> Self {
+    pub fn of(event: Option<i64>, processing: Option<i64>, expiry: Option<i64>) -> Self {
         DueTimes([event, processing, expiry])
     }
 
-    pub(super) fn get(&self, kind: DueKind) -> Option<i64> {
+    pub(crate) fn get(&self, kind: DueKind) -> Option<i64> {
         self.0[kind as usize]
     }
 
@@ -63,17 +63,17 @@ impl DueTimes {
 /// A lower bound of the due times of each kind, if there are any. Its entry may have been removed
 /// from disk.
 #[derive(Default, Debug)]
-pub(super) struct DueTimeBounds([Option<(i64, Vec<u8>)>; 3]);
+pub(crate) struct DueTimeBounds([Option<(i64, Vec<u8>)>; 3]);
 
 impl DueTimeBounds {
     /// Returns the time, and the key's canonical bytes.
-    pub(super) fn get(&self, kind: DueKind) -> Option<(i64, &[u8])> {
+    pub(crate) fn get(&self, kind: DueKind) -> Option<(i64, &[u8])> {
         let first = self.0[kind as usize].as_ref();
         first.map(|(time, key)| (*time, &key[..]))
     }
 
     /// Sets the first due time of a kind from its disk key.
-    pub(super) fn set(&mut self, kind: DueKind, first: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn set(&mut self, kind: DueKind, first: Option<&[u8]>) -> Result<()> {
         self.0[kind as usize] = match first {
             Some(first) => Some((DueKind::time_in(first)?, DueKind::key_in(first)?.to_vec())),
             None => None,
@@ -82,7 +82,7 @@ impl DueTimeBounds {
     }
 
     /// Lowers the first due time of `kind` to `time`, if `time` is earlier.
-    pub(super) fn lower(&mut self, kind: DueKind, time: i64, key: &[u8]) {
+    pub(crate) fn lower(&mut self, kind: DueKind, time: i64, key: &[u8]) {
         if self.get(kind).is_none_or(|first| (time, key) < first) {
             self.0[kind as usize] = Some((time, key.to_vec()));
         }
@@ -91,17 +91,17 @@ impl DueTimeBounds {
 
 /// The header of a key, before its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct EntryHeader {
+pub struct EntryHeader {
     /// The generation of the last change.
-    pub(super) changed: u32,
+    pub(crate) changed: u32,
     /// The generation in which the key was created.
-    pub(super) born: u32,
-    pub(super) partition: PartitionId,
+    pub(crate) born: u32,
+    pub(crate) partition: PartitionId,
     /// True if the key was removed and needs a tombstone.
-    pub(super) is_removed: bool,
+    pub(crate) is_removed: bool,
     /// True if the key is in the list of changes.
-    pub(super) is_listed: bool,
-    pub(super) dues: DueTimes,
+    pub(crate) is_listed: bool,
+    pub(crate) dues: DueTimes,
 }
 
 const REMOVED: u8 = 1;
@@ -112,15 +112,15 @@ const FIXED: usize = 11;
 
 impl EntryHeader {
     /// The end of the range of keys.
-    pub(super) const END_OF_KEYS: [u8; 1] = [KEY + 1];
+    pub(crate) const END_OF_KEYS: [u8; 1] = [KEY + 1];
 
     /// Returns the serialized length in bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         FIXED + 8 * self.dues.0.iter().flatten().count()
     }
 
     /// Serializes the header, followed by `value`.
-    pub(super) fn with(&self, value: &[u8]) -> Vec<u8> {
+    pub(crate) fn with(&self, value: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len() + value.len());
         let mut flags = 0;
         if self.is_removed {
@@ -146,7 +146,7 @@ impl EntryHeader {
     }
 
     /// Reads the header of an entry.
-    pub(super) fn read(entry: &[u8]) -> Result<EntryHeader> {
+    pub(crate) fn read(entry: &[u8]) -> Result<EntryHeader> {
         let fixed = entry.first_chunk::<FIXED>().ok_or_else(broken)?;
         let [flags, p0, p1, c0, c1, c2, c3, b0, b1, b2, b3] = *fixed;
         let mut dues = DueTimes::default();
@@ -169,13 +169,13 @@ impl EntryHeader {
     }
 
     /// Returns the value of the key's entry in the list of changes.
-    pub(super) fn in_list(&self) -> Vec<u8> {
+    pub(crate) fn in_list(&self) -> Vec<u8> {
         let [p0, p1] = partition_bytes(self.partition);
         vec![u8::from(self.is_removed), p0, p1]
     }
 
     /// Returns the removal flag and the partition of an entry in the list of changes.
-    pub(super) fn from_list(value: &[u8]) -> Result<(bool, PartitionId)> {
+    pub(crate) fn from_list(value: &[u8]) -> Result<(bool, PartitionId)> {
         match *value {
             [is_removed, p0, p1] => Ok((is_removed != 0, partition([p0, p1])?)),
             _ => Err(broken()),
@@ -183,7 +183,7 @@ impl EntryHeader {
     }
 
     /// Returns the canonical bytes in the disk key of a change.
-    pub(super) fn listed_key(key: &[u8]) -> Result<&[u8]> {
+    pub(crate) fn listed_key(key: &[u8]) -> Result<&[u8]> {
         key.get(5..).ok_or_else(broken)
     }
 }
@@ -197,18 +197,18 @@ fn partition(bytes: [u8; 2]) -> Result<PartitionId> {
 }
 
 /// Returns the disk key of a key.
-pub(super) fn key_of(key: &[u8]) -> Vec<u8> {
+pub(crate) fn key_of(key: &[u8]) -> Vec<u8> {
     [&[KEY][..], key].concat()
 }
 
 /// Returns the disk key of a due time.
-pub(super) fn due_key(kind: DueKind, time: i64, key: &[u8]) -> Vec<u8> {
+pub(crate) fn due_key(kind: DueKind, time: i64, key: &[u8]) -> Vec<u8> {
     [&[DUE, kind as u8][..], &ordered(time)[..], key].concat()
 }
 
 /// Returns the end of the range of a kind's due times up to `until`; of all due times of the kind
 /// without `until`.
-pub(super) fn due_end(kind: DueKind, until: Option<i64>) -> Vec<u8> {
+pub(crate) fn due_end(kind: DueKind, until: Option<i64>) -> Vec<u8> {
     match until.and_then(|until| until.checked_add(1)) {
         Some(next) => due_key(kind, next, b""),
         None => vec![DUE, kind as u8 + 1],
@@ -216,12 +216,12 @@ pub(super) fn due_end(kind: DueKind, until: Option<i64>) -> Vec<u8> {
 }
 
 /// Returns the disk key of a change.
-pub(super) fn change_key(generation: u32, key: &[u8]) -> Vec<u8> {
+pub(crate) fn change_key(generation: u32, key: &[u8]) -> Vec<u8> {
     [&[CHANGE][..], &generation.to_be_bytes()[..], key].concat()
 }
 
 /// Returns the end of the range of changes up to a generation.
-pub(super) fn changes_until(generation: u32) -> Vec<u8> {
+pub(crate) fn changes_until(generation: u32) -> Vec<u8> {
     match generation.checked_add(1) {
         Some(next) => change_key(next, b""),
         None => vec![CHANGE + 1],

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use ardea_core::{Key, PARTITION_COUNT, PartitionId, RecordGuard};
 
-use crate::keyed::KeyedStates;
+use crate::StateTable;
 
 /// The minimum limit of buffered records. Further records remain in the inbox.
-pub(super) const MIN_BUFFERED: usize = 1 << 17;
+pub const MIN_BUFFERED: usize = 1 << 17;
 
 /// The number of keys to restore for which the limit of buffered records grows by one. The restore
 /// time grows with the number of keys, and results are delayed once the limit is reached. A
@@ -17,7 +17,7 @@ const KEYS_PER_ASIDE: usize = 16;
 
 /// The partitions whose restore is incomplete.
 #[derive(Debug, Default)]
-pub(crate) struct RestoringPartitions {
+pub struct RestoringPartitions {
     back: Partitions,
     asked: Partitions,
     /// The partitions with buffered records.
@@ -86,10 +86,10 @@ impl RestoringPartitions {
     }
 }
 
-impl<K: Key, S> KeyedStates<K, S> {
+impl<K: Key, S> StateTable<K, S> {
     /// Returns true if a record of this partition must be buffered: the partition is not restored,
     /// or has buffered records. Requests the partition if necessary.
-    pub(crate) fn must_buffer(&mut self, partition: PartitionId) -> bool {
+    pub fn must_buffer(&mut self, partition: PartitionId) -> bool {
         let Some(away) = &mut self.away else {
             return false;
         };
@@ -104,19 +104,19 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 
     /// Returns the maximum number of buffered records.
-    pub(crate) fn max_buffered(&self) -> usize {
+    pub fn max_buffered(&self) -> usize {
         let away = self.away.as_ref();
         away.map_or(MIN_BUFFERED, |away| away.max_buffered)
     }
 
     /// Returns the next restored partition with buffered records.
-    pub(crate) fn next_buffered_partition(&self) -> Option<PartitionId> {
+    pub fn next_buffered_partition(&self) -> Option<PartitionId> {
         self.away.as_ref()?.due.front().copied()
     }
 
     /// Marks the buffered records of the [next partition](Self::next_buffered_partition) as
     /// processed.
-    pub(crate) fn finish_buffered_partition(&mut self) {
+    pub fn finish_buffered_partition(&mut self) {
         if let Some(away) = &mut self.away
             && let Some(partition) = away.due.pop_front()
         {
@@ -126,7 +126,7 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Enables an early start, before about `entries` keys are restored. Returns false if state may
     /// be spilled or is not checkpointed. Must be called before anything is restored.
-    pub(crate) fn begin_early(&mut self, entries: u64, is_kept: bool) -> bool {
+    pub fn begin_early(&mut self, entries: u64, is_kept: bool) -> bool {
         if self.has_disk() || !is_kept {
             return false;
         }
@@ -141,13 +141,13 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Returns true if some keys are not restored yet.
     #[inline]
-    pub(crate) fn is_restoring(&self) -> bool {
+    pub fn is_restoring(&self) -> bool {
         self.away.is_some()
     }
 
     /// Returns the number of leading records that may be processed: those before the first record
     /// with a key that may not be restored yet.
-    pub(crate) fn ready<'k>(&mut self, keys: impl ExactSizeIterator<Item = Cow<'k, K>>) -> usize {
+    pub fn ready<'k>(&mut self, keys: impl ExactSizeIterator<Item = Cow<'k, K>>) -> usize {
         match &mut self.away {
             None => keys.len(),
             Some(away) => away.ready(keys),
@@ -155,7 +155,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 
     /// Marks a partition as restored.
-    pub(crate) fn partition_restored(&mut self, partition: PartitionId) {
+    pub fn partition_restored(&mut self, partition: PartitionId) {
         if let Some(away) = &mut self.away {
             away.back.insert(partition);
             if away.buffered.has(partition) {
@@ -165,12 +165,12 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 
     /// Marks all partitions as restored.
-    pub(crate) fn all_restored(&mut self) {
+    pub fn all_restored(&mut self) {
         self.away = None;
     }
 
     /// Appends the partitions that should be restored next.
-    pub(crate) fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
+    pub fn take_wanted(&mut self, wanted: &mut Vec<PartitionId>) {
         if let Some(away) = &mut self.away {
             wanted.append(&mut away.wanted);
         }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn more_records_may_be_aside_where_more_keys_are_to_come_back() {
         let most = |entries| {
-            let mut states: KeyedStates<u64, ()> = KeyedStates::default();
+            let mut states: StateTable<u64, ()> = StateTable::default();
             assert!(states.begin_early(entries, true));
             states.max_buffered()
         };
@@ -199,12 +199,12 @@ mod tests {
 
     #[test]
     fn records_wait_behind_the_first_whose_partition_is_not_back_and_all_are_asked_for_once() {
-        let mut states: KeyedStates<u64, ()> = KeyedStates::default();
+        let mut states: StateTable<u64, ()> = StateTable::default();
         assert!(!states.begin_early(10, false));
         assert!(states.begin_early(10, true));
         let partition = |index| PartitionId::from_index(index).unwrap();
         let keys = keys(&[5, 900, 5, 7, 1023]);
-        let ready = |states: &mut KeyedStates<u64, ()>| {
+        let ready = |states: &mut StateTable<u64, ()>| {
             let mut wanted = Vec::new();
             let ready = states.ready(keys.iter().map(Cow::Borrowed));
             states.take_wanted(&mut wanted);

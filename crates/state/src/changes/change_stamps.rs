@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use ardea_core::{Result, SnapshotWriter, StateChunk};
 
-use crate::keyed::{SnapshotLog, SnapshotPoint};
-use crate::keyed_table::ChangeListener;
+use crate::key_table::ChangeListener;
+use crate::{SnapshotLog, SnapshotPoint};
 
 /// The generations in which an entry was changed and written.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     /// The generation of the last change; zero if before a restore.
     changed: u32,
     /// The generation of the last snapshot that the entry was written to.
@@ -21,7 +21,7 @@ pub(crate) struct Stamp {
 /// Empty if no snapshots are taken. Stamps are moved along with entries that move to another table
 /// in the same order.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct ChangeStamps {
+pub struct ChangeStamps {
     /// The stamps of the first entries. All other entries were last changed in generation `newest`.
     /// They are in no snapshot, unless the scan of one has passed them (up to `next`). They need no
     /// memory.
@@ -43,21 +43,23 @@ pub(crate) struct ChangeStamps {
 
 /// The state of a snapshot that rewrites entries last changed a long time ago.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sweep {
-    pub(crate) snapshot: SnapshotPoint,
+pub struct Sweep {
+    /// The snapshot.
+    pub snapshot: SnapshotPoint,
     /// The number of positions that the call may still check.
-    pub(crate) left: usize,
+    pub left: usize,
     /// Entries last changed in this generation or earlier are rewritten, at most `renews` of them.
-    pub(crate) renews_to: u32,
-    pub(crate) renews: usize,
+    pub renews_to: u32,
+    /// The number of entries that may still be rewritten.
+    pub renews: usize,
     /// A lower bound of the last changes of the checked entries when the snapshot was taken.
-    pub(crate) oldest: u32,
+    pub oldest: u32,
 }
 
 impl Sweep {
     /// Handles the change of an entry with the previous stamp `before`. Returns true if the entry
     /// belongs to the snapshot and is not written yet.
-    pub(crate) fn is_overtaken(&mut self, before: Before) -> bool {
+    pub fn is_overtaken(&mut self, before: Before) -> bool {
         let generation = self.snapshot.generation;
         if before.changed > generation || before.written == generation {
             return false;
@@ -68,16 +70,16 @@ impl Sweep {
 }
 
 /// The stamp of an entry before a change.
-pub(crate) type Before = Stamp;
+pub type Before = Stamp;
 
 impl ChangeStamps {
     /// Returns true if there are no stamps: no snapshots are taken, or there are no entries.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
     /// Resets to an empty table and retains the memory.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         let mut marks = std::mem::take(&mut self.marks);
         marks.clear();
         *self = ChangeStamps {
@@ -87,7 +89,7 @@ impl ChangeStamps {
     }
 
     /// Creates the stamps of `entries` restored entries.
-    pub(crate) fn restored(entries: usize) -> Self {
+    pub fn restored(entries: usize) -> Self {
         ChangeStamps {
             marks: vec![Stamp::default(); entries],
             entries,
@@ -97,7 +99,7 @@ impl ChangeStamps {
 
     /// Creates the stamps of restored entries. `generations` has the generation of the last change
     /// of each.
-    pub(crate) fn changed_in(generations: impl Iterator<Item = u32>) -> Self {
+    pub fn changed_in(generations: impl Iterator<Item = u32>) -> Self {
         let mark = |changed| Stamp {
             changed,
             written: 0,
@@ -115,7 +117,7 @@ impl ChangeStamps {
 
     /// Adds a stamp for a new entry at the end.
     #[inline]
-    pub(crate) fn push(&mut self, log: &SnapshotLog) {
+    pub fn push(&mut self, log: &SnapshotLog) {
         self.push_many(1, log);
     }
 
@@ -166,13 +168,13 @@ impl ChangeStamps {
     /// Returns true if every entry has changed in the current generation, so that no further change
     /// needs tracking.
     #[inline]
-    pub(crate) fn are_fresh(&self, log: &SnapshotLog) -> bool {
+    pub fn are_fresh(&self, log: &SnapshotLog) -> bool {
         self.fresh == self.entries && (self.latest == log.generation() || self.entries == 0)
     }
 
     /// Returns true if all entries were changed after this snapshot was taken, so that it contains
     /// none of them.
-    pub(crate) fn are_behind(&self, snapshot: SnapshotPoint) -> bool {
+    pub fn are_behind(&self, snapshot: SnapshotPoint) -> bool {
         self.entries == 0 || self.oldest > snapshot.generation
     }
 
@@ -187,7 +189,7 @@ impl ChangeStamps {
 
     /// Records that the entry at `place` is about to change. `write` appends its present contents.
     #[inline]
-    pub(crate) fn touch(
+    pub fn touch(
         &mut self,
         place: usize,
         log: &mut SnapshotLog,
@@ -207,7 +209,7 @@ impl ChangeStamps {
     /// Returns true if a change of the entry at `place` would be its first in the current
     /// generation.
     #[inline]
-    pub(crate) fn is_news(&self, place: usize, log: &SnapshotLog) -> bool {
+    pub fn is_news(&self, place: usize, log: &SnapshotLog) -> bool {
         let changed = match self.marks.get(place) {
             Some(mark) => mark.changed,
             None => self.newest,
@@ -218,7 +220,7 @@ impl ChangeStamps {
     /// Records a change of the entry at `place`, and returns its previous stamp.
     #[cold]
     #[inline(never)]
-    pub(crate) fn change(&mut self, place: usize, log: &SnapshotLog) -> Before {
+    pub fn change(&mut self, place: usize, log: &SnapshotLog) -> Before {
         let mark = &mut self.marks()[place];
         let before = *mark;
         mark.changed = log.generation();
@@ -228,7 +230,7 @@ impl ChangeStamps {
 
     /// Writes entries that belong to the snapshot, and checks at most `left` positions. Returns
     /// true if all are written.
-    pub(crate) fn write(
+    pub fn write(
         &mut self,
         snapshot: SnapshotPoint,
         left: &mut usize,
@@ -248,7 +250,7 @@ impl ChangeStamps {
     }
 
     /// Works like [`write`](Self::write), for all entries.
-    pub(crate) fn write_all(
+    pub fn write_all(
         &mut self,
         snapshot: SnapshotPoint,
         left: &mut usize,
@@ -287,7 +289,7 @@ impl ChangeStamps {
     /// Scans the entries for a snapshot. `write` receives a contiguous range of at most `most`
     /// positions that belong to it. It returns the number of entries written from the start of the
     /// range, and whether there is room for more. Returns true if all entries have been checked.
-    pub(crate) fn sweep(
+    pub fn sweep(
         &mut self,
         sweep: &mut Sweep,
         most: usize,
@@ -378,7 +380,7 @@ impl ChangeStamps {
     }
 
     /// Reorders the entries: the entry at each position comes from the given position of `places`.
-    pub(crate) fn reorder(&mut self, places: impl Iterator<Item = u32>) {
+    pub fn reorder(&mut self, places: impl Iterator<Item = u32>) {
         let marks = self.marks();
         let reordered: Vec<Stamp> = places.map(|place| marks[place as usize]).collect();
         (self.entries, self.marks) = (reordered.len(), reordered);
@@ -390,10 +392,13 @@ impl ChangeStamps {
 
 /// A listener that tracks the changes of a table. `write` appends an entry, given its key and
 /// value.
-pub(crate) struct TrackChanges<'a, W> {
-    pub(crate) stamps: &'a mut ChangeStamps,
-    pub(crate) log: &'a mut SnapshotLog,
-    pub(crate) write: W,
+pub struct TrackChanges<'a, W> {
+    /// The stamps of the table.
+    pub stamps: &'a mut ChangeStamps,
+    /// The snapshots of the processor.
+    pub log: &'a mut SnapshotLog,
+    /// Appends an entry.
+    pub write: W,
 }
 
 impl<K, V, W> ChangeListener<K, V> for TrackChanges<'_, W>
@@ -415,14 +420,15 @@ where
 /// A listener for a table whose entries [have all changed](ChangeStamps::are_fresh) in the current
 /// generation. This listener only counts new entries, so a record costs no more than without
 /// snapshots. The stamps lag behind the table until the listener is dropped.
-pub(crate) struct TrackInserts<'a> {
+pub struct TrackInserts<'a> {
     stamps: &'a mut ChangeStamps,
     log: &'a SnapshotLog,
     inserted: usize,
 }
 
 impl<'a> TrackInserts<'a> {
-    pub(crate) fn new(stamps: &'a mut ChangeStamps, log: &'a SnapshotLog) -> Self {
+    /// Creates a listener.
+    pub fn new(stamps: &'a mut ChangeStamps, log: &'a SnapshotLog) -> Self {
         TrackInserts {
             stamps,
             log,

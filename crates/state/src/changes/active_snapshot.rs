@@ -5,7 +5,7 @@ use ardea_core::{Epoch, Error, Result, SnapshotRequest, SnapshotWriter, StateChu
 /// The snapshot in progress, with context of its writer, and the old contents of entries that have
 /// changed since it was taken.
 #[derive(Debug)]
-pub(crate) struct ActiveSnapshot<C> {
+pub struct ActiveSnapshot<C> {
     snapshot: Option<(SnapshotRequest, C)>,
     /// An epoch that was committed while the snapshot was in progress.
     committed: Option<Epoch>,
@@ -30,28 +30,28 @@ impl<C> Default for ActiveSnapshot<C> {
 
 impl<C> ActiveSnapshot<C> {
     /// Starts a snapshot. The previous one has [ended](Self::end).
-    pub(super) fn begin(&mut self, snapshot: SnapshotRequest, with: C) {
+    pub(crate) fn begin(&mut self, snapshot: SnapshotRequest, with: C) {
         self.snapshot = Some((snapshot, with));
     }
 
     /// Returns the writer's context, if a snapshot is in progress.
     #[inline]
-    pub(super) fn get(&self) -> Option<&C> {
+    pub(crate) fn get(&self) -> Option<&C> {
         self.snapshot.as_ref().map(|(_, with)| with)
     }
 
     /// Returns the writer's context mutably.
-    pub(super) fn get_mut(&mut self) -> Option<&mut C> {
+    pub(crate) fn get_mut(&mut self) -> Option<&mut C> {
         self.snapshot.as_mut().map(|(_, with)| with)
     }
 
     /// Returns the epoch of the snapshot.
-    pub(super) fn epoch(&self) -> Option<Epoch> {
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.snapshot.as_ref().map(|(snapshot, _)| snapshot.epoch)
     }
 
     /// Sets aside a copy of an entry that is about to change. The snapshot contains this copy.
-    pub(super) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
+    pub(crate) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
         if let Err(error) = write(&mut self.aside) {
             self.failed.get_or_insert(error);
         }
@@ -61,7 +61,7 @@ impl<C> ActiveSnapshot<C> {
     ///
     /// # Errors
     /// An entry could not be set aside, so the snapshot cannot be written.
-    pub(super) fn write_aside(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<()> {
+    pub(crate) fn write_aside(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<()> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -81,13 +81,13 @@ impl<C> ActiveSnapshot<C> {
     }
 
     /// Returns true if all entries set aside are written.
-    pub(super) fn has_nothing_aside(&self) -> bool {
+    pub(crate) fn has_nothing_aside(&self) -> bool {
         self.aside.is_empty()
     }
 
     /// Ends the snapshot, which is complete or void. Returns the epoch whose commit was
     /// [deferred](Self::defer_commit).
-    pub(super) fn end(&mut self) -> Option<Epoch> {
+    pub(crate) fn end(&mut self) -> Option<Epoch> {
         self.snapshot = None;
         self.aside.clear();
         self.aside_written = 0;
@@ -97,7 +97,7 @@ impl<C> ActiveSnapshot<C> {
 
     /// Defers the commit of an epoch while a snapshot is in progress, as the snapshot is written
     /// against the previous base. Returns true if deferred.
-    pub(super) fn defer_commit(&mut self, epoch: Epoch) -> bool {
+    pub(crate) fn defer_commit(&mut self, epoch: Epoch) -> bool {
         if self.snapshot.is_some() {
             self.committed = self.committed.max(Some(epoch));
         }
@@ -106,7 +106,7 @@ impl<C> ActiveSnapshot<C> {
 
     /// Returns true if the abort of `epoch` voids the snapshot. A final snapshot is also valid for
     /// later epochs.
-    pub(super) fn is_void_without(&self, epoch: Epoch) -> bool {
+    pub(crate) fn is_void_without(&self, epoch: Epoch) -> bool {
         let is_void =
             |(snapshot, _): &(SnapshotRequest, C)| snapshot.epoch <= epoch && !snapshot.is_last;
         self.snapshot.as_ref().is_some_and(is_void)

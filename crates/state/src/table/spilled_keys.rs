@@ -8,10 +8,10 @@ use ardea_core::{
     SnapshotWriter, StateEntry, StoreSnapshot,
 };
 
-use crate::keyed::spilled_entry::{
+use crate::PLACES_PER_CALL;
+use crate::table::spilled_entry::{
     DueKind, DueTimeBounds, EntryHeader, change_key, changes_until, due_end, due_key, key_of,
 };
-use crate::keyed::{PLACES_PER_CALL, STATE};
 
 /// The maximum number of changes buffered in memory before they are written to disk.
 const PENDING: usize = 2_048;
@@ -22,7 +22,9 @@ const PENDING: usize = 2_048;
 /// The [store](KeyValueStore) contains three kinds of entries: keys; keys by due time; and, by the
 /// generation of their last change, the keys changed since the last commit. A snapshot reads a view
 /// of the store at the time the snapshot was taken, so that later changes do not affect it.
-pub(crate) struct SpilledKeys {
+pub struct SpilledKeys {
+    /// The name of the state in snapshots.
+    name: &'static str,
     place: Box<dyn KeyValueStore>,
     /// The changes that are not written to the store yet.
     pending: HashMap<Vec<u8>, Option<Vec<u8>>>,
@@ -46,8 +48,9 @@ enum SpilledSnapshot {
 }
 
 impl SpilledKeys {
-    pub(super) fn new(place: Box<dyn KeyValueStore>) -> Self {
+    pub(crate) fn new(name: &'static str, place: Box<dyn KeyValueStore>) -> Self {
         SpilledKeys {
+            name,
             place,
             pending: HashMap::new(),
             changes: Vec::new(),
@@ -60,22 +63,22 @@ impl SpilledKeys {
     }
 
     /// Returns the number of keys in the store that have a state.
-    pub(super) fn keys(&self) -> usize {
+    pub(crate) fn keys(&self) -> usize {
         self.keys
     }
 
     /// Returns the size of all entries in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Returns the number of bytes that may stay in memory.
-    pub(super) fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         self.place.memory_budget()
     }
 
     /// Stores a key by its canonical bytes.
-    pub(super) fn put(&mut self, key: &[u8], head: &EntryHeader, value: &[u8]) {
+    pub(crate) fn put(&mut self, key: &[u8], head: &EntryHeader, value: &[u8]) {
         let entry = head.with(value);
         self.count(key, head, entry.len(), true);
         for kind in DueKind::ALL {
@@ -96,7 +99,7 @@ impl SpilledKeys {
     ///
     /// # Errors
     /// The entry cannot be read, or pending changes cannot be written.
-    pub(super) fn take(&mut self, key: &[u8]) -> Result<Option<(EntryHeader, Vec<u8>)>> {
+    pub(crate) fn take(&mut self, key: &[u8]) -> Result<Option<(EntryHeader, Vec<u8>)>> {
         let place = key_of(key);
         let found = match self.pending.get(&place) {
             Some(pending) => pending.clone(),
@@ -141,7 +144,7 @@ impl SpilledKeys {
     ///
     /// # Errors
     /// Those of writing. All changes then remain pending.
-    pub(super) fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -155,7 +158,7 @@ impl SpilledKeys {
     }
 
     /// Returns a lower bound of the due times of this kind, if there are any.
-    pub(super) fn first_due(&self, kind: DueKind) -> Option<i64> {
+    pub(crate) fn first_due(&self, kind: DueKind) -> Option<i64> {
         self.firsts.get(kind).map(|(time, _)| time)
     }
 
@@ -164,7 +167,7 @@ impl SpilledKeys {
     ///
     /// # Errors
     /// Those of [`take`](Self::take).
-    pub(super) fn due(&mut self, kind: DueKind, until: i64, most: usize) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn due(&mut self, kind: DueKind, until: i64, most: usize) -> Result<Vec<Vec<u8>>> {
         let Some((time, key)) = self.firsts.get(kind).filter(|(time, _)| *time <= until) else {
             return Ok(Vec::new());
         };
@@ -192,7 +195,7 @@ impl SpilledKeys {
     ///
     /// # Errors
     /// Those of writing.
-    pub(super) fn take_snapshot(
+    pub(crate) fn take_snapshot(
         &mut self,
         is_full: bool,
         base: u32,
@@ -212,7 +215,7 @@ impl SpilledKeys {
     }
 
     /// Drops the iterator of the snapshot, after the snapshot was completed or aborted.
-    pub(super) fn end_snapshot(&mut self) {
+    pub(crate) fn end_snapshot(&mut self) {
         self.snapshot = None;
     }
 
@@ -220,7 +223,7 @@ impl SpilledKeys {
     ///
     /// # Errors
     /// An entry cannot be read or written.
-    pub(super) fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+    pub(crate) fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(Progress::DONE);
         };
@@ -229,8 +232,10 @@ impl SpilledKeys {
                 return Ok(Progress::MADE);
             }
             let is_written = match snapshot {
-                SpilledSnapshot::Full(keys) => write_next(keys, writer)?,
-                SpilledSnapshot::Changes(changes, view) => write_change(changes, &**view, writer)?,
+                SpilledSnapshot::Full(keys) => write_next(self.name, keys, writer)?,
+                SpilledSnapshot::Changes(changes, view) => {
+                    write_change(self.name, changes, &**view, writer)?
+                }
             };
             if !is_written {
                 self.snapshot = None;
@@ -245,7 +250,7 @@ impl SpilledKeys {
     ///
     /// # Errors
     /// Those of reading and writing.
-    pub(super) fn forget_changes(&mut self, base: u32) -> Result<Progress> {
+    pub(crate) fn forget_changes(&mut self, base: u32) -> Result<Progress> {
         if base <= self.forgotten {
             return Ok(Progress::DONE);
         }
@@ -273,7 +278,11 @@ impl SpilledKeys {
 }
 
 /// Writes the next key. Returns false if there is none.
-fn write_next(keys: &mut LocalEntries, writer: &mut SnapshotWriter<'_>) -> Result<bool> {
+fn write_next(
+    name: &str,
+    keys: &mut LocalEntries,
+    writer: &mut SnapshotWriter<'_>,
+) -> Result<bool> {
     let Some(entry) = keys.next().transpose()? else {
         return Ok(false);
     };
@@ -281,13 +290,14 @@ fn write_next(keys: &mut LocalEntries, writer: &mut SnapshotWriter<'_>) -> Resul
     let head = EntryHeader::read(&entry)?;
     if !head.is_removed {
         let value = Some(&entry[head.len()..]);
-        write(writer, head.partition, &key[1..], value)?;
+        write((name, writer), head.partition, &key[1..], value)?;
     }
     Ok(true)
 }
 
 /// Writes the next changed key. Returns false if there is none.
 fn write_change(
+    name: &str,
     changes: &mut LocalEntries,
     view: &dyn StoreSnapshot,
     writer: &mut SnapshotWriter<'_>,
@@ -299,7 +309,7 @@ fn write_change(
     let key = EntryHeader::listed_key(&listed)?;
     let (is_removed, partition) = EntryHeader::from_list(&value)?;
     if is_removed {
-        write(writer, partition, key, None)?;
+        write((name, writer), partition, key, None)?;
         return Ok(true);
     }
     let Some(entry) = view.get(&key_of(key))? else {
@@ -307,18 +317,18 @@ fn write_change(
         return Err(Error::new(ErrorCode::Internal, what));
     };
     let head = EntryHeader::read(&entry)?;
-    write(writer, partition, key, Some(&entry[head.len()..]))?;
+    write((name, writer), partition, key, Some(&entry[head.len()..]))?;
     Ok(true)
 }
 
 fn write(
-    writer: &mut SnapshotWriter<'_>,
+    (name, writer): (&str, &mut SnapshotWriter<'_>),
     partition: PartitionId,
     key: &[u8],
     value: Option<&[u8]>,
 ) -> Result<()> {
     writer.copy(StateEntry {
-        state: STATE,
+        state: name,
         partition: Some(partition),
         key,
         value,

@@ -2,15 +2,15 @@
 
 use ardea_core::Progress;
 
-use crate::keyed::PLACES_PER_CALL;
-use crate::keyed::changes::Changes;
+use crate::PLACES_PER_CALL;
+use crate::changes::Changes;
 
 /// The changes since the last commit, and the generation in which each key was created. A removed
 /// key that is in no snapshot is dropped at once; otherwise it is dropped when no valid snapshot
 /// contains it.
 #[derive(Debug, Default)]
-pub(crate) struct SlotVersions {
-    pub(super) changes: Changes,
+pub struct SlotVersions {
+    pub(crate) changes: Changes,
     /// Slot information by slot.
     infos: Vec<SlotInfo>,
     /// The slots of removed keys that need a tombstone, and some slots that were reused since.
@@ -31,12 +31,12 @@ struct SlotInfo {
 
 impl SlotVersions {
     /// Reserves room for `slots` more slots, if memory allows.
-    pub(super) fn reserve(&mut self, slots: usize) {
+    pub(crate) fn reserve(&mut self, slots: usize) {
         let _ = self.infos.try_reserve(slots);
     }
 
     /// Sets the generation in which the key at a slot was created.
-    pub(super) fn begin(&mut self, slot: u32, born: u32) {
+    pub(crate) fn begin(&mut self, slot: u32, born: u32) {
         let slot = slot as usize;
         if self.infos.len() <= slot {
             self.infos.resize(slot + 1, SlotInfo::default());
@@ -45,12 +45,12 @@ impl SlotVersions {
     }
 
     /// Returns the generation in which the key at a slot was created.
-    pub(super) fn born(&self, slot: u32) -> u32 {
+    pub(crate) fn born(&self, slot: u32) -> u32 {
         self.infos.get(slot as usize).map_or(0, |life| life.born)
     }
 
     /// Records a change of a slot, once per generation.
-    pub(super) fn note(&mut self, slot: u32, generation: u32) {
+    pub(crate) fn note(&mut self, slot: u32, generation: u32) {
         if let Some(life) = self.infos.get_mut(slot as usize)
             && life.noted != generation
         {
@@ -61,7 +61,7 @@ impl SlotVersions {
 
     /// Records that the key at a slot was removed in generation `gone`. Returns true if a tombstone
     /// is needed: the slot is then not freed yet.
-    pub(super) fn remove(&mut self, slot: u32, gone: u32) -> bool {
+    pub(crate) fn remove(&mut self, slot: u32, gone: u32) -> bool {
         let Some(life) = self.infos.get_mut(slot as usize) else {
             return false;
         };
@@ -77,7 +77,7 @@ impl SlotVersions {
     /// Checks some removed keys after a commit or abort. Returns the slots that are free now, and
     /// whether all were checked. `gone` returns the generation in which the key at a slot was
     /// removed, if the slot still holds a removed key.
-    pub(super) fn free_tombstones(
+    pub(crate) fn free_tombstones(
         &mut self,
         gone: impl Fn(u32) -> Option<u32>,
     ) -> (Vec<u32>, Progress) {

@@ -9,20 +9,22 @@ use ardea_core::{
 
 /// A store in memory with a limit of a few keys in memory, or a full one.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Disk {
-    pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
-    pub(crate) is_full: bool,
+pub struct MemoryDisk {
+    /// The entries.
+    pub entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// True if writing fails.
+    pub is_full: bool,
     /// The starts of the ranges that were read.
-    pub(crate) looked_from: Arc<Mutex<Vec<Vec<u8>>>>,
+    pub looked_from: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-impl StateBackend for Disk {
+impl StateBackend for MemoryDisk {
     fn open(&self) -> Result<Box<dyn KeyValueStore>> {
         Ok(Box::new(self.clone()))
     }
 }
 
-impl KeyValueStore for Disk {
+impl KeyValueStore for MemoryDisk {
     fn memory_budget(&self) -> u64 {
         1
     }
@@ -49,7 +51,7 @@ impl KeyValueStore for Disk {
     }
 }
 
-impl StoreSnapshot for Disk {
+impl StoreSnapshot for MemoryDisk {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.entries.get(key).cloned())
     }

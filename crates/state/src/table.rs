@@ -1,4 +1,13 @@
-//! Keyed states at slots that timers can refer to.
+//! A table of states, one per key, that tracks changes for snapshots.
+//!
+//! * `spill`: states that are moved to disk if memory is short; `spilled_keys` and `spilled_entry`:
+//!   their layout there;
+//! * `restoring_partitions`: a table that is used before all of its partitions are restored.
+
+pub(crate) mod restoring_partitions;
+mod spill;
+pub(crate) mod spilled_entry;
+mod spilled_keys;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,12 +16,13 @@ use ardea_core::{
     Epoch, Error, ErrorCode, Key, Progress, Result, SnapshotRequest, SnapshotWriter, StateChunk,
 };
 
-use crate::keyed::restoring_partitions::RestoringPartitions;
-use crate::keyed::slot_versions::SlotVersions;
-use crate::keyed::spill::WrittenSize;
-use crate::keyed::spilled_keys::SpilledKeys;
-use crate::keyed::{FREE, PLACES_PER_CALL, STATE, duplicate_entry, write_removed};
-use crate::keyed_table::KeyIndex;
+use crate::changes::slot_versions::SlotVersions;
+use crate::codec::{duplicate_entry, write_removed};
+use crate::key_table::KeyIndex;
+use crate::{PLACES_PER_CALL, STATE};
+use restoring_partitions::RestoringPartitions;
+use spill::WrittenSize;
+use spilled_keys::SpilledKeys;
 
 /// One state per key at the key's slot, which is stable until the key is removed.
 ///
@@ -25,36 +35,42 @@ use crate::keyed_table::KeyIndex;
 ///
 /// If state may be [spilled](super::spill), a key is in memory or on disk, never both. Only keys
 /// in memory have slots.
-pub(crate) struct KeyedStates<K, S> {
-    pub(super) index: KeyIndex<K>,
-    pub(super) slots: Vec<Slot<S>>,
+pub struct StateTable<K, S> {
+    /// The name of the state in snapshots.
+    pub(crate) name: &'static str,
+    pub(crate) index: KeyIndex<K>,
+    pub(crate) slots: Vec<Slot<S>>,
     /// The number of keys in memory that have a state.
-    pub(super) live: usize,
+    pub(crate) live: usize,
     /// The current generation, incremented at each snapshot. Zero if there are neither snapshots
     /// nor spilling.
-    pub(super) generation: u32,
-    pub(super) tracking: Option<Box<SlotVersions>>,
+    pub(crate) generation: u32,
+    pub(crate) tracking: Option<Box<SlotVersions>>,
     /// The keys on disk.
-    pub(super) cold: Option<Box<SpilledKeys>>,
+    pub(crate) cold: Option<Box<SpilledKeys>>,
     /// The keys that are not restored yet.
-    pub(super) away: Option<Box<RestoringPartitions>>,
+    pub(crate) away: Option<Box<RestoringPartitions>>,
     /// The estimated serialized size of a key and its state.
-    pub(super) written_size: WrittenSize,
+    pub(crate) written_size: WrittenSize,
 }
+
+/// The written generation of a slot that is free.
+const FREE: u32 = u32::MAX;
 
 /// The slot of a key.
-pub(super) struct Slot<S> {
+pub(crate) struct Slot<S> {
     /// The state. `None` if the slot is free or the key was removed.
-    pub(super) state: Option<S>,
+    pub(crate) state: Option<S>,
     /// The generation of the last change.
-    pub(super) changed: u32,
+    pub(crate) changed: u32,
     /// The generation of the last snapshot that the state was written to, or [`FREE`].
-    pub(super) written: u32,
+    pub(crate) written: u32,
 }
 
-impl<K, S> Default for KeyedStates<K, S> {
+impl<K, S> Default for StateTable<K, S> {
     fn default() -> Self {
-        KeyedStates {
+        StateTable {
+            name: STATE,
             index: KeyIndex::default(),
             slots: Vec::new(),
             live: 0,
@@ -67,10 +83,18 @@ impl<K, S> Default for KeyedStates<K, S> {
     }
 }
 
-impl<K: Key, S> KeyedStates<K, S> {
+impl<K: Key, S> StateTable<K, S> {
+    /// Creates an empty table whose state has this name in snapshots.
+    pub fn named(name: &'static str) -> Self {
+        StateTable {
+            name,
+            ..StateTable::default()
+        }
+    }
+
     /// Starts to track changes for snapshots. The states must be empty, unless changes are tracked
     /// already.
-    pub(crate) fn keep_track(&mut self) {
+    pub fn keep_track(&mut self) {
         if self.tracking.is_none() {
             self.generation = 1;
             self.tracking = Some(Box::default());
@@ -78,7 +102,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 
     /// Reserves room for about `keys` more keys, if memory allows.
-    pub(super) fn reserve(&mut self, keys: usize) {
+    pub(crate) fn reserve(&mut self, keys: usize) {
         self.index.reserve(keys);
         // On failure the table grows on demand.
         let _ = self.slots.try_reserve(keys);
@@ -89,7 +113,7 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Returns the slot of `key`. A new key has the state `create()`.
     #[inline]
-    pub(crate) fn slot_or_insert(&mut self, key: Cow<'_, K>, create: impl FnOnce() -> S) -> u32 {
+    pub fn slot_or_insert(&mut self, key: Cow<'_, K>, create: impl FnOnce() -> S) -> u32 {
         match self.index.find(&key) {
             Some(slot) if self.slots[slot as usize].state.is_some() => slot,
             Some(slot) => {
@@ -102,12 +126,12 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn insert(&mut self, key: K, state: S) -> u32 {
+    pub(crate) fn insert(&mut self, key: K, state: S) -> u32 {
         self.settle(key, Some(state), (self.generation, self.generation))
     }
 
     /// Assigns a slot to a key that was last changed in generation `changed` and created in `born`.
-    pub(super) fn settle(&mut self, key: K, state: Option<S>, (changed, born): (u32, u32)) -> u32 {
+    pub(crate) fn settle(&mut self, key: K, state: Option<S>, (changed, born): (u32, u32)) -> u32 {
         let slot = self.index.insert(key);
         self.live += usize::from(state.is_some());
         let mut new = Slot {
@@ -132,7 +156,7 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Adds a key again that still has a tombstone.
     #[cold]
-    pub(super) fn revive(&mut self, slot: u32, state: S) {
+    pub(crate) fn revive(&mut self, slot: u32, state: S) {
         self.touch(slot, |_, _, _| Ok(()));
         self.slots[slot as usize].state = Some(state);
         self.live += 1;
@@ -140,13 +164,13 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Returns the slot of `key`, if it has a state.
     #[inline]
-    pub(crate) fn find(&self, key: &K) -> Option<u32> {
+    pub fn find(&self, key: &K) -> Option<u32> {
         let slot = self.index.find(key)?;
         self.get(slot).map(|_| slot)
     }
 
     /// Returns true if a snapshot is being written.
-    pub(crate) fn is_writing(&self) -> bool {
+    pub fn is_writing(&self) -> bool {
         let lives = self.tracking.as_ref();
         lives.is_some_and(|lives| lives.changes.writing().is_some())
     }
@@ -154,24 +178,25 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// Returns the key and state of a slot, if the slot is in use. The caller must
     /// [touch](Self::touch) the slot before a change.
     #[inline]
-    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<(&K, &mut S)> {
+    pub fn get_mut(&mut self, slot: u32) -> Option<(&K, &mut S)> {
         let state = self.slots.get_mut(slot as usize)?.state.as_mut()?;
         Some((self.index.key(slot), state))
     }
 
+    /// Returns the key of a slot that is in use.
+    pub(crate) fn key(&self, slot: u32) -> &K {
+        self.index.key(slot)
+    }
+
     /// Returns the state of a slot, if the slot is in use.
     #[inline]
-    pub(crate) fn get(&self, slot: u32) -> Option<&S> {
+    pub fn get(&self, slot: u32) -> Option<&S> {
         self.slots.get(slot as usize)?.state.as_ref()
     }
 
     /// Prepares the state of a slot for a change. `write` appends the present entry of a key.
     #[inline]
-    pub(crate) fn touch(
-        &mut self,
-        slot: u32,
-        write: impl FnOnce(&mut StateChunk, &K, &S) -> Result<()>,
-    ) {
+    pub fn touch(&mut self, slot: u32, write: impl FnOnce(&mut StateChunk, &K, &S) -> Result<()>) {
         let is_first = |place: &Slot<S>| place.changed != self.generation;
         if self.slots.get(slot as usize).is_some_and(is_first) {
             self.touch_first(slot, write);
@@ -203,13 +228,13 @@ impl<K: Key, S> KeyedStates<K, S> {
         changes.put_aside(|chunk| match &place.state {
             Some(state) => write(chunk, key, state),
             None if is_full => Ok(()),
-            None => write_removed((STATE, &[]), chunk, key),
+            None => write_removed((self.name, &[]), chunk, key),
         });
     }
 
     /// Removes the key of a slot, which must have been [touched](Self::touch), and returns its
     /// state.
-    pub(crate) fn remove(&mut self, slot: u32) -> Option<S> {
+    pub fn remove(&mut self, slot: u32) -> Option<S> {
         let state = self.slots.get_mut(slot as usize)?.state.take()?;
         self.live -= 1;
         let lives = self.tracking.as_mut();
@@ -220,18 +245,18 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 
     /// Frees a slot without a state.
-    pub(super) fn free(&mut self, slot: u32) {
+    pub(crate) fn free(&mut self, slot: u32) {
         self.index.remove(slot);
         self.slots[slot as usize].written = FREE;
     }
 
     /// Returns the number of keys.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.live + self.cold.as_ref().map_or(0, |cold| cold.keys())
     }
 
     /// Returns the highest slot used so far plus one.
-    pub(crate) fn slots(&self) -> usize {
+    pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
@@ -239,7 +264,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     ///
     /// # Errors
     /// Those of writing to disk, if state is spilled.
-    pub(crate) fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+    pub fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         if self.away.is_some() {
             let what = "a snapshot was requested before all keys are restored";
             return Err(Error::new(ErrorCode::Internal, what));
@@ -264,7 +289,7 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Writes the next part of the current snapshot. `write` appends the entry of the key at a
     /// slot.
-    pub(crate) fn write_snapshot(
+    pub fn write_snapshot(
         &mut self,
         writer: &mut SnapshotWriter<'_>,
         mut write: impl FnMut(&mut StateChunk, &K, u32, &S) -> Result<()>,
@@ -298,7 +323,7 @@ impl<K: Key, S> KeyedStates<K, S> {
             let written = match &place.state {
                 Some(state) => write(writer.chunk(), key, slot, state),
                 None if is_full => Ok(()),
-                None => write_removed((STATE, &[]), writer.chunk(), key),
+                None => write_removed((self.name, &[]), writer.chunk(), key),
             };
             if let Err(error) = written {
                 changes.end();
@@ -313,7 +338,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     ///
     /// # Errors
     /// Those of writing to disk, if state is spilled.
-    pub(crate) fn commit(&mut self, epoch: Epoch) -> Result<Progress> {
+    pub fn commit(&mut self, epoch: Epoch) -> Result<Progress> {
         let Some(lives) = &mut self.tracking else {
             return Ok(Progress::DONE);
         };
@@ -342,7 +367,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 
     /// Handles the abort of an epoch, whose snapshot is void.
-    pub(crate) fn abort(&mut self, epoch: Epoch) -> Progress {
+    pub fn abort(&mut self, epoch: Epoch) -> Progress {
         if let Some(lives) = &mut self.tracking {
             lives.changes.abort(epoch);
         }
@@ -358,7 +383,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     ///
     /// # Errors
     /// [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if the key is already present.
-    pub(crate) fn restore(&mut self, key: K, state: S) -> Result<u32> {
+    pub fn restore(&mut self, key: K, state: S) -> Result<u32> {
         if self.index.find(&key).is_some() {
             return Err(duplicate_entry());
         }
@@ -366,12 +391,11 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 }
 
-impl<K: Key, S> fmt::Debug for KeyedStates<K, S> {
+impl<K: Key, S> fmt::Debug for StateTable<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyedStates({} keys)", self.len())
+        write!(f, "StateTable({} keys)", self.len())
     }
 }
 
 #[cfg(test)]
-#[path = "states_tests.rs"]
 mod tests;

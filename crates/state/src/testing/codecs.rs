@@ -2,10 +2,10 @@
 
 use ardea_core::{Integer, Result, StateCodec};
 
-use super::truncated_entry;
+use crate::codec::truncated_entry;
 
 /// A codec that encodes a number as eight bytes.
-pub(crate) struct EightBytes;
+pub struct EightBytes;
 
 impl StateCodec<u64> for EightBytes {
     fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
@@ -20,7 +20,7 @@ impl StateCodec<u64> for EightBytes {
 }
 
 /// A codec that encodes even numbers as integers where possible, and odd ones as eight bytes.
-pub(crate) struct EvenIntegers;
+pub struct EvenIntegers;
 
 impl StateCodec<u64> for EvenIntegers {
     fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {

@@ -30,7 +30,7 @@ const KEPT_PER_KEY: usize = 64;
 /// keys.
 ///
 /// ```
-/// use ardea_operators::KeyIndex;
+/// use ardea_state::KeyIndex;
 ///
 /// let mut index = KeyIndex::default();
 /// assert_eq!((index.insert("b"), index.insert("a")), (0, 1));
@@ -112,7 +112,7 @@ impl<K: Key> KeyIndex<K> {
 
     /// Reserves room for about `keys` more keys if memory allows, to avoid rehashing as they
     /// arrive.
-    pub(crate) fn reserve(&mut self, keys: usize) {
+    pub fn reserve(&mut self, keys: usize) {
         // On failure the table grows on demand.
         let _ = self.keys.try_reserve(keys);
         self.expected = keys;
@@ -248,7 +248,7 @@ fn find_hashed<K: Key>(index: &KeyIndex<K>, key: &K) -> Option<u32> {
 ///
 /// ```
 /// use std::borrow::Cow;
-/// use ardea_operators::KeyTable;
+/// use ardea_state::KeyTable;
 ///
 /// let mut lengths: KeyTable<usize, u32> = KeyTable::default();
 /// lengths.update_each(&["to", "be", "not"], 0, |w| Cow::Owned(w.len()), || 0, |count, _| *count += 1);
@@ -335,7 +335,7 @@ impl<K: Key, V> KeyTable<K, V> {
     /// Works like [`update_each`](Self::update_each) and notifies a [`ChangeListener`] before a
     /// value changes.
     #[inline]
-    pub(crate) fn update_watched<'r, T>(
+    pub fn update_watched<'r, T>(
         &mut self,
         records: &'r [T],
         first: usize,
@@ -401,7 +401,7 @@ impl<K: Key, V> KeyTable<K, V> {
 }
 
 /// A listener for changes of a table's values. `()` ignores them.
-pub(crate) trait ChangeListener<K, V> {
+pub trait ChangeListener<K, V> {
     /// Called before the value at `slot` changes.
     fn changes(&mut self, slot: u32, key: &K, value: &V);
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ardea_core::{PartitionId, Timestamp, Watermark};
 
 /// Buffered records per partition in the order of arrival, and the watermark that follows them.
-pub(crate) struct BufferedRecords<T> {
+pub struct BufferedRecords<T> {
     records: BTreeMap<PartitionId, VecDeque<(T, Timestamp)>>,
     count: usize,
     watermark: Option<Watermark>,
@@ -23,25 +23,26 @@ impl<T> Default for BufferedRecords<T> {
 }
 
 impl<T> BufferedRecords<T> {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns true if no records are buffered.
+    pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns true if `most` records ([the limit](crate::keyed::KeyedStates::max_buffered)) are
+    /// Returns true if `most` records ([the limit](crate::StateTable::max_buffered)) are
     /// buffered.
-    pub(crate) fn is_full(&self, most: usize) -> bool {
+    pub fn is_full(&self, most: usize) -> bool {
         self.count >= most
     }
 
     /// Adds a record.
-    pub(crate) fn put(&mut self, partition: PartitionId, record: T, time: Timestamp) {
+    pub fn put(&mut self, partition: PartitionId, record: T, time: Timestamp) {
         let records = self.records.entry(partition).or_default();
         records.push_back((record, time));
         self.count += 1;
     }
 
     /// Removes and returns the oldest record of a partition.
-    pub(crate) fn take(&mut self, partition: PartitionId) -> Option<(T, Timestamp)> {
+    pub fn take(&mut self, partition: PartitionId) -> Option<(T, Timestamp)> {
         let taken = self.records.get_mut(&partition)?.pop_front();
         match taken {
             Some(_) => self.count -= 1,
@@ -51,7 +52,7 @@ impl<T> BufferedRecords<T> {
     }
 
     /// Stores a watermark that follows buffered records. Returns false if no records are buffered.
-    pub(crate) fn holds(&mut self, watermark: Watermark) -> bool {
+    pub fn holds(&mut self, watermark: Watermark) -> bool {
         if self.is_empty() {
             // A later watermark includes an earlier one.
             self.watermark = None;
@@ -62,7 +63,7 @@ impl<T> BufferedRecords<T> {
     }
 
     /// Returns the stored watermark if no records are buffered any more.
-    pub(crate) fn take_watermark(&mut self) -> Option<Watermark> {
+    pub fn take_watermark(&mut self) -> Option<Watermark> {
         match self.is_empty() {
             true => self.watermark.take(),
             false => None,

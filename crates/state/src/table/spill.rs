@@ -3,7 +3,7 @@
 //!
 //! A key with its state is either in memory or on disk. A key that is not found in memory is looked
 //! up on disk before it counts as new. Between two batches of records,
-//! [`spill`](KeyedStates::spill) spills keys in bulk until memory suffices, so that a
+//! [`spill`](StateTable::spill) spills keys in bulk until memory suffices, so that a
 //! frequently used key stays in memory. Due times of spilled keys are indexed on disk in order of
 //! time.
 //!
@@ -18,14 +18,18 @@ use ardea_core::{
     Result, SnapshotWriter, StateChunk, StateEntry,
 };
 
-use crate::keyed::slot_versions::SlotVersions;
-use crate::keyed::spilled_entry::{DueKind, DueTimes, EntryHeader};
-use crate::keyed::spilled_keys::SpilledKeys;
-use crate::keyed::states::Slot;
-use crate::keyed::{FREE, KeyedStates, STATE, write_removed};
+use crate::changes::slot_versions::SlotVersions;
+use crate::codec::write_removed;
+use crate::table::spilled_entry::{DueKind, DueTimes, EntryHeader};
+use crate::table::spilled_keys::SpilledKeys;
+use crate::table::{FREE, Slot, StateTable};
 
 /// The minimum number of keys in memory, however little memory there is.
-const MIN_KEYS: usize = if cfg!(test) { 4 } else { 64 };
+const MIN_KEYS: usize = if cfg!(any(test, feature = "testing")) {
+    4
+} else {
+    64
+};
 /// The maximum number of keys spilled in advance.
 const AHEAD: usize = 512;
 /// The maximum number of keys spilled per call, which keeps the call short. A chunk of records adds
@@ -41,7 +45,7 @@ const SMALL: usize = 256;
 /// The estimated serialized size of a key and its state, and the clock hand for sampling and
 /// eviction.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct WrittenSize {
+pub struct WrittenSize {
     /// The mean size in sixteenths of a byte.
     mean: u32,
     batches: u32,
@@ -71,21 +75,21 @@ impl WrittenSize {
     }
 }
 
-impl<K: Key, S> KeyedStates<K, S> {
+impl<K: Key, S> StateTable<K, S> {
     /// Attaches the states to an instance: tracks changes if snapshots are taken, and enables
     /// spilling if states can be serialized. The states must be empty, unless they were attached in
     /// a previous attempt of the job: the state on disk is then retained.
     ///
     /// # Errors
     /// No local store can be opened.
-    pub(crate) fn attach(&mut self, context: &InstanceContext, is_kept: bool) -> Result<()> {
+    pub fn attach(&mut self, context: &InstanceContext, is_kept: bool) -> Result<()> {
         if context.guarantee.keeps_state() {
             self.keep_track();
         }
         if let Some(store) = context.local.as_ref().filter(|_| is_kept)
             && self.cold.is_none()
         {
-            self.cold = Some(Box::new(SpilledKeys::new(store.open()?)));
+            self.cold = Some(Box::new(SpilledKeys::new(self.name, store.open()?)));
             // The generation also serves to find recently used keys.
             self.generation = self.generation.max(1);
         }
@@ -94,7 +98,7 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Returns true if state may be spilled to disk.
     #[inline]
-    pub(crate) fn has_disk(&self) -> bool {
+    pub fn has_disk(&self) -> bool {
         self.cold.is_some()
     }
 
@@ -104,7 +108,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// # Errors
     /// Those of reading and of `thaw`.
     #[inline]
-    pub(crate) fn slot_or_load(
+    pub fn slot_or_load(
         &mut self,
         key: Cow<'_, K>,
         create: impl FnOnce() -> S,
@@ -155,7 +159,7 @@ impl<K: Key, S> KeyedStates<K, S> {
             return Ok(None);
         };
         let entry = RestoredEntry {
-            state: STATE,
+            state: self.name,
             partition: Some(head.partition),
             key: bytes,
             value: &value,
@@ -172,7 +176,7 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Returns a lower bound of the due times of this kind on disk, if there are any.
     #[inline]
-    pub(crate) fn first_due(&self, kind: DueKind) -> Option<i64> {
+    pub fn first_due(&self, kind: DueKind) -> Option<i64> {
         self.cold.as_ref().and_then(|cold| cold.first_due(kind))
     }
 
@@ -180,7 +184,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     ///
     /// # Errors
     /// Those of reading, `key` and `thaw`.
-    pub(crate) fn load_due(
+    pub fn load_due(
         &mut self,
         (kind, until, most): (DueKind, i64, usize),
         key: impl Fn(&RestoredEntry<'_>) -> Result<K>,
@@ -205,7 +209,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     ///
     /// # Errors
     /// Those of writing. No state is lost, but memory continues to grow.
-    pub(crate) fn spill(
+    pub fn spill(
         &mut self,
         mut freeze: impl FnMut(&mut StateChunk, &K, u32, &S) -> Result<DueTimes>,
     ) -> Result<()> {
@@ -250,7 +254,7 @@ impl<K: Key, S> KeyedStates<K, S> {
         let dues = match &place.state {
             Some(state) => freeze(&mut chunk, key, slot, state)?,
             None => {
-                write_removed((STATE, &[]), &mut chunk, key)?;
+                write_removed((self.name, &[]), &mut chunk, key)?;
                 DueTimes::default()
             }
         };
@@ -284,7 +288,7 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Writes the next part of a snapshot's keys on disk, and ends the snapshot when they are
     /// complete.
-    pub(super) fn write_cold(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+    pub(crate) fn write_cold(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         let written = match &mut self.cold {
             Some(cold) => cold.write_snapshot(writer),
             None => Ok(Progress::DONE),
@@ -302,7 +306,7 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Records the size of a restored entry. Without this, memory would fill up before the first
     /// sample.
-    pub(crate) fn weigh(&mut self, entry: &RestoredEntry<'_>) {
+    pub fn weigh(&mut self, entry: &RestoredEntry<'_>) {
         self.written_size.note(entry.key.len() + entry.value.len());
     }
 
@@ -314,7 +318,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// Reports the approximate size of the state. Must be called once per batch of records. `write`
     /// appends the entry of the key at a slot; it is called only for occasional samples.
     #[inline]
-    pub(crate) fn account(
+    pub fn account(
         &mut self,
         metrics: &InstanceMetrics,
         write: impl FnOnce(&mut StateChunk, &K, u32, &S) -> Result<()>,

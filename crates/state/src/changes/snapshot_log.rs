@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ardea_core::{Epoch, Progress, Result, SnapshotRequest, SnapshotWriter, StateChunk};
 
-use crate::keyed::active_snapshot::ActiveSnapshot;
+use crate::changes::active_snapshot::ActiveSnapshot;
 
 /// The snapshots of one processor. Time is counted in generations, from one snapshot to the next.
 ///
@@ -12,7 +12,7 @@ use crate::keyed::active_snapshot::ActiveSnapshot;
 /// snapshot scans the tables, so that no list of changes is needed. A table without changes since
 /// the last commit is skipped.
 #[derive(Debug)]
-pub(crate) struct SnapshotLog {
+pub struct SnapshotLog {
     /// The current generation.
     generation: u32,
     /// The generation up to which changes are committed.
@@ -25,10 +25,10 @@ pub(crate) struct SnapshotLog {
 
 /// A snapshot in progress.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SnapshotPoint {
+pub struct SnapshotPoint {
     is_full: bool,
     /// The generation that ended with the snapshot.
-    pub(super) generation: u32,
+    pub(crate) generation: u32,
     /// The base generation of an increment, exclusive.
     base: u32,
 }
@@ -36,34 +36,34 @@ pub(crate) struct SnapshotPoint {
 impl SnapshotPoint {
     /// Returns true if an entry last changed in generation `changed` belongs to the snapshot.
     #[inline]
-    pub(super) fn holds(&self, changed: u32) -> bool {
+    pub(crate) fn holds(&self, changed: u32) -> bool {
         changed <= self.generation && (self.is_full || changed > self.base)
     }
 
     /// Returns true if the snapshot may contain entries of a table last changed in generation
     /// `latest`.
-    pub(super) fn may_hold(&self, latest: u32) -> bool {
+    pub(crate) fn may_hold(&self, latest: u32) -> bool {
         self.is_full || latest > self.base
     }
 
     /// Returns true for a full snapshot.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.is_full
     }
 
     /// Returns the generation that ended with the snapshot.
-    pub(crate) fn generation(&self) -> u32 {
+    pub fn generation(&self) -> u32 {
         self.generation
     }
 
     /// Returns true if an entry removed in generation `removed` was present when the snapshot was
     /// taken.
-    pub(crate) fn is_before(&self, removed: u32) -> bool {
+    pub fn is_before(&self, removed: u32) -> bool {
         self.generation < removed
     }
 
     /// Returns true if the snapshot contains tombstones.
-    pub(crate) fn names_removed(&self) -> bool {
+    pub fn names_removed(&self) -> bool {
         !self.is_full
     }
 }
@@ -81,7 +81,7 @@ impl Default for SnapshotLog {
 
 impl SnapshotLog {
     /// Creates a log that continues after `base` committed generations.
-    pub(crate) fn after(base: u32) -> Self {
+    pub fn after(base: u32) -> Self {
         SnapshotLog {
             generation: base + 1,
             base,
@@ -90,24 +90,24 @@ impl SnapshotLog {
     }
 
     /// Returns the generation up to which changes are committed.
-    pub(crate) fn base(&self) -> u32 {
+    pub fn base(&self) -> u32 {
         self.base
     }
 
     /// Returns the current generation.
     #[inline]
-    pub(crate) fn generation(&self) -> u32 {
+    pub fn generation(&self) -> u32 {
         self.generation
     }
 
     /// Returns the snapshot in progress.
     #[inline]
-    pub(crate) fn writing(&self) -> Option<SnapshotPoint> {
+    pub fn writing(&self) -> Option<SnapshotPoint> {
         self.at_hand.get().copied()
     }
 
     /// Captures the current contents for a snapshot.
-    pub(crate) fn take_snapshot(&mut self, snapshot: SnapshotRequest) {
+    pub fn take_snapshot(&mut self, snapshot: SnapshotRequest) {
         self.end();
         self.undecided.push_back((snapshot.epoch, self.generation));
         let writing = SnapshotPoint {
@@ -120,13 +120,13 @@ impl SnapshotLog {
     }
 
     /// Sets aside a copy of an entry of the snapshot, as the entry is about to change.
-    pub(super) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
+    pub(crate) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
         self.at_hand.put_aside(write);
     }
 
     /// Starts a write call: writes the entries set aside first, and returns the snapshot in
     /// progress, if any.
-    pub(crate) fn write_aside(
+    pub fn write_aside(
         &mut self,
         writer: &mut SnapshotWriter<'_>,
     ) -> Result<Option<SnapshotPoint>> {
@@ -138,7 +138,7 @@ impl SnapshotLog {
     }
 
     /// Ends the scan. Done unless entries set aside found no room.
-    pub(crate) fn finish(&mut self) -> Progress {
+    pub fn finish(&mut self) -> Progress {
         let is_whole = self.at_hand.has_nothing_aside();
         if is_whole {
             self.end();
@@ -147,14 +147,14 @@ impl SnapshotLog {
     }
 
     /// Ends the snapshot, which is complete or void.
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         if let Some(epoch) = self.at_hand.end() {
             self.commit(epoch);
         }
     }
 
     /// Handles the commit of an epoch. The commit is deferred while a snapshot is being written.
-    pub(crate) fn commit(&mut self, epoch: Epoch) {
+    pub fn commit(&mut self, epoch: Epoch) {
         if self.at_hand.defer_commit(epoch) {
             return;
         }
@@ -164,7 +164,7 @@ impl SnapshotLog {
     }
 
     /// Handles the abort of `epoch`, whose snapshot is void.
-    pub(crate) fn abort(&mut self, epoch: Epoch) {
+    pub fn abort(&mut self, epoch: Epoch) {
         if self.at_hand.is_void_without(epoch) {
             self.end();
         }

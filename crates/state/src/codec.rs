@@ -8,8 +8,6 @@ use ardea_core::{
     StateCodec, StateShape, Timestamp,
 };
 
-use crate::keyed::STATE;
-
 /// The serializers of a keyed operator: of its keys, and of its states.
 ///
 /// Each key is one entry under its canonical bytes. As canonical bytes cannot be decoded, the value
@@ -31,7 +29,7 @@ impl<K, S> Clone for StateCodecs<K, S> {
 
 impl<K, S> fmt::Debug for StateCodecs<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeptAs")
+        f.write_str("StateCodecs")
     }
 }
 
@@ -41,20 +39,32 @@ impl<K: Key, S> StateCodecs<K, S> {
         StateCodecs { key, state }
     }
 
+    /// Returns serializers with another codec of values, made from the present one.
+    pub fn map_state<T, C: StateCodec<T> + 'static>(
+        self,
+        map: impl FnOnce(Arc<dyn StateCodec<S>>) -> C,
+    ) -> StateCodecs<K, T> {
+        StateCodecs {
+            key: self.key,
+            state: Arc::new(map(self.state)),
+        }
+    }
+
     /// Returns the shape of a state with this name.
-    pub(crate) fn shape(&self, name: impl Into<String>) -> StateShape {
+    pub fn shape(&self, name: impl Into<String>) -> StateShape {
         StateShape::of_values(name, Some(self.key.schema()), self.state.schema())
     }
 
-    /// Appends the entry of a key: its state, then the output of `rest`.
-    pub(crate) fn write(
+    /// Appends the entry of a key in the state `name`: its state, then the output of `rest`.
+    pub fn write(
         &self,
+        name: &str,
         chunk: &mut StateChunk,
         key: &K,
         state: &S,
         rest: impl FnOnce(&mut Vec<u8>),
     ) -> Result<()> {
-        self.write_as((STATE, &[]), chunk, key, |out| {
+        self.write_as((name, &[]), chunk, key, |out| {
             self.put_state(state, out)?;
             rest(out);
             Ok(())
@@ -63,7 +73,7 @@ impl<K: Key, S> StateCodecs<K, S> {
 
     /// Appends an entry of the state `name`, under the bytes of the key followed by `behind`. Its
     /// value is the key, followed by the output of `fill`.
-    pub(crate) fn write_as(
+    pub fn write_as(
         &self,
         (name, behind): (&str, &[u8]),
         chunk: &mut StateChunk,
@@ -83,29 +93,29 @@ impl<K: Key, S> StateCodecs<K, S> {
     }
 
     /// Appends a key without its length.
-    pub(crate) fn put_bare_key(&self, key: &K, out: &mut Vec<u8>) -> Result<()> {
+    pub fn put_bare_key(&self, key: &K, out: &mut Vec<u8>) -> Result<()> {
         self.key.put(key, out)
     }
 
     /// Appends a state without its length.
-    pub(crate) fn put_bare_state(&self, state: &S, out: &mut Vec<u8>) -> Result<()> {
+    pub fn put_bare_state(&self, state: &S, out: &mut Vec<u8>) -> Result<()> {
         self.state.put(state, out)
     }
 
     /// Returns the integer that represents a key, if the codec maps the key to one.
     #[inline]
-    pub(crate) fn integer_key(&self, key: &K) -> Option<Integer> {
+    pub fn integer_key(&self, key: &K) -> Option<Integer> {
         self.key.integer(key)
     }
 
     /// Returns the integer that represents a state, if the codec maps the state to one.
     #[inline]
-    pub(crate) fn integer_state(&self, state: &S) -> Option<Integer> {
+    pub fn integer_state(&self, state: &S) -> Option<Integer> {
         self.state.integer(state)
     }
 
     /// Decodes a key of this partition, and its state.
-    pub(crate) fn get(
+    pub fn get(
         &self,
         (key, state): (SerializedPart<'_>, SerializedPart<'_>),
         partition: Option<PartitionId>,
@@ -116,19 +126,23 @@ impl<K: Key, S> StateCodecs<K, S> {
     }
 
     /// Appends a state with its length.
-    pub(crate) fn put_state(&self, state: &S, out: &mut Vec<u8>) -> Result<()> {
+    pub fn put_state(&self, state: &S, out: &mut Vec<u8>) -> Result<()> {
         put_part(out, |out| self.state.put(state, out))
     }
 
-    /// Returns the key and state of an entry, and the unread rest of its value.
-    pub(crate) fn read<'a>(&self, entry: &RestoredEntry<'a>) -> Result<(K, S, ValueReader<'a>)> {
-        let (key, mut rest) = self.read_as(STATE, entry)?;
+    /// Returns the key and state of an entry of the state `name`, and the unread rest of its value.
+    pub fn read<'a>(
+        &self,
+        name: &str,
+        entry: &RestoredEntry<'a>,
+    ) -> Result<(K, S, ValueReader<'a>)> {
+        let (key, mut rest) = self.read_as(name, entry)?;
         let state = self.take_state(&mut rest)?;
         Ok((key, state, rest))
     }
 
     /// Returns the key of an entry of the state `name`, and the unread rest of its value.
-    pub(crate) fn read_as<'a>(
+    pub fn read_as<'a>(
         &self,
         name: &str,
         entry: &RestoredEntry<'a>,
@@ -143,14 +157,14 @@ impl<K: Key, S> StateCodecs<K, S> {
     }
 
     /// Decodes a state written by [`put_state`](Self::put_state).
-    pub(crate) fn take_state(&self, rest: &mut ValueReader<'_>) -> Result<S> {
+    pub fn take_state(&self, rest: &mut ValueReader<'_>) -> Result<S> {
         self.state.get(rest.part()?)
     }
 }
 
 /// A serialized key or state.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum SerializedPart<'a> {
+pub enum SerializedPart<'a> {
     /// The bytes written by the codec.
     Bytes(&'a [u8]),
     /// The integer that represents the key or state.
@@ -179,7 +193,7 @@ fn check_place<K: Key>(key: &K, kept: Option<PartitionId>) -> Result<()> {
 }
 
 /// Appends the removal of an entry written by [`StateCodecs::write_as`].
-pub(crate) fn write_removed<K: Key>(
+pub fn write_removed<K: Key>(
     (name, behind): (&str, &[u8]),
     chunk: &mut StateChunk,
     key: &K,
@@ -195,7 +209,7 @@ fn put_key<K: Key>(key: &K, behind: &[u8], out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Returns a description of the state that is not checkpointed; `None` if there are serializers.
-pub(crate) fn forgotten_without<C>(kept: Option<&C>) -> Option<&'static str> {
+pub fn unsaved_without<C>(kept: Option<&C>) -> Option<&'static str> {
     match kept {
         Some(_) => None,
         None => Some("its keys and states, which have no serializer"),
@@ -203,10 +217,7 @@ pub(crate) fn forgotten_without<C>(kept: Option<&C>) -> Option<&'static str> {
 }
 
 /// Appends the output of `put`, preceded by its length in four bytes.
-pub(crate) fn put_part(
-    out: &mut Vec<u8>,
-    put: impl FnOnce(&mut Vec<u8>) -> Result<()>,
-) -> Result<()> {
+pub fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out)?;
@@ -221,49 +232,49 @@ pub(crate) fn put_part(
 
 /// The remaining bytes of an entry's value.
 #[derive(Debug)]
-pub(crate) struct ValueReader<'a>(&'a [u8]);
+pub struct ValueReader<'a>(&'a [u8]);
 
 impl<'a> ValueReader<'a> {
     /// Creates a reader over a whole value.
-    pub(crate) fn of(value: &'a [u8]) -> Self {
+    pub fn of(value: &'a [u8]) -> Self {
         ValueReader(value)
     }
 
     /// Returns true if no bytes are left.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns all remaining bytes.
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 
     /// Reads the next `length` bytes. The caller has read `length` from the value.
-    pub(crate) fn bytes_of(&mut self, length: usize) -> Result<&'a [u8]> {
+    pub fn bytes_of(&mut self, length: usize) -> Result<&'a [u8]> {
         self.0.split_off(..length).ok_or_else(truncated_entry)
     }
 
     /// Reads a part written by [`put_part`].
-    pub(crate) fn part(&mut self) -> Result<&'a [u8]> {
+    pub fn part(&mut self) -> Result<&'a [u8]> {
         let length = u32::from_le_bytes(self.array()?) as usize;
         self.bytes_of(length)
     }
 
     /// Reads the next `N` bytes.
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk().ok_or_else(truncated_entry)?;
         self.0 = rest;
         Ok(*array)
     }
 
     /// Reads a time written by [`put_time`].
-    pub(crate) fn time(&mut self) -> Result<Timestamp> {
+    pub fn time(&mut self) -> Result<Timestamp> {
         Ok(Timestamp::from_micros(i64::from_le_bytes(self.array()?)))
     }
 
     /// Reads times written by [`put_times`].
-    pub(crate) fn times(&mut self) -> Result<impl Iterator<Item = Result<Timestamp>> + use<'a>> {
+    pub fn times(&mut self) -> Result<impl Iterator<Item = Result<Timestamp>> + use<'a>> {
         let count = u32::from_le_bytes(self.array()?) as usize;
         let bytes = count.checked_mul(8).and_then(|n| self.0.split_off(..n));
         let mut times = ValueReader(bytes.ok_or_else(truncated_entry)?);
@@ -272,12 +283,12 @@ impl<'a> ValueReader<'a> {
 }
 
 /// Appends a time.
-pub(crate) fn put_time(out: &mut Vec<u8>, time: Timestamp) {
+pub fn put_time(out: &mut Vec<u8>, time: Timestamp) {
     out.extend_from_slice(&time.as_micros().to_le_bytes());
 }
 
 /// Appends times, preceded by their number.
-pub(crate) fn put_times(out: &mut Vec<u8>, times: impl Iterator<Item = Timestamp>) {
+pub fn put_times(out: &mut Vec<u8>, times: impl Iterator<Item = Timestamp>) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     let mut count: u32 = 0;
@@ -289,13 +300,13 @@ pub(crate) fn put_times(out: &mut Vec<u8>, times: impl Iterator<Item = Timestamp
 }
 
 /// Returns the error for a duplicate entry.
-pub(crate) fn duplicate_entry() -> Error {
+pub fn duplicate_entry() -> Error {
     Error::new(ErrorCode::BadRecord, "the state of a key occurs twice")
         .hint("start from another checkpoint")
 }
 
 /// Returns the error for a truncated entry.
-pub(crate) fn truncated_entry() -> Error {
+pub fn truncated_entry() -> Error {
     Error::new(ErrorCode::BadRecord, "an entry of the state is truncated")
         .hint("start from another checkpoint")
 }
@@ -303,13 +314,13 @@ pub(crate) fn truncated_entry() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyed::test_codecs::EightBytes;
+    use crate::testing::EightBytes;
 
     #[test]
     fn a_key_that_belongs_elsewhere_than_it_was_kept_is_refused() {
         let kept = StateCodecs::new(Arc::new(EightBytes), Arc::new(EightBytes));
         let mut chunk = StateChunk::default();
-        kept.write(&mut chunk, &7, &70, |_| {}).unwrap();
+        kept.write("keys", &mut chunk, &7, &70, |_| {}).unwrap();
         let written = chunk.entries().next().unwrap();
         let entry = |partition| RestoredEntry {
             state: written.state,
@@ -318,10 +329,10 @@ mod tests {
             value: written.value.unwrap(),
         };
         let own = PartitionId::of(&7u64);
-        let (key, state, _) = kept.read(&entry(own)).unwrap();
+        let (key, state, _) = kept.read("keys", &entry(own)).unwrap();
         assert_eq!((key, state), (7, 70));
         let other = PartitionId::from_index(own.index() ^ 1).unwrap();
-        let error = kept.read(&entry(other)).err().unwrap();
+        let error = kept.read("keys", &entry(other)).err().unwrap();
         assert_eq!(error.code(), ErrorCode::InvalidJob);
         assert!(error.to_string().contains("canonical bytes"), "{error}");
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 proptest! {
     #[test]
     fn it_is_a_map_whose_slots_stay(steps in prop::collection::vec((0u8..12, any::<bool>()), 0..300)) {
-        let mut states = KeyedStates::<u8, u32>::default();
+        let mut states = StateTable::<u8, u32>::default();
         let mut model: HashMap<u8, (u32, u32)> = HashMap::new();
         for (turn, (key, remove)) in steps.into_iter().enumerate() {
             let turn = turn as u32;
@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
     fn a_snapshot_laid_over_the_last_committed_one_is_what_was_there_when_it_was_taken(steps in steps()) {
-        let mut states = KeyedStates::<u8, u32>::default();
+        let mut states = StateTable::<u8, u32>::default();
         states.keep_track();
         let mut model = BTreeMap::new();
         let (mut epoch, mut committed) = (Epoch(0), None::<(Epoch, Entries)>);
@@ -156,7 +156,7 @@ proptest! {
 
 #[test]
 fn what_was_removed_is_free_when_that_is_committed_and_not_before() {
-    let mut states = KeyedStates::<u64, u32>::default();
+    let mut states = StateTable::<u64, u32>::default();
     states.keep_track();
     for round in 0..50 {
         for key in 0..10 {
@@ -174,7 +174,7 @@ fn what_was_removed_is_free_when_that_is_committed_and_not_before() {
 
 #[test]
 fn changes_of_epochs_that_are_never_committed_take_no_more_room_than_the_keys() {
-    let mut states = KeyedStates::<u64, u32>::default();
+    let mut states = StateTable::<u64, u32>::default();
     states.keep_track();
     for round in 0..100 {
         for key in 0..100 {
@@ -192,9 +192,9 @@ fn changes_of_epochs_that_are_never_committed_take_no_more_room_than_the_keys() 
 
 /// Adds and removes ten keys at a time, a hundred times.
 fn churn(
-    states: &mut KeyedStates<u64, u32>,
+    states: &mut StateTable<u64, u32>,
     rounds: std::ops::Range<u64>,
-    mut after: impl FnMut(&mut KeyedStates<u64, u32>, u64),
+    mut after: impl FnMut(&mut StateTable<u64, u32>, u64),
 ) {
     for round in rounds {
         let slots: Vec<u32> = (0..10)
@@ -210,7 +210,7 @@ fn churn(
 
 #[test]
 fn keys_between_two_snapshots_take_no_room() {
-    let mut states = KeyedStates::<u64, u32>::default();
+    let mut states = StateTable::<u64, u32>::default();
     states.keep_track();
     churn(&mut states, 0..1_000, |_, _| {});
     assert!(states.slots() <= 10, "{}", states.slots());
@@ -230,7 +230,7 @@ fn keys_between_two_snapshots_take_no_room() {
 
 #[test]
 fn keys_only_in_aborted_snapshots_are_freed() {
-    let mut states = KeyedStates::<u64, u32>::default();
+    let mut states = StateTable::<u64, u32>::default();
     states.keep_track();
     churn(&mut states, 0..1_000, |states, round| {
         states
@@ -246,7 +246,7 @@ fn keys_only_in_aborted_snapshots_are_freed() {
 
 #[test]
 fn removed_keys_of_a_committed_snapshot_get_tombstones_despite_aborts() {
-    let mut states = KeyedStates::<u8, u32>::default();
+    let mut states = StateTable::<u8, u32>::default();
     states.keep_track();
     let slot = states.slot_or_insert(Cow::Owned(7), || 70);
     states

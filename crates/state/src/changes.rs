@@ -1,22 +1,33 @@
-//! Changed slots since the last commit, and the snapshot in progress.
+//! Change tracking: which entries belong to a snapshot or an increment.
+//!
+//! * [`Changes`]: lists of changed slots, for tables whose entries change rarely within an epoch;
+//!   `slot_versions` adds the removed keys;
+//! * `change_stamps`: a stamp per entry and a scan, for tables of which most entries change;
+//!   `snapshot_log` assigns the stamps to snapshots;
+//! * `active_snapshot`: the snapshot in progress, for both.
+
+pub(crate) mod active_snapshot;
+pub(crate) mod change_stamps;
+pub(crate) mod slot_versions;
+pub(crate) mod snapshot_log;
 
 use std::collections::VecDeque;
 use std::mem;
 
 use ardea_core::{Epoch, Result, SnapshotRequest, SnapshotWriter, StateChunk};
 
-use crate::keyed::active_snapshot::ActiveSnapshot;
+use crate::changes::active_snapshot::ActiveSnapshot;
 
 /// The slots changed since the last commit, grouped by snapshot, and the snapshot in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub struct Changes {
     /// The slots changed since the last snapshot, each once.
     now: Vec<u32>,
     /// The changes of snapshots that are not known to be committed, the oldest first. A slot may
     /// occur in several.
     undecided: VecDeque<SnapshotChanges>,
     /// The generation up to which changes are committed.
-    pub(crate) base: u32,
+    pub base: u32,
     at_hand: ActiveSnapshot<SnapshotCursor>,
 }
 
@@ -35,14 +46,14 @@ struct SnapshotChanges {
 
 /// The position of a snapshot in progress.
 #[derive(Debug)]
-pub(crate) struct SnapshotCursor {
+pub struct SnapshotCursor {
     /// The generation that ended with the snapshot.
-    pub(crate) generation: u32,
+    pub generation: u32,
     /// The number of slots at the time of the snapshot.
     count: u32,
     is_full: bool,
     /// For an increment: the base generation, exclusive, and the number of lists.
-    pub(crate) base: u32,
+    pub base: u32,
     lists: usize,
     /// The list being written, and the position in it.
     list: usize,
@@ -50,13 +61,13 @@ pub(crate) struct SnapshotCursor {
 }
 
 impl SnapshotCursor {
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.is_full
     }
 
     /// Returns true if a slot last changed in generation `changed` is written in place. Slots
     /// changed after the snapshot have been set aside before.
-    pub(super) fn takes(&self, changed: u32) -> bool {
+    pub(crate) fn takes(&self, changed: u32) -> bool {
         self.is_full() || (self.base < changed && changed <= self.generation)
     }
 
@@ -69,7 +80,7 @@ impl SnapshotCursor {
 
     /// Returns true if the snapshot contains `slot`, last changed in generation `changed` before
     /// the snapshot.
-    pub(super) fn holds(&self, slot: u32, changed: u32) -> bool {
+    pub(crate) fn holds(&self, slot: u32, changed: u32) -> bool {
         match self.is_full {
             true => slot < self.count,
             false => self.base < changed && changed <= self.generation,
@@ -79,21 +90,21 @@ impl SnapshotCursor {
 
 impl Changes {
     /// Adds a slot that has changed for the first time since the last snapshot.
-    pub(crate) fn note(&mut self, slot: u32) {
+    pub fn note(&mut self, slot: u32) {
         self.now.push(slot);
     }
 
     /// Returns true if a removed key needs a tombstone: a valid or pending snapshot contains the
     /// key, created in generation `born`, and no committed one contains the removal in generation
     /// `gone`.
-    pub(super) fn is_known(&self, born: u32, gone: u32) -> bool {
+    pub(crate) fn is_known(&self, born: u32, gone: u32) -> bool {
         let holds =
             |frozen: &SnapshotChanges| !frozen.is_void && (born..gone).contains(&frozen.generation);
         self.base < gone && (born <= self.base || self.undecided.iter().any(holds))
     }
 
     /// Closes the list of changes since the last snapshot, for the snapshot of `epoch`.
-    pub(crate) fn freeze(&mut self, epoch: Epoch, generation: u32) {
+    pub fn freeze(&mut self, epoch: Epoch, generation: u32) {
         self.end();
         self.undecided.push_back(SnapshotChanges {
             epoch,
@@ -106,7 +117,7 @@ impl Changes {
 
     /// Returns the total length of the lists.
     #[cfg(test)]
-    pub(super) fn listed(&self) -> usize {
+    pub(crate) fn listed(&self) -> usize {
         self.undecided.iter().map(|f| f.slots.len()).sum()
     }
 
@@ -133,7 +144,7 @@ impl Changes {
     }
 
     /// Starts to write a snapshot of `slots` slots.
-    pub(crate) fn begin(&mut self, snapshot: SnapshotRequest, generation: u32, slots: usize) {
+    pub fn begin(&mut self, snapshot: SnapshotRequest, generation: u32, slots: usize) {
         if self.have_grown_beyond(slots) {
             self.merge();
         }
@@ -150,12 +161,12 @@ impl Changes {
     }
 
     /// Returns the snapshot in progress.
-    pub(crate) fn writing(&self) -> Option<&SnapshotCursor> {
+    pub fn writing(&self) -> Option<&SnapshotCursor> {
         self.at_hand.get()
     }
 
     /// Returns the next slot that may belong to the snapshot.
-    pub(crate) fn next(&mut self) -> Option<u32> {
+    pub fn next(&mut self) -> Option<u32> {
         let writing = self.at_hand.get_mut()?;
         if writing.is_full {
             return writing.next_of_all();
@@ -179,7 +190,7 @@ impl Changes {
     }
 
     /// Sets aside a copy of an entry of the snapshot, as the entry is about to change.
-    pub(crate) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
+    pub fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
         self.at_hand.put_aside(write);
     }
 
@@ -187,12 +198,12 @@ impl Changes {
     ///
     /// # Errors
     /// An entry could not be set aside, so the snapshot cannot be written.
-    pub(crate) fn write_aside(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<()> {
+    pub fn write_aside(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<()> {
         self.at_hand.write_aside(writer)
     }
 
     /// Ends the snapshot, which is complete or void.
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         if let Some(epoch) = self.at_hand.end() {
             self.commit(epoch);
         }
@@ -200,7 +211,7 @@ impl Changes {
 
     /// Handles the commit of an epoch. The commit is deferred while a snapshot is being written, as
     /// the snapshot uses the lists at the time it was taken.
-    pub(crate) fn commit(&mut self, epoch: Epoch) {
+    pub fn commit(&mut self, epoch: Epoch) {
         if self.at_hand.defer_commit(epoch) {
             return;
         }
@@ -210,7 +221,7 @@ impl Changes {
     }
 
     /// Handles the abort of `epoch`, whose snapshot is void.
-    pub(crate) fn abort(&mut self, epoch: Epoch) {
+    pub fn abort(&mut self, epoch: Epoch) {
         if self.at_hand.is_void_without(epoch) {
             self.end();
         }
