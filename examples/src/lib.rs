@@ -17,6 +17,7 @@
 //! * [`odd_cores`]: not a job, but a custom scheduler for containers;
 //! * [`by_rack`]: not a job, but a custom packing policy for instances;
 //! * [`unix_sockets`]: not a job, but a custom transport between containers;
+//! * [`own_operator`]: not a job, but a custom keyed operator with state and timers;
 //! * [`own_source`], [`own_sink`]: not jobs, but a custom source and a custom sink with
 //!   exactly-once delivery;
 //! * [`zones`]: the longest delays by time zone, in a topology with a custom grouping;
@@ -46,6 +47,7 @@ pub mod by_rack;
 pub mod flights;
 pub mod odd_cores;
 pub mod orders;
+pub mod own_operator;
 pub mod own_sink;
 pub mod own_source;
 pub mod page_views;

@@ -13,7 +13,8 @@
 //!   program, and in jobs as sources, sinks and tables;
 //! * [`engine`]: runs jobs on the threads of this process; [`recovery`]: restarts them from
 //!   checkpoints after failures;
-//! * [`core`] and [`operators`]: the job graph and its processors, for custom ones;
+//! * [`core`] and [`operators`]: the job graph and its processors, for custom ones; [`state`]: the
+//!   keyed state of processors;
 //! * [`codec`]: serialization of records that leave a process;
 //! * `cluster`: the host processes of clusters;
 //! * `console`: progress, Ctrl-C, summary and exit codes of a program that runs jobs in its own
@@ -58,6 +59,7 @@ pub use ardea_core as core;
 pub use ardea_engine as engine;
 pub use ardea_operators as operators;
 pub use ardea_pipeline as pipeline;
+pub use ardea_state as state;
 #[cfg(feature = "testkit")]
 pub use ardea_testkit as testkit;
 pub use ardea_topology as topology;

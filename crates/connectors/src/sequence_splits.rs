@@ -193,7 +193,7 @@ impl SequenceSplits {
 }
 
 impl Checkpointed for SequenceSplits {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
 

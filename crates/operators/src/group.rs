@@ -253,7 +253,7 @@ impl<F: KeyedFold> Processor for GroupP<F> {
 }
 
 impl<F: KeyedFold> Checkpointed for GroupP<F> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_codec::{StateValue, state_codec_of};
-use ardea_core::{Boundedness, Key, Timestamp};
+use ardea_core::{Boundedness, Instance, Key, Processor, Timestamp, supplier};
 use ardea_operators::{
     DistinctP, KeyedContext, KeyedLogic, StateCodecs, StatefulMapP, flat_map_stateful, map_stateful,
 };
 
-use crate::keyed::KeyedStream;
+use crate::keyed::{KeyedStream, add_keyed_step};
 use crate::stream::Stream;
 
 /// Returns the serializers of a step's keys and states; `None` if one of the types is
@@ -72,6 +72,23 @@ where
     {
         let logic = Arc::new(map_stateful(self.key_of(), create, f));
         self.keyed_step(name, stateful!(logic))
+    }
+
+    /// Adds a custom step with state per key. `make` is called once per instance. An instance
+    /// receives all records of its keys.
+    ///
+    /// See [`Stream::custom`] for records without keys, and the crate `ardea_state` for the state.
+    pub fn custom<U, P>(
+        self,
+        name: impl Into<String>,
+        make: impl Fn(Instance) -> P + Send + Sync + 'static,
+    ) -> Stream<U, B, E>
+    where
+        U: Send + 'static,
+        P: Processor + 'static,
+    {
+        let input = vec![self.keyed_input()];
+        add_keyed_step(&self.stream.pipeline, name, input, supplier(make))
     }
 
     /// Emits all items of `f(state, key, record)` for each record. `f` may change the state of the

@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{
     InstanceContext, InstanceMetrics, Key, RestoredEntry, RestoredState, Result, StateChunk,
     Timestamp, Waker, Watermark,
@@ -103,6 +104,26 @@ impl<K: Key, S> KeyedState<K, S> {
             table: StateTable::named(name),
             ..KeyedState::default()
         }
+    }
+
+    /// Creates an empty state that is serialized by the default codecs of its types. A
+    /// [`Local`](ardea_codec::Local) type has none, and the state is not checkpointed.
+    pub fn checkpointed(name: &'static str) -> Self
+    where
+        K: StateValue,
+        S: StateValue,
+    {
+        let mut state = KeyedState::new(name);
+        state.codecs = match (state_codec_of(), state_codec_of()) {
+            (Some(keys), Some(values)) => Some(StateCodecs::new(keys, values)),
+            _ => None,
+        };
+        state
+    }
+
+    /// Returns the name of the state in snapshots.
+    pub fn state_name(&self) -> &'static str {
+        self.table.name
     }
 
     /// Sets the serializers of keys and values, so that the state is checkpointed.

@@ -6,8 +6,9 @@
 //! between attempts, and reports its size.
 //!
 //! * [`KeyedState`]: one value per key, with timers and a time-to-live;
-//! * [`ListState`], [`MapState`], [`AggregatingState`]: values that are written entry by entry;
-//!   a tuple of states is the state of an operator with several;
+//! * [`ListState`], [`MapState`]: a list or map per key, written entry by entry;
+//!   [`AggregatingState`]: an accumulator per key;
+//! * [`OperatorState`]: the states of an operator that has several;
 //! * [`StateCodecs`]: the serializers of keys and values;
 //! * [`StateTable`]: the table below, for operators with a format of their own;
 //! * [`KeyTable`], [`KeyIndex`]: tables without change tracking; [`SnapshotLog`] and
@@ -37,16 +38,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod aggregating_state;
 mod changes;
 mod codec;
 #[cfg(feature = "disk")]
 pub mod disk;
 mod key_table;
 mod keyed_state;
+mod list_state;
+mod map_state;
+mod operator_state;
 mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use aggregating_state::AggregatingState;
 pub use changes::Changes;
 pub use changes::change_stamps::{ChangeStamps, Sweep, TrackChanges, TrackInserts};
 pub use changes::snapshot_log::{SnapshotLog, SnapshotPoint};
@@ -58,6 +64,9 @@ pub use key_table::{ChangeListener, KeyIndex, KeyTable};
 pub use keyed_state::buffered_records::BufferedRecords;
 pub use keyed_state::timers::{KeyTimers, TimerKind, TimerSet};
 pub use keyed_state::{KeyedState, MIN_BUFFERED};
+pub use list_state::ListState;
+pub use map_state::MapState;
+pub use operator_state::{NamedState, OperatorState, StateFields};
 pub use table::StateTable;
 
 /// The default name of the state of a keyed operator.

@@ -272,7 +272,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for ActiveActiveP<T, E> {
 }
 
 impl<T: Send + 'static, E: Encode<T>> Checkpointed for ActiveActiveP<T, E> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
 

@@ -440,7 +440,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
 }
 
 impl<T: Send + 'static, D: Decode<T>> Checkpointed for FollowP<T, D> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
 

@@ -345,7 +345,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
 }
 
 impl<T: Send + 'static, D: Decode<T>, S: Supply> Checkpointed for ReadP<T, D, S> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         self.supply.states()
     }
 

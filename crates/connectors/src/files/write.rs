@@ -503,7 +503,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
 }
 
 impl<T: Send + 'static, E: Encode<T>> Checkpointed for WriteFilesP<T, E> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         PendingFiles::states()
     }
 

@@ -169,7 +169,7 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Processor for Contents
 }
 
 impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Checkpointed for ContentsP<K, V, M> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
 

@@ -262,7 +262,7 @@ where
     S: Send + 'static,
     H: Send + 'static,
 {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         let shape = |_: &Transactions<S, H>| StateShape::own(STATE);
         self.transactions.iter().map(shape).collect()
     }

@@ -307,7 +307,7 @@ where
     T: Send + 'static,
     R: Send + 'static,
 {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
 

@@ -84,7 +84,7 @@ pub trait Checkpointed {
     /// restore them. May be called on an instance that never runs.
     ///
     /// The default returns none: then compatibility is only checked by [`restore`](Self::restore).
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         Vec::new()
     }
 

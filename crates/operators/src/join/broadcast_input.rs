@@ -188,7 +188,7 @@ where
     W: Fn(&mut S, V) + Send + Sync + 'static,
     F: Fn(T, &S) -> U + Send + Sync + 'static,
 {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         let kept = self.kept.iter();
         kept.map(|codec| StateShape::of_values(BROADCAST_STATE, None, codec.schema()))
             .collect()

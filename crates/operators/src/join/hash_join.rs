@@ -249,7 +249,7 @@ where
     BK: Fn(&V) -> K + Send + Sync + 'static,
     J: Fn(T, Timestamp, &[V], &mut Output<'_, U>) + Send + Sync + 'static,
 {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         self.kept.iter().map(TableCodec::shape).collect()
     }
 

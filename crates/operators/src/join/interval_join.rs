@@ -376,7 +376,7 @@ where
     RK: Fn(&R) -> K + Send + Sync + 'static,
     J: Fn(&L, Option<&R>) -> Option<U> + Send + Sync + 'static,
 {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         self.kept.iter().flat_map(JoinStateCodec::shapes).collect()
     }
 

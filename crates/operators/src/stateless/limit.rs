@@ -78,7 +78,7 @@ impl<T: Send + 'static> Processor for LimitP<T> {
 }
 
 impl<T: Send + 'static> Checkpointed for LimitP<T> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         InstanceCounters::<1>::states()
     }
 

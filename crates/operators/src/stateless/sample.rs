@@ -76,7 +76,7 @@ impl<T: Send + 'static> Processor for SampleP<T> {
 }
 
 impl<T: Send + 'static> Checkpointed for SampleP<T> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         InstanceCounters::<1>::states()
     }
 

@@ -134,7 +134,7 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
 }
 
 impl<T: Send + 'static> Checkpointed for ArrivalTimeP<T> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         InstanceCounters::<1>::states()
     }
 

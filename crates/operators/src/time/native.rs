@@ -126,7 +126,7 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
 }
 
 impl<T: Send + 'static> Checkpointed for NativeTimeP<T> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         WatermarkEmitter::states()
     }
 

@@ -145,7 +145,7 @@ where
     T: Send + 'static,
     F: Fn(&T) -> Timestamp + Send + Sync + 'static,
 {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         InstanceCounters::<1>::states()
     }
 

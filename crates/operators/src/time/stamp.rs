@@ -202,7 +202,7 @@ where
     R: EventTime + 'static,
     F: Fn(&T) -> R + Send + Sync + 'static,
 {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         WatermarkEmitter::states()
     }
 

@@ -325,7 +325,7 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Processor for SessionWindow
 }
 
 impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> Checkpointed for SessionWindowP<F, O> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         let mut states = self.keys.states();
         states.push(StateShape::own(WATERMARK_STATE));
         states

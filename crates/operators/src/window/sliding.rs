@@ -316,7 +316,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
 }
 
 impl<F: KeyedFold> Checkpointed for SlidingWindowP<F> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         let Some((slices, triggers)) = &self.codecs else {
             return Vec::new();
         };

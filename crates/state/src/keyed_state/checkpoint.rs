@@ -32,7 +32,7 @@ impl<K: Key, S> KeyedState<K, S> {
 }
 
 impl<K: Key, S: Send + 'static> Checkpointed for KeyedState<K, S> {
-    fn states(&self) -> Vec<StateShape> {
+    fn states(&mut self) -> Vec<StateShape> {
         let codecs = self.codecs.iter();
         codecs.map(|it| it.shape(self.table.name)).collect()
     }
