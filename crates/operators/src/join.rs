@@ -6,9 +6,6 @@ mod hash_join;
 mod interval;
 mod interval_join;
 mod join_buffers;
-mod join_changelog;
-mod join_state_codec;
-mod removed_records;
 mod sort;
 
 pub use broadcast_input::{BroadcastInputP, BroadcastLogic};

@@ -77,7 +77,11 @@ fn outer(lower: u64, upper: u64) -> impl Processor + use<> {
     let logic = outer_interval_join(key, key, |left: &Pair, right: Option<&Pair>| {
         (*left, right.copied())
     });
-    IntervalJoinP::new(Arc::new(logic), interval).with_codecs(Arc::new(Json), Arc::new(Json))
+    IntervalJoinP::new(Arc::new(logic), interval).with_codecs(
+        Arc::new(Json),
+        Arc::new(Json),
+        Arc::new(Json),
+    )
 }
 
 #[test]

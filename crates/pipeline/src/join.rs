@@ -275,6 +275,7 @@ where
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
         E: HasEventTime,
+        K: StateValue,
         T: StateValue,
         T2: StateValue,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
@@ -301,6 +302,7 @@ where
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
         E: HasEventTime,
+        K: StateValue,
         T: StateValue,
         T2: StateValue,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
@@ -322,6 +324,7 @@ where
         logic: IntervalJoinLogic<LK, RK, J>,
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
+        K: StateValue,
         T: StateValue,
         T2: StateValue,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
@@ -336,8 +339,8 @@ where
         let logic = Arc::new(logic);
         let make = supplier(move || {
             let step = IntervalJoinP::new(Arc::clone(&logic), interval);
-            match (state_codec_of(), state_codec_of()) {
-                (Some(left), Some(right)) => step.with_codecs(left, right),
+            match (state_codec_of(), state_codec_of(), state_codec_of()) {
+                (Some(key), Some(left), Some(right)) => step.with_codecs(key, left, right),
                 _ => step,
             }
         });

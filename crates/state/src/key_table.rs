@@ -47,6 +47,8 @@ pub struct KeyIndex<K> {
     /// Keys by slot. A removed key remains until its slot is reused.
     keys: Vec<K>,
     free: Vec<u32>,
+    /// False if keys are never found, only their slots.
+    is_searched: bool,
     hasher: RandomState,
     /// The number of keys to reserve room for, once it is known whether they go to the array or the
     /// hash table.
@@ -60,6 +62,7 @@ impl<K> Default for KeyIndex<K> {
             hashed: HashTable::new(),
             keys: Vec::new(),
             free: Vec::new(),
+            is_searched: true,
             hasher: RandomState::default(),
             expected: 0,
         }
@@ -67,6 +70,14 @@ impl<K> Default for KeyIndex<K> {
 }
 
 impl<K: Key> KeyIndex<K> {
+    /// Creates an index that assigns slots but finds no key.
+    pub(crate) fn without_search() -> Self {
+        KeyIndex {
+            is_searched: false,
+            ..KeyIndex::default()
+        }
+    }
+
     /// The number of keys.
     pub fn len(&self) -> usize {
         self.keys.len() - self.free.len()
@@ -141,6 +152,9 @@ impl<K: Key> KeyIndex<K> {
                 (self.keys.len() - 1) as u32
             }
         };
+        if !self.is_searched {
+            return slot;
+        }
         if let Some(place) = index.and_then(|index| self.direct_place_for(index)) {
             self.direct[place] = slot;
         } else {

@@ -15,6 +15,7 @@ pub(crate) mod timers;
 
 use std::any::Any;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,6 +144,12 @@ impl<K: Key, S> KeyedState<K, S> {
         self.is_lazily_restored = true;
     }
 
+    /// Omits the index from keys to slots, for states whose operator finds keys by their slots.
+    /// [`slot`](Self::slot) then takes every key for a new one. Called before the first key.
+    pub fn do_not_index(&mut self) {
+        self.table.do_not_index();
+    }
+
     /// Allows that keys are moved to disk if memory is short.
     pub fn allow_spilling(&mut self) {
         self.is_spilled = true;
@@ -165,6 +172,29 @@ impl<K: Key, S> KeyedState<K, S> {
     /// [`unsaved_state`](ardea_core::Processor::unsaved_state).
     pub fn unsaved_state(&self) -> Option<&'static str> {
         unsaved_without(self.codecs.as_ref())
+    }
+
+    /// Appends the entries of all keys in memory, for tests.
+    ///
+    /// # Errors
+    /// A key or value cannot be serialized.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn write_all(&self, chunk: &mut StateChunk) -> Result<()> {
+        let format = (self.table.name, &self.codecs, &self.timers);
+        (0..self.slots()).try_for_each(|slot| match self.table.get(slot) {
+            Some(state) => write(format, chunk, (self.table.key(slot), slot), state),
+            None => Ok(()),
+        })
+    }
+
+    /// Moves the keys with their values and timers out.
+    pub(crate) fn take(&mut self) -> Self {
+        let name = self.table.name;
+        KeyedState {
+            table: mem::replace(&mut self.table, StateTable::named(name)),
+            timers: mem::take(&mut self.timers),
+            ..KeyedState::default()
+        }
     }
 
     /// Returns the state in memory, for [`hand_over_state`](ardea_core::Processor::hand_over_state).

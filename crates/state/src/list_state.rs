@@ -1,5 +1,6 @@
 //! A list per key, written item by item.
 
+use std::any::Any;
 use std::fmt;
 
 use ardea_codec::StateValue;
@@ -84,6 +85,10 @@ impl<K: Key, T: Send + 'static> Checkpointed for ListState<K, T> {
         self.0.restore(state)
     }
 
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        self.0.take_over_state(memory)
+    }
+
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
         self.0.on_restored(epoch)
     }
@@ -112,6 +117,10 @@ impl<K: Key, T: Send + 'static> NamedState for ListState<K, T> {
 
     fn unsaved_state(&self) -> Option<&'static str> {
         self.0.unsaved_state()
+    }
+
+    fn hand_over(&mut self) -> Box<dyn Any + Send> {
+        self.0.hand_over()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A map per key, written entry by entry.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -143,6 +144,16 @@ impl<K: Key, N: Key + Ord, V> MapState<K, N, V> {
         names.filter_map(move |name| Some((name, self.get(key, name)?)))
     }
 
+    /// Collects the names of restored entries.
+    fn collect_names(&mut self) {
+        for slot in 0..self.entries.slots() {
+            if let Some(EntryKey { key, name }) = self.entries.key(slot) {
+                let (_, names) = self.names.get_or_insert(Cow::Borrowed(key), BTreeSet::new);
+                names.insert(name.clone());
+            }
+        }
+    }
+
     /// Returns the last name of a key.
     pub(crate) fn last_name(&self, key: &K) -> Option<&N> {
         self.names.get(key)?.last()
@@ -183,13 +194,14 @@ impl<K: Key, N: Key + Ord, V: Send + 'static> Checkpointed for MapState<K, N, V>
         self.entries.restore(state)
     }
 
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let is_taken = self.entries.take_over_state(memory);
+        self.collect_names();
+        is_taken
+    }
+
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
-        for slot in 0..self.entries.slots() {
-            if let Some(EntryKey { key, name }) = self.entries.key(slot) {
-                let (_, names) = self.names.get_or_insert(Cow::Borrowed(key), BTreeSet::new);
-                names.insert(name.clone());
-            }
-        }
+        self.collect_names();
         self.entries.on_restored(epoch)
     }
 
@@ -217,6 +229,11 @@ impl<K: Key, N: Key + Ord, V: Send + 'static> NamedState for MapState<K, N, V> {
 
     fn unsaved_state(&self) -> Option<&'static str> {
         self.entries.unsaved_state()
+    }
+
+    fn hand_over(&mut self) -> Box<dyn Any + Send> {
+        self.names.clear();
+        self.entries.hand_over()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The states of an operator that has several.
 
+use std::any::Any;
 use std::ops::{Deref, DerefMut};
 
 use ardea_core::{
@@ -28,6 +29,10 @@ pub trait NamedState: Checkpointed {
 
     /// Returns a description of the state if it has no serializers.
     fn unsaved_state(&self) -> Option<&'static str>;
+
+    /// Moves the state in memory out, for [`take_over_state`](Checkpointed::take_over_state) of the
+    /// state of another attempt.
+    fn hand_over(&mut self) -> Box<dyn Any + Send>;
 }
 
 impl<K: Key, S: Send + 'static> NamedState for KeyedState<K, S> {
@@ -45,6 +50,10 @@ impl<K: Key, S: Send + 'static> NamedState for KeyedState<K, S> {
 
     fn unsaved_state(&self) -> Option<&'static str> {
         KeyedState::unsaved_state(self)
+    }
+
+    fn hand_over(&mut self) -> Box<dyn Any + Send> {
+        Box::new(self.take())
     }
 }
 
@@ -82,6 +91,9 @@ pub trait StateFields {
 #[derive(Debug)]
 pub struct OperatorState<S>(S);
 
+/// The states of an operator in memory, in the order of its fields.
+type StatesInMemory = Vec<Box<dyn Any + Send>>;
+
 impl<S: StateFields> OperatorState<S> {
     /// Creates the state of an operator from its fields.
     pub fn new(fields: S) -> Self {
@@ -95,6 +107,21 @@ impl<S: StateFields> OperatorState<S> {
     pub fn open(&mut self, context: &InstanceContext) -> Result<()> {
         let mut fields = self.0.fields().into_iter();
         fields.try_for_each(|state| state.open(context))
+    }
+
+    /// Returns a description of a state without serializers, for
+    /// [`unsaved_state`](ardea_core::Processor::unsaved_state).
+    pub fn unsaved_state(&mut self) -> Option<&'static str> {
+        let mut fields = self.0.fields().into_iter();
+        fields.find_map(|state| state.unsaved_state())
+    }
+
+    /// Returns the states in memory, for
+    /// [`hand_over_state`](ardea_core::Processor::hand_over_state).
+    pub fn into_memory(mut self) -> Option<Box<dyn Any + Send>> {
+        let fields = self.0.fields().into_iter();
+        let memory: StatesInMemory = fields.map(|state| state.hand_over()).collect();
+        Some(Box::new(memory))
     }
 
     /// Calls `step` for every state, and combines their progress.
@@ -150,6 +177,18 @@ impl<S: StateFields> Checkpointed for OperatorState<S> {
             }
         }
         Ok(())
+    }
+
+    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(memory) = memory.downcast::<StatesInMemory>() else {
+            return false;
+        };
+        let fields = self.0.fields();
+        fields.len() == memory.len()
+            && fields
+                .into_iter()
+                .zip(*memory)
+                .all(|(state, memory)| state.take_over_state(memory))
     }
 
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {

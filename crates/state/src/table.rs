@@ -92,6 +92,11 @@ impl<K: Key, S> StateTable<K, S> {
         }
     }
 
+    /// Omits the index from keys to slots: each key counts as new. Called before the first key.
+    pub(crate) fn do_not_index(&mut self) {
+        self.index = KeyIndex::without_search();
+    }
+
     /// Starts to track changes for snapshots. The states must be empty, unless changes are tracked
     /// already.
     pub fn keep_track(&mut self) {

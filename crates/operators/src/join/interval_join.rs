@@ -7,16 +7,15 @@ use std::sync::Arc;
 
 use ardea_core::{
     Checkpointed, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateCodec, StateShape,
-    Timestamp, Watermark,
+    Progress, Result, StateCodec, Timestamp, Watermark,
 };
-use ardea_state::{StateTable, TimerSet};
+use ardea_state::{KeyTable, OperatorState, TimerSet};
 
 use crate::forward::{break_if, take_until};
 use crate::join::JoinInterval;
-use crate::join::join_buffers::{JoinBounds, JoinBuffers, reschedule};
-use crate::join::join_changelog::{JoinChangelog, SideChangelog};
-use crate::join::join_state_codec::{JoinStateCodec, Restored, Side, check_key};
+use crate::join::join_buffers::{
+    JoinBounds, JoinState, KeyBuffers, RecordKey, RecordPlace, insert,
+};
 use crate::time::require_times;
 use crate::{Backlog, Output};
 
@@ -78,26 +77,96 @@ pub struct IntervalJoinLogic<LK, RK, J> {
 pub struct IntervalJoinP<L, R, K, U, LK, RK, J> {
     logic: Arc<IntervalJoinLogic<LK, RK, J>>,
     interval: JoinInterval,
-    keys: StateTable<K, JoinBuffers<L, R>>,
-    /// Per key, the time at which its first record expires.
-    ends: TimerSet<Timestamp>,
+    state: OperatorState<JoinState<K, L, R>>,
+    is_serialized: bool,
+    order: RecordOrder<K>,
     backlog: Backlog<U>,
     watermark: Watermark,
     metrics: Arc<InstanceMetrics>,
-    /// The serializers of both sides. `None` if the state is not checkpointed.
-    kept: Option<JoinStateCodec<L, R>>,
-    /// The changelog for snapshots. `None` if no snapshots are taken.
-    changelog: Option<Box<JoinChangelog<L, R>>>,
-    /// The latest snapshot generation among the restored records.
-    restored: u32,
+}
+
+/// The order of the buffered records, which is not part of the state.
+struct RecordOrder<K> {
+    keys: KeyTable<K, KeyBuffers>,
+    /// Per key, the time at which its first record expires.
+    ends: TimerSet<Timestamp>,
+    /// The number of the next record.
+    next: u64,
+    /// False until the records of a restored state are in order.
+    is_complete: bool,
+}
+
+impl<K> Default for RecordOrder<K> {
+    fn default() -> Self {
+        RecordOrder {
+            keys: KeyTable::default(),
+            ends: TimerSet::default(),
+            next: 0,
+            is_complete: false,
+        }
+    }
+}
+
+impl<K: Key> RecordOrder<K> {
+    /// Puts the records of a restored state in order. Called before the first record.
+    fn complete<L, R>(&mut self, state: &JoinState<K, L, R>, interval: &JoinInterval) {
+        if self.is_complete {
+            return;
+        }
+        self.is_complete = true;
+        for slot in 0..state.left.slots() {
+            if let Some(at) = state.left.key(slot) {
+                insert(&mut self.restored(at).left, place_of(at, slot));
+            }
+        }
+        for slot in 0..state.right.slots() {
+            if let Some(at) = state.right.key(slot) {
+                insert(&mut self.restored(at).right, place_of(at, slot));
+            }
+        }
+        for slot in 0..self.keys.index().slots() as u32 {
+            self.reschedule(slot, interval);
+        }
+    }
+
+    fn restored(&mut self, at: &RecordKey<K>) -> &mut KeyBuffers {
+        self.next = self.next.max(at.number.saturating_add(1));
+        let key = Cow::Borrowed(&at.key);
+        self.keys.get_or_insert(key, KeyBuffers::default).1
+    }
+
+    /// Updates the entry of a key in the set of expiry times, and removes a key without records.
+    fn reschedule(&mut self, slot: u32, interval: &JoinInterval) {
+        let Some(buffers) = self.keys.values_mut().get_mut(slot as usize) else {
+            return;
+        };
+        let (before, end) = (buffers.end, buffers.next_end(interval));
+        buffers.end = end;
+        if before != end {
+            before
+                .into_iter()
+                .for_each(|old| self.ends.clear(slot, old));
+            end.into_iter().for_each(|new| self.ends.set(slot, new));
+        }
+        if end.is_none() {
+            self.keys.remove(slot);
+        }
+    }
+}
+
+fn place_of<K>(at: &RecordKey<K>, slot: u32) -> RecordPlace {
+    RecordPlace {
+        time: at.time,
+        number: at.number,
+        slot,
+    }
 }
 
 impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J>
 where
     K: Key,
-    LK: Fn(&L) -> K,
-    RK: Fn(&R) -> K,
-    J: Fn(&L, Option<&R>) -> Option<U>,
+    L: Send + 'static,
+    R: Send + 'static,
 {
     /// The input of the left stream.
     pub const LEFT: Ordinal = Ordinal::FIRST;
@@ -109,27 +178,25 @@ where
         IntervalJoinP {
             logic,
             interval,
-            keys: StateTable::default(),
-            ends: TimerSet::default(),
+            state: OperatorState::new(JoinState::default()),
+            is_serialized: false,
+            order: RecordOrder::default(),
             backlog: Backlog::default(),
             watermark: Watermark::NONE,
             metrics: Arc::default(),
-            kept: None,
-            changelog: None,
-            restored: 0,
         }
     }
-}
 
-impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J> {
-    /// Sets the serializers of the records of both sides, so that they are checkpointed. Keys are
-    /// not written: a restore computes them from the records.
+    /// Sets the serializers of keys and of the records of both sides, so that they are
+    /// checkpointed.
     pub fn with_codecs(
         mut self,
+        key: Arc<dyn StateCodec<K>>,
         left: Arc<dyn StateCodec<L>>,
         right: Arc<dyn StateCodec<R>>,
     ) -> Self {
-        self.kept = Some(JoinStateCodec { left, right });
+        self.state.set_codecs(key, left, right);
+        self.is_serialized = true;
         self
     }
 }
@@ -137,142 +204,95 @@ impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J> {
 impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J>
 where
     K: Key,
+    L: Send + 'static,
+    R: Send + 'static,
     U: Send + 'static,
     J: Fn(&L, Option<&R>) -> Option<U>,
 {
-    /// Reads records of one side. `key` returns a record's key, `meet` pairs the record with the
-    /// other side.
+    /// Reads records of one side. `key` returns a record's key, `add` pairs the record with the
+    /// other side and buffers it.
     fn read<T: Send + 'static>(
         &mut self,
         input: Ordinal,
         inbox: &mut Inbox,
         outbox: &mut Outbox,
         key: impl Fn(&T) -> K,
-        meet: impl Fn(
-            &mut JoinBuffers<L, R>,
-            (T, Timestamp),
+        add: impl Fn(
+            &mut KeyBuffers,
+            &mut JoinState<K, L, R>,
+            (RecordKey<K>, T),
             JoinBounds<'_>,
             &J,
-            &mut SideChangelog<'_, K, L, R>,
             &mut Output<'_, U>,
-        ),
+        ) -> Result<()>,
     ) -> Result<()> {
-        let IntervalJoinP {
-            logic,
+        let (state, order, interval) = (&mut *self.state, &mut self.order, &self.interval);
+        order.complete(state, interval);
+        let (watermark, join) = (self.watermark, &self.logic.join);
+        let bounds = JoinBounds {
             interval,
-            keys,
-            ends,
-            backlog,
             watermark,
-            metrics,
-            changelog: journal,
-            ..
-        } = self;
-        let terms = JoinBounds {
-            interval,
-            watermark: *watermark,
         };
-        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        let mut output = self.backlog.open(outbox, Ordinal::FIRST)?;
         if output.is_full() {
-            backlog.wake_if_waiting(outbox);
+            self.backlog.wake_if_waiting(outbox);
             return Ok(());
         }
         let position = inbox.position();
         require_times(inbox.rows::<T>()?.times(), input, position)?;
-        let mut late = 0;
+        let (mut late, mut failed) = (0, Ok(()));
         take_until(inbox.rows::<T>()?, |record, time| {
             if time < watermark.0 {
                 late += 1;
                 return break_if(false);
             }
-            let slot = keys.slot_or_insert(Cow::Owned(key(&record)), JoinBuffers::default);
-            if let Some((key, sides)) = keys.get_mut(slot) {
-                let mut book = SideChangelog::open(journal.as_deref_mut(), (key, slot));
-                meet(
-                    sides,
-                    (record, time),
-                    terms,
-                    &logic.join,
-                    &mut book,
-                    &mut output,
-                );
-                reschedule(slot, sides, interval, ends);
-                if sides.end.is_none() {
-                    keys.remove(slot);
-                }
-            }
-            break_if(output.is_full())
+            let key = key(&record);
+            let (slot, buffers) = order
+                .keys
+                .get_or_insert(Cow::Borrowed(&key), KeyBuffers::default);
+            let number = order.next;
+            order.next += 1;
+            let at = RecordKey { key, time, number };
+            failed = add(buffers, state, (at, record), bounds, join, &mut output);
+            order.reschedule(slot, interval);
+            break_if(output.is_full() || failed.is_err())
         });
         if late > 0 {
-            metrics.count_late(late);
+            self.metrics.count_late(late);
         }
-        backlog.wake_if_waiting(outbox);
-        Ok(())
-    }
-
-    /// Restores a record into the buffers of its key.
-    fn restore_record(&mut self, canonical: &[u8], waiting: Restored<L, R>) -> Result<()>
-    where
-        LK: Fn(&L) -> K,
-        RK: Fn(&R) -> K,
-    {
-        let (key, stamp) = match &waiting {
-            Side::Left(waiting) => ((self.logic.left_key)(&waiting.record), waiting.stamp),
-            Side::Right(waiting) => ((self.logic.right_key)(&waiting.record), waiting.stamp),
-        };
-        check_key(&key, canonical)?;
-        self.restored = self.restored.max(stamp.generation);
-        let slot = self
-            .keys
-            .slot_or_insert(Cow::Owned(key), JoinBuffers::default);
-        if let Some((_, sides)) = self.keys.get_mut(slot) {
-            sides.put_back(waiting);
-            reschedule(slot, sides, &self.interval, &mut self.ends);
-        }
-        Ok(())
+        self.backlog.wake_if_waiting(outbox);
+        failed
     }
 
     /// Removes records that can match no further record at the watermark. Done when all of them are
     /// removed and unmatched left records are emitted.
-    fn forget(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+    fn expire(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let made = outbox.has_room(Ordinal::FIRST);
-        let IntervalJoinP {
-            logic,
+        let (state, order, interval) = (&mut *self.state, &mut self.order, &self.interval);
+        order.complete(state, interval);
+        let watermark = self.watermark;
+        let bounds = JoinBounds {
             interval,
-            keys,
-            ends,
-            backlog,
             watermark,
-            changelog: journal,
-            ..
-        } = self;
-        let terms = JoinBounds {
-            interval,
-            watermark: *watermark,
         };
-        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        let mut output = self.backlog.open(outbox, Ordinal::FIRST)?;
         for _ in 0..KEYS_PER_CALL {
-            let Some((_, slot)) = ends.first_due(watermark.0) else {
+            let Some((_, slot)) = order.ends.first_due(watermark.0) else {
                 break;
             };
-            let Some((key, sides)) = keys.get_mut(slot) else {
-                ends.forget(slot);
-                continue;
+            let Some(buffers) = order.keys.values_mut().get_mut(slot as usize) else {
+                break;
             };
-            let mut book = SideChangelog::open(journal.as_deref_mut(), (key, slot));
-            if !sides.forget(terms, &logic.join, &mut book, &mut output) {
+            if !buffers.expire(state, bounds, &self.logic.join, &mut output) {
                 break;
             }
-            reschedule(slot, sides, interval, ends);
-            if sides.end.is_none() {
-                keys.remove(slot);
-            }
+            order.reschedule(slot, interval);
         }
-        let all_forgotten = ends.first_due(watermark.0).is_none();
-        backlog.wake_if_waiting(outbox);
+        let all_expired = order.ends.first_due(watermark.0).is_none();
+        self.backlog.wake_if_waiting(outbox);
         Ok(Progress {
             made,
-            done: all_forgotten && backlog.is_empty(),
+            done: all_expired && self.backlog.is_empty(),
         })
     }
 }
@@ -289,44 +309,23 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.metrics = Arc::clone(&context.metrics);
-        if let Some(kept) = self
-            .kept
-            .as_ref()
-            .filter(|_| context.guarantee.keeps_state() && self.changelog.is_none())
-        {
-            self.changelog = Some(Box::new(JoinChangelog::new(kept.clone())));
-        }
-        Ok(())
+        self.state.open(context)
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let logic = Arc::clone(&self.logic);
         if input == Self::LEFT {
-            self.read(
-                input,
-                inbox,
-                outbox,
-                &logic.left_key,
-                |sides, record, terms, join, book, output| {
-                    sides.left(record, terms, join, book, output);
-                },
-            )
+            let add = KeyBuffers::add_left;
+            self.read(input, inbox, outbox, &logic.left_key, add)
         } else {
-            self.read(
-                input,
-                inbox,
-                outbox,
-                &logic.right_key,
-                |sides, record, terms, join, book, output| {
-                    sides.right(record, terms, join, book, output);
-                },
-            )
+            let add = KeyBuffers::add_right;
+            self.read(input, inbox, outbox, &logic.right_key, add)
         }
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
         self.watermark = watermark;
-        let progress = self.forget(outbox)?;
+        let progress = self.expire(outbox)?;
         if progress.done {
             outbox.watermark(watermark);
         }
@@ -343,7 +342,7 @@ where
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.watermark = Watermark::END;
-        self.forget(outbox)
+        self.expire(outbox)
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
@@ -351,90 +350,18 @@ where
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
-        match self.kept {
-            Some(_) => None,
-            None => Some("the records that may still be joined, which have no serializer"),
+        match self.is_serialized {
+            true => None,
+            false => Some("the records that may still be joined, which have no serializer"),
         }
     }
 
     fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
-        Some(self)
+        self.state.into_memory()
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
-}
-
-impl<L, R, K, U, LK, RK, J> Checkpointed for IntervalJoinP<L, R, K, U, LK, RK, J>
-where
-    L: Send + 'static,
-    R: Send + 'static,
-    K: Key,
-    U: Send + 'static,
-    LK: Fn(&L) -> K + Send + Sync + 'static,
-    RK: Fn(&R) -> K + Send + Sync + 'static,
-    J: Fn(&L, Option<&R>) -> Option<U> + Send + Sync + 'static,
-{
-    fn states(&mut self) -> Vec<StateShape> {
-        self.kept.iter().flat_map(JoinStateCodec::shapes).collect()
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        match &mut self.changelog {
-            Some(journal) => journal.take_snapshot(snapshot, &self.keys),
-            None => Ok(()),
-        }
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        match &mut self.changelog {
-            Some(journal) => journal.write_snapshot(&mut self.keys, writer),
-            None => Ok(Progress::DONE),
-        }
-    }
-
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(journal) = &mut self.changelog {
-            journal.commit(epoch);
-        }
-        Ok(Progress::DONE)
-    }
-
-    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(journal) = &mut self.changelog {
-            journal.abort(epoch);
-        }
-        Ok(Progress::DONE)
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            let Some(kept) = &self.kept else {
-                return Err(RestoredState::unknown(&entry));
-            };
-            let (canonical, waiting) = kept.read(&entry)?;
-            self.restore_record(canonical, waiting)?;
-        }
-        Ok(())
-    }
-
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some(journal) = &mut self.changelog {
-            journal.resume_after(self.restored);
-        }
-        Ok(Progress::DONE)
-    }
-
-    fn take_over_state(&mut self, memory: Box<dyn Any + Send>) -> bool {
-        let Ok(before) = memory.downcast::<Self>() else {
-            return false;
-        };
-        let before = *before;
-        self.keys = before.keys;
-        self.ends = before.ends;
-        self.changelog = before.changelog;
-        true
+        Some(&mut self.state)
     }
 }
 
@@ -442,7 +369,7 @@ impl<L, R, K: Key, U, LK, RK, J> fmt::Debug for IntervalJoinP<L, R, K, U, LK, RK
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IntervalJoinP")
             .field("interval", &self.interval)
-            .field("keys", &self.keys)
+            .field("keys", &self.order.keys.len())
             .finish_non_exhaustive()
     }
 }

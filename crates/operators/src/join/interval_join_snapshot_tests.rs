@@ -1,7 +1,10 @@
 //! Tests of interval-join snapshots against the buffered records at the time of the snapshot.
 
 use super::*;
-use ardea_core::{Chunk, Error, ErrorCode, Guarantee, Instance, Rows, StateChunk, StateEntry};
+use ardea_core::{
+    Chunk, Error, ErrorCode, Guarantee, Instance, RestoredState, Rows, SnapshotRequest,
+    SnapshotWriter, StateChunk, StateEntry,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -9,6 +12,18 @@ type Record = (u8, i64);
 type Entries = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 struct Plain;
+
+impl StateCodec<u8> for Plain {
+    fn put(&self, key: &u8, out: &mut Vec<u8>) -> Result<()> {
+        out.push(*key);
+        Ok(())
+    }
+
+    fn get(&self, bytes: &[u8]) -> Result<u8> {
+        let key = bytes.first().copied();
+        key.ok_or_else(|| Error::new(ErrorCode::BadRecord, "too short"))
+    }
+}
 
 impl StateCodec<Record> for Plain {
     fn put(&self, (key, time): &Record, out: &mut Vec<u8>) -> Result<()> {
@@ -45,8 +60,11 @@ fn join() -> Join {
         join: |left, _| Some(*left),
     };
     let interval = JoinInterval::from_micros(-5_000_000, 5_000_000).unwrap();
-    let mut join =
-        IntervalJoinP::new(Arc::new(logic), interval).with_codecs(Arc::new(Plain), Arc::new(Plain));
+    let mut join = IntervalJoinP::new(Arc::new(logic), interval).with_codecs(
+        Arc::new(Plain),
+        Arc::new(Plain),
+        Arc::new(Plain),
+    );
     let context = InstanceContext {
         guarantee: Guarantee::ExactlyOnce,
         ..InstanceContext::detached("join")
@@ -65,17 +83,9 @@ fn entries_of(chunk: &StateChunk) -> Entries {
 
 /// Returns all buffered records.
 fn waiting(join: &mut Join) -> Entries {
-    let (mut chunk, kept) = (StateChunk::default(), join.kept.as_ref().unwrap());
-    for slot in 0..join.keys.slots() as u32 {
-        if let Some((key, sides)) = join.keys.get_mut(slot) {
-            for one in &sides.left {
-                kept.write(&mut chunk, key, Side::Left(one)).unwrap();
-            }
-            for one in &sides.right {
-                kept.write(&mut chunk, key, Side::Right(one)).unwrap();
-            }
-        }
-    }
+    let mut chunk = StateChunk::default();
+    join.state.left.write_all(&mut chunk).unwrap();
+    join.state.right.write_all(&mut chunk).unwrap();
     entries_of(&chunk)
 }
 
@@ -149,9 +159,9 @@ fn assert_comes_back(epoch: Epoch, entries: &Entries) -> Result<(), TestCaseErro
     let (mut other, mut position) = (join(), 0);
     while position < chunk.byte_len() {
         let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, 7);
-        other.restore(&mut state).unwrap();
+        other.state.restore(&mut state).unwrap();
     }
-    assert!(other.on_restored(epoch).unwrap().done);
+    assert!(other.state.on_restored(epoch).unwrap().done);
     prop_assert_eq!(&waiting(&mut other), entries);
     Ok(())
 }
@@ -180,14 +190,14 @@ proptest! {
                     epoch = epoch.next();
                     let snapshot = SnapshotRequest { since: told.filter(|_| !full), ..SnapshotRequest::full(epoch) };
                     let expected = waiting(&mut join);
-                    join.take_snapshot(snapshot).unwrap();
+                    join.state.take_snapshot(snapshot).unwrap();
                     under_way = Some(UnderWay { snapshot, chunk: StateChunk::default(), expected });
                     whole = None;
                 }
                 Step::Write(room) => {
                     let Some(at) = &mut under_way else { continue };
                     let limit = at.chunk.byte_len() + room;
-                    let progress = join.write_snapshot(&mut SnapshotWriter::new(&mut at.chunk, limit));
+                    let progress = join.state.write_snapshot(&mut SnapshotWriter::new(&mut at.chunk, limit));
                     if progress.unwrap().done {
                         let entries = at.over(committed.as_ref().map(|(_, entries)| entries))?;
                         prop_assert_eq!(&entries, &at.expected);
@@ -198,14 +208,14 @@ proptest! {
                 Step::Commit(heard) => {
                     let Some(last) = whole.take() else { continue };
                     if heard {
-                        assert!(join.on_checkpoint_committed(last.0).unwrap().done);
+                        assert!(join.state.on_checkpoint_committed(last.0).unwrap().done);
                         told = Some(last.0);
                     }
                     committed = Some(last);
                 }
                 Step::GiveUp => {
                     if under_way.take().is_some() || whole.take().is_some() {
-                        assert!(join.on_checkpoint_aborted(epoch).unwrap().done);
+                        assert!(join.state.on_checkpoint_aborted(epoch).unwrap().done);
                     }
                 }
             }

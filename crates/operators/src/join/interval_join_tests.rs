@@ -45,7 +45,7 @@ fn a_left_record_without_a_match_comes_when_none_can_come() {
         ];
         assert_eq!(seen.events(), expected);
         seen.assert_in_time();
-        assert_eq!(join.keys.len(), 0);
+        assert_eq!(join.order.keys.len(), 0);
     });
 }
 
@@ -104,7 +104,7 @@ proptest! {
         let seen = drive.watermark(Timestamp::MAX).run::<Pair>(&mut join);
         seen.assert_in_time();
         prop_assert!(seen.records().iter().all(|(_, time)| time.is_event_time()));
-        prop_assert_eq!(join.keys.len(), 0);
+        prop_assert_eq!(join.order.keys.len(), 0);
 
         let mut expected: Vec<Pair> = Vec::new();
         for one in &left {
@@ -147,7 +147,7 @@ fn records_without_possible_matches_are_not_buffered() {
         {}
         outbox.chunk_mut(0).clear();
         while outbox.take_marker(0).is_some() {}
-        let kept = join.keys.len();
+        let kept = join.order.keys.len();
         assert!(kept <= 4, "{kept} keys at {n}");
     }
 }

@@ -1,51 +1,152 @@
-//! The buffered records of one key of an interval join.
+//! The buffered records of an interval join.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Key, Timestamp, Watermark};
-use ardea_state::TimerSet;
+use ardea_core::{Key, KeyBytes, Result, Schema, StateCodec, Timestamp, Watermark};
+use ardea_state::{
+    KeyedState, NamedState, StateCodecs, StateFields, ValueReader, put_time, truncated_entry,
+};
 
 use crate::Output;
 use crate::join::JoinInterval;
-use crate::join::join_changelog::SideChangelog;
-use crate::join::join_state_codec::{Restored, Side};
 
-/// The records of a key that may still match, per side in order of time, then of arrival.
-pub(crate) struct JoinBuffers<L, R> {
-    pub(super) left: VecDeque<BufferedRecord<L>>,
-    pub(super) right: VecDeque<BufferedRecord<R>>,
-    /// The key's entry in the set of expiry times.
-    pub(crate) end: Option<Timestamp>,
-    /// The generation of the last added, matched or removed record.
-    pub(super) changed: u32,
-    /// The generation of the last snapshot whose scan has reached this key.
-    pub(super) reached: u32,
-}
-
-/// A buffered record.
-pub(crate) struct BufferedRecord<T> {
-    pub(super) record: T,
+/// The key of a buffered record in the state.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct RecordKey<K> {
+    /// The key of the join, which determines the partition.
+    pub(super) key: K,
     pub(super) time: Timestamp,
-    /// The position of the record in the order of arrival.
-    pub(super) stamp: Stamp,
-    /// The generation of the record's first match; zero if unmatched.
-    pub(super) matched: u32,
+    /// The position of the record in the order of arrival at its instance.
+    pub(super) number: u64,
 }
 
-/// The position of a record's arrival: the generation (the interval between two snapshots), and the
-/// number within the generation.
+impl<K: Key> Key for RecordKey<K> {
+    fn write(&self, bytes: &mut KeyBytes) {
+        bytes.part(&self.key);
+        bytes.part(&self.time);
+        bytes.part(&self.number);
+    }
+
+    fn key_hash(&self) -> u64 {
+        self.key.key_hash()
+    }
+}
+
+/// A buffered left record.
+pub(crate) struct LeftRecord<L> {
+    pub(super) record: L,
+    pub(super) is_matched: bool,
+}
+
+/// The state of an interval join: each buffered record is one entry, so that an increment contains
+/// the records that were added, matched for the first time, or removed.
+pub(crate) struct JoinState<K, L, R> {
+    pub(super) left: KeyedState<RecordKey<K>, LeftRecord<L>>,
+    pub(super) right: KeyedState<RecordKey<K>, R>,
+}
+
+impl<K: Key, L, R> Default for JoinState<K, L, R> {
+    fn default() -> Self {
+        let mut state = JoinState {
+            left: KeyedState::new("left"),
+            right: KeyedState::new("right"),
+        };
+        // Records are found in the order of time, by their slots.
+        state.left.do_not_index();
+        state.right.do_not_index();
+        state
+    }
+}
+
+impl<K: Key, L: Send + 'static, R: Send + 'static> JoinState<K, L, R> {
+    pub(super) fn set_codecs(
+        &mut self,
+        key: Arc<dyn StateCodec<K>>,
+        left: Arc<dyn StateCodec<L>>,
+        right: Arc<dyn StateCodec<R>>,
+    ) {
+        let key = Arc::new(RecordKeyCodec(key));
+        let left = Arc::new(LeftRecordCodec(left));
+        self.left.set_codecs(StateCodecs::new(key.clone(), left));
+        self.right.set_codecs(StateCodecs::new(key, right));
+    }
+}
+
+impl<K: Key, L: Send + 'static, R: Send + 'static> StateFields for JoinState<K, L, R> {
+    fn fields(&mut self) -> Vec<&mut dyn NamedState> {
+        vec![&mut self.left, &mut self.right]
+    }
+}
+
+struct RecordKeyCodec<K>(Arc<dyn StateCodec<K>>);
+
+impl<K: Send + Sync> StateCodec<RecordKey<K>> for RecordKeyCodec<K> {
+    fn put(&self, value: &RecordKey<K>, out: &mut Vec<u8>) -> Result<()> {
+        put_time(out, value.time);
+        out.extend_from_slice(&value.number.to_le_bytes());
+        self.0.put(&value.key, out)
+    }
+
+    fn get(&self, bytes: &[u8]) -> Result<RecordKey<K>> {
+        let mut bytes = ValueReader::of(bytes);
+        Ok(RecordKey {
+            time: bytes.time()?,
+            number: u64::from_le_bytes(bytes.array()?),
+            key: self.0.get(bytes.bytes())?,
+        })
+    }
+
+    fn schema(&self) -> Schema {
+        self.0.schema()
+    }
+}
+
+struct LeftRecordCodec<L>(Arc<dyn StateCodec<L>>);
+
+impl<L> StateCodec<LeftRecord<L>> for LeftRecordCodec<L> {
+    fn put(&self, value: &LeftRecord<L>, out: &mut Vec<u8>) -> Result<()> {
+        out.push(value.is_matched.into());
+        self.0.put(&value.record, out)
+    }
+
+    fn get(&self, bytes: &[u8]) -> Result<LeftRecord<L>> {
+        let (is_matched, record) = bytes.split_first().ok_or_else(truncated_entry)?;
+        Ok(LeftRecord {
+            record: self.0.get(record)?,
+            is_matched: *is_matched != 0,
+        })
+    }
+
+    fn schema(&self) -> Schema {
+        self.0.schema()
+    }
+}
+
+/// The place of a buffered record: its time, its number, and its slot in the state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Stamp {
-    pub(crate) generation: u32,
-    pub(crate) number: u32,
+pub(super) struct RecordPlace {
+    pub(super) time: Timestamp,
+    pub(super) number: u64,
+    pub(super) slot: u32,
+}
+
+/// The buffered records of a key, per side in order of time, then of arrival.
+#[derive(Debug, Default)]
+pub(super) struct KeyBuffers {
+    pub(super) left: VecDeque<RecordPlace>,
+    pub(super) right: VecDeque<RecordPlace>,
+    /// The key's entry in the set of expiry times.
+    pub(super) end: Option<Timestamp>,
 }
 
 /// The interval and watermark that decide matches and expiry.
 #[derive(Clone, Copy)]
-pub(crate) struct JoinBounds<'a> {
-    pub(crate) interval: &'a JoinInterval,
-    pub(crate) watermark: Watermark,
+pub(super) struct JoinBounds<'a> {
+    pub(super) interval: &'a JoinInterval,
+    pub(super) watermark: Watermark,
 }
 
 impl JoinBounds<'_> {
@@ -55,56 +156,24 @@ impl JoinBounds<'_> {
     }
 }
 
-impl<L, R> Default for JoinBuffers<L, R> {
-    fn default() -> Self {
-        JoinBuffers {
-            left: VecDeque::new(),
-            right: VecDeque::new(),
-            end: None,
-            changed: 0,
-            reached: 0,
-        }
-    }
-}
-
-impl<T> BufferedRecord<T> {
-    /// Returns the sort key of the record within its side: time, then stamp.
-    pub(super) fn place(&self) -> (Timestamp, Stamp) {
-        (self.time, self.stamp)
-    }
-}
-
-/// Inserts a new record in order of time, usually at the end.
-fn keep<T>(side: &mut VecDeque<BufferedRecord<T>>, waiting: BufferedRecord<T>) {
-    let place = match side.back() {
-        Some(last) if last.time > waiting.time => {
-            side.partition_point(|other| other.time <= waiting.time)
-        }
+/// Inserts a record in order of time and arrival, usually at the end.
+pub(super) fn insert(side: &mut VecDeque<RecordPlace>, place: RecordPlace) {
+    let index = match side.back() {
+        Some(last) if *last > place => side.partition_point(|other| *other < place),
         _ => side.len(),
     };
-    side.insert(place, waiting);
-}
-
-/// Inserts a restored record. Stamps give the order of records with equal times.
-fn put_back<T>(side: &mut VecDeque<BufferedRecord<T>>, waiting: BufferedRecord<T>) {
-    let place = match side.back() {
-        Some(last) if last.place() > waiting.place() => {
-            side.partition_point(|other| other.place() < waiting.place())
-        }
-        _ => side.len(),
-    };
-    side.insert(place, waiting);
+    side.insert(index, place);
 }
 
 /// Returns the records of a side with times from `first` to `last`.
-fn within<T>(
-    side: &mut VecDeque<BufferedRecord<T>>,
+fn within(
+    side: &VecDeque<RecordPlace>,
     first: Timestamp,
     last: Timestamp,
-) -> impl Iterator<Item = &mut BufferedRecord<T>> {
-    let start = side.partition_point(|waiting| waiting.time < first);
-    side.range_mut(start..)
-        .take_while(move |waiting| waiting.time <= last)
+) -> impl Iterator<Item = &RecordPlace> {
+    let start = side.partition_point(|place| place.time < first);
+    side.range(start..)
+        .take_while(move |place| place.time <= last)
 }
 
 /// Returns the time at which a record expires that can only match times up to `last`.
@@ -112,158 +181,117 @@ fn end_after(last: Timestamp) -> Timestamp {
     last + Duration::from_micros(1)
 }
 
-impl<L, R> JoinBuffers<L, R> {
-    /// Inserts a restored record.
-    pub(super) fn put_back(&mut self, waiting: Restored<L, R>) {
-        match waiting {
-            Side::Left(waiting) => put_back(&mut self.left, waiting),
-            Side::Right(waiting) => put_back(&mut self.right, waiting),
-        }
-    }
-
+impl KeyBuffers {
     /// Pairs a left record with the buffered right records. Buffers the left record if it can still
     /// match.
-    pub(crate) fn left<K: Key, U>(
+    pub(super) fn add_left<K: Key, L, R, U>(
         &mut self,
-        (record, time): (L, Timestamp),
-        terms: JoinBounds<'_>,
-        join: impl Fn(&L, Option<&R>) -> Option<U>,
-        book: &mut SideChangelog<'_, K, L, R>,
+        state: &mut JoinState<K, L, R>,
+        (at, record): (RecordKey<K>, L),
+        bounds: JoinBounds<'_>,
+        join: &impl Fn(&L, Option<&R>) -> Option<U>,
         output: &mut Output<'_, U>,
-    ) {
-        let interval = terms.interval;
-        let mut matched = 0;
-        for other in within(
-            &mut self.right,
-            interval.first_right(time),
-            interval.last_right(time),
-        ) {
-            if let Some(pair) = join(&record, Some(&other.record)) {
-                output.emit(pair, time.max(other.time));
-                matched = book.generation();
+    ) -> Result<()> {
+        let (interval, time) = (bounds.interval, at.time);
+        let (first, last) = (interval.first_right(time), interval.last_right(time));
+        let mut is_matched = false;
+        for place in within(&self.right, first, last) {
+            let other = state.right.get(place.slot);
+            if let Some(pair) = other.and_then(|other| join(&record, Some(other))) {
+                output.emit(pair, time.max(place.time));
+                is_matched = true;
             }
         }
-        if !terms.is_over(interval.last_right(time)) {
-            let stamp = book.record_added(&mut self.changed);
-            let waiting = BufferedRecord {
-                record,
-                time,
-                stamp,
-                matched,
-            };
-            keep(&mut self.left, waiting);
-        } else if matched == 0
-            && let Some(single) = join(&record, None)
-        {
+        if !bounds.is_over(last) {
+            let new = LeftRecord { record, is_matched };
+            let place = buffer(&mut state.left, at, new)?;
+            insert(&mut self.left, place);
+        } else if !is_matched && let Some(single) = join(&record, None) {
             output.emit(single, time);
         }
+        Ok(())
     }
 
     /// Pairs a right record with the buffered left records. Buffers the right record if it can
     /// still match.
-    pub(crate) fn right<K: Key, U>(
+    pub(super) fn add_right<K: Key, L, R, U>(
         &mut self,
-        (record, time): (R, Timestamp),
-        terms: JoinBounds<'_>,
-        join: impl Fn(&L, Option<&R>) -> Option<U>,
-        book: &mut SideChangelog<'_, K, L, R>,
+        state: &mut JoinState<K, L, R>,
+        (at, record): (RecordKey<K>, R),
+        bounds: JoinBounds<'_>,
+        join: &impl Fn(&L, Option<&R>) -> Option<U>,
         output: &mut Output<'_, U>,
-    ) {
-        let interval = terms.interval;
-        for other in within(
-            &mut self.left,
-            interval.first_left(time),
-            interval.last_left(time),
-        ) {
-            if let Some(pair) = join(&other.record, Some(&record)) {
-                output.emit(pair, time.max(other.time));
-                if other.matched == 0 {
-                    book.record_matched(&mut self.changed, self.reached, other);
-                    other.matched = book.generation();
-                }
+    ) -> Result<()> {
+        let (interval, time) = (bounds.interval, at.time);
+        let (first, last) = (interval.first_left(time), interval.last_left(time));
+        for place in within(&self.left, first, last) {
+            let other = state.left.get(place.slot);
+            let pair = other.and_then(|other| join(&other.record, Some(&record)));
+            let Some(pair) = pair else { continue };
+            output.emit(pair, time.max(place.time));
+            if other.is_some_and(|other| !other.is_matched)
+                && let Some((_, other)) = state.left.update(place.slot)
+            {
+                other.is_matched = true;
             }
         }
-        if !terms.is_over(interval.last_left(time)) {
-            let stamp = book.record_added(&mut self.changed);
-            let waiting = BufferedRecord {
-                record,
-                time,
-                stamp,
-                matched: 0,
-            };
-            keep(&mut self.right, waiting);
+        if !bounds.is_over(last) {
+            let place = buffer(&mut state.right, at, record)?;
+            insert(&mut self.right, place);
         }
+        Ok(())
     }
 
     /// Removes expired records while there is room for unmatched left records. Returns true if
     /// there was room for all.
-    pub(crate) fn forget<K: Key, U>(
+    pub(super) fn expire<K: Key, L, R, U>(
         &mut self,
-        terms: JoinBounds<'_>,
-        join: impl Fn(&L, Option<&R>) -> Option<U>,
-        book: &mut SideChangelog<'_, K, L, R>,
+        state: &mut JoinState<K, L, R>,
+        bounds: JoinBounds<'_>,
+        join: &impl Fn(&L, Option<&R>) -> Option<U>,
         output: &mut Output<'_, U>,
     ) -> bool {
-        let interval = terms.interval;
-        while let Some(waiting) = self
-            .right
-            .pop_front_if(|waiting| terms.is_over(interval.last_left(waiting.time)))
-        {
-            book.record_removed(self.reached, Side::Right(&waiting));
+        let interval = bounds.interval;
+        let is_over = |place: &mut RecordPlace| bounds.is_over(interval.last_left(place.time));
+        while let Some(place) = self.right.pop_front_if(is_over) {
+            state.right.remove(place.slot);
         }
-        while self
-            .left
-            .front()
-            .is_some_and(|waiting| terms.is_over(interval.last_right(waiting.time)))
-        {
+        while let Some(&RecordPlace { time, slot, .. }) = self.left.front() {
+            let last = interval.last_right(time);
+            if !bounds.is_over(last) {
+                break;
+            }
             if output.is_full() {
                 return false;
             }
-            let Some(waiting) = self.left.pop_front() else {
-                break;
-            };
-            book.record_removed(self.reached, Side::Left(&waiting));
-            if waiting.matched == 0
-                && let Some(single) = join(&waiting.record, None)
+            self.left.pop_front();
+            if let Some(left) = state.left.remove(slot)
+                && !left.is_matched
+                && let Some(single) = join(&left.record, None)
             {
                 // The end of an interval beyond the maximum event time is that maximum.
-                let last = interval.last_right(waiting.time).min(Timestamp::LAST_EVENT);
-                output.emit(single, waiting.time.max(last));
+                output.emit(single, time.max(last.min(Timestamp::LAST_EVENT)));
             }
         }
         true
     }
 
     /// Returns the time at which the first record expires; `None` if there are no records.
-    fn next_end(&self, interval: &JoinInterval) -> Option<Timestamp> {
-        let left = self
-            .left
-            .front()
-            .map(|waiting| end_after(interval.last_right(waiting.time)));
-        let right = self
-            .right
-            .front()
-            .map(|waiting| end_after(interval.last_left(waiting.time)));
+    pub(super) fn next_end(&self, interval: &JoinInterval) -> Option<Timestamp> {
+        let (left, right) = (self.left.front(), self.right.front());
+        let left = left.map(|place| end_after(interval.last_right(place.time)));
+        let right = right.map(|place| end_after(interval.last_left(place.time)));
         left.into_iter().chain(right).min()
     }
 }
 
-/// Updates the key's entry in the set of expiry times.
-pub(crate) fn reschedule<L, R>(
-    slot: u32,
-    sides: &mut JoinBuffers<L, R>,
-    interval: &JoinInterval,
-    ends: &mut TimerSet<Timestamp>,
-) {
-    let end = sides.next_end(interval);
-    if end == sides.end {
-        return;
-    }
-    if let Some(old) = sides.end {
-        ends.clear(slot, old);
-    }
-    if let Some(new) = end {
-        ends.set(slot, new);
-    }
-    sides.end = end;
+/// Adds a record to the state of its side.
+fn buffer<K: Key, T>(
+    side: &mut KeyedState<RecordKey<K>, T>,
+    at: RecordKey<K>,
+    record: T,
+) -> Result<RecordPlace> {
+    let (time, number) = (at.time, at.number);
+    let slot = side.slot(Cow::Owned(at), || record)?;
+    Ok(RecordPlace { time, number, slot })
 }
