@@ -1,20 +1,15 @@
 //! Aggregation by key over a bounded input.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateChunk, StateShape, Timestamp,
-    Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result,
+    Timestamp, Watermark,
 };
-use ardea_state::{
-    ChangeStamps, STATE, SnapshotLog, StateCodecs, TrackChanges, TrackInserts, duplicate_entry,
-    unsaved_without, write_removed,
-};
+use ardea_state::{KeyTable, StateCodecs, TableState};
 
 use crate::keyed_fold::FIRST_STAGE_KEYS;
-use crate::{Feed, FeedVisitor, KeyTable, KeyedFold, Partial};
+use crate::{Feed, FeedVisitor, KeyedFold, Partial};
 
 /// Aggregates each key over the whole input. At the end of the input it emits `(key, result)` per
 /// key, without event time, in the order of the keys' first records. Restored keys come before the
@@ -36,25 +31,10 @@ use crate::{Feed, FeedVisitor, KeyTable, KeyedFold, Partial};
 /// ```
 pub struct GroupP<F: KeyedFold> {
     fold: Arc<F>,
-    keys: KeyTable<F::Key, F::Acc>,
+    keys: TableState<F::Key, F::Acc>,
     /// The next slot to emit.
     next: usize,
-    /// Serializers of keys and accumulators. `None` if the state cannot be checkpointed.
-    kept: Option<StateCodecs<F::Key, F::Acc>>,
-    snapshots: Option<Box<GroupSnapshots<F::Key, F::Acc>>>,
 }
-
-/// The snapshot state of a group.
-struct GroupSnapshots<K, A> {
-    log: SnapshotLog,
-    stamps: ChangeStamps,
-    kept: StateCodecs<K, A>,
-    /// The generation (interval between snapshots) in which all results were emitted.
-    ended_in: Option<u32>,
-}
-
-/// The maximum number of slots scanned per call while a snapshot is taken.
-const PLACES_PER_CALL: usize = 8 * 1024;
 
 /// The first stage of a two-stage [`GroupP`]: aggregates each key on the producing side, before the
 /// exchange by key.
@@ -87,48 +67,46 @@ fn end_of_time(
 }
 
 /// A visitor that aggregates a whole chunk.
-struct TakeGroup<'a, F: KeyedFold> {
+struct TakeGroup<'a, F: KeyedFold, T> {
     fold: &'a F,
-    keys: &'a mut KeyTable<F::Key, F::Acc>,
-    snapshots: Option<&'a mut GroupSnapshots<F::Key, F::Acc>>,
+    keys: &'a mut T,
     inbox: &'a mut Inbox,
 }
 
-impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
+impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F, TableState<F::Key, F::Acc>> {
     type Output = ();
 
     fn visit<I>(self, feed: &I) -> Result<()>
     where
         I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
     {
-        let TakeGroup {
-            fold,
-            keys,
-            snapshots,
-            inbox,
-        } = self;
-        let rows = inbox.rows::<I::Record>()?;
-        let key = |record| feed.key(record);
-        let create = || fold.create();
-        let update = |acc: &mut F::Acc, record| feed.accumulate(acc, record);
-        match snapshots {
-            None => keys.update_each(rows.values(), 0, key, create, update),
-            Some(GroupSnapshots {
-                log, stamps, kept, ..
-            }) if stamps.are_fresh(log) => {
-                let mut watch = TrackInserts::new(stamps, log);
-                keys.update_watched(rows.values(), 0, key, create, update, &mut watch);
-            }
-            Some(GroupSnapshots {
-                log, stamps, kept, ..
-            }) => {
-                let write = |chunk: &mut StateChunk, key: &F::Key, acc: &F::Acc| {
-                    kept.write(STATE, chunk, key, acc, |_| {})
-                };
-                let mut watch = TrackChanges { stamps, log, write };
-                keys.update_watched(rows.values(), 0, key, create, update, &mut watch);
-            }
-        }
+        let rows = self.inbox.rows::<I::Record>()?;
+        self.keys.update_each(
+            rows.values(),
+            |record| feed.key(record),
+            || self.fold.create(),
+            |acc, record| feed.accumulate(acc, record),
+        );
+        rows.clear();
+        Ok(())
+    }
+}
+
+impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F, KeyTable<F::Key, F::Acc>> {
+    type Output = ();
+
+    fn visit<I>(self, feed: &I) -> Result<()>
+    where
+        I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
+    {
+        let rows = self.inbox.rows::<I::Record>()?;
+        self.keys.update_each(
+            rows.values(),
+            0,
+            |record| feed.key(record),
+            || self.fold.create(),
+            |acc, record| feed.accumulate(acc, record),
+        );
         rows.clear();
         Ok(())
     }
@@ -139,73 +117,27 @@ impl<F: KeyedFold> GroupP<F> {
     pub fn new(fold: Arc<F>) -> Self {
         GroupP {
             fold,
-            keys: KeyTable::default(),
+            keys: TableState::default(),
             next: 0,
-            kept: None,
-            snapshots: None,
         }
     }
 
     /// Sets the serializers of keys and accumulators, so that the state is checkpointed.
-    pub fn with_codecs(mut self, kept: StateCodecs<F::Key, F::Acc>) -> Self {
-        self.kept = Some(kept);
+    pub fn with_codecs(mut self, codecs: StateCodecs<F::Key, F::Acc>) -> Self {
+        self.keys.set_codecs(codecs);
         self
-    }
-}
-
-impl<K: Key, A> GroupSnapshots<K, A> {
-    fn write_snapshot(
-        &mut self,
-        keys: &KeyTable<K, A>,
-        writer: &mut SnapshotWriter<'_>,
-    ) -> Result<Progress> {
-        let Some(snapshot) = self.log.write_aside(writer)? else {
-            return Ok(Progress::DONE);
-        };
-        let (stamps, kept) = (&mut self.stamps, &self.kept);
-        let mut left = PLACES_PER_CALL;
-        let was_there = self.ended_in.is_none_or(|ended| snapshot.is_before(ended));
-        let is_written = match was_there {
-            true => stamps.write(snapshot, &mut left, writer, |chunk, at| {
-                kept.write(STATE, chunk, &keys.keys()[at], &keys.values()[at], |_| {})
-            })?,
-            false if !snapshot.names_removed() => true,
-            false => stamps.write_all(snapshot, &mut left, writer, |chunk, at| {
-                write_removed((STATE, &[]), chunk, &keys.keys()[at])
-            })?,
-        };
-        match is_written {
-            true => Ok(self.log.finish()),
-            false => Ok(Progress::MADE),
-        }
     }
 }
 
 impl<F: KeyedFold> Processor for GroupP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        let kept = self.kept.clone();
-        let kept = kept.filter(|_| context.guarantee.keeps_state());
-        self.snapshots = kept.map(|kept| {
-            Box::new(GroupSnapshots {
-                log: SnapshotLog::default(),
-                stamps: ChangeStamps::default(),
-                kept,
-                ended_in: None,
-            })
-        });
+        self.keys.open(context);
         Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
         let (fold, keys) = (&*self.fold, &mut self.keys);
-        let snapshots = self.snapshots.as_deref_mut();
-        let take = TakeGroup {
-            fold,
-            keys,
-            snapshots,
-            inbox,
-        };
-        fold.visit(input, take)
+        fold.visit(input, TakeGroup { fold, keys, inbox })
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
@@ -213,29 +145,22 @@ impl<F: KeyedFold> Processor for GroupP<F> {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self
-            .snapshots
-            .as_ref()
-            .is_some_and(|snapshots| snapshots.ended_in.is_some())
-        {
+        if self.keys.is_cleared() {
             return Ok(Progress::DONE);
         }
+        let table = self.keys.table();
         let mut lane = outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
-        let after = self.keys.len().min(self.next + lane.room());
+        let after = table.len().min(self.next + lane.room());
         for slot in self.next..after {
-            let result = self.fold.finish(&self.keys.values()[slot]);
-            lane.push((self.keys.keys()[slot].clone(), result), Timestamp::MIN);
+            let result = self.fold.finish(&table.values()[slot]);
+            lane.push((table.keys()[slot].clone(), result), Timestamp::MIN);
         }
         let made = after > self.next;
         self.next = after;
-        let done = after == self.keys.len();
+        let done = after == table.len();
         if done {
             self.next = 0;
-            match &mut self.snapshots {
-                // A snapshot may still need the removed keys.
-                Some(snapshots) => snapshots.ended_in = Some(snapshots.log.generation()),
-                None => self.keys.clear(),
-            }
+            self.keys.clear();
         }
         Ok(Progress {
             made: made || done,
@@ -244,70 +169,11 @@ impl<F: KeyedFold> Processor for GroupP<F> {
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
-        unsaved_without(self.kept.as_ref())
+        self.keys.unsaved_state()
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
-}
-
-impl<F: KeyedFold> Checkpointed for GroupP<F> {
-    fn states(&mut self) -> Vec<StateShape> {
-        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        if let Some(snapshots) = &mut self.snapshots {
-            snapshots.log.take_snapshot(snapshot);
-        }
-        Ok(())
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        let Some(snapshots) = &mut self.snapshots else {
-            return Ok(Progress::DONE);
-        };
-        let written = snapshots.write_snapshot(&self.keys, writer);
-        if written.is_err() {
-            snapshots.log.end();
-        }
-        written
-    }
-
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(snapshots) = &mut self.snapshots {
-            snapshots.log.commit(epoch);
-        }
-        Ok(Progress::DONE)
-    }
-
-    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(snapshots) = &mut self.snapshots {
-            snapshots.log.abort(epoch);
-        }
-        Ok(Progress::DONE)
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            let Some(snapshots) = &self.snapshots else {
-                return Err(RestoredState::unknown(&entry));
-            };
-            let (key, acc, _) = snapshots.kept.read(STATE, &entry)?;
-            let place = self.keys.len() as u32;
-            if self.keys.get_or_insert(Cow::Owned(key), || acc).0 != place {
-                return Err(duplicate_entry());
-            }
-        }
-        Ok(())
-    }
-
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some(snapshots) = &mut self.snapshots {
-            snapshots.stamps = ChangeStamps::restored(self.keys.len());
-        }
-        Ok(Progress::DONE)
+        Some(&mut self.keys)
     }
 }
 
@@ -336,13 +202,7 @@ impl<F: KeyedFold> Processor for GroupCombineP<F> {
             return Ok(());
         }
         let (fold, keys) = (&*self.fold, &mut self.keys);
-        let take = TakeGroup {
-            fold,
-            keys,
-            snapshots: None,
-            inbox,
-        };
-        fold.visit(input, take)
+        fold.visit(input, TakeGroup { fold, keys, inbox })
     }
 
     /// Emits all keys, so that no state remains at the end of an epoch.

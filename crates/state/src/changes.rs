@@ -1,6 +1,6 @@
 //! Change tracking: which entries belong to a snapshot or an increment.
 //!
-//! * [`Changes`]: lists of changed slots, for tables whose entries change rarely within an epoch;
+//! * `Changes`: lists of changed slots, for tables whose entries change rarely within an epoch;
 //!   `slot_versions` adds the removed keys;
 //! * `change_stamps`: a stamp per entry and a scan, for tables of which most entries change;
 //!   `snapshot_log` assigns the stamps to snapshots;
@@ -20,7 +20,7 @@ use crate::changes::active_snapshot::ActiveSnapshot;
 
 /// The slots changed since the last commit, grouped by snapshot, and the snapshot in progress.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// The slots changed since the last snapshot, each once.
     now: Vec<u32>,
     /// The changes of snapshots that are not known to be committed, the oldest first. A slot may
@@ -46,7 +46,7 @@ struct SnapshotChanges {
 
 /// The position of a snapshot in progress.
 #[derive(Debug)]
-pub struct SnapshotCursor {
+pub(crate) struct SnapshotCursor {
     /// The generation that ended with the snapshot.
     pub generation: u32,
     /// The number of slots at the time of the snapshot.
@@ -61,7 +61,7 @@ pub struct SnapshotCursor {
 }
 
 impl SnapshotCursor {
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
@@ -90,7 +90,7 @@ impl SnapshotCursor {
 
 impl Changes {
     /// Adds a slot that has changed for the first time since the last snapshot.
-    pub fn note(&mut self, slot: u32) {
+    pub(crate) fn note(&mut self, slot: u32) {
         self.now.push(slot);
     }
 
@@ -104,7 +104,7 @@ impl Changes {
     }
 
     /// Closes the list of changes since the last snapshot, for the snapshot of `epoch`.
-    pub fn freeze(&mut self, epoch: Epoch, generation: u32) {
+    pub(crate) fn freeze(&mut self, epoch: Epoch, generation: u32) {
         self.end();
         self.undecided.push_back(SnapshotChanges {
             epoch,
@@ -144,7 +144,7 @@ impl Changes {
     }
 
     /// Starts to write a snapshot of `slots` slots.
-    pub fn begin(&mut self, snapshot: SnapshotRequest, generation: u32, slots: usize) {
+    pub(crate) fn begin(&mut self, snapshot: SnapshotRequest, generation: u32, slots: usize) {
         if self.have_grown_beyond(slots) {
             self.merge();
         }
@@ -161,12 +161,12 @@ impl Changes {
     }
 
     /// Returns the snapshot in progress.
-    pub fn writing(&self) -> Option<&SnapshotCursor> {
+    pub(crate) fn writing(&self) -> Option<&SnapshotCursor> {
         self.at_hand.get()
     }
 
     /// Returns the next slot that may belong to the snapshot.
-    pub fn next(&mut self) -> Option<u32> {
+    pub(crate) fn next(&mut self) -> Option<u32> {
         let writing = self.at_hand.get_mut()?;
         if writing.is_full {
             return writing.next_of_all();
@@ -190,7 +190,7 @@ impl Changes {
     }
 
     /// Sets aside a copy of an entry of the snapshot, as the entry is about to change.
-    pub fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
+    pub(crate) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
         self.at_hand.put_aside(write);
     }
 
@@ -198,12 +198,12 @@ impl Changes {
     ///
     /// # Errors
     /// An entry could not be set aside, so the snapshot cannot be written.
-    pub fn write_aside(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<()> {
+    pub(crate) fn write_aside(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<()> {
         self.at_hand.write_aside(writer)
     }
 
     /// Ends the snapshot, which is complete or void.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if let Some(epoch) = self.at_hand.end() {
             self.commit(epoch);
         }
@@ -211,7 +211,7 @@ impl Changes {
 
     /// Handles the commit of an epoch. The commit is deferred while a snapshot is being written, as
     /// the snapshot uses the lists at the time it was taken.
-    pub fn commit(&mut self, epoch: Epoch) {
+    pub(crate) fn commit(&mut self, epoch: Epoch) {
         if self.at_hand.defer_commit(epoch) {
             return;
         }
@@ -221,7 +221,7 @@ impl Changes {
     }
 
     /// Handles the abort of `epoch`, whose snapshot is void.
-    pub fn abort(&mut self, epoch: Epoch) {
+    pub(crate) fn abort(&mut self, epoch: Epoch) {
         if self.at_hand.is_void_without(epoch) {
             self.end();
         }

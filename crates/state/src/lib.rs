@@ -9,6 +9,7 @@
 //! * [`ListState`], [`MapState`]: a list or map per key, written entry by entry;
 //!   [`AggregatingState`]: an accumulator per key;
 //! * [`OperatorState`]: the states of an operator that has several;
+//! * [`TableState`]: one value per key, for values that nearly all change between two snapshots;
 //! * [`StateCodecs`]: the serializers of keys and values;
 //! * [`StateTable`]: the table below, for operators with a format of their own;
 //! * [`KeyTable`], [`KeyIndex`]: tables without change tracking; [`SnapshotLog`] and
@@ -49,11 +50,11 @@ mod list_state;
 mod map_state;
 mod operator_state;
 mod table;
+mod table_state;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use aggregating_state::AggregatingState;
-pub use changes::Changes;
 pub use changes::change_stamps::{ChangeStamps, Sweep, TrackChanges, TrackInserts};
 pub use changes::snapshot_log::{SnapshotLog, SnapshotPoint};
 pub use codec::{
@@ -68,9 +69,10 @@ pub use list_state::ListState;
 pub use map_state::MapState;
 pub use operator_state::{NamedState, OperatorState, StateFields};
 pub use table::StateTable;
+pub use table_state::TableState;
 
 /// The default name of the state of a keyed operator.
 pub const STATE: &str = "keys";
 
 /// The maximum number of slots scanned per call for a snapshot.
-pub const PLACES_PER_CALL: usize = 1_024;
+pub(crate) const PLACES_PER_CALL: usize = 1_024;

@@ -128,7 +128,7 @@ impl<S: StateFields> OperatorState<S> {
     fn all(&mut self, step: impl Fn(&mut dyn NamedState) -> Result<Progress>) -> Result<Progress> {
         let fields = self.0.fields().into_iter();
         fields
-            .map(|state| step(state))
+            .map(step)
             .try_fold(Progress::DONE, |all, next| Ok(all | next?))
     }
 }

@@ -260,6 +260,11 @@ impl<K: Key, S> StateTable<K, S> {
         self.live + self.cold.as_ref().map_or(0, |cold| cold.keys())
     }
 
+    /// Returns true if there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Returns the highest slot used so far plus one.
     pub fn slots(&self) -> usize {
         self.slots.len()

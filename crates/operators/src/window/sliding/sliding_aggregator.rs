@@ -510,10 +510,10 @@ fn forget<F: KeyedFold>(
 ) {
     if F::EARLY {
         let key = index.key(slot);
-        if !open.iter().any(|(_, table)| table.get(key).is_some()) {
-            if let Some(slot) = triggers.find(key) {
-                triggers.remove(slot);
-            }
+        if !open.iter().any(|(_, table)| table.get(key).is_some())
+            && let Some(slot) = triggers.find(key)
+        {
+            triggers.remove(slot);
         }
     }
     if owns_slots {
