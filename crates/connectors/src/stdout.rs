@@ -218,6 +218,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{Fed, eventually};
+    use ardea_core::OutboxRuntime;
 
     impl Shared for File {
         fn alone<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {

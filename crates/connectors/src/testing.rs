@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Chunk, Epoch, Guarantee, Inbox, Instance, InstanceContext, Marker, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, Rows, Sink, SnapshotRequest, SnapshotWriter, Source,
-    StateChunk, Timestamp, Watermark,
+    Chunk, Epoch, Guarantee, Inbox, Instance, InstanceContext, Marker, Ordinal, Outbox,
+    OutboxRuntime, Processor, Progress, RestoredState, Result, Rows, Sink, SnapshotRequest,
+    SnapshotWriter, Source, StateChunk, Timestamp, Watermark,
 };
 
 /// The timeout of waiting in tests.

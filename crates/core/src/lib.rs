@@ -117,7 +117,7 @@ pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use lost_position::OnLostPosition;
 pub use metrics::{InstanceMetrics, MetricsSnapshot};
 pub use origins::{OriginRun, Origins};
-pub use outbox::{Lane, Marker, Outbox, RemoteSignal};
+pub use outbox::{Lane, Marker, Outbox, OutboxRuntime, RemoteSignal};
 pub use partition::{PARTITION_COUNT, PartitionId};
 pub use position::{RecordGuard, panic_message, take_failed_index};
 pub use processor::{

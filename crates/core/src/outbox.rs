@@ -1,10 +1,14 @@
 //! The output side of a processor.
 
+mod runtime;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorCode};
 use crate::{Chunk, Epoch, Ordinal, Result, Rows, Timestamp, Watermark};
+
+pub use runtime::OutboxRuntime;
 
 /// A control item between the records of an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,9 +41,9 @@ struct Slot {
 /// processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemoteSignal {
-    /// No producer routes to this lane at the moment, see [`Outbox::signal_producers_left`].
+    /// No producer routes to this lane at the moment, see [`OutboxRuntime::signal_producers_left`].
     ProducersLeft,
-    /// The sending end has restarted, see [`Outbox::signal_restart`].
+    /// The sending end has restarted, see [`OutboxRuntime::signal_restart`].
     Restarted,
 }
 
@@ -127,40 +131,6 @@ impl Outbox {
         }
     }
 
-    /// For the receiving end of an edge between processes: signals, after the content of this lane,
-    /// that no remote producer routes to the lane's consumer at the moment. A consumer that is
-    /// stopping then does not wait for these producers; for others the signal has no effect.
-    ///
-    /// # Errors
-    /// [`ErrorCode::NoSuchOutput`] if there is no such output.
-    pub fn signal_producers_left(&mut self, ordinal: Ordinal) -> Result<()> {
-        self.slot(ordinal)?
-            .signal
-            .get_or_insert(RemoteSignal::ProducersLeft);
-        Ok(())
-    }
-
-    /// For the receiving end of an edge between processes: signals, after the content of the lanes,
-    /// that the sending end has restarted or the connection was cut. Earlier signals of the sending
-    /// end, about leaving or expected producers and end of stream, are void.
-    pub fn signal_restart(&mut self) {
-        for slot in &mut self.slots {
-            slot.signal = Some(RemoteSignal::Restarted);
-        }
-    }
-
-    /// For the receiving end of an edge between processes: counts records that were dropped because
-    /// their output does not exist. The sender used a routing older than the start of this process.
-    pub fn count_misrouted(&mut self, records: usize) {
-        self.misrouted += records as u64;
-    }
-
-    /// For the runtime: returns the number of records counted by
-    /// [`count_misrouted`](Self::count_misrouted) since the last call.
-    pub fn take_misrouted(&mut self) -> u64 {
-        std::mem::take(&mut self.misrouted)
-    }
-
     /// Requests a call no later than `deadline`, on the instance's monotonic clock, even without
     /// input.
     ///
@@ -170,88 +140,6 @@ impl Outbox {
             self.wake_at
                 .map_or(deadline, |earlier| earlier.min(deadline)),
         );
-    }
-
-    /// For the runtime: takes the requested deadline.
-    pub fn take_wake_at(&mut self) -> Option<Duration> {
-        self.wake_at.take()
-    }
-
-    /// For the runtime: returns true if there is nothing to send.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.slots.iter().all(|slot| {
-            slot.building.is_empty() && slot.markers.is_empty() && slot.signal.is_none()
-        })
-    }
-
-    /// For the runtime: adds lanes until there are `lanes`. Pending markers of the first lane are
-    /// copied to the new ones.
-    pub fn grow(&mut self, lanes: usize) {
-        let markers = self.slots.first().map(|slot| slot.markers.clone());
-        while self.slots.len() < lanes {
-            self.slots.push(Slot {
-                markers: markers.clone().unwrap_or_default(),
-                ..Slot::default()
-            });
-        }
-    }
-
-    /// For the runtime: returns the pending signal about a lane's remote producers. It applies
-    /// after all records and markers that were in the lane.
-    #[inline]
-    pub fn peek_signal(&self, lane: usize) -> Option<RemoteSignal> {
-        self.slots[lane].signal
-    }
-
-    /// For the runtime: takes the pending signal about a lane's remote producers.
-    pub fn take_signal(&mut self, lane: usize) -> Option<RemoteSignal> {
-        self.slots[lane].signal.take()
-    }
-
-    /// For the runtime: takes the records of a lane, if there are any, and leaves `spare` to be
-    /// filled next.
-    pub fn take_chunk(&mut self, lane: usize, spare: impl FnOnce() -> Chunk) -> Option<Chunk> {
-        let slot = &mut self.slots[lane];
-        (!slot.building.is_empty()).then(|| std::mem::replace(&mut slot.building, spare()))
-    }
-
-    /// For the runtime: returns true if a lane holds records.
-    #[inline]
-    pub fn has_records(&self, lane: usize) -> bool {
-        !self.slots[lane].building.is_empty()
-    }
-
-    /// For the runtime: returns the lane's chunk, to be emptied in place.
-    pub fn chunk_mut(&mut self, lane: usize) -> &mut Chunk {
-        &mut self.slots[lane].building
-    }
-
-    /// For the runtime: takes the next marker of a lane whose records have been taken.
-    pub fn take_marker(&mut self, lane: usize) -> Option<Marker> {
-        let slot = &mut self.slots[lane];
-        if slot.building.is_empty() {
-            slot.markers.pop_front()
-        } else {
-            None
-        }
-    }
-
-    /// For the runtime: returns, without removing it, the next marker of a lane whose records have
-    /// been taken.
-    pub fn peek_marker(&self, lane: usize) -> Option<Marker> {
-        let slot = &self.slots[lane];
-        if slot.building.is_empty() {
-            slot.markers.front().copied()
-        } else {
-            None
-        }
-    }
-
-    /// For the runtime and the test kit: sets the maximum number of records per lane; zero refuses
-    /// all.
-    pub fn set_budget(&mut self, records: usize) {
-        self.budget = records;
     }
 
     fn slot(&mut self, ordinal: Ordinal) -> Result<&mut Slot> {

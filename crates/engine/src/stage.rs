@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
-    Timestamp, Watermark,
+    Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, OutboxRuntime, Processor,
+    Progress, Result, Timestamp, Watermark,
 };
 
 use crate::channels::input::{Event, InputSet};

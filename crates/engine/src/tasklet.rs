@@ -6,7 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{Clock, Error, ErrorCode, Result, panic_message, take_failed_index};
+use ardea_core::{
+    Clock, Error, ErrorCode, OutboxRuntime, Result, panic_message, take_failed_index,
+};
 
 use crate::channels::control_queue::{Change, ControlQueue, Handover};
 use crate::channels::input::InputSet;

@@ -18,7 +18,7 @@ use ardea_core::{Lane, Ordinal, Outbox, Progress, Result, Timestamp};
 /// 3. thus holds the outputs of at most one record.
 ///
 /// ```
-/// use ardea_core::{Chunk, Ordinal, Outbox, Progress, Timestamp};
+/// use ardea_core::{Chunk, Ordinal, Outbox, OutboxRuntime, Progress, Timestamp};
 /// use ardea_operators::Backlog;
 ///
 /// let mut outbox = Outbox::new(1, 2);
@@ -129,7 +129,7 @@ impl<U> Output<'_, U> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::{Chunk, Rows};
+    use ardea_core::{Chunk, OutboxRuntime, Rows};
 
     #[test]
     fn what_waited_comes_out_first_and_in_order() {

@@ -133,6 +133,7 @@ pub(crate) fn break_if(stop: bool) -> ControlFlow<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ardea_core::OutboxRuntime;
 
     fn rows(values: impl IntoIterator<Item = i64>) -> Rows<i64> {
         values

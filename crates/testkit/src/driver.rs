@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Epoch, Error, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, Priority,
-    Processor, Progress, Result as CoreResult, Waker, Watermark, take_failed_index,
+    Epoch, Error, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, OutboxRuntime,
+    Priority, Processor, Progress, Result as CoreResult, Waker, Watermark, take_failed_index,
 };
 
 use crate::callback::{Call, Callback};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{
     Chunk, DeadLetters, Epoch, Guarantee, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    Processor, ProcessorSupplier, RestoredState, Result, Rows, SnapshotRequest, SnapshotWriter,
-    StateChunk, Timestamp,
+    OutboxRuntime, Processor, ProcessorSupplier, RestoredState, Result, Rows, SnapshotRequest,
+    SnapshotWriter, StateChunk, Timestamp,
 };
 
 use crate::captured_state::CapturedState;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Chunk, DeadLetters, Epoch, Inbox, InstanceContext, ManualClock, Marker, MetricsSnapshot,
-    Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark,
+    Ordinal, Outbox, OutboxRuntime, Processor, Progress, Result, Timestamp, Watermark,
 };
 
 /// The number of calls after which a callback that is not done fails the test.

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use ardea_core::{Epoch, Marker, Ordinal, Outbox, Rows, Timestamp, Watermark};
+use ardea_core::{Epoch, Marker, Ordinal, Outbox, OutboxRuntime, Rows, Timestamp, Watermark};
 
 use crate::expected::{Emitted, Expected};
 

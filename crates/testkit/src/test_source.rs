@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ardea_core::{
-    Bounded, Error, ErrorCode, Instance, InstanceContext, Marker, Ordinal, Outbox, Processor,
-    Progress, Result, Source, SourceControl, Timestamp, Unbounded, Waker, Watermark,
+    Bounded, Error, ErrorCode, Instance, InstanceContext, Marker, Ordinal, Outbox, OutboxRuntime,
+    Processor, Progress, Result, Source, SourceControl, Timestamp, Unbounded, Waker, Watermark,
 };
 
 /// One action of a [`TestSource`].

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use ardea_config::nearest;
-use ardea_core::{Chunk, Error, ErrorCode, Ordinal, Outbox, Result};
+use ardea_core::{Chunk, Error, ErrorCode, Ordinal, Outbox, OutboxRuntime, Result};
 
 use crate::anchor::{Anchor, Ids, Salt};
 use crate::batch::{Refused, TupleBatch, batch_of};

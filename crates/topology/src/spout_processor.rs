@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ardea_core::{
-    Error, ErrorCode, Instance, InstanceContext, Outbox, Processor, Progress, Result,
-    SourceControl, Watermark,
+    Error, ErrorCode, Instance, InstanceContext, Outbox, OutboxRuntime, Processor, Progress,
+    Result, SourceControl, Watermark,
 };
 
 use crate::ack_channel::AckQueues;

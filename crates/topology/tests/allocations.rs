@@ -4,8 +4,8 @@ use std::alloc::System;
 use std::sync::Arc;
 
 use ardea_core::{
-    Chunk, ChunkCodec, Inbox, Instance, InstanceContext, Ordinal, Outbox, Processor, VertexId,
-    Waker,
+    Chunk, ChunkCodec, Inbox, Instance, InstanceContext, Ordinal, Outbox, OutboxRuntime, Processor,
+    VertexId, Waker,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_topology::{

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
-    SourceControl, Waker,
+    Chunk, Clock, InstanceContext, Marker, Ordinal, Outbox, OutboxRuntime, Processor, Progress,
+    Result, SourceControl, Waker,
 };
 use ardea_network::exchange::Received;
 

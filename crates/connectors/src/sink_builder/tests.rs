@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_core::{
-    Error, ErrorCode, Guarantee, InstanceContext, ManualClock, SnapshotRequest, StateChunk,
+    Error, ErrorCode, Guarantee, InstanceContext, ManualClock, OutboxRuntime, SnapshotRequest,
+    StateChunk,
 };
 use ardea_testkit::{CapturedEpoch, ExternalHarness, ProcessorTest, TestRandom};
 

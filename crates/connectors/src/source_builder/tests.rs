@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Epoch, Error, ErrorCode, InstanceContext, ManualClock, Marker, Outbox, Timestamp,
-    Watermark, WatermarkPolicy,
+    Chunk, Epoch, Error, ErrorCode, InstanceContext, ManualClock, Marker, Outbox, OutboxRuntime,
+    Timestamp, Watermark, WatermarkPolicy,
 };
 use ardea_testkit::{CapturedEpoch, Expected, ExternalHarness, SourceTest};
 

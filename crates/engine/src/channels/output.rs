@@ -4,8 +4,8 @@ use std::mem;
 use std::sync::Arc;
 
 use ardea_core::{
-    Chunk, InstanceMetrics, Marker, Outbox, RemoteSignal, Replicate, Result, Routing, Scatter,
-    Watermark,
+    Chunk, InstanceMetrics, Marker, Outbox, OutboxRuntime, RemoteSignal, Replicate, Result,
+    Routing, Scatter, Watermark,
 };
 
 use crate::channels::pending_producers::{ExpectedProducers, ProducerState};

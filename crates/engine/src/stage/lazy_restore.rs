@@ -4,7 +4,7 @@
 //! Ends of epochs and of inputs wait until the restore is complete. Idleness is deferred as well:
 //! downstream would not wait for the output of this stage.
 
-use ardea_core::{Marker, Result, Watermark};
+use ardea_core::{Marker, OutboxRuntime, Result, Watermark};
 
 use super::{Phase, ProcessorStage};
 use crate::channels::input::Event;

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use ardea_core::{Epoch, Inbox, Processor, Watermark};
+use ardea_core::{Epoch, Inbox, OutboxRuntime, Processor, Watermark};
 
 use super::{Kind, Phase, ProcessorStage};
 use crate::StateHandoff;

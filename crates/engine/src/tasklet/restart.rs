@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Instance, Result};
+use ardea_core::{Error, ErrorCode, Instance, OutboxRuntime, Result};
 
 use super::{SliceEnd, Tasklet};
 use crate::InstanceFailure;

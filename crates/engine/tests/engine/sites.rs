@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ardea_core::{
     Chunk, ChunkCodec, Dag, EdgeEndpoint, EdgeId, Epoch, Inbox, InstanceContext, Marker, Ordinal,
-    Outbox, Processor, Progress, Result, SourceControl, Waker, Watermark,
+    Outbox, OutboxRuntime, Processor, Progress, Result, SourceControl, Waker, Watermark,
 };
 use ardea_engine::{
     Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, RemoteEdges, Site,

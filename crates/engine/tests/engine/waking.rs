@@ -115,7 +115,9 @@ fn records_that_come_within_the_latency_budget_pass_together() {
             letters.put(value);
             std::thread::yield_now();
         }
-        until("the round has come", || journal.len() as u64 == (round + 1) * 15);
+        until("the round has come", || {
+            journal.len() as u64 == (round + 1) * 15
+        });
     }
     let budgets = begin.elapsed().as_nanos() / budget.as_nanos();
     let calls = u128::from(calls.load(Relaxed));

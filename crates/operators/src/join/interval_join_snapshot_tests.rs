@@ -2,8 +2,8 @@
 
 use super::*;
 use ardea_core::{
-    Chunk, Error, ErrorCode, Guarantee, Instance, RestoredState, Rows, SnapshotRequest,
-    SnapshotWriter, StateChunk, StateEntry,
+    Chunk, Error, ErrorCode, Guarantee, Instance, OutboxRuntime, RestoredState, Rows,
+    SnapshotRequest, SnapshotWriter, StateChunk, StateEntry,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::test_driver::{Drive, LaneOutput, at};
+use ardea_core::OutboxRuntime;
 use proptest::prelude::*;
 
 /// A key and the event time in seconds.

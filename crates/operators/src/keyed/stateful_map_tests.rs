@@ -3,7 +3,7 @@
 use super::*;
 use crate::keyed::{flat_map_stateful, map_stateful, on_disk_tests};
 use crate::test_driver::{Drive, LaneOutput, at};
-use ardea_core::{Chunk, PARTITION_COUNT, PartitionRestore, Rows};
+use ardea_core::{Chunk, OutboxRuntime, PARTITION_COUNT, PartitionRestore, Rows};
 use ardea_state::MIN_BUFFERED;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};

@@ -19,7 +19,7 @@ use crate::forward::{break_if, take_until};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Processor, Rows, Timestamp};
+/// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, OutboxRuntime, Processor, Rows, Timestamp};
 /// use ardea_operators::FlatMapP;
 ///
 /// let mut inbox = Inbox::default();
@@ -154,6 +154,7 @@ impl<T, I: IntoIterator, F> fmt::Debug for FlatMapP<T, I, F> {
 mod tests {
     use super::*;
     use crate::test_driver::{Drive, LaneOutput, at};
+    use ardea_core::OutboxRuntime;
 
     #[test]
     fn the_items_of_all_records_come_in_order() {

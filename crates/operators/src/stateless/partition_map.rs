@@ -89,7 +89,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::{Chunk, Timestamp};
+    use ardea_core::{Chunk, OutboxRuntime, Timestamp};
 
     #[test]
     fn both_outputs_keep_order_and_neither_is_overfilled() {

@@ -78,7 +78,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::{Chunk, Rows};
+    use ardea_core::{Chunk, OutboxRuntime, Rows};
 
     #[test]
     fn both_outputs_keep_order_and_times_and_neither_is_overfilled() {

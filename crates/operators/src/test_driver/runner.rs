@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, Processor, Progress,
-    Result, Watermark,
+    Chunk, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, OutboxRuntime, Processor,
+    Progress, Result, Watermark,
 };
 
 /// The number of calls of one callback after which a processor is considered stuck.

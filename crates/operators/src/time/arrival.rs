@@ -20,7 +20,7 @@ use crate::instance_state::InstanceCounters;
 ///
 /// ```
 /// use std::time::Duration;
-/// use ardea_core::{Chunk, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox};
+/// use ardea_core::{Chunk, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, OutboxRuntime};
 /// use ardea_core::{Processor, Rows, Timestamp, Watermark};
 /// use ardea_operators::ArrivalTimeP;
 ///

@@ -22,7 +22,7 @@ use crate::time::emitter::WatermarkEmitter;
 /// dead letters.
 ///
 /// ```
-/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, Processor, Rows, Timestamp, Watermark};
+/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, OutboxRuntime, Processor, Rows, Timestamp, Watermark};
 /// use ardea_operators::{NativeTimeP, WatermarkPolicy};
 ///
 /// let mut inbox = Inbox::default();
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::record_errors::raw_of;
     use crate::test_driver::{Drive, LaneOutput, at};
-    use ardea_core::Marker;
+    use ardea_core::{Marker, OutboxRuntime};
     use std::sync::Arc;
     use std::time::Duration;
 

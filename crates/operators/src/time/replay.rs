@@ -174,7 +174,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::{Chunk, ManualClock, Rows};
+    use ardea_core::{Chunk, ManualClock, OutboxRuntime, Rows};
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]

@@ -29,7 +29,7 @@ use crate::time::{EventTime, WatermarkPolicy};
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, Processor, Rows, Timestamp, Watermark};
+/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, OutboxRuntime, Processor, Rows, Timestamp, Watermark};
 /// use ardea_operators::{StampP, WatermarkPolicy};
 ///
 /// let mut inbox = Inbox::default();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ardea_core::{
-    Chunk, Inbox, Instance, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress,
-    VertexId, Waker,
+    Chunk, Inbox, Instance, InstanceContext, JobSignals, Ordinal, Outbox, OutboxRuntime, Processor,
+    Progress, VertexId, Waker,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_topology::Topology;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ardea_core::{ErrorCode, FileUse, ManualClock};
+use ardea_core::{ErrorCode, FileUse, ManualClock, OutboxRuntime};
 use ardea_testkit::ProcessorTest;
 use serde::Serialize;
 
