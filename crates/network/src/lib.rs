@@ -12,6 +12,7 @@
 //! - All input from peers is bounded.
 #![forbid(unsafe_code)]
 
+mod admission;
 pub mod exchange;
 pub mod rpc;
 pub mod tls;

@@ -8,6 +8,7 @@
 
 use ardea_core::Token;
 
+use crate::admission::{NotAdmitted, admit, printable};
 use crate::exchange::frame::{Frame, Payload};
 use crate::exchange::header::{Header, Kind};
 use crate::exchange::ids::{StreamId, WorkerNumber};
@@ -19,9 +20,6 @@ pub const PROTOCOL_VERSION: u16 = 1;
 /// Largest payload accepted before the handshake, in bytes: the initial limit for a custom
 /// transport's [`Framed`](crate::exchange::Framed). The link raises the limit after the handshake.
 pub const MAX_HELLO_BYTES: usize = 4096;
-
-/// Maximum number of characters shown of the reason in a peer's refusal.
-const MAX_REASON_CHARS: usize = 300;
 
 /// The identity that a worker presents in the handshake.
 #[derive(Clone, Debug)]
@@ -146,19 +144,8 @@ fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<PeerIden
             identity.worker
         ));
     }
-    match (&identity.token, &token) {
-        (None, None) => {}
-        (Some(ours), Some(theirs)) if ours.is(theirs) => {}
-        (Some(_), Some(_)) => return Err("its token is not that of this cluster".into()),
-        (Some(_), None) => return Err("it has no token, and this cluster requires one".into()),
-        (None, Some(_)) => return Err("it has a token, and this cluster has none".into()),
-    }
-    if cluster != identity.cluster {
-        return Err(format!(
-            "it belongs to the cluster {cluster:?}, {} to {:?}",
-            identity.worker, identity.cluster
-        ));
-    }
+    let ours = (identity.token.as_ref(), &*identity.cluster);
+    admit(ours, (token.as_deref(), &cluster)).map_err(NotAdmitted::into_text)?;
     let peer = PeerIdentity {
         worker: WorkerNumber(worker),
         incarnation,
@@ -179,15 +166,6 @@ fn frame(kind: Kind, bytes: &[u8]) -> Frame {
         header: Header::new(kind, StreamId::new(0, 0)),
         payload: Payload::copy_of(bytes),
     }
-}
-
-/// Makes untrusted text safe to print on a terminal.
-pub(crate) fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .take(MAX_REASON_CHARS)
-        .map(|letter| if letter.is_control() { '�' } else { letter })
-        .collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Progress, Result, Waker};
 use foldhash::fast::FixedState;
 
+use crate::admission::printable;
 use crate::exchange::disconnect::{DisconnectReason, Disconnected};
 use crate::exchange::flow::WindowConfig;
 use crate::exchange::frame::{Frame, SendBuffer};
@@ -291,7 +292,7 @@ impl Link {
         let end = match header.kind {
             Kind::Heartbeat | Kind::Hello => return Ok(()),
             Kind::Refusal => {
-                let reason = handshake::printable(&frame.payload);
+                let reason = printable(&frame.payload);
                 return Err(self.gone(DisconnectReason::RefusedByPeer(reason)));
             }
             Kind::Grant => End::Sender,

@@ -3,6 +3,7 @@
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::admission::{NotAdmitted, admit, printable};
 use crate::rpc::frame::{Encoded, FrameReader, LENGTH_BYTES, decode};
 use crate::rpc::security::Security;
 
@@ -14,9 +15,6 @@ const MAGIC: [u8; 4] = *b"ARDC";
 
 /// Size of magic bytes and version: the part that is the same in all versions.
 const FIXED_BYTES: usize = 6;
-
-/// Maximum number of characters shown of the reason in a peer's refusal.
-const MAX_REASON_CHARS: usize = 300;
 
 /// The identity and the purpose of a connecting process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -152,36 +150,11 @@ pub(crate) fn check_request(
             "its handshake request can't be decoded".into(),
         );
     };
-    match (&security.token, &hello.token) {
-        (None, None) => {}
-        (Some(ours), Some(theirs)) if ours.is(theirs) => {}
-        (Some(_), Some(_)) => {
-            return refused(
-                Reason::Secret,
-                "its token is not that of this cluster".into(),
-            );
-        }
-        (Some(_), None) => {
-            return refused(
-                Reason::Secret,
-                "it has no token, and this cluster requires one".into(),
-            );
-        }
-        (None, Some(_)) => {
-            return refused(
-                Reason::Secret,
-                "it has a token, and this cluster has none".into(),
-            );
-        }
-    }
-    if hello.cluster != *security.cluster {
-        return refused(
-            Reason::Cluster,
-            format!(
-                "it belongs to the cluster {:?}, and this is {:?}",
-                hello.cluster, security.cluster
-            ),
-        );
+    let ours = (security.token.as_ref(), &*security.cluster);
+    match admit(ours, (hello.token.as_deref(), &hello.cluster)) {
+        Err(NotAdmitted::Token(text)) => return refused(Reason::Secret, text.into()),
+        Err(NotAdmitted::Cluster(text)) => return refused(Reason::Cluster, text),
+        Ok(()) => {}
     }
     Ok(hello.greeting)
 }
@@ -242,16 +215,8 @@ fn refusal_error(peer: &str, reason: Reason, text: &str) -> Error {
             (ErrorCode::Refused, "check the log of that process")
         }
     };
-    let text = printable(text);
+    let text = printable(text.as_bytes());
     Error::new(code, format!("{peer} refused this process: {text}")).hint(hint)
-}
-
-/// Makes untrusted text safe to print on a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .take(MAX_REASON_CHARS)
-        .map(|letter| if letter.is_control() { '�' } else { letter })
-        .collect()
 }
 
 #[cfg(test)]
