@@ -8,19 +8,19 @@ const MAX_REASON_CHARS: usize = 300;
 
 /// Why a peer is not a member of this cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum NotAdmitted {
+pub(crate) enum MembershipError {
     /// The token is missing, wrong, or not expected.
     Token(&'static str),
     /// The peer belongs to another cluster.
     Cluster(String),
 }
 
-impl NotAdmitted {
+impl MembershipError {
     /// Returns the reason as a sentence about the peer.
     pub(crate) fn into_text(self) -> String {
         match self {
-            NotAdmitted::Token(text) => text.into(),
-            NotAdmitted::Cluster(text) => text,
+            MembershipError::Token(text) => text.into(),
+            MembershipError::Cluster(text) => text,
         }
     }
 }
@@ -30,27 +30,29 @@ impl NotAdmitted {
 pub(crate) fn admit(
     (token, cluster): (Option<&Token>, &str),
     (its_token, its_cluster): (Option<&str>, &str),
-) -> Result<(), NotAdmitted> {
+) -> Result<(), MembershipError> {
     match (token, its_token) {
         (None, None) => {}
         (Some(ours), Some(theirs)) if ours.is(theirs) => {}
         (Some(_), Some(_)) => {
-            return Err(NotAdmitted::Token("its token is not that of this cluster"));
+            return Err(MembershipError::Token(
+                "its token is not that of this cluster",
+            ));
         }
         (Some(_), None) => {
-            return Err(NotAdmitted::Token(
+            return Err(MembershipError::Token(
                 "it has no token, and this cluster requires one",
             ));
         }
         (None, Some(_)) => {
-            return Err(NotAdmitted::Token(
+            return Err(MembershipError::Token(
                 "it has a token, and this cluster has none",
             ));
         }
     }
     match its_cluster == cluster {
         true => Ok(()),
-        false => Err(NotAdmitted::Cluster(format!(
+        false => Err(MembershipError::Cluster(format!(
             "it belongs to the cluster {its_cluster:?}, and this is {cluster:?}"
         ))),
     }

@@ -55,7 +55,7 @@ mod table_state;
 pub mod testing;
 
 pub use aggregating_state::AggregatingState;
-pub use changes::change_stamps::{ChangeStamps, Sweep, TrackChanges, TrackInserts};
+pub use changes::change_stamps::{ChangeStamps, StampScan, TrackChanges, TrackInserts};
 pub use changes::snapshot_log::{SnapshotLog, SnapshotPoint};
 pub use codec::{
     SerializedPart, StateCodecs, ValueReader, duplicate_entry, put_part, put_time, put_times,

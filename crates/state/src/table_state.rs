@@ -24,12 +24,12 @@ pub struct TableState<K, V> {
     /// The serializers. `None` if the state is not checkpointed.
     codecs: Option<StateCodecs<K, V>>,
     /// `None` if no snapshots are taken.
-    tracking: Option<Box<Tracking>>,
+    tracking: Option<Box<TableChanges>>,
 }
 
 /// The changes of the table, for snapshots.
 #[derive(Default)]
-struct Tracking {
+struct TableChanges {
     log: SnapshotLog,
     stamps: ChangeStamps,
     /// The generation (interval between snapshots) in which all keys were removed. They stay in the
@@ -83,11 +83,11 @@ impl<K: Key, V> TableState<K, V> {
         let (table, codecs) = (&mut self.table, &self.codecs);
         match self.tracking.as_deref_mut() {
             None => table.update_each(records, 0, key, create, update),
-            Some(Tracking { log, stamps, .. }) if stamps.are_fresh(log) => {
+            Some(TableChanges { log, stamps, .. }) if stamps.are_fresh(log) => {
                 let mut watch = TrackInserts::new(stamps, log);
                 table.update_watched(records, 0, key, create, update, &mut watch);
             }
-            Some(Tracking { log, stamps, .. }) => {
+            Some(TableChanges { log, stamps, .. }) => {
                 let write = |chunk: &mut StateChunk, key: &K, value: &V| match codecs {
                     Some(codecs) => codecs.write(STATE, chunk, key, value, |_| {}),
                     None => Ok(()),
@@ -113,7 +113,7 @@ impl<K: Key, V> TableState<K, V> {
     }
 }
 
-impl Tracking {
+impl TableChanges {
     fn write_snapshot<K: Key, V>(
         &mut self,
         table: &KeyTable<K, V>,

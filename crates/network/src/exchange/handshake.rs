@@ -8,7 +8,7 @@
 
 use ardea_core::Token;
 
-use crate::admission::{NotAdmitted, admit, printable};
+use crate::admission::{MembershipError, admit, printable};
 use crate::exchange::frame::{Frame, Payload};
 use crate::exchange::header::{Header, Kind};
 use crate::exchange::ids::{StreamId, WorkerNumber};
@@ -145,7 +145,7 @@ fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<PeerIden
         ));
     }
     let ours = (identity.token.as_ref(), &*identity.cluster);
-    admit(ours, (token.as_deref(), &cluster)).map_err(NotAdmitted::into_text)?;
+    admit(ours, (token.as_deref(), &cluster)).map_err(MembershipError::into_text)?;
     let peer = PeerIdentity {
         worker: WorkerNumber(worker),
         incarnation,

@@ -3,7 +3,7 @@
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{NotAdmitted, admit, printable};
+use crate::admission::{MembershipError, admit, printable};
 use crate::rpc::frame::{Encoded, FrameReader, LENGTH_BYTES, decode};
 use crate::rpc::security::Security;
 
@@ -152,8 +152,8 @@ pub(crate) fn check_request(
     };
     let ours = (security.token.as_ref(), &*security.cluster);
     match admit(ours, (hello.token.as_deref(), &hello.cluster)) {
-        Err(NotAdmitted::Token(text)) => return refused(Reason::Secret, text.into()),
-        Err(NotAdmitted::Cluster(text)) => return refused(Reason::Cluster, text),
+        Err(MembershipError::Token(text)) => return refused(Reason::Secret, text.into()),
+        Err(MembershipError::Cluster(text)) => return refused(Reason::Cluster, text),
         Ok(()) => {}
     }
     Ok(hello.greeting)

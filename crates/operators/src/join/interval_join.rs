@@ -13,9 +13,7 @@ use ardea_state::{KeyTable, OperatorState, TimerSet};
 
 use crate::forward::{break_if, take_until};
 use crate::join::JoinInterval;
-use crate::join::join_buffers::{
-    JoinBounds, JoinState, KeyBuffers, RecordKey, RecordPlace, insert,
-};
+use crate::join::join_buffers::{JoinBounds, JoinState, KeyBuffers, RecordKey, RecordSlot, insert};
 use crate::time::require_times;
 use crate::{Backlog, Output};
 
@@ -154,8 +152,8 @@ impl<K: Key> RecordOrder<K> {
     }
 }
 
-fn place_of<K>(at: &RecordKey<K>, slot: u32) -> RecordPlace {
-    RecordPlace {
+fn place_of<K>(at: &RecordKey<K>, slot: u32) -> RecordSlot {
+    RecordSlot {
         time: at.time,
         number: at.number,
         slot,

@@ -36,7 +36,7 @@ impl<K: Key> Key for RecordKey<K> {
 }
 
 /// A buffered left record.
-pub(crate) struct LeftRecord<L> {
+pub(crate) struct JoinRecord<L> {
     pub(super) record: L,
     pub(super) is_matched: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct LeftRecord<L> {
 /// The state of an interval join: each buffered record is one entry, so that an increment contains
 /// the records that were added, matched for the first time, or removed.
 pub(crate) struct JoinState<K, L, R> {
-    pub(super) left: KeyedState<RecordKey<K>, LeftRecord<L>>,
+    pub(super) left: KeyedState<RecordKey<K>, JoinRecord<L>>,
     pub(super) right: KeyedState<RecordKey<K>, R>,
 }
 
@@ -69,7 +69,7 @@ impl<K: Key, L: Send + 'static, R: Send + 'static> JoinState<K, L, R> {
         right: Arc<dyn StateCodec<R>>,
     ) {
         let key = Arc::new(RecordKeyCodec(key));
-        let left = Arc::new(LeftRecordCodec(left));
+        let left = Arc::new(JoinRecordCodec(left));
         self.left.set_codecs(StateCodecs::new(key.clone(), left));
         self.right.set_codecs(StateCodecs::new(key, right));
     }
@@ -104,17 +104,17 @@ impl<K: Send + Sync> StateCodec<RecordKey<K>> for RecordKeyCodec<K> {
     }
 }
 
-struct LeftRecordCodec<L>(Arc<dyn StateCodec<L>>);
+struct JoinRecordCodec<L>(Arc<dyn StateCodec<L>>);
 
-impl<L> StateCodec<LeftRecord<L>> for LeftRecordCodec<L> {
-    fn put(&self, value: &LeftRecord<L>, out: &mut Vec<u8>) -> Result<()> {
+impl<L> StateCodec<JoinRecord<L>> for JoinRecordCodec<L> {
+    fn put(&self, value: &JoinRecord<L>, out: &mut Vec<u8>) -> Result<()> {
         out.push(value.is_matched.into());
         self.0.put(&value.record, out)
     }
 
-    fn get(&self, bytes: &[u8]) -> Result<LeftRecord<L>> {
+    fn get(&self, bytes: &[u8]) -> Result<JoinRecord<L>> {
         let (is_matched, record) = bytes.split_first().ok_or_else(truncated_entry)?;
-        Ok(LeftRecord {
+        Ok(JoinRecord {
             record: self.0.get(record)?,
             is_matched: *is_matched != 0,
         })
@@ -127,7 +127,7 @@ impl<L> StateCodec<LeftRecord<L>> for LeftRecordCodec<L> {
 
 /// The place of a buffered record: its time, its number, and its slot in the state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct RecordPlace {
+pub(super) struct RecordSlot {
     pub(super) time: Timestamp,
     pub(super) number: u64,
     pub(super) slot: u32,
@@ -136,8 +136,8 @@ pub(super) struct RecordPlace {
 /// The buffered records of a key, per side in order of time, then of arrival.
 #[derive(Debug, Default)]
 pub(super) struct KeyBuffers {
-    pub(super) left: VecDeque<RecordPlace>,
-    pub(super) right: VecDeque<RecordPlace>,
+    pub(super) left: VecDeque<RecordSlot>,
+    pub(super) right: VecDeque<RecordSlot>,
     /// The key's entry in the set of expiry times.
     pub(super) end: Option<Timestamp>,
 }
@@ -157,7 +157,7 @@ impl JoinBounds<'_> {
 }
 
 /// Inserts a record in order of time and arrival, usually at the end.
-pub(super) fn insert(side: &mut VecDeque<RecordPlace>, place: RecordPlace) {
+pub(super) fn insert(side: &mut VecDeque<RecordSlot>, place: RecordSlot) {
     let index = match side.back() {
         Some(last) if *last > place => side.partition_point(|other| *other < place),
         _ => side.len(),
@@ -167,10 +167,10 @@ pub(super) fn insert(side: &mut VecDeque<RecordPlace>, place: RecordPlace) {
 
 /// Returns the records of a side with times from `first` to `last`.
 fn within(
-    side: &VecDeque<RecordPlace>,
+    side: &VecDeque<RecordSlot>,
     first: Timestamp,
     last: Timestamp,
-) -> impl Iterator<Item = &RecordPlace> {
+) -> impl Iterator<Item = &RecordSlot> {
     let start = side.partition_point(|place| place.time < first);
     side.range(start..)
         .take_while(move |place| place.time <= last)
@@ -203,7 +203,7 @@ impl KeyBuffers {
             }
         }
         if !bounds.is_over(last) {
-            let new = LeftRecord { record, is_matched };
+            let new = JoinRecord { record, is_matched };
             let place = buffer(&mut state.left, at, new)?;
             insert(&mut self.left, place);
         } else if !is_matched && let Some(single) = join(&record, None) {
@@ -252,11 +252,11 @@ impl KeyBuffers {
         output: &mut Output<'_, U>,
     ) -> bool {
         let interval = bounds.interval;
-        let is_over = |place: &mut RecordPlace| bounds.is_over(interval.last_left(place.time));
+        let is_over = |place: &mut RecordSlot| bounds.is_over(interval.last_left(place.time));
         while let Some(place) = self.right.pop_front_if(is_over) {
             state.right.remove(place.slot);
         }
-        while let Some(&RecordPlace { time, slot, .. }) = self.left.front() {
+        while let Some(&RecordSlot { time, slot, .. }) = self.left.front() {
             let last = interval.last_right(time);
             if !bounds.is_over(last) {
                 break;
@@ -290,8 +290,8 @@ fn buffer<K: Key, T>(
     side: &mut KeyedState<RecordKey<K>, T>,
     at: RecordKey<K>,
     record: T,
-) -> Result<RecordPlace> {
+) -> Result<RecordSlot> {
     let (time, number) = (at.time, at.number);
     let slot = side.slot(Cow::Owned(at), || record)?;
-    Ok(RecordPlace { time, number, slot })
+    Ok(RecordSlot { time, number, slot })
 }

@@ -43,7 +43,7 @@ pub struct ChangeStamps {
 
 /// The state of a snapshot that rewrites entries last changed a long time ago.
 #[derive(Clone, Copy, Debug)]
-pub struct Sweep {
+pub struct StampScan {
     /// The snapshot.
     pub snapshot: SnapshotPoint,
     /// The number of positions that the call may still check.
@@ -56,7 +56,7 @@ pub struct Sweep {
     pub oldest: u32,
 }
 
-impl Sweep {
+impl StampScan {
     /// Handles the change of an entry with the previous stamp `before`. Returns true if the entry
     /// belongs to the snapshot and is not written yet.
     pub fn is_overtaken(&mut self, before: Before) -> bool {
@@ -291,7 +291,7 @@ impl ChangeStamps {
     /// range, and whether there is room for more. Returns true if all entries have been checked.
     pub fn sweep(
         &mut self,
-        sweep: &mut Sweep,
+        sweep: &mut StampScan,
         most: usize,
         mut write: impl FnMut(Range<usize>) -> Result<(usize, bool)>,
     ) -> Result<bool> {
@@ -336,7 +336,7 @@ impl ChangeStamps {
     /// Returns how many of the next entries (at most `most`) are treated alike, and whether they
     /// must be written. Entries to rewrite belong to the snapshot from then on; those not written
     /// in this call come first in the next.
-    fn take_alike(&mut self, sweep: &mut Sweep, most: usize) -> (usize, bool) {
+    fn take_alike(&mut self, sweep: &mut StampScan, most: usize) -> (usize, bool) {
         let snapshot = sweep.snapshot;
         if self.next >= self.marks.len() {
             // All following entries are as new as the newest, and in no snapshot.
@@ -467,13 +467,17 @@ mod tests {
         Insert(usize),
         Change(usize),
         Snapshot,
-        Sweep(usize, (u32, usize), usize),
+        StampScan(usize, (u32, usize), usize),
         Reverse,
         Clear,
     }
 
-    fn sweep_of(snapshot: SnapshotPoint, left: usize, (renews_to, renews): (u32, usize)) -> Sweep {
-        Sweep {
+    fn sweep_of(
+        snapshot: SnapshotPoint,
+        left: usize,
+        (renews_to, renews): (u32, usize),
+    ) -> StampScan {
+        StampScan {
             snapshot,
             left,
             renews_to,
@@ -489,7 +493,7 @@ mod tests {
             16 => any::<usize>().prop_map(Step::Change),
             3 => Just(Step::Snapshot),
             3 => (0usize..50, (0u32..9, 0usize..9), 1usize..9)
-                .prop_map(|(left, renews, writes)| Step::Sweep(left, renews, writes)),
+                .prop_map(|(left, renews, writes)| Step::StampScan(left, renews, writes)),
             1 => Just(Step::Reverse),
             1 => Just(Step::Clear),
         ]
@@ -530,7 +534,7 @@ mod tests {
                         epoch += 1;
                         log.take_snapshot(SnapshotRequest::full(Epoch(epoch)));
                     }
-                    Step::Sweep(left, (renews_to, renews), writes) => {
+                    Step::StampScan(left, (renews_to, renews), writes) => {
                         let Some(snapshot) = log.writing() else { continue };
                         let swept = [&mut stamps, &mut marked].map(|it| {
                             let (mut sweep, mut swept) = (sweep_of(snapshot, left, (renews_to, renews)), Vec::new());

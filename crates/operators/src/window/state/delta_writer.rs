@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ardea_core::{Key, Result};
-use ardea_state::{ChangeStamps, SnapshotPoint, StateCodecs, Sweep};
+use ardea_state::{ChangeStamps, SnapshotPoint, StampScan, StateCodecs};
 
 use super::delta_blocks::DeltaBlocks;
 use super::frozen_slices::Part;
@@ -19,7 +19,7 @@ const ENTRIES_PER_CALL: usize = 1024;
 pub(super) struct PackCall<'a, K, A> {
     kept: &'a StateCodecs<K, A>,
     packs: &'a mut DeltaBlocks,
-    sweep: &'a mut Sweep,
+    sweep: &'a mut StampScan,
     /// The bytes packed in this call.
     bytes: usize,
     entries: usize,
@@ -29,7 +29,7 @@ impl<'a, K: Key, A> PackCall<'a, K, A> {
     pub(super) fn new(
         kept: &'a StateCodecs<K, A>,
         packs: &'a mut DeltaBlocks,
-        sweep: &'a mut Sweep,
+        sweep: &'a mut StampScan,
     ) -> Self {
         PackCall {
             kept,
@@ -119,7 +119,7 @@ mod tests {
         let mut tables: Vec<SliceTable<u64, u64>> = (0..2_000).map(table).collect();
         log.take_snapshot(SnapshotRequest::full(Epoch(1)));
         let (mut packs, index) = (DeltaBlocks::default(), KeyIndex::default());
-        let mut sweep = Sweep {
+        let mut sweep = StampScan {
             snapshot: log.writing().unwrap(),
             left: usize::MAX,
             renews_to: 0,

@@ -22,7 +22,7 @@ use super::restored_slices::RestoredSlices;
 use super::{SliceId, is_pending};
 use crate::window::spec::WindowSpec;
 use crate::{KeyIndex, KeyedFold};
-use ardea_state::{ChangeStamps, SnapshotLog, SnapshotPoint, StateCodecs, Sweep, TrackInserts};
+use ardea_state::{ChangeStamps, SnapshotLog, SnapshotPoint, StampScan, StateCodecs, TrackInserts};
 
 /// The maximum number of entries scanned per call for a snapshot.
 const PLACES_PER_CALL: usize = 8 * 1024;
@@ -51,7 +51,7 @@ pub(crate) struct WindowState<K, A> {
 struct Packing {
     packs: DeltaBlocks,
     /// The scan of the snapshot. `None` if none is in progress.
-    sweep: Option<Sweep>,
+    sweep: Option<StampScan>,
     /// The number of entries to rewrite.
     renews: usize,
     /// The error that occurred while an entry was set aside.
@@ -188,13 +188,14 @@ impl<K: Key, A> WindowState<K, A> {
         self.log.take_snapshot(snapshot);
         self.settle();
         self.pack_index.take_snapshot(snapshot, generation);
-        self.packing.begin(self.log.writing().map(|snapshot| Sweep {
-            snapshot,
-            left: 0,
-            renews_to: 0,
-            renews: 0,
-            oldest: u32::MAX,
-        }));
+        self.packing
+            .begin(self.log.writing().map(|snapshot| StampScan {
+                snapshot,
+                left: 0,
+                renews_to: 0,
+                renews: 0,
+                oldest: u32::MAX,
+            }));
         self.at = WritesAt::Begin;
     }
 
@@ -378,7 +379,7 @@ impl<K: Key, A> WindowState<K, A> {
 
     /// Writes the removals of packs, and ends the snapshot.
     fn write_removed(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        let Some(Sweep {
+        let Some(StampScan {
             snapshot, renews, ..
         }) = self.packing.sweep
         else {
@@ -460,7 +461,7 @@ impl<K: Key, A> WindowState<K, A> {
 }
 
 impl Packing {
-    fn begin(&mut self, sweep: Option<Sweep>) {
+    fn begin(&mut self, sweep: Option<StampScan>) {
         self.packs.clear();
         (self.sweep, self.renews, self.failed) = (sweep, 0, None);
     }
