@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Chunk, Epoch, Guarantee, Inbox, Instance, InstanceContext, Ordinal, Outbox, Processor,
-    ProcessorSupplier, RestoredState, Result, Rows, SnapshotRequest, SnapshotWriter, StateChunk,
-    Timestamp,
+    Chunk, Epoch, Guarantee, Inbox, Instance, InstanceContext, Ordinal, Outbox, OutboxRuntime,
+    Processor, ProcessorSupplier, RestoredState, Result, Rows, SnapshotRequest, SnapshotWriter,
+    StateChunk, Timestamp,
 };
 
 /// Timeout of conditions in tests.
