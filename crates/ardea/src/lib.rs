@@ -16,11 +16,11 @@
 //! * [`core`] and [`operators`]: the job graph and its processors, for custom ones;
 //! * [`codec`]: serialization of records that leave a process;
 //! * `cluster`: the host processes of clusters;
-//! * `console`: progress, Ctrl-C, summary and exit codes of a program that runs jobs in its own
-//!   process;
+//! * `console` (feature of that name, on by default): progress, Ctrl-C, summary and exit codes of a
+//!   program that runs jobs in its own process; `command_line`: its command line (feature
+//!   `command-line`, on by default);
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
-//!   on by default); `command_line`: their command line (feature `command-line`, on by default);
-//!   `components`: spouts and bolts for topologies that are described in a file;
+//!   on by default); `components`: spouts and bolts for topologies that are described in a file;
 //! * `testkit` (feature of that name): tests custom processors under adversarial schedules.
 //!
 //! ```
@@ -68,11 +68,11 @@ pub mod cluster;
 pub mod command_line;
 #[cfg(feature = "cluster")]
 pub mod components;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "console")]
 pub mod console;
 #[cfg(feature = "cluster")]
 pub mod job;
-#[cfg(feature = "command-line")]
+#[cfg(all(feature = "cluster", feature = "command-line"))]
 pub use command_line::{main, main_with};
 
 pub use ardea_core::{Error, Result};
