@@ -4,7 +4,8 @@
 //! percentile. This crate is the one that jobs depend on: it re-exports the crates of the engine.
 //!
 //! * [`pipeline`]: the API that describes a job step by step;
-//! * [`topology`]: the API of spouts and bolts, with acknowledgements;
+//! * [`topology`] (feature of that name, part of `cluster`): the API of spouts and bolts, with
+//!   acknowledgements;
 //! * [`aggregate`]: aggregate functions for windows and groups;
 //! * [`connect`]: sources and sinks;
 //! * `kafka`, `nats`, `postgres` and `redis` (features of these names): sources and sinks for
@@ -16,7 +17,7 @@
 //! * [`core`] and [`operators`]: the job graph and its processors, for custom ones;
 //! * [`codec`]: serialization of records that leave a process;
 //! * `cluster`: the host processes of clusters;
-//! * `console` (feature of that name, on by default): progress, Ctrl-C, summary and exit codes of a
+//! * `console` (feature of that name, part of `cluster`): progress, Ctrl-C, summary and exit codes of a
 //!   program that runs jobs in its own process; `command_line`: its command line (feature
 //!   `command-line`, on by default);
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
@@ -60,6 +61,7 @@ pub use ardea_operators as operators;
 pub use ardea_pipeline as pipeline;
 #[cfg(feature = "testkit")]
 pub use ardea_testkit as testkit;
+#[cfg(feature = "topology")]
 pub use ardea_topology as topology;
 
 #[cfg(feature = "cluster")]
