@@ -17,8 +17,8 @@
 //! * [`core`] and [`operators`]: the job graph and its processors, for custom ones;
 //! * [`codec`]: serialization of records that leave a process;
 //! * `cluster`: the host processes of clusters;
-//! * `console` (feature of that name, part of `cluster`): progress, Ctrl-C, summary and exit codes of a
-//!   program that runs jobs in its own process; `command_line`: its command line (feature
+//! * `console` (feature of that name, part of `cluster`): progress, Ctrl-C, summary and exit codes
+//!   of a program that runs jobs in its own process; `command_line`: its command line (feature
 //!   `command-line`, on by default);
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
 //!   on by default); `components`: spouts and bolts for topologies that are described in a file;
