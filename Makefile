@@ -10,9 +10,9 @@ help: ## this list
 	@echo 'usage: make TARGET [ARGS="..."]'
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
-demo: ## the live table of flight delays; ARGS go to `ardea demo`
+demo: ## the live table of flight delays; ARGS such as --speed 3600, --help
 	@scripts/setup.sh build
-	cargo run --profile demo --bin ardea -- demo $(ARGS)
+	cargo run --profile demo -p ardea-demo -- $(ARGS)
 
 install: ## the program `ardea` into ~/.cargo/bin, optimised as a whole; ARGS such as --features kafka
 	@scripts/setup.sh build

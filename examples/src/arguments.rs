@@ -160,15 +160,6 @@ pub(crate) fn from_end(text: &str) -> std::result::Result<bool, &'static str> {
     }
 }
 
-/// Parses the speed of a replay as a multiple of real time; `max` is without a limit.
-pub(crate) fn speed(text: &str) -> std::result::Result<f64, &'static str> {
-    match text.parse() {
-        _ if text == "max" => Ok(f64::INFINITY),
-        Ok(speed) if speed > 0.0 => Ok(speed),
-        _ => Err("give a number above 0, such as 3600 for an hour in a second, or max"),
-    }
-}
-
 /// Reads the JSON values of a file, one per line, or of standard input for `-`. Lines that are not
 /// JSON become dead letters.
 pub(crate) fn json_of<T: DeserializeOwned + Send + 'static>(file: &str) -> Source<T, Bounded> {
@@ -229,7 +220,7 @@ mod tests {
     #[test]
     fn what_is_not_there_has_its_default() {
         let mut args = arguments("-");
-        assert_eq!(args.parsed("--speed", speed).unwrap(), None);
+        assert_eq!(args.parsed("--from", from_end).unwrap(), None);
         assert_eq!(args.count("--top", 7).unwrap(), 7);
         assert_eq!(args.file().unwrap(), "-");
     }

@@ -1,6 +1,6 @@
 //! The descriptions of all jobs for the command line.
 
-use crate::{ExampleJob, flights, orders, payments, rules, sensors, sessions, tail, wordcount};
+use crate::{ExampleJob, orders, payments, rules, sensors, sessions, tail, wordcount};
 
 pub(crate) const JOBS: &[ExampleJob] = &[
 ExampleJob {
@@ -12,7 +12,7 @@ ardea run flights [--speed N] [--out-of-order T] [--data DIR]
   --speed N|max      times faster than it happened (525600: a year in a minute)
   --out-of-order T   how long to wait for delayed flights; later ones are late (16h)
   --data DIR         read flights.csv.zst and the others there, not those in the program",
-    build: flights::build,
+    build: ardea_demo::build,
 },
 ExampleJob {
     name: "wordcount",

@@ -4,7 +4,7 @@
 //! command line. `ardea run JOB` runs a job, `ardea demo` runs the first one. The jobs use only the
 //! public crate `ardea`, so each of them can serve as a template.
 //!
-//! * [`flights`]: a year of departures from New York, replayed: windows, sessions, joins, a live
+//! * [`ardea_demo`]: a year of departures from New York, replayed: windows, sessions, joins, a live
 //!   table;
 //! * [`wordcount`]: the most frequent words of a text;
 //! * [`rules`]: alerts on card payments, with state and timers for each card;
@@ -44,7 +44,6 @@
 #![forbid(unsafe_code)]
 
 pub mod by_rack;
-pub mod flights;
 pub mod odd_cores;
 pub mod orders;
 pub mod own_operator;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use ardea::Result;
 use ardea::topology::*;
-
-use crate::flights::{Airport, Data, Flight, Rows};
+use ardea_demo::{Airport, Data, Flight, Rows};
 
 /// The zones by their hours behind UTC, from five on; the last one is for all other destinations.
 const ZONES: [&str; 5] = ["Eastern", "Central", "Mountain", "Pacific", "beyond"];

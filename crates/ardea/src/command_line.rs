@@ -1,44 +1,69 @@
 //! The command line: the commands that job programs share with the program `ardea`.
 //!
-//! A command's options, their help and its implementation are defined here once. [`main`](fn@main)
-//! is the command line of a job program, whose commands are about its own job; `ardea` adds the
-//! name of a job to the same options, and has further commands.
+//! A command's options, their help and its implementation are defined here once. With the feature
+//! `cluster`, `main` is the command line of a job program, whose commands are about its own job;
+//! `ardea` adds the name of a job to the same options, and has further commands.
 //!
 //! * `options`: options and their parsers; [`Context`]: the options of every command, with the
 //!   settings that they select;
-//! * `program`: the commands of a job program;
-//! * `submit`: [`plan`], [`submit`](fn@submit) and [`upgrade`](fn@upgrade) of a packaged job;
-//! * `checkpoints`, `savepoint`, `diff`: the stored state of a job, in a folder or on a cluster;
-//! * [`ClusterConnection`]: a client of a cluster; [`OfflineCluster`]: the records of a cluster
-//!   whose hosts are down;
 //! * `usage`: errors of the command line, and the help on exit codes.
+//!
+//! With the feature `cluster`:
+//!
+//! * `cluster_options`, `cluster_context`: options and settings of clusters; `cluster_process`: the
+//!   program as a process of a cluster;
+//! * `program`: the commands of a job program;
+//! * `submit`: `plan`, `submit` and `upgrade` of a packaged job;
+//! * `checkpoints`, `savepoint`, `diff`: the stored state of a job, in a folder or on a cluster;
+//! * `ClusterConnection`: a client of a cluster; `OfflineCluster`: the records of a cluster whose
+//!   hosts are down.
 //!
 //! # Invariants
 //!
 //! * Standard output carries results and JSON only; everything else goes to standard error.
 //! * An option has the same meaning, help and errors in every program.
 
-mod checkpoints;
-mod cluster_connection;
 mod context;
-mod diff;
-mod offline_jobs;
 mod options;
-mod program;
-mod savepoint;
-mod submit;
 mod usage;
 
-pub use checkpoints::checkpoints;
-pub use cluster_connection::{ClusterConnection, is_of_a_cluster};
+#[cfg(feature = "cluster")]
+mod checkpoints;
+#[cfg(feature = "cluster")]
+mod cluster_connection;
+#[cfg(feature = "cluster")]
+mod cluster_context;
+#[cfg(feature = "cluster")]
+mod cluster_options;
+#[cfg(feature = "cluster")]
+mod cluster_process;
+#[cfg(feature = "cluster")]
+mod diff;
+#[cfg(feature = "cluster")]
+mod offline_jobs;
+#[cfg(feature = "cluster")]
+mod program;
+#[cfg(feature = "cluster")]
+mod savepoint;
+#[cfg(feature = "cluster")]
+mod submit;
+
 pub use context::{Context, check_threads};
-pub use diff::{compare, stored_states};
-pub use offline_jobs::OfflineCluster;
-pub use options::{
-    CheckpointsArgs, ClusterArgs, GlobalOptions, SavepointArgs, SavepointCommand, SubmitOptions,
-    UpgradeOptions, at_most_ten_a_second, thread_count, within,
+pub use options::{GlobalOptions, at_most_ten_a_second, thread_count, within};
+pub use usage::{EXIT_CODES, exit, report_usage, usage_error};
+
+#[cfg(feature = "cluster")]
+pub use {
+    checkpoints::checkpoints,
+    cluster_connection::{ClusterConnection, is_of_a_cluster},
+    cluster_options::{
+        CheckpointsArgs, ClusterArgs, SavepointArgs, SavepointCommand, SubmitOptions,
+        UpgradeOptions,
+    },
+    cluster_process::run_as_process_of_cluster,
+    diff::{compare, stored_states},
+    offline_jobs::OfflineCluster,
+    program::{main, main_with},
+    savepoint::savepoint,
+    submit::{plan, submit, upgrade},
 };
-pub use program::{main, main_with};
-pub use savepoint::savepoint;
-pub use submit::{plan, submit, upgrade};
-pub use usage::{EXIT_CODES, exit, report_usage, run_as_process_of_cluster};

@@ -7,9 +7,12 @@
 //! * `supervise` runs a job without a guarantee, `checkpointed_run` one with a guarantee;
 //! * `interrupts` counts Ctrl-C and SIGTERM, `keyboard` reads keys below live tables;
 //! * `progress` and `status_line` show the line of a running job, from `graph_view` and `rates`;
-//! * `run_settings` holds the settings of a run; `measuring` sends metrics to sinks;
-//! * `summary` describes the job at its end, `failure` its exit code;
-//! * `format_number` formats numbers, `columns` tables, `stdout` prints results.
+//! * `config_sources` reads settings, `settings_check` validates them, `run_settings` holds those
+//!   of a run;
+//! * `measuring` sends metrics to sinks; `dead_letters` opens the file or topic of dead letters;
+//! * `summary` describes the job at its end, `failure` and `error_report` its errors and exit code;
+//! * `format_number` formats numbers, `columns` tables; `stdout` prints results, `words` reads
+//!   arguments.
 //!
 //! # Invariants
 //!
@@ -18,6 +21,9 @@
 
 mod checkpointed_run;
 pub mod columns;
+pub(crate) mod config_sources;
+pub(crate) mod dead_letters;
+mod error_report;
 mod failure;
 pub mod format_number;
 mod graph_view;
@@ -27,23 +33,29 @@ mod measuring;
 mod progress;
 mod rates;
 mod run_settings;
+mod settings_check;
 mod status_line;
 mod stdout;
 mod summary;
 mod supervise;
+mod words;
 
 use std::sync::Arc;
 
 use ardea_connectors::live_table::Screen;
 use ardea_engine::Job;
 
-pub use crate::job::words::words;
+pub use config_sources::{run_resolver, run_schema};
+pub use error_report::{error_json, error_text, exit_code};
 pub use failure::{Failure, MessageKind, print_error, print_notice};
 pub use interrupts::{InterruptGuard, Interrupts};
 pub use keyboard::Keyboard;
 pub use run_settings::RunSettings;
+#[cfg(feature = "cluster")]
+pub(crate) use settings_check::{SINKS, checked, refused};
 pub use status_line::{GAP, LineDisplay, StatusLine, can_redraw, terminal_columns};
 pub use stdout::{print, print_json};
+pub use words::words;
 
 /// A runner of jobs in this process, with its reporting options.
 #[derive(Clone, Debug)]

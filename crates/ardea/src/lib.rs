@@ -4,7 +4,8 @@
 //! percentile. This crate is the one that jobs depend on: it re-exports the crates of the engine.
 //!
 //! * [`pipeline`]: the API that describes a job step by step;
-//! * [`topology`]: the API of spouts and bolts, with acknowledgements;
+//! * [`topology`] (feature of that name, part of `cluster`): the API of spouts and bolts, with
+//!   acknowledgements;
 //! * [`aggregate`]: aggregate functions for windows and groups;
 //! * [`connect`]: sources and sinks;
 //! * `kafka`, `nats`, `postgres` and `redis` (features of these names): sources and sinks for
@@ -17,11 +18,11 @@
 //!   keyed state of processors;
 //! * [`codec`]: serialization of records that leave a process;
 //! * `cluster`: the host processes of clusters;
-//! * `console`: progress, Ctrl-C, summary and exit codes of a program that runs jobs in its own
-//!   process;
+//! * `console` (feature of that name, part of `cluster`): progress, Ctrl-C, summary and exit codes
+//!   of a program that runs jobs in its own process; `command_line`: its command line (feature
+//!   `command-line`, on by default);
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
-//!   on by default); `command_line`: their command line (feature `command-line`, on by default);
-//!   `components`: spouts and bolts for topologies that are described in a file;
+//!   on by default); `components`: spouts and bolts for topologies that are described in a file;
 //! * `testkit` (feature of that name): tests custom processors under adversarial schedules.
 //!
 //! ```
@@ -62,6 +63,7 @@ pub use ardea_pipeline as pipeline;
 pub use ardea_state as state;
 #[cfg(feature = "testkit")]
 pub use ardea_testkit as testkit;
+#[cfg(feature = "topology")]
 pub use ardea_topology as topology;
 
 #[cfg(feature = "cluster")]
@@ -70,11 +72,11 @@ pub mod cluster;
 pub mod command_line;
 #[cfg(feature = "cluster")]
 pub mod components;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "console")]
 pub mod console;
 #[cfg(feature = "cluster")]
 pub mod job;
-#[cfg(feature = "command-line")]
+#[cfg(all(feature = "cluster", feature = "command-line"))]
 pub use command_line::{main, main_with};
 
 pub use ardea_core::{Error, Result};

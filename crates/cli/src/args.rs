@@ -10,6 +10,7 @@ use ardea::command_line::{
     CheckpointsArgs, ClusterArgs, EXIT_CODES, GlobalOptions, SavepointArgs, thread_count, within,
 };
 use ardea_config::{parse_count, parse_duration};
+use ardea_demo::DemoArgs;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -267,24 +268,6 @@ pub struct PlanArgs {
     pub job: JobArgs,
 }
 
-/// The arguments of `ardea demo`.
-#[derive(clap::Args, Debug)]
-pub struct DemoArgs {
-    /// Replay speed, as a multiple of real time, or `max`
-    #[arg(long, value_name = "N|max")]
-    pub speed: Option<String>,
-    /// Number of cooperative threads (default: all cores)
-    #[arg(long, value_name = "N", value_parser = thread_count)]
-    pub threads: Option<u32>,
-    /// Further arguments of the job; `ardea run flights --help` lists them
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "ARGS"
-    )]
-    pub args: Vec<String>,
-}
-
 /// A job and its arguments.
 #[derive(clap::Args, Debug)]
 pub struct JobArgs {
@@ -403,17 +386,6 @@ mod tests {
         };
         assert!(args.global.json);
         assert_eq!(run.job, ["wc", "--help", "--json"]);
-    }
-
-    #[test]
-    fn the_demo_passes_on_what_it_does_not_know() {
-        let args =
-            Args::try_parse_from(["ardea", "demo", "--speed", "max", "--data", "x"]).unwrap();
-        let Command::Demo(demo) = args.command else {
-            panic!("not the demo")
-        };
-        assert_eq!(demo.speed.as_deref(), Some("max"));
-        assert_eq!(demo.args, ["--data", "x"]);
     }
 
     #[test]

@@ -7,7 +7,6 @@ mod completions;
 mod components;
 mod config;
 mod control;
-mod demo;
 mod describe;
 mod diff;
 mod examples;
@@ -26,7 +25,6 @@ mod submit;
 mod top;
 mod version;
 
-pub use demo::JOB as DEMO_JOB;
 pub use examples::usage;
 pub use submit::work;
 
@@ -39,7 +37,7 @@ use crate::args::{Command, MetastoreCommand, NexmarkCommand};
 /// Runs a command.
 pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
     match command {
-        Command::Demo(args) => demo::run(args, context),
+        Command::Demo(args) => ardea_demo::run(&args, context),
         Command::Run(args) => run::run(&args, context),
         Command::Examples => examples::run(context),
         Command::Components(args) => components::run(&args, context),

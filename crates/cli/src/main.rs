@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         }
     };
     let is_json = args.global.json;
-    let outcome = Context::new(args.global, Modules::builtin())
-        .and_then(|context| commands::run(args.command, &context));
+    let outcome =
+        Context::new(args.global).and_then(|context| commands::run(args.command, &context));
     exit(outcome, is_json)
 }

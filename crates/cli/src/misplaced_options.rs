@@ -10,21 +10,13 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, CommandFactory};
 
 use crate::args::{Args, Command, THREADS};
-use crate::commands::DEMO_JOB;
 
 /// Returns the command line with misplaced options moved before the job's name, or `None` if there
 /// are none. `given` is the command line that was parsed into `args`.
 pub fn moved_in_front(given: &[OsString], args: &Args) -> Option<Vec<OsString>> {
-    let (job, own, before) = match &args.command {
-        Command::Run(args) => {
-            let (job, own) = args.split();
-            (job, own, 1)
-        }
-        Command::Plan(args) => {
-            let (job, own) = args.job.split();
-            (job, own, 1)
-        }
-        Command::Demo(args) => (DEMO_JOB, args.args.as_slice(), 0),
+    let (job, own) = match &args.command {
+        Command::Run(args) => args.split(),
+        Command::Plan(args) => args.job.split(),
         _ => return None,
     };
     let known = jobs().iter().find(|known| known.name == job);
@@ -43,7 +35,7 @@ pub fn moved_in_front(given: &[OsString], args: &Args) -> Option<Vec<OsString>> 
     {
         return None;
     }
-    let mut place = start.checked_sub(before)?;
+    let mut place = start.checked_sub(1)?;
     if place > 0 && given[place - 1] == "--" {
         place -= 1;
     }
@@ -139,7 +131,6 @@ fn split_arguments(arguments: &[String], usage: &str, own_command: &str) -> Spli
 fn options_of(command: &Command) -> &'static str {
     match command {
         Command::Plan(_) => "plan",
-        Command::Demo(_) => "demo",
         _ => "run",
     }
 }
@@ -156,8 +147,6 @@ fn takes_value(name: &str, own_command: &str) -> Option<bool> {
     };
     let all = Args::command();
     let own = all.find_subcommand(own_command);
-    // The demo passes its own options to the job in any position.
-    let own = own.filter(|_| own_command != "demo");
     let of_jobs = own.into_iter().flat_map(clap::Command::get_arguments);
     let takes = all
         .get_arguments()
@@ -220,10 +209,6 @@ mod tests {
             (
                 "ardea run wordcount in --set slice=1ms --top 3",
                 "ardea run --set slice=1ms wordcount in --top 3",
-            ),
-            (
-                "ardea demo --data x --threads 2",
-                "ardea demo --threads 2 --data x",
             ),
             (
                 "ardea run no-such-job --json",

@@ -36,7 +36,9 @@ pub(super) fn assignments(
             .iter()
             .find(|setting| setting.variable() == name);
         let Some(setting) = known else {
-            if is_service_link(&name, &value.to_string_lossy()) {
+            let ending = name.strip_prefix(PREFIX).unwrap_or_default();
+            if schema.is_other_variable(ending) || is_service_link(&name, &value.to_string_lossy())
+            {
                 continue;
             }
             return Err(unknown_variable(schema, &name));

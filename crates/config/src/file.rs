@@ -101,6 +101,7 @@ impl ConfigFile {
                 let key = format!("{prefix}{}", name.get_ref());
                 let at = name.span().start;
                 match value.get_ref() {
+                    DeValue::Table(_) if profile.is_none() && schema.is_other_table(&key) => {}
                     DeValue::Table(all) if profile.is_none() && profiles == Some(key.as_str()) => {
                         for (name, value) in all {
                             match value.get_ref() {

@@ -19,7 +19,8 @@
 //! # Invariants
 //!
 //! * Nothing is ignored: an unknown key or a wrong value is rejected in every source, even where
-//!   another source overrides it.
+//!   another source overrides it. The exception are [tables](Schema::with_other_tables) that other
+//!   programs read.
 //! * The crate does not read the real environment: the caller passes it in. The only file it reads
 //!   is that of [`ConfigFile`].
 //!

@@ -398,6 +398,24 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_other_programs_are_ignored_unless_they_are_options() {
+        let schema = Schema::of(SETTINGS).with_other_tables(["cluster"]);
+        let text = "cluster.name = \"a\"\nthreads = 2\n[cluster.more]\nb = 1";
+        let resolver = Resolver::new(&schema)
+            .file([ConfigFile::new("x.toml", text)])
+            .environment([("ARDEA_CLUSTER_STATE", "x")]);
+        let resolved = resolver.resolve().unwrap();
+        assert_eq!(resolved.count_or_auto("threads").unwrap(), Some(2));
+        for variable in ["ARDEA_CLUSTERS", "ARDEA_CLUSTER"] {
+            let wrong = resolver.clone().environment([(variable, "x")]);
+            assert!(wrong.resolve().is_err(), "{variable}");
+        }
+        assert!(resolver.flags(["cluster.name=a"]).resolve().is_err());
+        let value = Resolver::new(&schema).file([ConfigFile::new("x.toml", "cluster = 1")]);
+        assert!(value.resolve().is_err());
+    }
+
+    #[test]
     fn of_two_files_the_later_counts() {
         let schema = Schema::of(SETTINGS);
         let files = ["threads = 1\npin = false", "threads = 2"];

@@ -11,6 +11,7 @@ use ardea_core::{Error, ErrorCode, Result};
 pub struct Schema {
     settings: Vec<&'static Setting>,
     profiles: Option<Profiles>,
+    other_tables: Vec<&'static str>,
 }
 
 /// The location of profiles in a file, and the setting that selects one.
@@ -28,6 +29,7 @@ impl Schema {
         Schema {
             settings: settings.iter().collect(),
             profiles: None,
+            other_tables: Vec::new(),
         }
     }
 
@@ -66,6 +68,26 @@ impl Schema {
             selected_by: chosen_by,
         });
         self
+    }
+
+    /// Adds tables with settings of other programs, which read the same files and environment. They
+    /// are ignored in files, and so are the variables of their settings. An assignment on the
+    /// command line is an error.
+    pub fn with_other_tables(mut self, tables: impl IntoIterator<Item = &'static str>) -> Self {
+        self.other_tables.extend(tables);
+        self
+    }
+
+    /// Returns true if the table belongs to other programs.
+    pub(super) fn is_other_table(&self, table: &str) -> bool {
+        self.other_tables.contains(&table)
+    }
+
+    /// Returns true if a variable, without the common prefix, is that of a setting in a table of
+    /// other programs.
+    pub(super) fn is_other_variable(&self, ending: &str) -> bool {
+        let table = ending.split_once('_').map(|(table, _)| table);
+        table.is_some_and(|table| self.is_other_table(&table.to_ascii_lowercase()))
     }
 
     pub(super) fn profiles(&self) -> Option<Profiles> {

@@ -160,7 +160,7 @@ mod tests {
         assert!(is_written("crates/core/src/lib.rs"));
         assert!(is_written("Makefile"));
         assert!(is_written(".ci/run"));
-        assert!(!is_written("examples/data/flights.csv.gz"));
+        assert!(!is_written("examples/demo/data/flights.csv.gz"));
         assert!(!is_written("LICENSE"));
     }
 

@@ -3,25 +3,30 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use ardea_config::{ConfigFile, Flag, Resolved};
+use ardea_config::{Flag, Resolved};
 use ardea_connectors::live_table::Screen;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, NodeConfig, allowed_cores};
-use ardea_rest::ClusterSettings;
+use ardea_metrics::MetricsSinks;
 use serde_json::{Value, json};
 
-use super::{ClusterArgs, GlobalOptions};
+use super::GlobalOptions;
+#[cfg(feature = "cluster")]
 use crate::cluster::Modules;
 use crate::console::{
     Failure, Interrupts, RunSettings, Supervisor, print, print_error, print_json,
 };
-use crate::job::{read_settings_over, resolver, schema};
+#[cfg(not(feature = "cluster"))]
+use crate::console::{run_resolver as resolver, run_schema as schema};
+#[cfg(feature = "cluster")]
+use crate::job::{resolver, schema};
 
 /// The options of every command, and the counter of interrupts.
 #[derive(Debug)]
 pub struct Context {
-    global: GlobalOptions,
+    pub(super) global: GlobalOptions,
     /// The modules of this program.
+    #[cfg(feature = "cluster")]
     pub modules: Modules,
     /// The counter of Ctrl-C and SIGTERM.
     pub interrupts: Interrupts,
@@ -41,7 +46,7 @@ impl Context {
     ///
     /// # Errors
     /// `LimitReached` if the system refuses the thread or the handler.
-    pub fn new(global: GlobalOptions, modules: Modules) -> Result<Self, Failure> {
+    pub fn new(global: GlobalOptions) -> Result<Self, Failure> {
         let screen = Screen::of_process();
         if global.json {
             screen.to_standard_error();
@@ -51,7 +56,8 @@ impl Context {
         }
         Ok(Context {
             interrupts: Interrupts::listen()?,
-            modules,
+            #[cfg(feature = "cluster")]
+            modules: Modules::builtin(),
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose,
@@ -60,19 +66,11 @@ impl Context {
         })
     }
 
-    /// Resolves all settings from `--set`, the environment and the configuration file, for the
-    /// cluster named `cluster` if given.
-    ///
-    /// # Errors
-    /// `InvalidConfig` for an invalid setting, with the place where it is set.
-    pub fn settings_of(&self, cluster: Option<&str>) -> Result<Resolved> {
-        self.settings_with(cluster.map(cluster_flag))
-    }
-
     /// Returns the settings of the node, with `threads` if given.
     ///
     /// # Errors
-    /// As [`settings_of`](Self::settings_of), and for too many threads.
+    /// `InvalidConfig` for an invalid setting, with the place where it is set, and for too many
+    /// threads.
     pub fn node_config(&self, threads: Option<u32>) -> Result<NodeConfig> {
         if let Some(threads) = threads {
             check_threads(threads)?;
@@ -88,7 +86,7 @@ impl Context {
     /// # Errors
     /// As [`Supervisor::run`].
     pub fn run_job(&self, job: impl Job + 'static, node: NodeConfig) -> Result<(), Failure> {
-        let settings = RunSettings::of(&self.settings_of(None)?, node, &self.modules)?;
+        let settings = RunSettings::of(&self.settings_with(None)?, node, &self.sinks())?;
         self.supervisor().run(Arc::new(job), settings)
     }
 
@@ -144,64 +142,30 @@ impl Context {
         Ok(())
     }
 
-    /// Returns the settings of the cluster that the options `place` and the settings name.
-    ///
-    /// # Errors
-    /// As [`settings_of`](Self::settings_of).
-    pub fn cluster(&self, place: &ClusterArgs) -> Result<ClusterSettings> {
-        Ok(self.of_cluster(place)?.1)
-    }
-
-    /// Returns all settings, and the settings of the cluster that the options `place` and the
-    /// settings name.
-    ///
-    /// # Errors
-    /// As [`settings_of`](Self::settings_of).
-    pub fn of_cluster(&self, place: &ClusterArgs) -> Result<(Resolved, ClusterSettings)> {
-        self.of_cluster_over(None, place)
-    }
-
-    /// Like [`of_cluster`](Self::of_cluster), with a base file that all other sources override.
-    ///
-    /// # Errors
-    /// As [`settings_of`](Self::settings_of).
-    pub fn of_cluster_over(
-        &self,
-        base: Option<ConfigFile>,
-        place: &ClusterArgs,
-    ) -> Result<(Resolved, ClusterSettings)> {
-        let flags = self.flags(place.cluster.as_deref().map(cluster_flag));
-        let config = self.global.config.as_deref();
-        let (resolved, _, mut cluster) = read_settings_over(base, config, &flags)?;
-        cluster.api = place.at.clone().or(cluster.api);
-        Ok((resolved, cluster))
-    }
-
-    /// Returns `--set` and `--config` as options for another program.
-    pub fn settings_options(&self) -> Vec<String> {
-        let set = self.global.set.iter();
-        let mut options: Vec<String> = set.map(|set| format!("--set={set}")).collect();
-        let config = self.global.config.iter();
-        options.extend(config.map(|path| format!("--config={}", path.display())));
-        options
-    }
-
     /// Returns the flags of `--set`, followed by `more`.
-    fn flags(&self, more: Option<Flag>) -> Vec<Flag> {
+    pub(super) fn flags(&self, more: Option<Flag>) -> Vec<Flag> {
         let set = self.global.set.iter().cloned().map(Flag::from);
         set.chain(more).collect()
     }
 
-    fn settings_with(&self, more: Option<Flag>) -> Result<Resolved> {
+    /// Resolves all settings from `--set`, the environment and the configuration file, with an
+    /// additional flag.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for an invalid setting, with the place where it is set.
+    pub(super) fn settings_with(&self, more: Option<Flag>) -> Result<Resolved> {
         let schema = schema();
         let resolver = resolver(&schema, self.global.config.as_deref())?;
         resolver.flags(self.flags(more)).resolve()
     }
-}
 
-/// Returns `--cluster` as a flag.
-fn cluster_flag(name: &str) -> Flag {
-    Flag::of_option("--cluster", format!("cluster.name={name}"))
+    /// Returns the metrics sinks of this program.
+    fn sinks(&self) -> MetricsSinks {
+        #[cfg(feature = "cluster")]
+        return self.modules.sinks.clone();
+        #[cfg(not(feature = "cluster"))]
+        MetricsSinks::builtin()
+    }
 }
 
 /// Refuses an implausible number of threads before anything is started. More threads than cores are

@@ -131,7 +131,8 @@ where
         Err(error) => return report_usage(&error),
     };
     let is_json = args.global.json;
-    let outcome = Context::new(args.global, modules)
+    let outcome = Context::new(args.global)
+        .map(|context| context.with_modules(modules))
         .and_then(|context| run(args.command, &describe, &context));
     exit(outcome, is_json)
 }

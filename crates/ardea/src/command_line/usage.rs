@@ -1,14 +1,11 @@
-//! Errors of the command line, the help on exit codes, and the start and end of a program.
+//! Errors of the command line, the help on exit codes, and the end of a program.
 
 use std::process::ExitCode;
 
-use ardea_coordination::control::WorkerStart;
+use ardea_core::{Error, ErrorCode};
 use clap::error::ErrorKind;
-use serde_json::json;
 
-use crate::cluster::{Modules, as_host, be_host};
-use crate::console::{Failure, print_error, words};
-use crate::job::as_worker;
+use crate::console::{Failure, error_json, print_error, words};
 
 /// The exit codes, as the help shows them.
 pub const EXIT_CODES: &str = "\
@@ -26,21 +23,6 @@ Exit codes:
   130  stopped at once by a second Ctrl-C, or by the first if there is nothing to drain";
 
 const USAGE: u8 = 2;
-
-/// Runs this process as a host, or as the worker of a container by `work`, if it was started as
-/// one; returns `None` if it was not.
-pub fn run_as_process_of_cluster(
-    modules: &Modules,
-    work: impl FnOnce(WorkerStart) -> Result<(), Failure>,
-) -> Option<Result<(), Failure>> {
-    match as_host().transpose() {
-        Some(Ok(start)) => return Some(be_host(start, modules.clone()).map_err(Failure::from)),
-        Some(Err(error)) => return Some(Err(error.into())),
-        None => {}
-    }
-    let start = as_worker().transpose()?;
-    Some(start.map_err(Failure::from).and_then(work))
-}
 
 /// Reports the failure of a command, if it has failed, and returns the exit code.
 pub fn exit(outcome: Result<(), Failure>, is_json: bool) -> ExitCode {
@@ -60,10 +42,7 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
         return Failure::from(error).report(is_json);
     }
     if error.use_stderr() && is_json {
-        let (message, hint) = usage_parts(error);
-        let fields =
-            json!({ "code": "ARD-102", "message": message, "hint": hint, "exit_code": USAGE });
-        print_error(&format!("{}\n", json!({ "error": fields })));
+        print_error(&format!("{}\n", error_json(&usage_error(error), USAGE)));
     } else {
         // Ignored if the reader has closed the output.
         let _ = error.print();
@@ -75,7 +54,13 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Splits the text that clap prints, which includes the usage, into message and hint for JSON.
+/// Returns clap's error without the usage, with its tips as the hint.
+pub fn usage_error(error: &clap::Error) -> Error {
+    let (what, hint) = usage_parts(error);
+    Error::new(ErrorCode::InvalidConfig, what).hint(hint)
+}
+
+/// Splits the text that clap prints, which includes the usage, into message and hint.
 fn usage_parts(error: &clap::Error) -> (String, String) {
     if let ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand =
         error.kind()

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 
-use crate::job::{error_json, error_text, exit_code};
+use super::error_report::{error_json, error_text, exit_code};
 
 const DRAINED: u8 = 4;
 const NOTHING_GOOD: u8 = 5;

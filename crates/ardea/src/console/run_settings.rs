@@ -9,8 +9,7 @@ use ardea_core::{DeadLetters, Result};
 use ardea_engine::NodeConfig;
 use ardea_metrics::{MetricsConfig, MetricsSinks};
 
-use crate::cluster::Modules;
-use crate::job::{check_here, open_dead_letters};
+use super::{dead_letters, settings_check};
 
 /// The settings of a run in this process: its threads, its guarantee, and the destinations of its
 /// metrics and dead letters.
@@ -25,14 +24,13 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// Reads the settings of a run with the configuration `node` and the metrics sinks of
-    /// `modules`.
+    /// Reads the settings of a run with the configuration `node` and the program's metrics sinks.
     ///
     /// # Errors
     /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for an invalid value, with the place
     /// where it is set.
-    pub fn of(resolved: &Resolved, node: NodeConfig, modules: &Modules) -> Result<Self> {
-        check_here(resolved, modules)?;
+    pub fn of(resolved: &Resolved, node: NodeConfig, sinks: &MetricsSinks) -> Result<Self> {
+        settings_check::check(resolved, sinks)?;
         let survival = FaultTolerance::from_settings(resolved)?;
         let mut warnings = Vec::new();
         if survival.is_none() && resolved.non_defaults().contains_key("checkpoints.folder") {
@@ -45,7 +43,7 @@ impl RunSettings {
             node,
             survival,
             metrics: MetricsConfig::from_settings(resolved)?,
-            sinks: modules.sinks.clone(),
+            sinks: sinks.clone(),
             warnings,
             dead_letters: DeadLetterConfig::from_settings(resolved)?,
         })
@@ -53,6 +51,6 @@ impl RunSettings {
 
     /// Opens the dead letters of a job.
     pub(super) fn open_dead_letters(&self, job: &str) -> Result<Arc<DeadLetters>> {
-        open_dead_letters(self.dead_letters.as_ref(), job).map(Arc::new)
+        dead_letters::open(self.dead_letters.as_ref(), job, None).map(Arc::new)
     }
 }

@@ -11,12 +11,11 @@ use ardea_metastore::StateUrl;
 use ardea_rest::{Client, ClusterSettings};
 use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
 
-use super::dead_letters;
 use crate::cluster::{Modules, store_options};
+use crate::console::{SINKS, checked, dead_letters, refused};
 
 const PACKING: &str = "cluster.packing";
 const SCHEDULER: &str = "cluster.scheduler";
-const SINKS: &str = "metrics.sinks";
 const TRANSPORT: &str = "worker.transport";
 
 /// Checks all settings of a submission: access to the cluster, packing, and worker processes. The
@@ -70,19 +69,6 @@ pub fn check_forms(
     ardea_worker::check_settings(resolved)
 }
 
-/// Checks the text settings of a run in this process: the metrics sinks and the destination of dead
-/// letters.
-///
-/// # Errors
-/// As [`check_settings`].
-pub(crate) fn check_here(resolved: &Resolved, modules: &Modules) -> Result<()> {
-    checked(resolved, SINKS, |list| {
-        modules.sinks.check_names(list)?;
-        modules.sinks.check(list)
-    })?;
-    dead_letters::check(resolved)
-}
-
 /// Returns the settings that name something unknown to `modules`, each with its error. Checks the
 /// packing policy, transport and metrics sinks, which containers take from this program, and the
 /// scheduler, which hosts with `modules` have.
@@ -99,25 +85,6 @@ pub fn unknown_names(resolved: &Resolved, modules: &Modules) -> Vec<(&'static st
         Some((key, error))
     });
     unknown.collect()
-}
-
-/// Applies `check` to the setting `key`. Returns `Ok` if the schema has no such setting, as in
-/// benchmarks.
-fn checked(resolved: &Resolved, key: &str, check: impl FnOnce(&str) -> Result<()>) -> Result<()> {
-    if resolved.value(key).is_none() {
-        return Ok(());
-    }
-    check(resolved.text(key)?).map_err(|error| refused(resolved, key, &error))
-}
-
-/// Turns an error about a setting's value into one that names the setting and the place where it is
-/// set.
-fn refused(resolved: &Resolved, key: &str, why: &Error) -> Error {
-    let error = resolved.refuse(key, why.message());
-    match why.hint_text() {
-        Some(hint) => error.hint(hint),
-        None => error,
-    }
 }
 
 #[cfg(test)]

@@ -1,26 +1,20 @@
 //! The settings that job programs read, and the files that contain them.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use ardea_checkpoint::local::FAULT_TOLERANCE_SETTINGS;
 use ardea_config::{ConfigFile, Flag, Resolved, Resolver, Schema};
-use ardea_connectors::dead_letters::DEAD_LETTER_SETTINGS;
 use ardea_coordination::control::WORKER_START_VARIABLE;
 use ardea_core::Result;
-use ardea_engine::{NODE_SETTINGS, NodeConfig};
-use ardea_metrics::METRICS_SETTINGS;
+use ardea_engine::NodeConfig;
 use ardea_rest::{ClusterSettings, with_clusters};
 use ardea_worker::WORKER_SETTINGS;
+
+use crate::console::config_sources;
 
 /// Returns the schema of all settings of programs that run and submit jobs: node, fault tolerance,
 /// dead letters, workers, metrics, and clusters.
 pub fn schema() -> Schema {
-    let of_processes = Schema::of(NODE_SETTINGS)
-        .and(FAULT_TOLERANCE_SETTINGS)
-        .and(DEAD_LETTER_SETTINGS)
-        .and(METRICS_SETTINGS);
-    with_clusters(of_processes.and(WORKER_SETTINGS))
+    with_clusters(config_sources::settings_of_run().and(WORKER_SETTINGS))
 }
 
 /// Returns a resolver of all settings over the environment and the configuration files: the named
@@ -38,13 +32,8 @@ fn resolver_over<'a>(
     base: Option<ConfigFile>,
     config: Option<&Path>,
 ) -> Result<Resolver<'a>> {
-    let of_user = folder("XDG_CONFIG_HOME", ".config");
-    let files = ConfigFile::find_all(config, Path::new("."), of_user.as_deref())?;
-    Ok(Resolver::new(schema)
-        .file(base)
-        .file(files)
-        .environment(env::vars_os())
-        .other_variables([WORKER_START_VARIABLE]))
+    let resolver = config_sources::resolver_over(schema, base, config)?;
+    Ok(resolver.other_variables([WORKER_START_VARIABLE]))
 }
 
 /// Resolves all settings with `flags`. Returns them, and the node and cluster configurations in
@@ -74,22 +63,7 @@ pub fn read_settings_over(
     let resolver = resolver_over(&schema, base, config)?;
     let resolved = resolver.flags(flags.iter().cloned()).resolve()?;
     let node = NodeConfig::from_settings(&resolved)?;
-    let of_user = folder("XDG_STATE_HOME", ".local/state");
+    let of_user = config_sources::user_folder("XDG_STATE_HOME", ".local/state");
     let cluster = ClusterSettings::from_settings(&resolved, of_user.as_deref())?;
     Ok((resolved, node, cluster))
-}
-
-/// Returns Ardea's folder in the folder that the environment variable `variable` names, or else in
-/// the folder `in_home` of the home directory.
-fn folder(variable: &str, in_home: &str) -> Option<PathBuf> {
-    let absolute = |path: std::ffi::OsString| {
-        let path = PathBuf::from(path);
-        path.is_absolute().then_some(path)
-    };
-    let named = env::var_os(variable).and_then(absolute);
-    let base = named.or_else(|| {
-        let home = env::var_os("HOME").and_then(absolute)?;
-        Some(home.join(in_home))
-    });
-    base.map(|base| base.join("ardea"))
 }

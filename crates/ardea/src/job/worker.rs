@@ -6,8 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ardea_checkpoint::cluster::WorkerCheckpointStore;
+use ardea_config::{Resolver, Schema};
+use ardea_connectors::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig};
 use ardea_coordination::control::{Lookup, WorkerStart};
-use ardea_core::Result;
+use ardea_core::{DeadLetters, Result};
 use ardea_engine::Job;
 use ardea_grid::cluster::{GridStoreClient, RemoteGridStore};
 use ardea_metastore::{MetadataStore, StateOptions};
@@ -16,9 +18,9 @@ use ardea_rest::{load_tls, read_token};
 use ardea_server::leader::LeaseFinder;
 use ardea_worker::{FinderFactory, MasterFinder, WorkerDependencies};
 
-use super::dead_letters;
 use super::locate::open_state;
 use crate::cluster::Modules;
+use crate::console::dead_letters;
 
 /// Returns this process's start parameters if it was started as the worker of a container.
 ///
@@ -48,9 +50,21 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
         tls,
         command: None,
         snapshots: WorkerCheckpointStore::of(&start, Some(shelter))?,
-        dead_letters: Arc::new(dead_letters::of_container(&start)?),
+        dead_letters: Arc::new(open_dead_letters(&start)?),
     };
     ardea_worker::run(&start, job, surroundings)
+}
+
+/// Opens the dead letters of a container, or of an instance's own process in it.
+fn open_dead_letters(start: &WorkerStart) -> Result<DeadLetters> {
+    let schema = Schema::of(DEAD_LETTER_SETTINGS);
+    let settings = start.settings.iter();
+    let known = settings.filter(|(key, _)| schema.find(key).is_some());
+    let flags = known.map(|(key, value)| format!("{key}={value}"));
+    let resolved = Resolver::new(&schema).flags(flags).resolve()?;
+    let config = DeadLetterConfig::from_settings(&resolved)?;
+    let container = start.worker.container.0;
+    dead_letters::open(config.as_ref(), &start.job.name, Some(container))
 }
 
 /// Creates the client of the grid store in the memory of the cluster's hosts.

@@ -1,8 +1,7 @@
 //! The destination of a job's dead letters, from its settings.
 
-use ardea_config::{Resolved, Resolver, Schema};
-use ardea_connectors::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig, DeadLetterTarget};
-use ardea_coordination::control::WorkerStart;
+use ardea_config::Resolved;
+use ardea_connectors::dead_letters::{DeadLetterConfig, DeadLetterTarget};
 use ardea_core::{DeadLetters, Result};
 #[cfg(not(feature = "kafka"))]
 use ardea_core::{Error, ErrorCode};
@@ -24,34 +23,19 @@ pub(crate) fn check(resolved: &Resolved) -> Result<()> {
     }
 }
 
-/// Opens the dead letters of a job that runs in this process alone.
+/// Opens the dead letters of a job in this process, which is the given container of a cluster or
+/// runs the job alone.
 ///
 /// # Errors
 /// As [`check`], and [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if a file can't be opened.
-pub(crate) fn of_process(config: Option<&DeadLetterConfig>, job: &str) -> Result<DeadLetters> {
-    config.map_or_else(
-        || Ok(DeadLetters::default()),
-        |config| open(config, job, None),
-    )
-}
-
-/// Opens the dead letters of a container, or of an instance's own process in it.
-///
-/// # Errors
-/// As [`of_process`].
-pub(crate) fn of_container(start: &WorkerStart) -> Result<DeadLetters> {
-    let schema = Schema::of(DEAD_LETTER_SETTINGS);
-    let settings = start.settings.iter();
-    let known = settings.filter(|(key, _)| schema.find(key).is_some());
-    let flags = known.map(|(key, value)| format!("{key}={value}"));
-    let resolved = Resolver::new(&schema).flags(flags).resolve()?;
-    match DeadLetterConfig::from_settings(&resolved)? {
-        Some(config) => open(&config, &start.job.name, Some(start.worker.container.0)),
-        None => Ok(DeadLetters::default()),
-    }
-}
-
-fn open(config: &DeadLetterConfig, job: &str, container: Option<u32>) -> Result<DeadLetters> {
+pub(crate) fn open(
+    config: Option<&DeadLetterConfig>,
+    job: &str,
+    container: Option<u32>,
+) -> Result<DeadLetters> {
+    let Some(config) = config else {
+        return Ok(DeadLetters::default());
+    };
     match &config.place {
         DeadLetterTarget::File(_) => config.open_file(job, container),
         DeadLetterTarget::Kafka { brokers, topic } => to_topic(brokers, topic, job),

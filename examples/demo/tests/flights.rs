@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ardea::{NodeConfig, Pipeline};
-use ardea_examples::flights::{Data, analyse};
+use ardea_demo::{Data, analyse};
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;

@@ -14,23 +14,11 @@ use serde::de::DeserializeOwned;
 use super::recorded::RecordedP;
 
 const EMBEDDED: [(&str, &[u8]); 5] = [
-    (
-        "flights.csv.zst",
-        include_bytes!("../../data/flights.csv.zst"),
-    ),
-    (
-        "weather.csv.gz",
-        include_bytes!("../../data/weather.csv.gz"),
-    ),
-    ("planes.csv.gz", include_bytes!("../../data/planes.csv.gz")),
-    (
-        "airports.csv.gz",
-        include_bytes!("../../data/airports.csv.gz"),
-    ),
-    (
-        "airlines.csv.gz",
-        include_bytes!("../../data/airlines.csv.gz"),
-    ),
+    ("flights.csv.zst", include_bytes!("../data/flights.csv.zst")),
+    ("weather.csv.gz", include_bytes!("../data/weather.csv.gz")),
+    ("planes.csv.gz", include_bytes!("../data/planes.csv.gz")),
+    ("airports.csv.gz", include_bytes!("../data/airports.csv.gz")),
+    ("airlines.csv.gz", include_bytes!("../data/airlines.csv.gz")),
 ];
 
 /// The records of a file in order.
@@ -44,7 +32,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Uses the files in a directory, with the names of `examples/data`.
+    /// Uses the files in a directory, with the names of `examples/demo/data`.
     pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
         Data {
             directory: Some(directory.into()),

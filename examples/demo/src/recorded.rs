@@ -268,7 +268,7 @@ mod tests {
     fn what_the_program_carries_is_read_from_its_memory() {
         let p = Pipeline::new("airlines");
         let airlines = p
-            .read_from(Data::embedded().csv::<crate::flights::Airline>("airlines.csv.gz"))
+            .read_from(Data::embedded().csv::<crate::Airline>("airlines.csv.gz"))
             .collect();
         p.run().unwrap();
         assert_eq!(airlines.len(), 16);
