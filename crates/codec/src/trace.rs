@@ -4,20 +4,19 @@
 //! a sample. Each pass determines one unknown fact: the next field of a struct, the next variant of
 //! an enum, whether a field may be missing, or which of two names is an alias of the same field.
 //!
-//! * `tree`: the facts known so far; `sampling_deserializer`: the requests of a type; `compound`:
-//!   samples of structs, lists and enums.
+//! * `tree`: the facts known so far; `sampler`: the deserializer that records requests.
 
-mod compound;
-mod sampling_deserializer;
+mod sampler;
 mod tree;
 
+use std::cell::RefCell;
 use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ardea_core::Schema;
 use serde::{Deserialize, de};
 
-use sampling_deserializer::SamplingDeserializer;
+use sampler::Sampler;
 use tree::TypeTree;
 
 /// The largest number of passes over a type.
@@ -48,31 +47,31 @@ pub fn schema_of<T: Deserialize<'static>>() -> Schema {
 
 /// Returns the schema, and a value of the type built from samples, if the type accepted some.
 pub(crate) fn trace_type<T: Deserialize<'static>>() -> (Schema, Option<T>) {
-    let mut tree = TypeTree::new();
+    let tree = RefCell::new(TypeTree::new());
     let mut sample = None;
     for _ in 0..MAX_PASSES {
-        if tree.is_done(TypeTree::ROOT) {
+        if tree.borrow().is_done(TypeTree::ROOT) {
             break;
         }
-        let before = tree.begin_pass();
+        tree.borrow_mut().begin_pass();
         // A type that panics on a sample is described by the facts known until then.
         let read = catch_unwind(AssertUnwindSafe(|| {
-            T::deserialize(SamplingDeserializer::of(&mut tree, TypeTree::ROOT)).ok()
+            T::deserialize(Sampler::root(&tree)).ok()
         }));
         let Ok(read) = read else { break };
         sample = read.or(sample);
-        if tree.fact_count() == before && !tree.try_another_sample() {
-            tree.skip_incomplete();
-        }
+        tree.borrow_mut().end_pass();
     }
-    (tree.schema(TypeTree::ROOT), sample)
+    (tree.borrow().schema(TypeTree::ROOT), sample)
 }
 
 /// The reason why a pass over a type ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum PassEnd {
     /// No more facts can be determined in this pass.
     Enough,
+    /// The keys of a map are the names of fields.
+    FieldName,
     /// This field has no value.
     Missing(&'static str),
     /// This field has two values.

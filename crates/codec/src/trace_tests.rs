@@ -231,6 +231,28 @@ fn an_enum_whose_first_variant_holds_itself_is_found_out_by_way_of_another() {
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "only read")]
+enum Late {
+    Both(Box<Late>, Box<Late>),
+    Named { at: i32, by: u8 },
+}
+
+#[test]
+fn an_enum_within_itself_is_examined_after_its_readable_variant_of_several_fields() {
+    let again = || Schema::Again("Late".into());
+    let fields = vec![field("at", Schema::I32), field("by", Schema::U8)];
+    let expected = Schema::Enum(EnumSchema {
+        name: "Late".into(),
+        variants: vec![
+            variant("Both", Schema::Tuple(vec![again(), again()])),
+            variant("Named", of_struct("Named", fields)),
+        ],
+        has_aliases: false,
+    });
+    assert_eq!(schema_of::<Late>(), expected);
+}
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "only read")]
 struct Wrapped<T> {
     inner: T,
 }

@@ -69,9 +69,3 @@ pub use security::{Sasl, Tls};
 pub use sink::{KafkaSink, Outgoing, write};
 pub use source::{Decoder, KafkaSource, read};
 pub use topics::Topics;
-
-use std::time::Duration;
-
-/// Maximum duration of a blocking call, after which the connector checks for cancellation of the
-/// job.
-const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);

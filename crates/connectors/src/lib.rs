@@ -80,6 +80,24 @@ pub mod format;
 mod sink_builder;
 mod source_builder;
 
+#[cfg(any(
+    feature = "kafka",
+    feature = "nats",
+    feature = "postgres",
+    feature = "redis"
+))]
+#[cfg_attr(
+    not(all(feature = "nats", feature = "postgres", feature = "redis")),
+    allow(dead_code, reason = "no connector uses all of it")
+)]
+mod blocking_worker;
+#[cfg(any(feature = "nats", feature = "postgres", feature = "redis"))]
+#[cfg_attr(
+    not(all(feature = "nats", feature = "postgres")),
+    allow(dead_code, reason = "no connector uses all of it")
+)]
+mod sink_worker;
+
 mod damage;
 mod decompressed;
 mod fd_poll;

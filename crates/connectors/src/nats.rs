@@ -37,9 +37,3 @@ mod source;
 pub use message::Message;
 pub use sink::{NatsSink, Outgoing, write};
 pub use source::{Decoder, NatsSource, read};
-
-use std::time::Duration;
-
-/// Maximum duration of a blocking call, after which the connector checks for cancellation of the
-/// job.
-const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);

@@ -68,9 +68,3 @@ pub use rows::Row;
 pub use sink::{PostgresSink, write};
 pub use source::{PostgresSource, query, read};
 pub use table_name::TableName;
-
-use std::time::Duration;
-
-/// Maximum duration of a blocking call, after which the connector checks for cancellation of the
-/// job.
-const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);

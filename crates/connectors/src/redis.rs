@@ -50,7 +50,6 @@ mod place;
 mod sentinels;
 mod sink;
 mod transactions;
-mod worker_handle;
 
 pub use argument::Argument;
 pub use commands::Commands;

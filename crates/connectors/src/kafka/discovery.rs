@@ -9,16 +9,15 @@ mod survey;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, Instance, OnLostPosition, Result, Timestamp};
+use ardea_core::{Error, Instance, OnLostPosition, Result, Timestamp, Waker};
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 
+use crate::blocking_worker::{BlockingWorker, WorkerContext};
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::lost::LostPosition;
 use crate::kafka::outage_reporter::OutageReporter;
@@ -137,71 +136,27 @@ pub(crate) struct DiscoveryConfig {
 
 #[derive(Default)]
 struct DiscoveryQueue {
-    news: Mutex<DiscoveryResult>,
-    has_news: AtomicBool,
-    requests: Mutex<Vec<Request>>,
-    has_requests: AtomicBool,
-    is_over: AtomicBool,
+    results: Option<DiscoveryResult>,
+    requests: Vec<Request>,
 }
 
 /// Handle of the discovery thread, which runs until the handle is dropped.
-pub(crate) struct Discovery {
-    queue: Arc<DiscoveryQueue>,
-    thread: JoinHandle<()>,
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(crate) struct Discovery(BlockingWorker<DiscoveryQueue>);
 
 impl Discovery {
     pub fn start(mission: DiscoveryConfig) -> Result<Self> {
-        let desk = Arc::new(DiscoveryQueue::default());
-        let report = Arc::clone(&desk);
-        let thread = std::thread::Builder::new()
-            .name("kafka-discovery".to_string())
-            .spawn(move || Search::new(mission).run(&report))
-            .map_err(|error| {
-                Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
-            })?;
-        Ok(Discovery {
-            queue: desk,
-            thread,
-        })
+        let run = |context| Search::new(mission).run(&context);
+        let queue = DiscoveryQueue::default();
+        BlockingWorker::start("kafka-discovery", Waker::none(), queue, run).map(Discovery)
     }
 
     /// Returns the results found since the last call.
-    pub fn take_results(&self) -> Option<DiscoveryResult> {
-        let is_over = self.thread.is_finished();
-        if !self.queue.has_news.swap(false, Ordering::AcqRel) {
-            // The thread ends only by a failure, which would have been reported as a result.
-            return is_over.then(|| DiscoveryResult {
-                failed: Some(Error::new(
-                    ErrorCode::Internal,
-                    "the partition discovery thread of Kafka has ended unexpectedly",
-                )),
-                ..DiscoveryResult::default()
-            });
-        }
-        let mut news = lock(&self.queue.news);
-        let is_complete = news.is_complete;
-        Some(DiscoveryResult {
-            is_complete,
-            ..std::mem::take(&mut *news)
-        })
+    pub fn take_results(&self) -> Result<Option<DiscoveryResult>> {
+        self.0.take(Duration::ZERO, |queue| queue.results.take())
     }
 
     pub fn send_request(&self, request: Request) {
-        lock(&self.queue.requests).push(request);
-        self.queue.has_requests.store(true, Ordering::Release);
-        self.thread.thread().unpark();
-    }
-}
-
-impl Drop for Discovery {
-    fn drop(&mut self) {
-        self.queue.is_over.store(true, Ordering::Release);
-        self.thread.thread().unpark();
+        self.0.update(|queue| queue.requests.push(request));
     }
 }
 
@@ -258,14 +213,12 @@ impl Search {
         self.mission.consumer.context()
     }
 
-    fn run(mut self, desk: &DiscoveryQueue) {
-        while !desk.is_over.load(Ordering::Acquire) {
+    fn run(mut self, desk: &WorkerContext<DiscoveryQueue>) {
+        while !desk.is_over() {
             let mut news = DiscoveryResult::default();
-            if desk.has_requests.swap(false, Ordering::AcqRel) {
-                let fresh = std::mem::take(&mut *lock(&desk.requests));
-                self.requests
-                    .extend(fresh.into_iter().map(PendingRequest::new));
-            }
+            let fresh = desk.with(|queue| std::mem::take(&mut queue.requests));
+            self.requests
+                .extend(fresh.into_iter().map(PendingRequest::new));
             if self.next_look.is_some_and(|at| at <= Instant::now()) {
                 self.refresh(&mut news);
             }
@@ -276,7 +229,11 @@ impl Search {
                 return;
             }
             let retry = unanswered.then(|| Instant::now() + RETRY_DELAY);
-            rest(desk, earlier(self.next_look, retry));
+            let next = self.next_look.into_iter().chain(retry).min();
+            let left = next.map(|at| at.saturating_duration_since(Instant::now()));
+            desk.rest(left.unwrap_or(Duration::MAX), |queue| {
+                !queue.requests.is_empty()
+            });
         }
     }
 
@@ -362,37 +319,21 @@ impl Search {
     }
 }
 
-fn publish(desk: &DiscoveryQueue, mut fresh: DiscoveryResult) {
+fn publish(desk: &WorkerContext<DiscoveryQueue>, mut fresh: DiscoveryResult) {
     let is_news = fresh.is_complete
         || fresh.failed.is_some()
         || !(fresh.found.is_empty() && fresh.ended.is_empty() && fresh.gone.is_empty());
     if !is_news {
         return;
     }
-    let mut news = lock(&desk.news);
-    news.found.append(&mut fresh.found);
-    news.ended.append(&mut fresh.ended);
-    news.gone.append(&mut fresh.gone);
-    news.damaged.append(&mut fresh.damaged);
-    news.is_complete |= fresh.is_complete;
-    news.at_first = fresh.at_first.or(news.at_first.take());
-    news.failed = fresh.failed;
-    desk.has_news.store(true, Ordering::Release);
-}
-
-/// Waits until a request arrives, discovery is stopped, or the time `until` is reached.
-fn rest(desk: &DiscoveryQueue, until: Option<Instant>) {
-    let has_work =
-        || desk.is_over.load(Ordering::Acquire) || desk.has_requests.load(Ordering::Acquire);
-    while !has_work() {
-        match until.map(|until| until.saturating_duration_since(Instant::now())) {
-            Some(Duration::ZERO) => return,
-            Some(left) => std::thread::park_timeout(left),
-            None => std::thread::park(),
-        }
-    }
-}
-
-fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    one.into_iter().chain(other).min()
+    desk.update(|queue| {
+        let news = queue.results.get_or_insert_default();
+        news.found.append(&mut fresh.found);
+        news.ended.append(&mut fresh.ended);
+        news.gone.append(&mut fresh.gone);
+        news.damaged.append(&mut fresh.damaged);
+        news.is_complete |= fresh.is_complete;
+        news.at_first = fresh.at_first.or(news.at_first.take());
+        news.failed = fresh.failed;
+    });
 }

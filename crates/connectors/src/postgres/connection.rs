@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, Result};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
+use crate::blocking_worker::runtime;
 use crate::postgres::address::Server;
 use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::session::Session;
@@ -34,15 +35,9 @@ impl<P> Connection<P> {
     /// # Errors
     /// `LimitReached` if no file descriptors are left.
     pub fn new(server: Server) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                Error::new(ErrorCode::LimitReached, "cannot open a connection").because(error)
-            })?;
         Ok(Connection {
             server,
-            runtime,
+            runtime: runtime()?,
             session: None,
             is_away: false,
             wait: SOONEST,

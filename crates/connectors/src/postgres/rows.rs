@@ -7,6 +7,7 @@ use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use crate::postgres::cell::Cell;
+use crate::sink_worker::QueuedRecords;
 
 /// Approximate size of one statement in bytes.
 const STATEMENT: usize = 16 << 20;
@@ -43,11 +44,6 @@ impl Rows {
         self.records.is_empty()
     }
 
-    /// Returns the approximate size in bytes.
-    pub fn byte_len(&self) -> usize {
-        self.bytes
-    }
-
     pub fn clear(&mut self) {
         for column in &mut self.columns {
             column.bytes.clear();
@@ -55,24 +51,6 @@ impl Rows {
         }
         self.records.clear();
         self.bytes = 0;
-    }
-
-    /// Moves the rows of `other`, which has the same columns, to the end of these rows.
-    pub fn take_from(&mut self, other: &mut Rows) {
-        if self.is_empty() {
-            std::mem::swap(self, other);
-            return;
-        }
-        for (column, more) in self.columns.iter_mut().zip(&mut other.columns) {
-            let before = column.bytes.len();
-            column.bytes.append(&mut more.bytes);
-            column
-                .starts
-                .extend(more.starts.drain(..).map(|start| start + before));
-        }
-        self.records.append(&mut other.records);
-        self.bytes += other.bytes;
-        other.bytes = 0;
     }
 
     /// Returns the record positions of the rows in the range `rows`.
@@ -132,6 +110,33 @@ impl Rows {
             filled: 0,
             scratch,
         }
+    }
+}
+
+impl QueuedRecords for Rows {
+    /// A size in bytes.
+    const LIMIT: usize = 1 << 20;
+
+    fn size(&self) -> usize {
+        self.bytes.max(self.len())
+    }
+
+    /// Moves the rows of `other`, which has the same columns.
+    fn append(&mut self, other: &mut Rows) {
+        if self.is_empty() {
+            std::mem::swap(self, other);
+            return;
+        }
+        for (column, more) in self.columns.iter_mut().zip(&mut other.columns) {
+            let before = column.bytes.len();
+            column.bytes.append(&mut more.bytes);
+            column
+                .starts
+                .extend(more.starts.drain(..).map(|start| start + before));
+        }
+        self.records.append(&mut other.records);
+        self.bytes += other.bytes;
+        other.bytes = 0;
     }
 }
 
@@ -222,8 +227,8 @@ mod tests {
     fn rows_of_several_batches_are_one_behind_the_other() {
         let mut all = rows(&[(7, Some("a")), (8, None)]);
         let mut more = rows(&[(9, Some("")), (10, Some("bc"))]);
-        all.take_from(&mut more);
-        assert!(more.is_empty() && more.byte_len() == 0);
+        all.append(&mut more);
+        assert!(more.is_empty() && more.size() == 0);
         assert_eq!((all.len(), all.records(&(1..4))), (4, &[8, 9, 10][..]));
         let column = all.column(1, &(1..4));
         let bytes = [&[255; 4][..], &[0; 4], &[0, 0, 0, 2], b"bc"].concat();
@@ -231,7 +236,7 @@ mod tests {
         assert_eq!(all.column(0, &(0..1)).values, [0, 0, 0, 1, b'7']);
         all.clear();
         assert!(all.is_empty());
-        all.take_from(&mut rows(&[(1, None)]));
+        all.append(&mut rows(&[(1, None)]));
         assert_eq!(all.column(1, &(0..1)).values, [255; 4]);
     }
 

@@ -9,7 +9,6 @@ mod staging;
 mod table;
 mod write;
 mod writer;
-mod writer_handle;
 
 use std::marker::PhantomData;
 use std::path::PathBuf;

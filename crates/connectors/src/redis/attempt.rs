@@ -7,7 +7,7 @@ use redis::{Connection, RedisError, Value};
 use crate::redis::answers::{confused, expect, is_passing, is_redirection, is_refusal, refusal};
 use crate::redis::commands::Commands;
 use crate::redis::transactions::Transaction;
-use crate::redis::worker_handle::Refused;
+use crate::sink_worker::Refused;
 
 /// Commands left out of a transaction because the server refuses to queue them, by their indices.
 pub(crate) type LeftOut = BTreeMap<usize, Refused>;
@@ -71,7 +71,7 @@ pub(crate) fn attempt(
             Some(error) if is_passing(&error) || is_redirection(&error) => return Err(error),
             Some(error) => {
                 let reason = error.to_string();
-                not_taken.insert(number, Refused { record, reason });
+                not_taken.insert(number, Refused::new(record, reason));
             }
             None => {}
         }
@@ -93,7 +93,7 @@ pub(crate) fn attempt(
                     return None;
                 };
                 let reason = RedisError::from(error).to_string();
-                Some(Refused { record, reason })
+                Some(Refused::new(record, reason))
             });
             Ok(Attempt::CarriedOut(answers.collect()))
         }

@@ -7,7 +7,7 @@ use redis::{Connection, ErrorKind, RedisError};
 use crate::redis::answers::{expect, is_passing, is_redirection, refusal};
 use crate::redis::commands::Commands;
 use crate::redis::nodes::{NodeName, Nodes, no_nodes, redirected};
-use crate::redis::worker_handle::Refused;
+use crate::sink_worker::Refused;
 
 /// Maximum number of rounds in which redirected commands are sent again.
 const ROUNDS: usize = 16;
@@ -182,10 +182,9 @@ impl Batch {
 
     fn note(&mut self, number: usize, answer: Option<RedisError>) {
         self.is_answered[number] = true;
-        self.refused.extend(answer.map(|error| Refused {
-            record: self.commands.records()[number],
-            reason: error.to_string(),
-        }));
+        let record = self.commands.records()[number];
+        let refused = answer.map(|error| Refused::new(record, error.to_string()));
+        self.refused.extend(refused);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::iter;
 
 use crate::redis::argument::{Argument, append_bytes, append_head};
+use crate::sink_worker::QueuedRecords;
 
 /// Encoded commands, each with the position of its record.
 #[derive(Clone, Debug, Default)]
@@ -162,9 +163,17 @@ impl Commands {
         let is_whole = lengths.sum::<usize>() == bytes.len() && commands.each().count() == count;
         is_whole.then_some(commands)
     }
+}
 
-    /// Moves the commands of `other` to the end of these commands.
-    pub(crate) fn take_from(&mut self, other: &mut Commands) {
+impl QueuedRecords for Commands {
+    /// A size in bytes.
+    const LIMIT: usize = 256 << 10;
+
+    fn size(&self) -> usize {
+        self.len()
+    }
+
+    fn append(&mut self, other: &mut Commands) {
         if self.is_empty() {
             std::mem::swap(self, other);
         } else {
@@ -236,7 +245,7 @@ mod tests {
         let mut more = Commands::default();
         more.begin(8);
         more.hset("h", "f", "v");
-        commands.take_from(&mut more);
+        commands.append(&mut more);
         assert_eq!(
             String::from_utf8_lossy(commands.bytes()),
             "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*3\r\n$6\r\nINCRBY\r\n$1\r\nb\r\n$2\r\n-2\r\n\

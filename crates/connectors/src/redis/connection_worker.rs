@@ -1,22 +1,25 @@
 //! Connection worker: a thread that sends queued commands, reads the responses and reconnects.
 
 use std::io::Write;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode};
+use ardea_core::{Error, ErrorCode, Result, Waker};
 use redis::RedisError;
 use redis::cluster_routing::Slot;
 
+use crate::blocking_worker::WorkerContext;
 use crate::redis::answers::is_final;
 use crate::redis::attempt::{Attempt, LeftOut, attempt, has_been};
 use crate::redis::batch::Batch;
+use crate::redis::checks::SinkGuarantee;
+use crate::redis::commands::Commands;
 use crate::redis::connected::{Connected, Connector, Failure};
 use crate::redis::keys::first_key;
 use crate::redis::nodes::NodeName;
+use crate::redis::place::Address;
 use crate::redis::sentinels::Confirmation;
 use crate::redis::transactions::Transaction;
-use crate::redis::worker_handle::{Refused, WorkerQueue};
+use crate::sink_worker::{Refused, SinkQueue, SinkWorker};
 
 /// Reconnect delay.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -25,13 +28,28 @@ const AGAIN: Duration = Duration::from_millis(200);
 const RESPONSE_LOST: &str =
     "the response to a transaction was lost; refused commands in it are in no dead letter";
 
+/// Command to the worker.
+pub(crate) enum WorkerCommand {
+    /// Connection, and check of the server.
+    Connect,
+    Execute(Transaction),
+}
+
+/// Facts reported to the worker.
+#[derive(Default)]
+pub(crate) struct Facts {
+    /// True if the instance was restored from a checkpoint.
+    pub is_restored: bool,
+}
+
+/// Handle of the connection worker.
+pub(crate) type RedisWorker = SinkWorker<Commands, WorkerCommand, Facts>;
+
 /// Current work of the worker, repeated until its outcome is known.
 #[derive(Default)]
 struct Work {
-    /// True if only a connection is requested.
-    is_connecting: bool,
+    command: Option<WorkerCommand>,
     batch: Batch,
-    transaction: Option<Transaction>,
     left_out: LeftOut,
     /// Commands of the transaction refused during execution.
     refused: Vec<Refused>,
@@ -43,13 +61,12 @@ struct Work {
 
 impl Work {
     fn is_nothing(&self) -> bool {
-        !self.is_connecting && self.batch.commands.is_empty() && self.transaction.is_none()
+        self.command.is_none() && self.batch.commands.is_empty()
     }
 
     fn clear(&mut self) {
-        self.is_connecting = false;
+        self.command = None;
         self.batch.clear();
-        self.transaction = None;
         self.left_out.clear();
         self.refused.clear();
         self.lacks_answer = false;
@@ -75,30 +92,39 @@ impl Work {
 /// State of the connection worker, which runs until its queue is closed.
 pub(crate) struct ConnectionWorker {
     connector: Connector,
-    desk: Arc<WorkerQueue>,
+    queue: WorkerContext<SinkQueue<Commands, WorkerCommand, Facts>>,
     connected: Option<Connected>,
     is_away: bool,
 }
 
 impl ConnectionWorker {
-    pub(crate) fn new(connector: Connector, desk: Arc<WorkerQueue>) -> Self {
-        ConnectionWorker {
-            connector,
-            desk,
-            connected: None,
-            is_away: false,
-        }
+    /// Starts the worker for an instance woken by `waker`.
+    ///
+    /// # Errors
+    /// Errors of parsing the address; `LimitReached` if no thread can be started.
+    pub fn start(address: &Address, promise: SinkGuarantee, waker: Waker) -> Result<RedisWorker> {
+        let connector = Connector::new(address.server()?, promise);
+        RedisWorker::start("redis-writer", waker, SinkQueue::default(), |queue| {
+            let worker = ConnectionWorker {
+                connector,
+                queue,
+                connected: None,
+                is_away: false,
+            };
+            worker.run();
+        })
     }
 
-    pub(crate) fn run(mut self) {
+    fn run(mut self) {
         let mut work = Work::default();
         while self.get(&mut work) {
             match self.go_on(&mut work) {
                 Ok(()) => {
                     self.note_there();
-                    self.put(&mut work);
+                    self.queue.finish(&mut work.take_refused());
+                    work.clear();
                 }
-                Err(Failure::Final(error)) => return self.fail(error),
+                Err(Failure::Final(error)) => return self.queue.fail(error),
                 Err(Failure::Away(error)) if is_final(&error) => {
                     let what = format!(
                         "the Redis server {} refuses the login",
@@ -108,55 +134,18 @@ impl ConnectionWorker {
                         .because(error)
                         .permanent()
                         .hint("check the user, the password and the certificates of the address");
-                    return self.fail(error);
+                    return self.queue.fail(error);
                 }
                 Err(Failure::Away(error)) => self.rest(&error),
             }
         }
     }
 
-    fn fail(&self, error: Error) {
-        self.desk.lock().failed = Some(error);
-        self.desk.changed.notify_all();
-        self.desk.waker.wake();
-    }
-
-    /// Takes queued work if `work` is empty, and waits for it; returns false on shutdown.
+    /// Waits for work if `work` is empty; returns false on shutdown.
     fn get(&self, work: &mut Work) -> bool {
-        let mut state = self.desk.lock();
-        while work.is_nothing() && !state.is_over {
-            work.is_connecting = std::mem::take(&mut state.wants_connection);
-            if !work.is_connecting {
-                work.transaction = state.transactions.pop_front();
-            }
-            if !work.is_connecting && work.transaction.is_none() {
-                std::mem::swap(&mut work.batch.commands, &mut state.waiting);
-            }
-            state.is_busy = !work.is_nothing();
-            if !state.is_busy {
-                let changed = &self.desk.changed;
-                state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-        let is_over = state.is_over;
-        // Wakes threads that wait for space.
-        self.desk.changed.notify_all();
-        !is_over
-    }
-
-    /// Completes the current work.
-    fn put(&self, work: &mut Work) {
-        let was_transaction = work.transaction.is_some();
-        let refused = work.take_refused();
-        work.clear();
-        let mut state = self.desk.lock();
-        state.refused.extend(refused);
-        state.is_busy = false;
-        let wakes = was_transaction && state.transactions.is_empty();
-        drop(state);
-        self.desk.changed.notify_all();
-        if wakes {
-            self.desk.waker.wake();
+        match work.is_nothing() {
+            true => (self.queue).next_work(&mut work.command, &mut work.batch.commands),
+            false => !self.queue.is_over(),
         }
     }
 
@@ -165,7 +154,7 @@ impl ConnectionWorker {
         let connected = match &mut self.connected {
             Some(connected) => connected,
             none => {
-                let is_restored = self.desk.lock().is_restored;
+                let is_restored = self.queue.with(|queue| queue.facts.is_restored);
                 let (connected, warnings) = self.connector.connect(is_restored)?;
                 for warning in warnings {
                     say(self.connector.name(), &warning);
@@ -174,22 +163,20 @@ impl ConnectionWorker {
                 none.insert(connected)
             }
         };
-        if work.is_connecting {
-            return Ok(());
-        }
-        match connected {
-            _ if work.transaction.is_some() => {
+        match (&work.command, &mut *connected) {
+            (Some(WorkerCommand::Connect), _) => return Ok(()),
+            (Some(WorkerCommand::Execute(_)), connected) => {
                 transact(connected, work)?;
                 if std::mem::take(&mut work.lacks_answer) {
                     say(self.connector.name(), RESPONSE_LOST);
                 }
             }
-            Connected::One(connection) => work.batch.send(connection)?,
-            Connected::Cluster(nodes) => work.batch.send_to_nodes(nodes)?,
+            (None, Connected::One(connection)) => work.batch.send(connection)?,
+            (None, Connected::Cluster(nodes)) => work.batch.send_to_nodes(nodes)?,
         }
         loop {
             match self.connector.confirm(connected)? {
-                Confirmation::Pending if !self.desk.lock().is_over => {}
+                Confirmation::Pending if !self.queue.is_over() => {}
                 Confirmation::Pending | Confirmation::Confirmed => return Ok(()),
                 Confirmation::Missing(count) => {
                     let what = format!("{count} of its replicas do not acknowledge commands");
@@ -216,17 +203,14 @@ impl ConnectionWorker {
             let what = format!("it is unavailable ({error}); waiting until it answers");
             say(self.connector.name(), &what);
         }
-        let state = self.desk.lock();
-        if !state.is_over {
-            drop(self.desk.wait(state, AGAIN));
-        }
+        self.queue.rest(AGAIN, |_| false);
     }
 }
 
 /// Executes a transaction, unless its marker shows that it has been executed. After an error the
 /// outcome is unknown, and the transaction is retried.
 fn transact(connected: &mut Connected, work: &mut Work) -> Result<(), RedisError> {
-    let Some(transaction) = &work.transaction else {
+    let Some(WorkerCommand::Execute(transaction)) = &work.command else {
         return Ok(());
     };
     if let (Connected::Cluster(_), true) = (&*connected, work.left_out.is_empty()) {
@@ -261,7 +245,7 @@ fn strangers(transaction: &Transaction) -> LeftOut {
         {
             let key = String::from_utf8_lossy(key);
             let reason = format!("the key {key} does not have the hash tag of the sink");
-            strangers.insert(number, Refused { record, reason });
+            strangers.insert(number, Refused::new(record, reason));
         }
     }
     strangers

@@ -11,15 +11,16 @@ use ardea_core::{
     RestoredState, Result, Sink, SnapshotRequest, SnapshotWriter, thread_cpu_time,
 };
 
+use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
 use crate::redis::checks::SinkGuarantee;
 use crate::redis::commands::Commands;
+use crate::redis::connection_worker::{ConnectionWorker, RedisWorker, WorkerCommand};
 use crate::redis::cpu_accounting::SinkCosts;
 use crate::redis::place::Address;
 use crate::redis::transactions::Transactions;
-use crate::redis::worker_handle::WorkerHandle;
 
-/// Maximum duration of a blocking call, after which the sink checks for cancellation of the job.
-const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Description of a refused record.
+const REFUSED: &str = "the Redis server refused its command";
 /// Time in seconds after which the marker of an earlier attempt expires.
 const MARKER_SECONDS: u32 = 7 * 24 * 60 * 60;
 
@@ -250,7 +251,7 @@ struct WriteP<T, F> {
     commands: Commands,
     /// Buffered transactions of an exactly-once sink; `None` if commands are executed at once.
     transactions: Option<Transactions>,
-    link: Option<WorkerHandle>,
+    link: Option<RedisWorker>,
     record: PhantomData<fn(T)>,
 }
 
@@ -289,50 +290,29 @@ where
         }
     }
 
-    fn report_refused(&self) -> Result<()> {
-        for refused in self
-            .link
-            .as_ref()
-            .map(WorkerHandle::take_refused)
-            .unwrap_or_default()
-        {
-            let reason = format!("the Redis server refused its command: {}", refused.reason);
-            self.bad
-                .report(|| format!("record {}", refused.record), Vec::new, reason)?;
-        }
-        Ok(())
-    }
-
     /// Waits up to [`CANCEL_CHECK_INTERVAL`] for all responses; returns done if all have arrived.
     fn settle(&self) -> Result<Progress> {
-        let is_done = match &self.link {
-            Some(link) => link.is_done(CANCEL_CHECK_INTERVAL)?,
-            None => true,
-        };
-        self.report_refused()?;
-        Ok(Progress::done_if(is_done))
+        let link = self.link.as_ref();
+        link.map_or(Ok(Progress::DONE), |link| link.settle(&self.bad, REFUSED))
     }
 
     /// Waits up to `timeout` until all transactions handed to the worker are executed.
     fn await_executed(&mut self, timeout: Duration) -> Result<Progress> {
-        let Some(transactions) = &mut self.transactions else {
+        let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) else {
             return Ok(Progress::DONE);
         };
-        let is_done = match &self.link {
-            Some(link) if transactions.is_under_way() => link.is_done(timeout)?,
-            _ => true,
-        };
+        let is_done = !transactions.is_under_way() || link.is_done(timeout)?;
         if is_done {
             transactions.note_carried_out();
         }
-        self.report_refused()?;
+        link.report_refused(&self.bad, REFUSED)?;
         Ok(Progress::done_if(is_done))
     }
 
     /// Requests a connection, and with it the checks of the server, on the first call.
     fn begin(&mut self) {
         if let (Some(link), false) = (&self.link, self.has_begun) {
-            link.connect();
+            link.send(WorkerCommand::Connect);
             self.has_begun = true;
         }
     }
@@ -367,22 +347,19 @@ where
             };
             self.transactions = Some(Transactions::new(key, tag, context.instance));
         }
-        self.link = Some(WorkerHandle::open(
-            &self.address,
-            promise,
-            context.waker.clone(),
-        )?);
+        let link = ConnectionWorker::start(&self.address, promise, context.waker.clone())?;
+        self.link = Some(link);
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.begin();
-        let now = self.bad.context().clock.now();
-        let mut has_room = match &self.link {
-            Some(link) => link.has_room(CANCEL_CHECK_INTERVAL)?,
-            None => false,
+        let Some(link) = &self.link else {
+            return Ok(());
         };
-        if let (Some(transactions), Some(link)) = (&self.transactions, &self.link)
+        let now = self.bad.context().clock.now();
+        let mut has_room = link.has_room()?;
+        if let Some(transactions) = &self.transactions
             && !transactions.has_room(self.held, now)?
         {
             // Wait until an executed transaction frees space or a commit arrives.
@@ -395,30 +372,13 @@ where
             self.encode_all(inbox)?;
             self.pass_on();
         }
-        // Refusals must also be reported when no more records arrive.
-        outbox.wake_at(
-            self.bad
-                .context()
-                .clock
-                .now()
-                .saturating_add(CANCEL_CHECK_INTERVAL),
-        );
-        self.report_refused()
+        let link = self.link.as_ref();
+        link.map_or(Ok(()), |link| link.report_later(&self.bad, REFUSED, outbox))
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        if let Some(link) = &self.link
-            && !link.is_done(Duration::ZERO)?
-        {
-            outbox.wake_at(
-                self.bad
-                    .context()
-                    .clock
-                    .now()
-                    .saturating_add(CANCEL_CHECK_INTERVAL),
-            );
-        }
-        self.report_refused()
+        let link = self.link.as_ref();
+        link.map_or(Ok(()), |link| link.on_wake(&self.bad, REFUSED, outbox))
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
@@ -477,12 +437,14 @@ where
 
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
         if let Some(link) = &self.link {
-            link.note_restored();
+            link.with(|queue| queue.facts.is_restored = true);
         }
         self.begin();
         if let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) {
             let due = transactions.resume(epoch);
-            due.into_iter().for_each(|due| link.execute(due));
+            due.into_iter()
+                .map(WorkerCommand::Execute)
+                .for_each(|due| link.send(due));
         }
         // Other instances may have restored commands for the same keys, which must be executed
         // before newer ones.
@@ -492,7 +454,9 @@ where
     fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         if let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) {
             let (due, markers) = transactions.commit(epoch);
-            due.into_iter().for_each(|due| link.execute(due));
+            due.into_iter()
+                .map(WorkerCommand::Execute)
+                .for_each(|due| link.send(due));
             let mut expiry = Commands::default();
             for marker in &markers {
                 expiry.command("EXPIRE", &[marker, &MARKER_SECONDS]);

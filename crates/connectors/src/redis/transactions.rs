@@ -27,6 +27,7 @@ use ardea_core::{
 };
 
 use crate::redis::commands::Commands;
+use crate::sink_worker::QueuedRecords;
 
 /// State name. Each attempt has an entry with the hash tag, and an entry for each part of its
 /// commands that are not executed yet.
@@ -157,7 +158,7 @@ impl Transactions {
 
     /// Adds commands to the current epoch.
     pub(crate) fn gather(&mut self, commands: &mut Commands) {
-        self.gathering.take_from(commands);
+        self.gathering.append(commands);
         if self.gathering.len() >= PART {
             self.end_part();
         }

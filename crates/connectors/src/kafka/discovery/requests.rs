@@ -254,7 +254,7 @@ mod tests {
         let deadline = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < deadline, "nothing is found");
-            if let Some(news) = discovery.take_results() {
+            if let Some(news) = discovery.take_results().unwrap() {
                 assert!(news.failed.is_none(), "{:?}", news.failed);
                 if let Some(found) = news.found.into_iter().next() {
                     return found;

@@ -1,10 +1,8 @@
 //! Checks, before the first write, that the brokers support the sink's guarantee.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, InstanceContext, Result};
+use ardea_core::{Error, ErrorCode, InstanceContext, Result, Waker};
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::metadata::Metadata;
@@ -12,6 +10,7 @@ use rdkafka::producer::{BaseProducer, Producer};
 
 use super::answers::{is_passing, wait_for};
 use super::deliveries::DeliveryTracker;
+use crate::blocking_worker::{BlockingWorker, WorkerContext};
 use crate::kafka::discovery::refused;
 use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::settings::Settings;
@@ -32,13 +31,8 @@ const DEFAULT_TRANSACTION_TIMEOUT_MS: u64 = 60_000;
 const TRANSACTION_LIMIT: &str = "transaction.max.timeout.ms";
 const MIN_IN_SYNC: &str = "min.insync.replicas";
 
-/// Result of the requirement check.
-pub(super) struct Requirements(Arc<RequirementsQueue>);
-
-struct RequirementsQueue {
-    outcome: Mutex<Option<Result<()>>>,
-    is_over: AtomicBool,
-}
+/// Result of the requirement check, true if all requirements are met.
+pub(super) struct Requirements(BlockingWorker<bool>);
 
 impl Requirements {
     /// Starts the check on a dedicated thread.
@@ -50,10 +44,6 @@ impl Requirements {
         context: &InstanceContext,
         is_transactional: bool,
     ) -> Result<Self> {
-        let desk = Arc::new(RequirementsQueue {
-            outcome: Mutex::default(),
-            is_over: AtomicBool::new(false),
-        });
         let connection = settings.of_connections();
         let keeps_state = context.guarantee.keeps_state();
         let inquiry = RequirementsCheck {
@@ -69,14 +59,8 @@ impl Requirements {
             unknown_since: None,
             refused_since: None,
         };
-        let report = Arc::clone(&desk);
-        std::thread::Builder::new()
-            .name("kafka-requirements".to_string())
-            .spawn(move || inquiry.run(&report))
-            .map_err(|error| {
-                Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
-            })?;
-        Ok(Requirements(desk))
+        let run = |context| inquiry.run(&context);
+        BlockingWorker::start("kafka-requirements", Waker::none(), false, run).map(Requirements)
     }
 
     /// Returns true if all requirements are known to be met.
@@ -84,17 +68,7 @@ impl Requirements {
     /// # Errors
     /// An error that names the unmet requirement.
     pub fn are_met(&self) -> Result<bool> {
-        let outcome = self.0.outcome.lock();
-        match &*outcome.unwrap_or_else(PoisonError::into_inner) {
-            None => Ok(false),
-            Some(outcome) => outcome.clone().map(|()| true),
-        }
-    }
-}
-
-impl Drop for Requirements {
-    fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Release);
+        self.0.until(Duration::ZERO, |are_met| *are_met)
     }
 }
 
@@ -125,23 +99,18 @@ impl From<KafkaError> for RequirementError {
 }
 
 impl RequirementsCheck {
-    fn run(mut self, desk: &RequirementsQueue) {
-        let outcome = loop {
-            if desk.is_over.load(Ordering::Acquire) {
-                return;
-            }
+    fn run(mut self, desk: &WorkerContext<bool>) {
+        while !desk.is_over() {
             let failed = match self.inquire() {
-                Ok(()) => break Ok(()),
+                Ok(()) => return desk.update(|are_met| *are_met = true),
                 Err(RequirementError::Unmet(error)) => Some(error),
                 Err(RequirementError::Kafka(error)) => self.failure_of(&error),
             };
             if let Some(error) = failed {
-                break Err(error);
+                return desk.fail(error);
             }
-            std::thread::park_timeout(RETRY_DELAY);
-        };
-        let mut place = desk.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(outcome);
+            desk.rest(RETRY_DELAY, |_| false);
+        }
     }
 
     fn inquire(&self) -> Result<(), RequirementError> {

@@ -38,7 +38,7 @@ use super::batch::{Batch, BufferedMessage};
 use super::deliveries::DeliveryTracker;
 use super::limits::{Limits, PRODUCERS_LIMIT};
 use super::requirements::transaction_timeout_ms;
-use crate::kafka::CANCEL_CHECK_INTERVAL;
+use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
 use crate::kafka::headers;
 use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::settings::Settings;

@@ -1,22 +1,23 @@
 //! Publisher thread: sends messages and waits for their confirmation.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::error::Error as _;
 use std::future::IntoFuture;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Result, Waker};
 use async_nats::ServerAddr;
 use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, Context};
+use tokio::runtime::Runtime;
 
 use super::NatsSinkConfig;
+use crate::blocking_worker::{WorkerContext, runtime};
 use crate::nats::outage_reporter::{OutageReporter, connect, servers};
 use crate::nats::sink::Outgoing;
+use crate::sink_worker::{QueuedRecords, Refused, SinkQueue, SinkWorker};
 
-/// Queue length at which the sink waits.
-const FULL: usize = 4_000;
 /// Maximum number of messages sent per batch before waiting for confirmations.
 const UNDER_WAY: usize = 500;
 /// Timeout of confirmations.
@@ -32,124 +33,61 @@ pub(crate) struct Waiting {
     pub message: Outgoing,
 }
 
-/// A message refused by the server.
-pub(crate) struct Refused {
-    pub record: u64,
-    pub reason: String,
-}
+impl QueuedRecords for VecDeque<Waiting> {
+    /// A number of messages.
+    const LIMIT: usize = 2_000;
 
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Waiting>,
-    is_busy: bool,
-    refused: Vec<Refused>,
-    is_over: bool,
-}
+    fn size(&self) -> usize {
+        self.len()
+    }
 
-#[derive(Default)]
-struct PublisherQueue {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl PublisherQueue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn append(&mut self, other: &mut Self) {
+        VecDeque::append(self, other);
     }
 }
 
-/// Handle of the publisher thread, which runs until the handle is dropped.
-pub(crate) struct Publisher {
-    queue: Arc<PublisherQueue>,
-}
+/// Handle of the publisher thread, which has no commands.
+pub(crate) type Publisher = SinkWorker<VecDeque<Waiting>, Infallible>;
 
-impl Publisher {
-    /// Starts the publisher thread, which connects in the background.
-    pub fn begin(plan: &NatsSinkConfig) -> Result<Publisher> {
-        let servers = servers(&plan.url.0)?;
-        let desk = Arc::new(PublisherQueue::default());
+/// Starts the publisher thread, which connects in the background.
+pub(crate) fn start(plan: &NatsSinkConfig, waker: Waker) -> Result<Publisher> {
+    let servers = servers(&plan.url.0)?;
+    let runtime = runtime()?;
+    Publisher::start("nats-writer", waker, SinkQueue::default(), move |queue| {
         let task = Task {
             teller: OutageReporter::new(&servers),
             servers,
-            queue: Arc::clone(&desk),
+            queue,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let started = runtime.and_then(|runtime| {
-            std::thread::Builder::new()
-                .name("nats-writer".to_string())
-                .spawn(move || task.run(&runtime))
-        });
-        started.map_err(|error| {
-            Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
-        })?;
-        Ok(Publisher { queue: desk })
-    }
-
-    /// Waits up to `timeout` for space in the queue; returns true if the queue has space.
-    pub fn has_room(&self, timeout: Duration) -> bool {
-        self.until(timeout, |state| state.waiting.len() < FULL)
-    }
-
-    /// Waits up to `timeout` until all messages are confirmed or refused; returns false on timeout.
-    pub fn is_done(&self, timeout: Duration) -> bool {
-        self.until(timeout, |state| state.waiting.is_empty() && !state.is_busy)
-    }
-
-    fn until(&self, timeout: Duration, is_so: impl Fn(&State) -> bool) -> bool {
-        let until = Instant::now() + timeout;
-        let mut state = self.queue.lock();
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if is_so(&state) || left.is_zero() {
-                return is_so(&state);
-            }
-            let waited = self.queue.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Appends messages to the queue.
-    pub fn enqueue(&self, messages: &mut Vec<Waiting>) {
-        self.queue.lock().waiting.extend(messages.drain(..));
-        self.queue.changed.notify_all();
-    }
-
-    /// Returns the messages refused since the last call.
-    pub fn take_refused(&self) -> Vec<Refused> {
-        std::mem::take(&mut self.queue.lock().refused)
-    }
-}
-
-impl Drop for Publisher {
-    fn drop(&mut self) {
-        self.queue.lock().is_over = true;
-        self.queue.changed.notify_all();
-    }
+        task.run(&runtime);
+    })
 }
 
 /// State of the publisher thread.
 struct Task {
     servers: Vec<ServerAddr>,
     teller: OutageReporter,
-    queue: Arc<PublisherQueue>,
+    queue: WorkerContext<SinkQueue<VecDeque<Waiting>, Infallible>>,
 }
 
 impl Task {
-    fn run(self, runtime: &tokio::runtime::Runtime) {
+    fn run(self, runtime: &Runtime) {
         let Some(context) = runtime.block_on(self.connect()) else {
             return;
         };
-        while let Some(mut batch) = self.next_batch() {
-            while !batch.is_empty() {
-                if self.queue.lock().is_over {
-                    return;
+        let mut waiting = VecDeque::new();
+        while self.queue.next_work(&mut None, &mut waiting) {
+            while !waiting.is_empty() {
+                let count = waiting.len().min(UNDER_WAY);
+                let mut batch: Vec<_> = waiting.drain(..count).collect();
+                while !batch.is_empty() {
+                    if self.queue.is_over() {
+                        return;
+                    }
+                    batch = runtime.block_on(self.publish(&context, batch));
                 }
-                batch = runtime.block_on(self.publish(&context, batch));
             }
-            self.queue.lock().is_busy = false;
-            self.queue.changed.notify_all();
+            self.queue.finish(&mut Vec::new());
         }
     }
 
@@ -164,29 +102,11 @@ impl Task {
                 }
                 Err(why) => self.teller.away(&why),
             }
-            if self.queue.lock().is_over {
+            if self.queue.is_over() {
                 return None;
             }
             tokio::time::sleep(RETRY_DELAY).await;
         }
-    }
-
-    /// Waits for queued messages and returns a batch; `None` on shutdown.
-    fn next_batch(&self) -> Option<Vec<Waiting>> {
-        let mut state = self.queue.lock();
-        while state.waiting.is_empty() && !state.is_over {
-            let changed = &self.queue.changed;
-            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        if state.is_over {
-            return None;
-        }
-        let count = state.waiting.len().min(UNDER_WAY);
-        let batch = state.waiting.drain(..count).collect();
-        state.is_busy = true;
-        drop(state);
-        self.queue.changed.notify_all();
-        Some(batch)
     }
 
     /// Sends a batch and returns the unconfirmed messages, which must be sent again. Other messages
@@ -235,8 +155,8 @@ impl Task {
     }
 
     fn refuse(&self, waiting: &Waiting, error: &PublishError) {
-        let (record, reason) = (waiting.record, error.to_string());
-        self.queue.lock().refused.push(Refused { record, reason });
+        let refused = Refused::new(waiting.record, error.to_string());
+        self.queue.refuse(refused);
     }
 }
 

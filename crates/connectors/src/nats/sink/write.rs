@@ -1,17 +1,19 @@
 //! Processor of the NATS sink.
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ardea_core::{
     BadRecords, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
     Progress, RecordGuard, Result,
 };
 
-use super::publisher::{Publisher, Waiting};
+use super::publisher::{self, Publisher, Waiting};
 use super::{NatsSinkConfig, Outgoing};
-use crate::nats::CANCEL_CHECK_INTERVAL;
+
+/// Description of a refused record.
+const REFUSED: &str = "the NATS server refused its message";
 
 /// Processor that converts records to messages and passes them to the publisher.
 pub(crate) struct WriteP<T, F> {
@@ -21,7 +23,7 @@ pub(crate) struct WriteP<T, F> {
     /// Prefix of generated message ids, for messages whose records provide none.
     id_prefix: u64,
     /// Messages of the current records.
-    messages: Vec<Waiting>,
+    messages: VecDeque<Waiting>,
     publisher: Option<Publisher>,
     record: PhantomData<fn(T)>,
 }
@@ -37,7 +39,7 @@ where
             plan,
             fill,
             id_prefix: ardea_core::unique_number(),
-            messages: Vec::new(),
+            messages: VecDeque::new(),
             publisher: None,
             record: PhantomData,
         }
@@ -57,7 +59,7 @@ where
                         None if self.plan.is_idempotent => return Err(without_id(position)),
                         None => format!("{:016x}-{position}", self.id_prefix),
                     };
-                    self.messages.push(Waiting {
+                    self.messages.push_back(Waiting {
                         record: position,
                         id,
                         message,
@@ -74,22 +76,10 @@ where
         Ok(())
     }
 
-    fn report_refused(&self) -> Result<()> {
-        let refused = self.publisher.as_ref().map(Publisher::take_refused);
-        for refused in refused.unwrap_or_default() {
-            let reason = format!("the NATS server refused its message: {}", refused.reason);
-            self.bad
-                .report(|| format!("record {}", refused.record), Vec::new, reason)?;
-        }
-        Ok(())
-    }
-
-    /// Waits up to [`CANCEL_CHECK_INTERVAL`] for all confirmations.
+    /// Waits up to 100 ms for all confirmations.
     fn settle(&self) -> Result<Progress> {
         let publisher = self.publisher.as_ref();
-        let is_done = publisher.is_none_or(|publisher| publisher.is_done(CANCEL_CHECK_INTERVAL));
-        self.report_refused()?;
-        Ok(Progress::done_if(is_done))
+        publisher.map_or(Ok(Progress::DONE), |it| it.settle(&self.bad, REFUSED))
     }
 }
 
@@ -100,45 +90,24 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
-        self.publisher = Some(Publisher::begin(&self.plan)?);
+        self.publisher = Some(publisher::start(&self.plan, context.waker.clone())?);
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        if self
-            .publisher
-            .as_ref()
-            .is_some_and(|publisher| publisher.has_room(CANCEL_CHECK_INTERVAL))
-        {
+        if matches!(&self.publisher, Some(publisher) if publisher.has_room()?) {
             self.fill_all(inbox)?;
             if let Some(publisher) = &self.publisher {
                 publisher.enqueue(&mut self.messages);
             }
         }
-        // Refusals must also be reported when no more records arrive.
-        outbox.wake_at(
-            self.bad
-                .context()
-                .clock
-                .now()
-                .saturating_add(CANCEL_CHECK_INTERVAL),
-        );
-        self.report_refused()
+        let publisher = self.publisher.as_ref();
+        publisher.map_or(Ok(()), |it| it.report_later(&self.bad, REFUSED, outbox))
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        if let Some(publisher) = &self.publisher
-            && !publisher.is_done(Duration::ZERO)
-        {
-            outbox.wake_at(
-                self.bad
-                    .context()
-                    .clock
-                    .now()
-                    .saturating_add(CANCEL_CHECK_INTERVAL),
-            );
-        }
-        self.report_refused()
+        let publisher = self.publisher.as_ref();
+        publisher.map_or(Ok(()), |it| it.on_wake(&self.bad, REFUSED, outbox))
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {

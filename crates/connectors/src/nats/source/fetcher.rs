@@ -2,10 +2,9 @@
 //! deadlines.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, OnLostPosition, Result, Timestamp};
+use ardea_core::{Error, ErrorCode, OnLostPosition, Result, Timestamp, Waker};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::{ConsumerInfoErrorKind, GetStreamErrorKind};
 use async_nats::jetstream::stream::{ConsumerErrorKind, Info, Stream};
@@ -19,6 +18,7 @@ use super::NatsSourceConfig;
 use super::position::{self, Known};
 use super::rewind;
 use super::unreadable::next_raw;
+use crate::blocking_worker::{BlockingWorker, WorkerContext, runtime};
 use crate::nats::outage_reporter::{OutageReporter, connect, servers};
 
 /// Maximum number of prefetched messages.
@@ -60,25 +60,12 @@ struct State {
     floor: u64,
     /// Creation time of the stream.
     created: Option<i64>,
-    failed: Option<Error>,
-}
-
-#[derive(Default)]
-struct FetcherQueue {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl FetcherQueue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Handle of the fetcher thread, which runs until the handle is dropped and then releases
 /// unacknowledged messages for redelivery.
 pub(crate) struct Reader {
-    queue: Arc<FetcherQueue>,
+    worker: BlockingWorker<State>,
     commands: UnboundedSender<FetcherCommand>,
 }
 
@@ -92,14 +79,14 @@ impl Reader {
         keeps: bool,
     ) -> Result<Reader> {
         let servers = servers(&plan.url.0)?;
-        let desk = Arc::new(FetcherQueue::default());
+        let (runtime, plan) = (runtime()?, plan.clone());
         let (wishes, heard) = unbounded_channel();
-        let task = Task {
+        let start = move |queue| Task {
             teller: OutageReporter::new(&servers),
             servers,
-            plan: plan.clone(),
+            plan,
             consumer,
-            queue: Arc::clone(&desk),
+            queue,
             commands: heard,
             reply_subjects: HashMap::new(),
             may_have_moved: true,
@@ -113,19 +100,10 @@ impl Reader {
             detects_losses: false,
             is_checked: false,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let started = runtime.and_then(|runtime| {
-            std::thread::Builder::new()
-                .name("nats-reader".to_string())
-                .spawn(move || runtime.block_on(task.run()))
-        });
-        started.map_err(|error| {
-            Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
-        })?;
+        let run = move |queue| runtime.block_on(start(queue).run());
+        let worker = BlockingWorker::start("nats-reader", Waker::none(), State::default(), run)?;
         Ok(Reader {
-            queue: desk,
+            worker,
             commands: wishes,
         })
     }
@@ -133,23 +111,12 @@ impl Reader {
     /// Returns up to `most` messages in order of arrival; waits up to `timeout` for the first
     /// message.
     pub fn take(&self, most: usize, timeout: Duration) -> Result<Vec<Fetched>> {
-        let mut state = self.queue.lock();
-        if state.fetched.is_empty() && state.failed.is_none() {
-            let waited = self.queue.changed.wait_timeout(state, timeout);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        if state.fetched.is_empty() && state.failed.is_none() && self.commands.is_closed() {
-            let what = "the fetcher thread of the NATS source has ended unexpectedly";
-            return Err(Error::new(ErrorCode::Internal, what));
-        }
-        if state.fetched.is_empty()
-            && let Some(error) = &state.failed
-        {
-            return Err(error.clone());
-        }
-        let was_full = state.fetched.len() >= MOST;
-        let count = state.fetched.len().min(most);
-        let taken = state.fetched.drain(..count).collect();
+        let taken = self.worker.take(timeout, |State { fetched, .. }| {
+            let was_full = fetched.len() >= MOST;
+            let count = fetched.len().min(most);
+            (count > 0).then(|| (fetched.drain(..count).collect(), was_full))
+        })?;
+        let (taken, was_full) = taken.unwrap_or_default();
         if was_full {
             self.send_command(FetcherCommand::GoOn);
         }
@@ -158,12 +125,12 @@ impl Reader {
 
     /// Returns the number up to which the server is known to have received all acknowledgements.
     pub fn floor(&self) -> u64 {
-        self.queue.lock().floor
+        self.worker.with(|state| state.floor)
     }
 
     /// Returns the creation time of the stream in nanoseconds since 1970, once known.
     pub fn created(&self) -> Option<i64> {
-        self.queue.lock().created
+        self.worker.with(|state| state.created)
     }
 
     /// Acknowledges messages. Messages not received in this attempt are acknowledged when they are
@@ -186,7 +153,7 @@ struct Task {
     servers: Vec<ServerAddr>,
     teller: OutageReporter,
     consumer: String,
-    queue: Arc<FetcherQueue>,
+    queue: WorkerContext<State>,
     commands: UnboundedReceiver<FetcherCommand>,
     /// Reply subjects of received, unacknowledged messages.
     reply_subjects: HashMap<u64, Subject>,
@@ -237,11 +204,6 @@ impl Task {
         let _ = tokio::time::timeout(RETRY_DELAY, client.flush()).await;
     }
 
-    fn fail(&self, error: Error) {
-        self.queue.lock().failed = Some(error);
-        self.queue.changed.notify_all();
-    }
-
     /// Connects, with retries without limit; `None` on shutdown.
     async fn reach(&mut self) -> Option<Client> {
         loop {
@@ -266,7 +228,7 @@ impl Task {
                     return Some(found);
                 }
                 Err(ErrorAction::Final(error)) => {
-                    self.fail(error);
+                    self.queue.fail(error);
                     return None;
                 }
                 Err(ErrorAction::Passing(why)) => self.teller.away(&why),
@@ -366,7 +328,7 @@ impl Task {
         }
         let created = position::created(stream);
         self.known.created = Some(created);
-        self.queue.lock().created = Some(created);
+        self.queue.with(|state| state.created = Some(created));
         self.is_checked = true;
         self.detects_losses = self.plan.on_lost == OnLostPosition::Fail
             && position::detects_losses(stream, &self.plan);
@@ -413,7 +375,7 @@ impl Task {
             if self.gap.is_some() {
                 return Err(Stop::Lost);
             }
-            let room = MOST.saturating_sub(self.queue.lock().fetched.len());
+            let room = MOST.saturating_sub(self.queue.with(|state| state.fetched.len()));
             if room == 0 {
                 tokio::select! {
                     wish = self.commands.recv() => self.grant(client, wish).await?,
@@ -489,8 +451,7 @@ impl Task {
     }
 
     fn hand_over(&self, fetched: Fetched) {
-        self.queue.lock().fetched.push_back(fetched);
-        self.queue.changed.notify_all();
+        self.queue.update(|state| state.fetched.push_back(fetched));
     }
 
     /// Passes the first message at which the client drops its connection, if any, to the source.
@@ -568,7 +529,8 @@ impl Task {
         if info.num_ack_pending == self.reply_subjects.len() {
             self.may_have_moved = false;
         }
-        self.queue.lock().floor = info.ack_floor.stream_sequence;
+        let floor = info.ack_floor.stream_sequence;
+        self.queue.with(|state| state.floor = floor);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use ardea_core::{
 use super::NatsSourceConfig;
 use super::ack_tracker::{AckTracker, Verdict};
 use super::fetcher::{Fetched, Reader};
-use crate::nats::CANCEL_CHECK_INTERVAL;
+use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
 use crate::nats::message::Message;
 
 /// Processor that decodes prefetched messages.

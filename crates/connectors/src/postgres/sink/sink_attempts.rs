@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::own_tables::OwnTables;
 use super::staging::PreviousAttempt;
-use super::writer_handle::WriterCommand;
+use super::writer::WriterCommand;
 
 /// State name, with one entry per attempt.
 const STATE: &str = "lives";

@@ -13,9 +13,12 @@ use super::PostgresSinkConfig;
 use super::fence::Fence;
 use super::sink_attempts::SinkAttempts;
 use super::staging::Owner;
-use super::writer_handle::{WriterCommand, WriterHandle};
-use crate::postgres::CANCEL_CHECK_INTERVAL;
+use super::writer::{Writer, WriterCommand, WriterHandle};
+use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
 use crate::postgres::rows::{Row, Rows};
+
+/// Description of a refused record.
+const REFUSED: &str = "the PostgreSQL server refused its row";
 
 /// Processor that converts records to rows and passes them to the writer thread.
 pub(crate) struct WriteP<T, F> {
@@ -83,29 +86,11 @@ where
         )
     }
 
-    fn report_refused(&self) -> Result<()> {
-        let refused = self.link.as_ref().map(WriterHandle::take_refused);
-        for refused in refused.unwrap_or_default() {
-            let reason = format!("the PostgreSQL server refused its row: {}", refused.reason);
-            let record = refused.record;
-            let origin = || match refused.is_earlier {
-                false => format!("record {record}"),
-                true => format!("record {record} of the previous run"),
-            };
-            self.bad.report(origin, Vec::new, reason)?;
-        }
-        Ok(())
-    }
-
     /// Waits up to [`CANCEL_CHECK_INTERVAL`] until all rows are written.
     fn settle(&mut self) -> Result<Progress> {
         self.begin();
-        let is_done = match &self.link {
-            Some(link) => link.is_done(CANCEL_CHECK_INTERVAL)?,
-            None => true,
-        };
-        self.report_refused()?;
-        Ok(Progress::done_if(is_done))
+        let link = self.link.as_ref();
+        link.map_or(Ok(Progress::DONE), |link| link.settle(&self.bad, REFUSED))
     }
 
     /// Requests the connection, and for staged rows a new attempt, on the first call.
@@ -128,7 +113,7 @@ where
         if let Some(lives) = self.lives.as_mut().filter(|_| is_done) {
             lives.note_published();
         }
-        self.report_refused()?;
+        link.report_refused(&self.bad, REFUSED)?;
         Ok(Progress::done_if(is_done))
     }
 }
@@ -157,51 +142,26 @@ where
             });
             self.lives = Some(lives);
         }
-        self.link = Some(WriterHandle::open(
-            &self.plan,
-            owner,
-            fence,
-            context.waker.clone(),
-        )?);
+        let waker = context.waker.clone();
+        self.link = Some(Writer::start(&self.plan, owner, fence, waker)?);
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.begin();
-        let has_room = match &self.link {
-            Some(link) => link.has_room(CANCEL_CHECK_INTERVAL)?,
-            None => false,
-        };
-        if has_room {
+        if matches!(&self.link, Some(link) if link.has_room()?) {
             self.fill_all(inbox)?;
             if let Some(link) = &self.link {
                 link.enqueue(&mut self.rows);
             }
         }
-        // Refusals must also be reported when no more records arrive.
-        outbox.wake_at(
-            self.bad
-                .context()
-                .clock
-                .now()
-                .saturating_add(CANCEL_CHECK_INTERVAL),
-        );
-        self.report_refused()
+        let link = self.link.as_ref();
+        link.map_or(Ok(()), |link| link.report_later(&self.bad, REFUSED, outbox))
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        if let Some(link) = &self.link
-            && !link.is_done(Duration::ZERO)?
-        {
-            outbox.wake_at(
-                self.bad
-                    .context()
-                    .clock
-                    .now()
-                    .saturating_add(CANCEL_CHECK_INTERVAL),
-            );
-        }
-        self.report_refused()
+        let link = self.link.as_ref();
+        link.map_or(Ok(()), |link| link.on_wake(&self.bad, REFUSED, outbox))
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
@@ -229,7 +189,8 @@ where
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         match &mut self.lives {
             Some(lives) => {
-                lives.note_tables(self.link.as_ref().and_then(WriterHandle::tables));
+                let tables = |link: &WriterHandle| link.with(|queue| queue.facts.tables);
+                lives.note_tables(self.link.as_ref().and_then(tables));
                 lives.take_snapshot(snapshot)
             }
             None => Ok(()),
@@ -256,7 +217,8 @@ where
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
         if let Some(link) = &self.link {
-            link.note_restored(self.lives.as_ref().and_then(|lives| lives.run));
+            let run = self.lives.as_ref().and_then(|lives| lives.run);
+            link.with(|queue| (queue.facts.is_restored, queue.facts.run) = (true, run));
             let heirs = self.lives.iter_mut().flat_map(SinkAttempts::take_heirs);
             heirs.for_each(|heir| link.send(heir));
         }

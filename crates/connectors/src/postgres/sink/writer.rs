@@ -2,23 +2,50 @@
 //! repeated until its outcome is known.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
 
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Result, Waker};
 use tokio_postgres::types::Type;
 
 use super::PostgresSinkConfig;
 use super::checks::{self, Mode};
 use super::fence::Fence;
 use super::own_tables::OwnTables;
-use super::staging::{self, Owner, PublishResult};
+use super::staging::{self, Owner, PreviousAttempt, PublishResult};
 use super::table::Table;
-use super::writer_handle::{Refused, WriterCommand, WriterQueue};
+use crate::blocking_worker::WorkerContext;
 use crate::postgres::connection::Connection;
 use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::replaced::OnReplaced;
 use crate::postgres::rows::{Column, MOST_ROW, Rows};
 use crate::postgres::session::{Parameter, Session};
+use crate::sink_worker::{Refused, SinkQueue, SinkWorker};
+
+/// An idempotent command to the writer thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum WriterCommand {
+    /// Takeover from an earlier attempt.
+    Settle(PreviousAttempt),
+    /// Start of an attempt.
+    Begin,
+    /// Connection, check of the server, and fencing of earlier attempts.
+    Connect,
+    /// Publication of the rows of all records before `through`.
+    Publish { through: i64 },
+}
+
+/// Facts reported by the processor and the writer thread to each other.
+#[derive(Default)]
+pub(crate) struct Facts {
+    /// Tables of the attempt, once it has begun.
+    pub tables: Option<OwnTables>,
+    /// True if the instance was restored from a checkpoint.
+    pub is_restored: bool,
+    /// Number of the restored run.
+    pub run: Option<i64>,
+}
+
+/// Handle of the writer thread.
+pub(crate) type WriterHandle = SinkWorker<Rows, WriterCommand, Facts>;
 
 /// Prepared state of a connection.
 pub(crate) struct Prepared {
@@ -34,7 +61,7 @@ pub(crate) struct Writer {
     plan: PostgresSinkConfig,
     owner: Option<Owner>,
     fence: Option<Fence>,
-    desk: Arc<WriterQueue>,
+    queue: WorkerContext<SinkQueue<Rows, WriterCommand, Facts>>,
     connection: Connection<Prepared>,
     /// Tables of the attempt, once it has begun.
     tables: Option<OwnTables>,
@@ -61,32 +88,44 @@ impl Work {
 }
 
 impl Writer {
-    pub fn new(
+    /// Starts the writer thread for an instance woken by `waker`. `owner` is set if rows are staged
+    /// until their epochs are committed; `fence` is set for upserts that must be ordered across
+    /// attempts.
+    pub fn start(
         plan: &PostgresSinkConfig,
         owner: Option<Owner>,
         fence: Option<Fence>,
-        desk: Arc<WriterQueue>,
-    ) -> Result<Self> {
-        Ok(Writer {
-            connection: Connection::new(plan.address.server()?)?,
-            plan: plan.clone(),
-            owner,
-            fence,
-            desk,
-            tables: None,
-            table: None,
-            has_connected: false,
+        waker: Waker,
+    ) -> Result<WriterHandle> {
+        let connection = Connection::new(plan.address.server()?)?;
+        let plan = plan.clone();
+        WriterHandle::start("postgres-writer", waker, SinkQueue::default(), |queue| {
+            let writer = Writer {
+                plan,
+                owner,
+                fence,
+                queue,
+                connection,
+                tables: None,
+                table: None,
+                has_connected: false,
+            };
+            writer.run();
         })
     }
 
-    pub fn run(mut self) {
+    fn run(mut self) {
         let mut work = Work::default();
         while self.get(&mut work) {
             match self.go_on(&mut work) {
-                Ok(()) => self.put(&mut work),
+                Ok(()) => {
+                    work.errand = None;
+                    work.rows.clear();
+                    self.queue.finish(&mut work.refused);
+                }
                 Err(PgErrorClass::Passing(_)) => {
                     let wait = self.connection.next_wait();
-                    self.desk.rest(wait);
+                    self.queue.rest(wait, |_| false);
                 }
                 Err(PgErrorClass::Final(error)) => return self.fail(error),
                 // The server refused a whole command, which is unexpected.
@@ -95,70 +134,40 @@ impl Writer {
                         "the PostgreSQL server refuses to write to {}",
                         self.plan.table
                     );
-                    let error = ardea_core::Error::new(ardea_core::ErrorCode::WriteFailed, what);
-                    return self.fail(error.because(why));
+                    return self.fail(Error::new(ErrorCode::WriteFailed, what).because(why));
                 }
             }
         }
     }
 
-    fn fail(&self, error: ardea_core::Error) {
-        self.desk.lock().failed = Some(self.connection.placed(error));
-        self.desk.changed.notify_all();
-        self.desk.waker.wake();
+    fn fail(&self, error: Error) {
+        self.queue.fail(self.connection.placed(error));
     }
 
-    /// Takes queued work if `work` is empty, and waits for it; returns false on shutdown.
+    /// Waits for work if `work` is empty; returns false on shutdown.
     fn get(&self, work: &mut Work) -> bool {
-        let mut state = self.desk.lock();
-        while work.is_nothing() && !state.is_over {
-            work.errand = state.commands.pop_front();
-            state.is_out = work.errand.is_some();
-            if work.errand.is_none() && !state.waiting.is_empty() {
-                std::mem::swap(&mut work.rows, &mut state.waiting);
-                work.left = work.rows.parts();
-                state.is_writing = true;
-            }
-            if work.is_nothing() {
-                let changed = &self.desk.changed;
-                state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
+        if !work.is_nothing() {
+            return !self.queue.is_over();
         }
-        let is_over = state.is_over;
-        drop(state);
-        // Wakes threads that wait for space.
-        self.desk.changed.notify_all();
-        !is_over
-    }
-
-    /// Completes the current work.
-    fn put(&self, work: &mut Work) {
-        let was_errand = work.errand.take().is_some();
-        work.rows.clear();
-        let mut state = self.desk.lock();
-        state.refused.append(&mut work.refused);
-        state.is_writing = false;
-        state.is_out = false;
-        let wakes = was_errand && state.commands.is_empty();
-        drop(state);
-        self.desk.changed.notify_all();
-        if wakes {
-            self.desk.waker.wake();
+        let has_work = self.queue.next_work(&mut work.errand, &mut work.rows);
+        if !work.rows.is_empty() {
+            work.left = work.rows.parts();
         }
+        has_work
     }
 
     fn go_on(&mut self, work: &mut Work) -> std::result::Result<(), PgErrorClass> {
         if let Some(owner) = &mut self.owner {
-            owner.run = self.desk.lock().run;
+            owner.run = self.queue.with(|queue| queue.facts.run);
         }
         let (plan, owner, fence) = (&self.plan, &self.owner, self.fence.as_mut());
-        let is_fresh = !self.has_connected && !self.desk.lock().is_restored;
+        let is_fresh = !self.has_connected && !self.queue.with(|queue| queue.facts.is_restored);
         let mode = match (owner, &fence) {
             (Some(_), _) => Mode::Once,
             (None, Some(_)) => Mode::Fenced,
             (None, None) => Mode::AtOnce,
         };
-        let (tables, desk) = (&mut self.tables, &self.desk);
+        let (tables, queue) = (&mut self.tables, &self.queue);
         let before = self.table.as_ref();
         let find = async move |session: &mut Session| {
             let mut table = Table::find(session, plan).await?;
@@ -185,7 +194,7 @@ impl Writer {
                 let notice = match (&work.errand, owner) {
                     (Some(WriterCommand::Connect), _) => None,
                     // Connecting may have taken long: another attempt may have begun meanwhile.
-                    (Some(_), Some(_)) if desk.lock().is_over => {
+                    (Some(_), Some(_)) if queue.is_over() => {
                         return Err(PgErrorClass::Passing("the instance has ended".to_string()));
                     }
                     (Some(errand), Some(owner)) => {
@@ -212,7 +221,7 @@ impl Writer {
             self.connection.log_line(said);
         }
         if self.tables.is_some() {
-            self.desk.lock().tables = self.tables;
+            self.queue.with(|queue| queue.facts.tables = self.tables);
         }
         Ok(())
     }
@@ -244,9 +253,8 @@ async fn run(
         ),
     };
     let refused = shown.refused.into_iter().map(|(record, reason)| Refused {
-        record,
-        reason,
         is_earlier,
+        ..Refused::new(record.cast_unsigned(), reason)
     });
     let notice = shown
         .notice
@@ -306,11 +314,8 @@ async fn write(
             Err(PgErrorClass::Refused(reason)) => {
                 work.left.pop();
                 if part.len() == 1 {
-                    work.refused.push(Refused {
-                        record: numbers[0],
-                        reason,
-                        is_earlier: false,
-                    });
+                    let record = numbers[0].cast_unsigned();
+                    work.refused.push(Refused::new(record, reason));
                 } else {
                     let middle = part.start + part.len() / 2;
                     work.left.extend([middle..part.end, part.start..middle]);

@@ -14,8 +14,8 @@ use super::PostgresSourceConfig;
 use super::json::from_json;
 use super::key_splits::KeySplits;
 use super::page::PageRow;
-use super::reader::{Reader, ReaderEvent};
-use crate::postgres::CANCEL_CHECK_INTERVAL;
+use super::reader::{self, Reader, ReaderEvent};
+use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
 
 /// Processor that deserializes prefetched rows.
 pub(crate) struct ReadP<T> {
@@ -45,11 +45,11 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
         let reader = match &self.reader {
             Some(reader) => reader,
             None => {
-                let reader = Reader::begin(&self.plan, self.strands.all(), self.strands.table())?;
+                let reader = reader::start(&self.plan, self.strands.all(), self.strands.table())?;
                 self.reader.insert(reader)
             }
         };
-        match reader.take(CANCEL_CHECK_INTERVAL)? {
+        match reader.take(CANCEL_CHECK_INTERVAL, VecDeque::pop_front)? {
             None => {}
             Some(ReaderEvent::Page(strand, page)) => {
                 self.strands.note_table(page.identity);

@@ -1,16 +1,15 @@
 //! Reader thread, which prefetches pages.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, OnLostPosition, Result};
+use ardea_core::{Error, ErrorCode, OnLostPosition, Result, Waker};
 
 use super::PostgresSourceConfig;
 use super::key_splits::KeyRange;
 use super::page::Page;
 use super::pages::Pages;
 use super::position::{Last, check, digest, replaced};
+use crate::blocking_worker::{BlockingWorker, WorkerContext};
 use crate::postgres::connection::Connection;
 use crate::postgres::error_class::PgErrorClass;
 use crate::postgres::relation::Identity;
@@ -28,116 +27,31 @@ pub(crate) enum ReaderEvent {
     End(usize),
 }
 
-#[derive(Default)]
-struct State {
-    news: VecDeque<ReaderEvent>,
-    failed: Option<Error>,
-    is_over: bool,
-}
-
-struct ReaderQueue {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl ReaderQueue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, time);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    /// Waits for `time`, or until shutdown.
-    fn rest(&self, time: Duration) {
-        let until = Instant::now() + time;
-        let mut state = self.lock();
-        while !state.is_over {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            state = self.wait(state, left);
-        }
-    }
-
-    /// Waits for space and queues an event; returns false on shutdown.
-    fn put(&self, news: ReaderEvent) -> bool {
-        let mut state = self.lock();
-        while state.news.len() >= MOST_PAGES && !state.is_over {
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        state.news.push_back(news);
-        let is_wanted = !state.is_over;
-        drop(state);
-        self.changed.notify_all();
-        is_wanted
-    }
-}
-
 /// Handle of the reader thread, which runs until the handle is dropped.
-pub(crate) struct Reader {
-    queue: Arc<ReaderQueue>,
-}
+pub(crate) type Reader = BlockingWorker<VecDeque<ReaderEvent>>;
 
-impl Reader {
-    /// Starts reading the ranges `strands` one after the other. `table` is the identity of the
-    /// table in an earlier attempt, if any.
-    pub fn begin(
-        plan: &PostgresSourceConfig,
-        strands: &[KeyRange],
-        table: Option<Identity>,
-    ) -> Result<Reader> {
-        let desk = Arc::new(ReaderQueue {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
+/// Starts reading the ranges `strands` one after the other. `table` is the identity of the table in
+/// an earlier attempt, if any.
+pub(crate) fn start(
+    plan: &PostgresSourceConfig,
+    strands: &[KeyRange],
+    table: Option<Identity>,
+) -> Result<Reader> {
+    let connection = Connection::new(plan.address.server()?)?;
+    let (plan, strands) = (plan.clone(), strands.to_vec());
+    let events = VecDeque::new();
+    Reader::start("postgres-reader", Waker::none(), events, move |queue| {
         let task = Task {
-            connection: Connection::new(plan.address.server()?)?,
-            plan: plan.clone(),
             is_fresh: strands.iter().all(|strand| strand.after.is_none()),
-            table,
             is_checked: vec![false; strands.len()],
-            strands: strands.to_vec(),
-            queue: Arc::clone(&desk),
+            plan,
+            strands,
+            table,
+            queue,
+            connection,
         };
-        std::thread::Builder::new()
-            .name("postgres-reader".to_string())
-            .spawn(move || task.run())
-            .map_err(|error| {
-                Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
-            })?;
-        Ok(Reader { queue: desk })
-    }
-
-    /// Returns the next event; waits up to `timeout` and then returns `None`.
-    pub fn take(&self, timeout: Duration) -> Result<Option<ReaderEvent>> {
-        let mut state = self.queue.lock();
-        if state.news.is_empty() && state.failed.is_none() {
-            state = self.queue.wait(state, timeout);
-        }
-        let news = state.news.pop_front();
-        if news.is_none()
-            && let Some(error) = &state.failed
-        {
-            return Err(error.clone());
-        }
-        drop(state);
-        self.queue.changed.notify_all();
-        Ok(news)
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.queue.lock().is_over = true;
-        self.queue.changed.notify_all();
-    }
+        task.run();
+    })
 }
 
 /// State of the reader thread.
@@ -150,7 +64,7 @@ struct Task {
     is_checked: Vec<bool>,
     /// True if the source has read nothing before.
     is_fresh: bool,
-    queue: Arc<ReaderQueue>,
+    queue: WorkerContext<VecDeque<ReaderEvent>>,
     connection: Connection<Pages>,
 }
 
@@ -158,7 +72,7 @@ impl Task {
     fn run(mut self) {
         let mut at = 0;
         while at < self.strands.len() {
-            if self.queue.lock().is_over {
+            if self.queue.is_over() {
                 return;
             }
             let news = match self.next_page(at) {
@@ -177,7 +91,7 @@ impl Task {
                 }
                 Err(PgErrorClass::Passing(_)) => {
                     let wait = self.connection.next_wait();
-                    self.queue.rest(wait);
+                    self.queue.rest(wait, |_| false);
                     continue;
                 }
                 Err(PgErrorClass::Refused(why)) => {
@@ -190,9 +104,11 @@ impl Task {
                 }
                 Err(PgErrorClass::Final(error)) => return self.fail(error),
             };
-            if !self.queue.put(news) {
+            let has_room = |events: &mut VecDeque<_>| (events.len() < MOST_PAGES).then_some(());
+            if self.queue.next(has_room).is_none() {
                 return;
             }
+            self.queue.update(|events| events.push_back(news));
         }
     }
 
@@ -228,8 +144,7 @@ impl Task {
     }
 
     fn fail(&self, error: Error) {
-        self.queue.lock().failed = Some(self.connection.placed(error));
-        self.queue.changed.notify_all();
+        self.queue.fail(self.connection.placed(error));
     }
 }
 

@@ -20,7 +20,7 @@ where
         let Some(reading) = &mut self.reading else {
             return Ok(false);
         };
-        let Some(news) = reading.discovery.take_results() else {
+        let Some(news) = reading.discovery.take_results()? else {
             return Ok(false);
         };
         let DiscoveryResult {

@@ -12,7 +12,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 
-use crate::kafka::CANCEL_CHECK_INTERVAL;
+use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
 use crate::kafka::discovery::DiscoveredPartition;
 use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::topics::PartitionId;
