@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use ardea_core::Schema;
 use serde::{Deserialize, de};
 
-use sampler::Sampler;
+use sampler::SamplingDeserializer;
 use tree::TypeTree;
 
 /// The largest number of passes over a type.
@@ -56,7 +56,7 @@ pub(crate) fn trace_type<T: Deserialize<'static>>() -> (Schema, Option<T>) {
         tree.borrow_mut().begin_pass();
         // A type that panics on a sample is described by the facts known until then.
         let read = catch_unwind(AssertUnwindSafe(|| {
-            T::deserialize(Sampler::root(&tree)).ok()
+            T::deserialize(SamplingDeserializer::root(&tree)).ok()
         }));
         let Ok(read) = read else { break };
         sample = read.or(sample);

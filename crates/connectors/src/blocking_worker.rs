@@ -9,27 +9,27 @@ use ardea_core::{Error, ErrorCode, Result, Waker};
 /// Maximum duration of a blocking call, after which a processor checks for cancellation of the job.
 pub(crate) const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The handle of a thread with the shared state `S`. Dropping the handle requests the thread to end,
-/// and does not wait for it.
+/// The handle of a thread with the shared state `S`. Dropping the handle requests the thread to
+/// end, and does not wait for it.
 pub(crate) struct BlockingWorker<S>(Arc<SharedState<S>>);
 
 /// The shared state as seen by the thread.
 pub(crate) struct WorkerContext<S>(Arc<SharedState<S>>);
 
 pub(crate) struct SharedState<S> {
-    guarded: Mutex<Guarded<S>>,
+    guarded: Mutex<WorkerState<S>>,
     changed: Condvar,
     waker: Waker,
 }
 
-struct Guarded<S> {
+struct WorkerState<S> {
     state: S,
     failed: Option<Error>,
     is_over: bool,
 }
 
 impl<S> SharedState<S> {
-    fn lock(&self) -> MutexGuard<'_, Guarded<S>> {
+    fn lock(&self) -> MutexGuard<'_, WorkerState<S>> {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,7 +49,7 @@ impl<S> SharedState<S> {
     fn wait<R>(
         &self,
         timeout: Duration,
-        mut test: impl FnMut(&mut Guarded<S>) -> Option<R>,
+        mut test: impl FnMut(&mut WorkerState<S>) -> Option<R>,
     ) -> Option<R> {
         let deadline = Instant::now().checked_add(timeout);
         let mut guarded = self.lock();
@@ -85,7 +85,7 @@ impl<S: Send + 'static> BlockingWorker<S> {
         run: impl FnOnce(WorkerContext<S>) + Send + 'static,
     ) -> Result<Self> {
         let shared = Arc::new(SharedState {
-            guarded: Mutex::new(Guarded {
+            guarded: Mutex::new(WorkerState {
                 state,
                 failed: None,
                 is_over: false,

@@ -31,7 +31,7 @@ const BYTES: [usize; SAMPLES] = [0, 16, 4, 1, 2, 8, 12, 20, 32];
 
 /// The deserializer of one node of a type. Also the variant of an enum with this node as content.
 #[derive(Clone, Copy)]
-pub(super) struct Sampler<'t> {
+pub(super) struct SamplingDeserializer<'t> {
     tree: &'t RefCell<TypeTree>,
     id: NodeId,
     /// True within a sample of an enclosing enum: variants are not examined, but one that has been
@@ -39,9 +39,9 @@ pub(super) struct Sampler<'t> {
     is_sample: bool,
 }
 
-impl<'t> Sampler<'t> {
+impl<'t> SamplingDeserializer<'t> {
     pub(super) fn root(tree: &'t RefCell<TypeTree>) -> Self {
-        Sampler {
+        SamplingDeserializer {
             tree,
             id: TypeTree::ROOT,
             is_sample: false,
@@ -83,7 +83,7 @@ impl<'t> Sampler<'t> {
             true => Ok(node
                 .parts
                 .clone()
-                .map(|id| Sampler { id, ..self })
+                .map(|id| SamplingDeserializer { id, ..self })
                 .collect()),
             false => Err(PassEnd::Enough),
         }
@@ -103,7 +103,7 @@ impl<'t> Sampler<'t> {
         let id = self.tree.borrow().enclosing(self.id, of)?;
         self.request(Kind::Leaf(Schema::Again(of.1.into())), 0)
             .ok()?;
-        Some(Sampler { id, ..self })
+        Some(SamplingDeserializer { id, ..self })
     }
 
     /// Returns the name of the enum variant with this content.
@@ -115,7 +115,7 @@ impl<'t> Sampler<'t> {
     }
 }
 
-impl IntoDeserializer<'static, PassEnd> for Sampler<'_> {
+impl IntoDeserializer<'static, PassEnd> for SamplingDeserializer<'_> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -132,7 +132,7 @@ macro_rules! scalars {
     )*};
 }
 
-impl Deserializer<'static> for Sampler<'_> {
+impl Deserializer<'static> for SamplingDeserializer<'_> {
     type Error = PassEnd;
 
     scalars! {
@@ -265,7 +265,7 @@ impl Deserializer<'static> for Sampler<'_> {
     ) -> Result<V::Value, PassEnd> {
         let of = (type_name::<V>(), name);
         if let Some(outer) = self.enclosing(of) {
-            let outer = Sampler {
+            let outer = SamplingDeserializer {
                 is_sample: true,
                 ..outer
             };
@@ -277,7 +277,7 @@ impl Deserializer<'static> for Sampler<'_> {
             .collect();
         let mut node = self.node();
         (node.of, node.names) = (of, names);
-        // All incomplete variants are tried in turn: one that contains the enum itself needs another
+        // Incomplete variants are tried in turn: one that contains the enum itself needs another
         // one as a sample.
         let choice = match node.readable {
             None if self.is_sample => {
@@ -307,7 +307,7 @@ impl Deserializer<'static> for Sampler<'_> {
     }
 }
 
-impl EnumAccess<'static> for Sampler<'_> {
+impl EnumAccess<'static> for SamplingDeserializer<'_> {
     type Error = PassEnd;
     type Variant = Self;
 
@@ -316,7 +316,7 @@ impl EnumAccess<'static> for Sampler<'_> {
         seed: T,
     ) -> Result<(T::Value, Self), PassEnd> {
         let parent = self.node().parent;
-        let parent = Sampler { id: parent, ..self };
+        let parent = SamplingDeserializer { id: parent, ..self };
         if parent.node().has_aliases.is_none() {
             // With fewer variants than names, the index of the last name is not a variant.
             let last = parent.node().names.len().saturating_sub(1) as u64;
@@ -330,7 +330,7 @@ impl EnumAccess<'static> for Sampler<'_> {
     }
 }
 
-impl VariantAccess<'static> for Sampler<'_> {
+impl VariantAccess<'static> for SamplingDeserializer<'_> {
     type Error = PassEnd;
 
     fn unit_variant(self) -> Result<(), PassEnd> {

@@ -79,8 +79,8 @@ impl TypeTree {
         self.last_scalar = None;
     }
 
-    /// After a pass without a new fact, switches the last scalar to its next sample, as the type may
-    /// have rejected it. If there is no other, the innermost incomplete node is left as it is.
+    /// After a pass without a new fact, switches the last scalar to its next sample, as the type
+    /// may have rejected it. If there is no other, the innermost incomplete node is left as it is.
     pub(super) fn end_pass(&mut self) {
         if self.has_new_fact {
             return;

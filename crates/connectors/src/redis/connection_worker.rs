@@ -35,15 +35,15 @@ pub(crate) enum WorkerCommand {
     Execute(Transaction),
 }
 
-/// Facts reported to the worker.
+/// ConnectionState reported to the worker.
 #[derive(Default)]
-pub(crate) struct Facts {
+pub(crate) struct ConnectionState {
     /// True if the instance was restored from a checkpoint.
     pub is_restored: bool,
 }
 
 /// Handle of the connection worker.
-pub(crate) type RedisWorker = SinkWorker<Commands, WorkerCommand, Facts>;
+pub(crate) type RedisWorker = SinkWorker<Commands, WorkerCommand, ConnectionState>;
 
 /// Current work of the worker, repeated until its outcome is known.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl Work {
 /// State of the connection worker, which runs until its queue is closed.
 pub(crate) struct ConnectionWorker {
     connector: Connector,
-    queue: WorkerContext<SinkQueue<Commands, WorkerCommand, Facts>>,
+    queue: WorkerContext<SinkQueue<Commands, WorkerCommand, ConnectionState>>,
     connected: Option<Connected>,
     is_away: bool,
 }

@@ -226,7 +226,9 @@ where
         let is_over = self.group.commit_last(&opened.consumer, now, offsets);
         if !is_over {
             // The response arrives with the consumer's events.
-            let _ = opened.consumer.poll(crate::blocking_worker::CANCEL_CHECK_INTERVAL);
+            let _ = opened
+                .consumer
+                .poll(crate::blocking_worker::CANCEL_CHECK_INTERVAL);
         }
         is_over
     }

@@ -33,9 +33,9 @@ pub(crate) enum WriterCommand {
     Publish { through: i64 },
 }
 
-/// Facts reported by the processor and the writer thread to each other.
+/// WriterState reported by the processor and the writer thread to each other.
 #[derive(Default)]
-pub(crate) struct Facts {
+pub(crate) struct WriterState {
     /// Tables of the attempt, once it has begun.
     pub tables: Option<OwnTables>,
     /// True if the instance was restored from a checkpoint.
@@ -45,7 +45,7 @@ pub(crate) struct Facts {
 }
 
 /// Handle of the writer thread.
-pub(crate) type WriterHandle = SinkWorker<Rows, WriterCommand, Facts>;
+pub(crate) type WriterHandle = SinkWorker<Rows, WriterCommand, WriterState>;
 
 /// Prepared state of a connection.
 pub(crate) struct Prepared {
@@ -61,7 +61,7 @@ pub(crate) struct Writer {
     plan: PostgresSinkConfig,
     owner: Option<Owner>,
     fence: Option<Fence>,
-    queue: WorkerContext<SinkQueue<Rows, WriterCommand, Facts>>,
+    queue: WorkerContext<SinkQueue<Rows, WriterCommand, WriterState>>,
     connection: Connection<Prepared>,
     /// Tables of the attempt, once it has begun.
     tables: Option<OwnTables>,
