@@ -57,6 +57,9 @@ pub struct NexmarkParams {
     /// up to a whole core
     #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10us")]
     pub spin: Duration,
+    /// Latency budget of sources with few records; zero calls them for each record
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "500us")]
+    pub latency: Duration,
     /// Disable the fusion of stages into tasklets, to measure its gain
     #[arg(long = "no-fuse", action = ArgAction::SetFalse)]
     pub fuse: bool,
@@ -127,6 +130,7 @@ impl NexmarkParams {
             self.checkpoint_folder.as_deref(),
         );
         settings.push(format!("spin={}", format_duration(self.spin)));
+        settings.push(format!("latency={}", format_duration(self.latency)));
         settings
     }
 
@@ -155,7 +159,7 @@ impl NexmarkParams {
             max, duration, warmup, window, slide, keys, threads, workers, guarantee,
             checkpoint_interval = keeps.then_some(self.checkpoint_interval),
             checkpoint_folder = self.checkpoint_folder.as_ref().filter(|_| keeps),
-            mode = "continuous", epoch = None::<Duration>, jobs, spin, fuse
+            mode = "continuous", epoch = None::<Duration>, jobs, spin, latency, fuse
         )
     }
 }

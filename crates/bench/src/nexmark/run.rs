@@ -40,6 +40,7 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let node = Arc::new(Node::start(NodeConfig {
         fuse: params.fuse,
         spin: params.spin,
+        latency: params.latency,
         ..NodeConfig::with_threads(params.threads)
     })?);
     let meter = Meter::new()?;

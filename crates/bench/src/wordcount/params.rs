@@ -47,6 +47,9 @@ pub struct WordcountParams {
     /// up to a whole core
     #[arg(long, value_name = "DURATION", value_parser = time, default_value = "10us")]
     pub spin: Duration,
+    /// Latency budget of sources with few records; zero calls them for each record
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "500us")]
+    pub latency: Duration,
     /// Tuples per second, over all spouts: measures latency
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub rate: Option<u64>,
@@ -98,7 +101,7 @@ impl WordcountParams {
         fields!(
             self; words = words, words_file, parallelism = self.instances(), containers, threads,
             acks, rate, max = self.rate.is_none(), max_pending = self.max_pending.map(usize::from),
-            duration, warmup, spin
+            duration, warmup, spin, latency
         )
     }
 }

@@ -86,6 +86,7 @@ impl Embedded {
     pub(super) fn start(params: &WordcountParams, words: Words) -> Result<Self> {
         let node = Node::start(NodeConfig {
             spin: params.spin,
+            latency: params.latency,
             ..NodeConfig::with_threads(params.threads)
         })?;
         let instances = params.instances();

@@ -78,6 +78,7 @@ pub(super) fn start(
         format!("job.containers={}", params.containers),
         format!("threads={}", params.threads),
         format!("spin={}", format_duration(params.spin)),
+        format!("latency={}", format_duration(params.latency)),
     ];
     let load = WordcountLoad {
         words: params.words,
