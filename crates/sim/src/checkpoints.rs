@@ -23,7 +23,7 @@ mod simulation;
 use std::time::Duration;
 
 use crate::random::Random;
-use crate::scenario::Failure;
+use crate::world::Failure;
 use simulation::Simulation;
 
 /// The time after the last fault within which everything must have recovered.

@@ -7,7 +7,7 @@ use ardea_coordination::control::ContainersToMove;
 use crate::faults::{Fault, Repair};
 use crate::network::{Host, Node};
 use crate::random::Random;
-use crate::world::{Event, Message, World};
+use crate::simulation::{Event, Message, World};
 
 /// The interval at which the scheduler reports containers that must leave their hosts.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);

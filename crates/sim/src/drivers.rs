@@ -12,7 +12,7 @@ use ardea_coordination::control::{
 };
 
 use crate::network::{Host, Node};
-use crate::world::{Event, Message, SkewedClock, TICK, WorkerProcess, World};
+use crate::simulation::{Event, Message, SkewedClock, TICK, WorkerProcess, World};
 
 impl World {
     pub(crate) fn deliver(&mut self, to: Node, message: Message) {

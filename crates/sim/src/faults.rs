@@ -6,7 +6,7 @@ use ardea_coordination::control::WorkerId;
 
 use crate::network::{Host, NetworkConditions, Node};
 use crate::random::Random;
-use crate::world::{Event, Message, World};
+use crate::simulation::{Event, Message, World};
 
 /// A fault or its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use ardea_coordination::control::{
 use ardea_coordination::packing::InstanceId;
 
 use crate::faults::Fault;
-use crate::world::World;
+use crate::simulation::World;
 
 /// The number of log lines retained for a failure report.
 const REMEMBERED: usize = 400;

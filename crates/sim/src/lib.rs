@@ -58,6 +58,7 @@ mod drains;
 mod drivers;
 mod faults;
 mod invariants;
+mod simulation;
 mod stopwatch;
 mod upgrades;
 mod user;
@@ -74,7 +75,8 @@ pub use checkpoints::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};
 pub use grid::{GridReport, run_grid};
 pub use scenario::{
-    Failure, StartReport, Success, run_attempts, run_faults, run_large, run_resets, run_start,
+    StartReport, Success, run_attempts, run_faults, run_large, run_resets, run_start,
 };
+pub use simulation::{World, WorldConfig};
 pub use stopwatch::Stopwatch;
-pub use world::{World, WorldConfig};
+pub use world::Failure;

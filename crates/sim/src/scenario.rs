@@ -12,8 +12,9 @@ use ardea_core::Result;
 
 use crate::attempts::{AttemptsReport, GuaranteeConfig};
 use crate::random::Random;
+use crate::simulation::{World, WorldConfig};
 use crate::stopwatch::Stopwatch;
-use crate::world::{World, WorldConfig};
+use crate::world::Failure;
 use crate::{drains, faults, user};
 
 /// The time after the last fault within which everything must have recovered.
@@ -21,19 +22,6 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The interval of the checks for recovery.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-
-/// A failed run.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed, which reproduces the failure.
-    pub seed: u64,
-    /// The simulated time of the failure.
-    pub at: Duration,
-    /// The violated invariant, or the unmet condition of recovery.
-    pub what: String,
-    /// The most recent log lines.
-    pub log: Vec<String>,
-}
 
 /// A successful run.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ use ardea_core::{Error, ErrorCode};
 use crate::attempts::ProgramBehavior;
 use crate::faults::Fault;
 use crate::random::Random;
-use crate::world::{Event, World};
+use crate::simulation::{Event, World};
 
 /// More cpu than any container may have.
 const TOO_MUCH: MilliCores = MilliCores(1_000_000);

@@ -8,8 +8,8 @@ use ardea_coordination::control::{CheckpointCommand, Command, CommandId, Rejecti
 use crate::faults::Fault;
 use crate::network::Node;
 use crate::random::Random;
+use crate::simulation::{Event, Message, TICK, World};
 use crate::upgrades;
-use crate::world::{Event, Message, TICK, World};
 
 /// The simulated user.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use super::durable_storage::SnapshotOwner;
 use super::instance::{Counts, Effect, InstanceKey, Item, PARTITIONS, VertexChain};
 use super::worker_attempt::{Entries, Snapshot, WorkerAttempt};
 use crate::network::Host;
-use crate::world::{Event, World};
+use crate::simulation::{Event, World};
 
 /// An item in transit between two workers.
 #[derive(Clone, Debug)]

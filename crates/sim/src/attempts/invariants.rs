@@ -11,7 +11,7 @@ use ardea_core::Epoch;
 
 use super::AttemptsReport;
 use super::instance::Counts;
-use crate::world::World;
+use crate::simulation::World;
 
 impl World {
     pub(crate) fn epochs_record(&self) -> Option<&CheckpointRecord> {
@@ -222,7 +222,8 @@ impl World {
             }
         }
         let reads = lives.survival.records.is_none() && intent == DesiredState::Run;
-        let is_read = |worker: &crate::world::WorkerProcess| worker.agent.run() == Run::Running;
+        let is_read =
+            |worker: &crate::simulation::WorkerProcess| worker.agent.run() == Run::Running;
         if reads && !self.workers.values().all(is_read) {
             return Some("sources don't read".to_string());
         }

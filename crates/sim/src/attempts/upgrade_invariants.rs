@@ -14,7 +14,7 @@ use super::Program;
 use super::instance::Counts;
 use super::published::behind;
 use crate::faults::Fault;
-use crate::world::{Event, World};
+use crate::simulation::{Event, World};
 
 /// The behaviour of a program that replaces another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -14,7 +14,7 @@ use super::faults::MetastoreBehavior;
 use super::model_state::ModelState;
 use super::process::Process;
 use super::simulation::{Event, ProcessIncarnation, Simulation};
-use crate::world::TICK;
+use crate::simulation::TICK;
 
 /// A master's process.
 #[derive(Debug)]
