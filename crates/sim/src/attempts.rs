@@ -37,6 +37,7 @@ pub(crate) use upgrade_invariants::ProgramBehavior;
 pub(crate) use worker_attempt::{Snapshot, WorkerAttempt};
 
 use crate::random::Random;
+use crate::world::report;
 use durable_storage::DurableStorage;
 use instance::Counts;
 use published::Published;
@@ -118,53 +119,33 @@ pub(crate) struct Program {
     unreceived: Vec<InFlightMessage>,
 }
 
-/// Statistics of one successful run of [`run_attempts`](crate::run_attempts), or of many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct AttemptsReport {
-    /// The number of events.
-    pub steps: u64,
-    /// The number of committed epochs.
-    pub committed: u64,
-    /// The number of attempts after the first.
-    pub lives: u64,
-    /// The number of attempts with another plan than the previous attempt.
-    pub handed_over: u64,
-    /// The number of instances that kept their state in memory in another attempt.
-    pub reminded: u64,
-    /// The number of reads by sources before all workers had started the attempt.
-    pub early: u64,
-    /// The number of attempts that were resumed by another master.
-    pub resumed: u64,
-    /// The number of entries into safe mode.
-    pub safe_modes: u64,
-    /// The number of changes of plans that were cancelled for lack of room.
-    pub taken_back: u64,
-    /// The number of published records.
-    pub results: u64,
-    /// The number of jobs that completed or were stopped.
-    pub finished: u64,
-    /// The number of successful upgrades.
-    pub upgraded: u64,
-    /// The number of upgrades that were rolled back.
-    pub rolled_back: u64,
-}
-
-impl AttemptsReport {
-    /// Adds the statistics of another run.
-    pub fn add(&mut self, other: &AttemptsReport) {
-        self.steps += other.steps;
-        self.committed += other.committed;
-        self.lives += other.lives;
-        self.handed_over += other.handed_over;
-        self.reminded += other.reminded;
-        self.early += other.early;
-        self.resumed += other.resumed;
-        self.safe_modes += other.safe_modes;
-        self.taken_back += other.taken_back;
-        self.results += other.results;
-        self.finished += other.finished;
-        self.upgraded += other.upgraded;
-        self.rolled_back += other.rolled_back;
+report! {
+    /// Statistics of one successful run of [`run_attempts`](crate::run_attempts), or of many.
+    AttemptsReport {
+        /// The number of committed epochs.
+        committed,
+        /// The number of attempts after the first.
+        lives,
+        /// The number of attempts with another plan than the previous attempt.
+        handed_over,
+        /// The number of instances that kept their state in memory in another attempt.
+        reminded,
+        /// The number of reads by sources before all workers had started the attempt.
+        early,
+        /// The number of attempts that were resumed by another master.
+        resumed,
+        /// The number of entries into safe mode.
+        safe_modes,
+        /// The number of changes of plans that were cancelled for lack of room.
+        taken_back,
+        /// The number of published records.
+        results,
+        /// The number of jobs that completed or were stopped.
+        finished,
+        /// The number of successful upgrades.
+        upgraded,
+        /// The number of upgrades that were rolled back.
+        rolled_back,
     }
 }
 

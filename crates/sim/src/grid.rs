@@ -21,7 +21,7 @@ mod simulation;
 use std::time::Duration;
 
 use crate::random::Random;
-use crate::world::Failure;
+use crate::world::{Failure, report};
 use simulation::GridSimulation;
 
 /// The time after the last fault within which everything must have recovered.
@@ -30,51 +30,32 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The interval of the checks for recovery.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Statistics of one successful run of [`run_grid`], or of many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct GridReport {
-    /// The number of events.
-    pub steps: u64,
-    /// The number of answered operations.
-    pub answered: u64,
-    /// The number of refused operations.
-    pub refused: u64,
-    /// The number of operations with an unknown outcome.
-    pub unknown: u64,
-    /// The number of views (versions of the member list).
-    pub views: u64,
-    /// The number of promotions of a backup after the loss of a primary.
-    pub promoted: u64,
-    /// The number of partitions handed over.
-    pub handed_over: u64,
-    /// The number of copies filled.
-    pub filled: u64,
-    /// The number of losses of all copies of a partition.
-    pub lost: u64,
-    /// The number of grids that lost so many members that no quorum was left.
-    pub stuck: u64,
-    /// The number of grids that ended: the last live member left or was expelled by a decision
-    /// whose other participants have all died since.
-    pub ended: u64,
-    /// The number of keys whose history was too expensive to check.
-    pub unexplained: u64,
-}
-
-impl GridReport {
-    /// Adds the statistics of another run.
-    pub fn add(&mut self, other: &GridReport) {
-        self.steps += other.steps;
-        self.answered += other.answered;
-        self.refused += other.refused;
-        self.unknown += other.unknown;
-        self.views += other.views;
-        self.promoted += other.promoted;
-        self.handed_over += other.handed_over;
-        self.filled += other.filled;
-        self.lost += other.lost;
-        self.stuck += other.stuck;
-        self.ended += other.ended;
-        self.unexplained += other.unexplained;
+report! {
+    /// Statistics of one successful run of [`run_grid`], or of many.
+    GridReport {
+        /// The number of answered operations.
+        answered,
+        /// The number of refused operations.
+        refused,
+        /// The number of operations with an unknown outcome.
+        unknown,
+        /// The number of views (versions of the member list).
+        views,
+        /// The number of promotions of a backup after the loss of a primary.
+        promoted,
+        /// The number of partitions handed over.
+        handed_over,
+        /// The number of copies filled.
+        filled,
+        /// The number of losses of all copies of a partition.
+        lost,
+        /// The number of grids that lost so many members that no quorum was left.
+        stuck,
+        /// The number of grids that ended: the last live member left or was expelled by a decision
+        /// whose other participants have all died since.
+        ended,
+        /// The number of keys whose history was too expensive to check.
+        unexplained,
     }
 }
 

@@ -70,6 +70,9 @@ mod flow;
 mod grid;
 mod scenario;
 
+mod dataflow;
+mod storage;
+
 pub use attempts::{AttemptsReport, GuaranteeConfig};
 pub use checkpoints::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};

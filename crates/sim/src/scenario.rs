@@ -1,6 +1,8 @@
 //! Complete runs: a job, with faults and commands from a seed, and the check of its recovery.
 
+use std::fmt;
 use std::num::NonZeroU32;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,13 +25,37 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The interval of the checks for recovery.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A successful run.
-#[derive(Clone, Copy, Debug)]
+/// Statistics of one successful run under faults, or of many.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Success {
-    /// The time from the last fault to recovery.
-    pub mended_after: Duration,
     /// The number of events.
     pub steps: u64,
+    /// The time from the last fault to recovery.
+    pub mended_after: Duration,
+    /// The longest of these times.
+    pub longest: Duration,
+}
+
+impl AddAssign for Success {
+    fn add_assign(&mut self, other: Success) {
+        self.steps += other.steps;
+        self.mended_after += other.mended_after;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+impl fmt::Display for Success {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Success {
+            steps,
+            mended_after,
+            longest,
+        } = self;
+        write!(
+            f,
+            "{steps} steps, recovered after {mended_after:.1?} in total, {longest:.1?} at most"
+        )
+    }
 }
 
 /// Runs a random small cluster under random faults of workers, hosts, masters and commands. In one
@@ -132,6 +158,7 @@ fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<
                 let mended_after = world.now() - until;
                 return Ok(Success {
                     mended_after,
+                    longest: mended_after,
                     steps,
                 });
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::DerefMut;
 use std::time::Duration;
 
-use crate::network::Network;
+use crate::network::{Network, NetworkConditions};
 use crate::random::Random;
 
 /// The number of log lines retained for a failure report.
@@ -34,6 +34,10 @@ pub struct World<W> {
     pub now: Duration,
     pub random: Random,
     pub network: Network,
+    /// True if checkpoints cannot be read at the moment.
+    pub is_damaged: bool,
+    /// True if disks are full at the moment.
+    pub is_full: bool,
     /// The number of events until now.
     pub steps: u64,
     /// Future events in order of time; events at the same time are ordered by insertion.
@@ -122,6 +126,8 @@ impl<W> World<W> {
             now: Duration::ZERO,
             random,
             network: Network::new(),
+            is_damaged: false,
+            is_full: false,
             steps: 0,
             events: BTreeMap::new(),
             planned: 0,
@@ -155,6 +161,28 @@ impl<W> World<W> {
         }
     }
 
+    /// Loses, duplicates and delays messages for a duration.
+    pub fn storm(&mut self, long: Duration)
+    where
+        W: Workload,
+    {
+        let millis = Duration::from_millis;
+        self.network.conditions = NetworkConditions {
+            delay: self.random.time(millis(1), millis(50)),
+            lost: self.random.below(400),
+            doubled: self.random.below(300),
+            late: self.random.below(100),
+        };
+        self.plan_in(long, |sim| sim.network.conditions = NetworkConditions::FAIR);
+    }
+
+    /// Repairs the network and the disks.
+    pub fn repair_all(&mut self) {
+        self.network = Network::new();
+        self.is_damaged = false;
+        self.is_full = false;
+    }
+
     /// Records the violation of an invariant, which ends the run.
     pub fn breaks(&mut self, what: String) {
         self.broken.get_or_insert(what);
@@ -181,6 +209,12 @@ impl<W> World<W> {
             what,
             log: self.log.iter().cloned().collect(),
         })
+    }
+}
+
+impl<W> Default for World<W> {
+    fn default() -> Self {
+        World::new(Random::new(0))
     }
 }
 

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_coordination::control::{
     CheckpointCommand, CheckpointCoordinator, CheckpointRecord, CommandId, CoordinatorAction,
-    CoordinatorEvent, CoordinatorMessage, CoordinatorStatus, EpochsOver, Generation, MasterEpoch,
-    ParticipantId, RequestId, RequiredCheckpoints, StoreReply, StoreRequest, ToParticipant,
+    CoordinatorEvent, CoordinatorMessage, CoordinatorStatus, EpochsOver, Generation, JobRef,
+    MasterEpoch, ParticipantId, Rejection, RequestId, RequiredCheckpoints, StoreReply,
+    StoreRequest, ToParticipant,
 };
 use ardea_core::{Epoch, Error, ErrorCode};
 
 use super::faults::MetastoreBehavior;
 use super::model_state::ModelState;
 use super::process::Process;
-use super::simulation::{Event, ProcessIncarnation, Simulation};
+use super::simulation::{CheckpointSimulation, ProcessIncarnation};
 use crate::simulation::TICK;
 
 /// A master's process.
@@ -27,11 +29,11 @@ pub struct Coordinator {
     /// The last epoch that was triggered, and the time at which the previous one was committed or
     /// aborted.
     newest: Epoch,
-    over_at: Option<std::time::Duration>,
+    over_at: Option<Duration>,
     commands: u64,
 }
 
-impl Simulation {
+impl CheckpointSimulation {
     pub fn start_master(&mut self) {
         if self.over.is_some() {
             return;
@@ -39,8 +41,13 @@ impl Simulation {
         self.newest_master = self.newest_master.next();
         self.report.masters += 1;
         let master = self.newest_master;
+        let job = JobRef {
+            cluster: "sim".to_string(),
+            name: "epochs".to_string(),
+            submission: 1,
+        };
         let coordinator = Coordinator {
-            epochs: CheckpointCoordinator::new(self.job.clone(), master, self.config),
+            epochs: CheckpointCoordinator::new(job, master, self.config),
             lives: BTreeMap::new(),
             restored: Default::default(),
             newest: Epoch(0),
@@ -49,12 +56,12 @@ impl Simulation {
         };
         self.remember(format!("master {} begins", master.0));
         self.masters.insert(master, coordinator);
-        self.timeline.plan(self.now, Event::Tick(master));
+        self.plan_in(Duration::ZERO, move |sim| sim.tick(master));
     }
 
     pub fn tick(&mut self, master: MasterEpoch) {
         if self.masters.contains_key(&master) {
-            self.timeline.plan(self.now + TICK, Event::Tick(master));
+            self.plan_in(TICK, move |sim| sim.tick(master));
             self.at_master(master, CoordinatorEvent::Tick);
         }
     }
@@ -63,7 +70,7 @@ impl Simulation {
         let Some(coordinator) = self.masters.get_mut(&master) else {
             return;
         };
-        let actions = coordinator.epochs.on(self.now, event);
+        let actions = coordinator.epochs.on(self.world.now, event);
         for action in actions {
             self.wants(master, action);
         }
@@ -74,9 +81,9 @@ impl Simulation {
             CoordinatorAction::Record(id, request) => {
                 // A request arrives late or never, but at most once: clients of a metadata store do
                 // not repeat requests, and a refusal applies to the only copy.
-                if let Some(after) = self.network.arrivals(&mut self.random).first() {
-                    let event = Event::AtStore(master, id, request);
-                    self.timeline.plan(self.now + *after, event);
+                let arrivals = self.world.network.arrivals(&mut self.world.random);
+                if let Some(delay) = arrivals.first() {
+                    self.plan_in(*delay, move |sim| sim.at_store(master, id, request));
                 }
             }
             CoordinatorAction::To(participant, message) => self.tells(master, participant, message),
@@ -93,14 +100,16 @@ impl Simulation {
                 self.begin_life(master, generation, to);
             }
             CoordinatorAction::Resume { generation } => {
-                self.after(20, 400, Event::LookedFor(master, generation));
+                self.after(20, 400, move |sim| sim.looked_for(master, generation));
             }
             CoordinatorAction::Keep(RequiredCheckpoints {
                 epochs,
                 below,
                 generation,
                 ..
-            }) => self.after(0, 1_500, Event::Sweep(epochs, below, generation)),
+            }) => self.after(0, 1_500, move |sim| {
+                sim.vault.keep(&epochs, below, generation)
+            }),
             CoordinatorAction::Reply(id, reply) => {
                 self.remember(format!("master {}: {id:?}: {reply:?}", master.0));
             }
@@ -127,7 +136,7 @@ impl Simulation {
             _ => false,
         };
         if let Some(coordinator) = self.masters.get_mut(&master).filter(|_| over) {
-            coordinator.over_at = Some(self.now);
+            coordinator.over_at = Some(self.world.now);
         }
         self.remember(format!("master {}: {note:?}", master.0));
     }
@@ -142,7 +151,9 @@ impl Simulation {
             && epoch > coordinator.newest
         {
             coordinator.newest = epoch;
-            let too_early = coordinator.over_at.is_some_and(|at| at + pause > self.now);
+            let too_early = coordinator
+                .over_at
+                .is_some_and(|at| at + pause > self.world.now);
             if too_early {
                 self.breaks(format!("{epoch:?} ends too early"));
             }
@@ -152,10 +163,7 @@ impl Simulation {
             .get(&master)
             .and_then(|master| master.lives.get(&to));
         if let Some(life) = life.copied() {
-            for after in self.network.arrivals(&mut self.random) {
-                self.timeline
-                    .plan(self.now + after, Event::Word(life, message.clone()));
-            }
+            self.transmit(move |sim| sim.word(life, message));
         }
     }
 
@@ -188,9 +196,7 @@ impl Simulation {
             }
             MetastoreBehavior::Refuses if writes => {
                 let why = Error::new(ErrorCode::DiskFull, "no space is left");
-                Some(StoreReply::Refused(
-                    ardea_coordination::control::Rejection::not_stored(&why),
-                ))
+                Some(StoreReply::Refused(Rejection::not_stored(&why)))
             }
             MetastoreBehavior::Refuses => Some(self.write(request)),
             MetastoreBehavior::Odd => match self.random.below(5) {
@@ -203,22 +209,19 @@ impl Simulation {
                     Some(StoreReply::Unavailable)
                 }
                 2 => {
-                    self.after(0, 6_000, Event::LateWrite(request));
+                    self.after(0, 6_000, |sim| drop(sim.write(request)));
                     Some(StoreReply::Unavailable)
                 }
                 3 => {
-                    self.after(0, 3_000, Event::LateWrite(request));
+                    self.after(0, 3_000, |sim| drop(sim.write(request)));
                     None
                 }
                 _ => Some(self.write(request)),
             },
         };
         if let Some(reply) = reply {
-            for after in self.network.arrivals(&mut self.random) {
-                let event = CoordinatorEvent::Record(id, reply.clone());
-                self.timeline
-                    .plan(self.now + after, Event::ToMaster(master, event));
-            }
+            let event = CoordinatorEvent::Record(id, reply);
+            self.transmit(move |sim| sim.at_master(master, event));
         }
     }
 
@@ -251,20 +254,21 @@ impl Simulation {
         if self.no_room && self.random.per_mille(700) {
             let reason = "there is no room".to_string();
             let event = CoordinatorEvent::NotBegun { generation, reason };
-            return self.after(20, 300, Event::ToMaster(master, event));
+            return self.after(20, 300, move |sim| sim.at_master(master, event));
         }
-        if self.vault.damaged && to.is_some() {
+        if self.is_damaged && to.is_some() {
             let reason = "a block is damaged".to_string();
             // In some attempts the storage is unavailable instead of damaged.
             let event = match generation.0 % 2 {
                 0 => CoordinatorEvent::Away { generation, reason },
                 _ => CoordinatorEvent::Unreadable { generation, reason },
             };
-            return self.after(20, 300, Event::ToMaster(master, event));
+            return self.after(20, 300, move |sim| sim.at_master(master, event));
         }
         for participant in self.shape.participants() {
-            let event = Event::Restore(master, participant, generation);
-            self.after(5, 250, event);
+            self.after(5, 250, move |sim| {
+                sim.restore(master, participant, generation)
+            });
         }
     }
 
@@ -281,11 +285,14 @@ impl Simulation {
             return;
         };
         let (restored_from, paused) = (record.restored_from, record.is_paused());
+        let taken_in = record.attempt().taken_in;
         let life = self
             .life(participant)
             .filter(|life| !self.cut_off.contains(life));
         let Some(life) = life else {
-            return self.after(100, 300, Event::Restore(master, participant, generation));
+            return self.after(100, 300, move |sim| {
+                sim.restore(master, participant, generation)
+            });
         };
         let held = self
             .processes
@@ -295,14 +302,12 @@ impl Simulation {
             return;
         }
         if held < Some(generation) {
-            let entries = match restored_from {
-                Some(epoch) => self.vault.restore(epoch, participant),
-                None => Some(Default::default()),
+            let states = restored_from.map(|epoch| self.vault.restore(epoch, taken_in));
+            let entries = match states.transpose() {
+                Ok(states) => states.and_then(|states| states.get(&participant)),
+                Err(broken) => return self.breaks(broken),
             };
-            let Some(entries) = entries else {
-                return self.breaks(format!("the checkpoint of {restored_from:?} is not there"));
-            };
-            let ledger = ModelState::restored(&entries);
+            let ledger = entries.map_or_else(ModelState::default, ModelState::restored);
             let process = Process::new(participant, generation, restored_from, ledger, &self.shape);
             self.processes.insert(life, process);
             self.remember(format!("{life:?} starts attempt {generation}"));
@@ -330,14 +335,14 @@ impl Simulation {
         }
         let participants = self.shape.participants().collect();
         for participant in self.shape.participants().filter(|_| !paused) {
-            self.after(1, 60, Event::Go(participant, generation));
+            self.after(1, 60, move |sim| sim.goes(participant, generation));
         }
         let event = CoordinatorEvent::Begun {
             generation,
             restored_from,
             participants,
         };
-        self.after(1, 60, Event::ToMaster(master, event));
+        self.after(1, 60, move |sim| sim.at_master(master, event));
     }
 
     /// Reports to the master the participants that exist for the attempt in the checkpoint record.
@@ -348,7 +353,7 @@ impl Simulation {
             return;
         };
         let restored_from = record.restored_from;
-        let there = |scene: &Simulation, participant| {
+        let there = |scene: &CheckpointSimulation, participant| {
             let life = scene.life(participant);
             let life = life.filter(|life| !scene.cut_off.contains(life));
             let process = life.and_then(|life| Some((life, scene.processes.get(&life)?)));

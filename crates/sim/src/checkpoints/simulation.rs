@@ -1,96 +1,36 @@
-//! The event loop of the checkpoint simulation: events between processes, masters and the metadata
-//! store.
+//! The processes of the checkpoint simulation, and the messages between them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    CheckpointRecord, CoordinatorConfig, CoordinatorEvent, EpochsOver, Generation, JobRef,
-    MasterEpoch, ParticipantAction, ParticipantEvent, ParticipantId, RequestId, StoreRequest,
-    ToParticipant,
+    CheckpointRecord, CoordinatorConfig, CoordinatorEvent, EpochKind, EpochsOver, Generation,
+    MasterEpoch, ParticipantAction, ParticipantEvent, ParticipantId, ToParticipant,
 };
 use ardea_core::{Epoch, Guarantee};
 
 use super::EpochsReport;
 use super::coordinators::Coordinator;
-use super::durable_storage::{CheckpointStorage, PublishedOutput, SnapshotOwner};
-use super::faults::{Fault, MetastoreBehavior};
-use super::model_state::{Entries, Key, ModelState};
-use super::process::{DataflowShape, Effect, Item, Process, Role};
-use crate::event_queue::EventQueue;
+use super::faults::MetastoreBehavior;
+use super::model_state::{Key, ModelState, Output};
+use super::process::{DataflowShape, Effect, Process, Role, StateChanges};
+use super::published_output::{CheckpointStorage, PublishedOutput};
+use crate::dataflow::Item;
 use crate::metastore::Slot;
-use crate::network::Network;
 use crate::random::Random;
-
-/// The number of log lines retained for a failure report.
-const REMEMBERED: usize = 400;
+use crate::storage::SnapshotOwner;
+use crate::world::{Workload, World, in_world};
 
 /// One start of a process: the participant and the number of the start.
 pub type ProcessIncarnation = (ParticipantId, u32);
 
-/// An event of the simulation.
-#[derive(Debug)]
-pub enum Event {
-    /// Time passes for a master.
-    Tick(MasterEpoch),
-    /// A master receives an event.
-    ToMaster(MasterEpoch, CoordinatorEvent),
-    /// The metadata store receives a request.
-    AtStore(MasterEpoch, RequestId, StoreRequest<Arc<CheckpointRecord>>),
-    /// A write that was reported as doubtful is executed after all.
-    LateWrite(StoreRequest<Arc<CheckpointRecord>>),
-    /// A process receives a message of the coordinator.
-    Word(ProcessIncarnation, ToParticipant),
-    /// A process receives an item of a stream.
-    Data(ParticipantId, Generation, u32, Item),
-    /// A source reads.
-    Read(ProcessIncarnation, Generation),
-    /// A snapshot becomes durable.
-    Write(ProcessIncarnation, Generation, Snapshot),
-    /// The output of a committed epoch becomes visible.
-    Show(ProcessIncarnation, Generation, Epoch),
-    /// A process is requested to start an attempt.
-    Restore(MasterEpoch, ParticipantId, Generation),
-    /// A process may start to read.
-    Go(ParticipantId, Generation),
-    /// A master has searched for the participants of an attempt.
-    LookedFor(MasterEpoch, Generation),
-    /// Unneeded data is removed.
-    Sweep(Vec<Epoch>, Epoch, Generation),
-    /// A process is started.
-    Start(ParticipantId, u32),
-    /// A process that was considered lost ends.
-    Stop(ProcessIncarnation),
-    /// A master is started, possibly while an earlier one continues for a while.
-    StartMaster,
-    /// A master dies.
-    StopMaster(MasterEpoch),
-    /// The user checks the job.
-    Person,
-    /// A fault starts or ends.
-    Trouble(Fault),
-}
-
-/// A snapshot to be saved by a process.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    pub of: SnapshotOwner,
-    /// The last epoch with a regular snapshot, if this snapshot is a final one.
-    pub after: Option<Epoch>,
-    pub since: Option<Epoch>,
-    pub entries: Entries,
-}
-
 /// A simulated job.
-pub struct Simulation {
+#[derive(Default)]
+pub struct CheckpointSimulation {
+    pub world: World<CheckpointSimulation>,
     pub shape: DataflowShape,
     pub config: CoordinatorConfig,
-    pub job: JobRef,
-    pub random: Random,
-    pub now: Duration,
-    pub timeline: EventQueue<Event>,
-    pub network: Network,
     pub store: Slot<Arc<CheckpointRecord>>,
     pub store_mood: MetastoreBehavior,
     /// The newest master whose write was executed.
@@ -104,7 +44,6 @@ pub struct Simulation {
     pub present: BTreeMap<ParticipantId, u32>,
     /// Processes that have no connection to any master.
     pub cut_off: BTreeSet<ProcessIncarnation>,
-    pub disk_full: bool,
     pub no_room: bool,
     /// True after the end of all faults.
     pub is_mended: bool,
@@ -114,13 +53,21 @@ pub struct Simulation {
     /// All epochs that were ever aborted.
     pub aborted: BTreeSet<Epoch>,
     pub report: EpochsReport,
-    pub broken: Option<String>,
-    pub log: VecDeque<String>,
     /// The arrival time of the last item on each connection, which preserves order.
     in_order: BTreeMap<(ProcessIncarnation, u32), Duration>,
 }
 
-impl Simulation {
+in_world!(CheckpointSimulation);
+
+impl Workload for CheckpointSimulation {
+    const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+    fn missing(&mut self) -> Option<String> {
+        self.unrecovered()
+    }
+}
+
+impl CheckpointSimulation {
     /// Creates a random job.
     pub fn new(mut random: Random) -> Self {
         let guarantee = match random.per_mille(850) {
@@ -134,103 +81,18 @@ impl Simulation {
             records: random.per_mille(350).then(|| random.below(400)),
             aligned: guarantee == Guarantee::ExactlyOnce,
         };
-        let config = coordinators_config(guarantee, &mut random);
-        let mut scene = Simulation {
+        let mut sim = CheckpointSimulation {
             shape,
-            config,
-            job: JobRef {
-                cluster: "sim".to_string(),
-                name: "epochs".to_string(),
-                submission: 1,
-            },
-            random,
-            now: Duration::ZERO,
-            timeline: EventQueue::new(),
-            network: Network::new(),
-            store: Slot::default(),
-            store_mood: MetastoreBehavior::Fair,
-            writer: MasterEpoch::default(),
-            vault: CheckpointStorage::default(),
-            outside: PublishedOutput::default(),
-            masters: BTreeMap::new(),
-            newest_master: MasterEpoch::default(),
-            processes: BTreeMap::new(),
-            present: BTreeMap::new(),
-            cut_off: BTreeSet::new(),
-            disk_full: false,
-            no_room: false,
-            is_mended: false,
-            mended_with: None,
-            over: None,
-            aborted: BTreeSet::new(),
-            report: EpochsReport::default(),
-            broken: None,
-            log: VecDeque::new(),
-            in_order: BTreeMap::new(),
+            config: coordinators_config(guarantee, &mut random),
+            world: World::new(random),
+            ..CheckpointSimulation::default()
         };
-        for participant in scene.shape.participants() {
-            scene.start(participant, 0);
+        for participant in shape.participants() {
+            sim.start(participant, 0);
         }
-        scene.start_master();
-        scene.timeline.plan(Duration::ZERO, Event::Person);
-        scene
-    }
-
-    /// Executes the next event.
-    ///
-    /// # Errors
-    ///
-    /// If an invariant is violated.
-    pub fn step(&mut self) -> Result<(), String> {
-        let Some((at, event)) = self.timeline.take() else {
-            return Err("nothing happens any more".to_string());
-        };
-        self.now = at;
-        match event {
-            Event::Tick(master) => self.tick(master),
-            Event::ToMaster(master, event) => self.at_master(master, event),
-            Event::AtStore(master, id, request) => self.at_store(master, id, request),
-            Event::LateWrite(request) => drop(self.write(request)),
-            Event::Word(life, message) => self.word(life, message),
-            Event::Data(to, generation, from, item) => self.flows(to, generation, from, item),
-            Event::Read(life, generation) => self.reads(life, generation),
-            Event::Write(life, generation, snapshot) => self.writes(life, generation, snapshot),
-            Event::Show(life, generation, epoch) => self.shows(life, generation, epoch),
-            Event::Restore(master, participant, generation) => {
-                self.restore(master, participant, generation);
-            }
-            Event::Go(participant, generation) => self.goes(participant, generation),
-            Event::LookedFor(master, generation) => self.looked_for(master, generation),
-            Event::Sweep(epochs, below, present) => self.vault.keep(&epochs, below, present),
-            Event::Start(participant, number) => self.start(participant, number),
-            Event::Stop(life) => self.stop(life),
-            Event::StartMaster => self.start_master(),
-            Event::StopMaster(master) => drop(self.masters.remove(&master)),
-            Event::Person => self.person(),
-            Event::Trouble(trouble) => self.inject(trouble),
-        }
-        match self.broken.take() {
-            Some(broken) => Err(broken),
-            None => Ok(()),
-        }
-    }
-
-    pub fn breaks(&mut self, what: String) {
-        self.broken.get_or_insert(what);
-    }
-
-    pub fn remember(&mut self, what: String) {
-        if self.log.len() == REMEMBERED {
-            self.log.pop_front();
-        }
-        self.log
-            .push_back(format!("{:9.3} {what}", self.now.as_secs_f64()));
-    }
-
-    pub fn after(&mut self, least: u64, most: u64, event: Event) {
-        let from = Duration::from_millis(least);
-        let after = self.random.time(from, Duration::from_millis(most));
-        self.timeline.plan(self.now + after, event);
+        sim.start_master();
+        sim.plan(Duration::ZERO, CheckpointSimulation::person);
+        sim
     }
 
     /// Returns the process of a participant, if it belongs to the attempt `generation`.
@@ -252,7 +114,7 @@ impl Simulation {
         self.processes.contains_key(&life).then_some(life)
     }
 
-    fn start(&mut self, id: ParticipantId, number: u32) {
+    pub fn start(&mut self, id: ParticipantId, number: u32) {
         if self.present.get(&id) >= Some(&number) {
             return;
         }
@@ -269,7 +131,7 @@ impl Simulation {
         self.present.insert(id, number);
     }
 
-    fn stop(&mut self, life: ProcessIncarnation) {
+    pub fn stop(&mut self, life: ProcessIncarnation) {
         self.remember(format!("{life:?} ends"));
         self.notify_lost(life, "it has ended");
         self.processes.remove(&life);
@@ -301,46 +163,26 @@ impl Simulation {
         for effect in effects {
             match effect {
                 Effect::Send(to, item) => {
-                    let after = self.random.time(
-                        Duration::from_micros(100),
-                        self.network.conditions.delay + Duration::from_millis(3),
-                    );
+                    let most = self.network.conditions.delay + Duration::from_millis(3);
+                    let after = self.random.time(Duration::from_micros(100), most);
+                    let at = self.now + after;
                     let last = self.in_order.entry((life, to)).or_default();
-                    *last = (*last).max(self.now + after);
-                    let event = Event::Data(ParticipantId(to), generation, life.0.0, item);
-                    self.timeline.plan(*last, event);
+                    *last = (*last).max(at);
+                    let (at, to) = (*last, ParticipantId(to));
+                    self.plan(at, move |sim| sim.flows(to, generation, life.0.0, item));
                 }
-                Effect::Snapshot(epoch, since, entries) => {
-                    let (of, after) = (SnapshotOwner::Epoch(epoch), None);
-                    let snapshot = Snapshot {
-                        of,
-                        after,
-                        since,
-                        entries,
-                    };
-                    self.save(life, generation, snapshot);
-                }
-                Effect::Last(after, since, entries) => {
-                    let of = SnapshotOwner::Last(generation);
-                    let snapshot = Snapshot {
-                        of,
-                        after,
-                        since,
-                        entries,
-                    };
-                    self.save(life, generation, snapshot);
-                }
+                Effect::Snapshot(snapshot) => self.save(life, generation, snapshot),
             }
         }
     }
 
-    fn save(&mut self, life: ProcessIncarnation, generation: Generation, snapshot: Snapshot) {
+    fn save(&mut self, life: ProcessIncarnation, generation: Generation, snapshot: StateChanges) {
         let slow = !self.is_mended && self.random.per_mille(20);
         let most = if slow { 5_000 } else { 80 };
-        self.after(2, most, Event::Write(life, generation, snapshot));
+        self.after(2, most, move |sim| sim.writes(life, generation, snapshot));
     }
 
-    fn flows(&mut self, to: ParticipantId, generation: Generation, from: u32, item: Item) {
+    fn flows(&mut self, to: ParticipantId, generation: Generation, from: u32, item: Item<Output>) {
         if let Some(life) = self.process(to, generation) {
             self.with(life, generation, |process, shape| {
                 process.receive(from, item, shape)
@@ -357,11 +199,11 @@ impl Simulation {
             effects
         });
         if goes_on {
-            self.after(20, 100, Event::Read(life, generation));
+            self.after(20, 100, move |sim| sim.reads(life, generation));
         }
     }
 
-    fn goes(&mut self, participant: ParticipantId, generation: Generation) {
+    pub fn goes(&mut self, participant: ParticipantId, generation: Generation) {
         let Some(life) = self.process(participant, generation) else {
             return;
         };
@@ -371,33 +213,24 @@ impl Simulation {
             reads
         });
         if first && self.shape.role(participant) == Role::Source {
-            self.after(1, 50, Event::Read(life, generation));
+            self.after(1, 50, move |sim| sim.reads(life, generation));
         }
     }
 
     /// Makes a snapshot durable, unless the disk is full; a final snapshot is retried until then.
-    fn writes(&mut self, life: ProcessIncarnation, generation: Generation, snapshot: Snapshot) {
+    fn writes(&mut self, life: ProcessIncarnation, generation: Generation, snapshot: StateChanges) {
         let here = self.processes.get(&life);
         if here.is_none_or(|process| process.agent.generation() != generation) {
             return;
         }
-        let fails = self.disk_full && self.random.per_mille(400);
-        let event = match snapshot.of {
-            SnapshotOwner::Last(_) if fails => return self.save(life, generation, snapshot),
+        let fails = self.is_full && self.random.per_mille(400);
+        let StateChanges { of, since, .. } = snapshot;
+        let event = match of {
+            SnapshotOwner::Last(..) if fails => return self.save(life, generation, snapshot),
             SnapshotOwner::Epoch(epoch) if fails => {
                 ParticipantEvent::CannotSave(epoch, "the disk is full".to_string())
             }
-            SnapshotOwner::Epoch(epoch) => ParticipantEvent::Saved(
-                epoch,
-                self.vault
-                    .save(snapshot.of, snapshot.since, snapshot.entries),
-            ),
-            SnapshotOwner::Last(_) => ParticipantEvent::Ended {
-                after: snapshot.after,
-                receipt: self
-                    .vault
-                    .save(snapshot.of, snapshot.since, snapshot.entries),
-            },
+            _ => of.saved(self.vault.save(of, since, snapshot.entries)),
         };
         self.agent(life, event);
     }
@@ -415,23 +248,21 @@ impl Simulation {
             .filter(|(_, closes, _)| *closes <= epoch)
             .map(|(name, _, outputs)| (name, outputs.clone()))
             .collect();
-        let mut broken = None;
+        let mut published = Ok(());
         for (name, outputs) in due {
             process.ledger.remove(name);
             if let Key::Prepared(generation, number) = name {
                 let id = (life.0, generation, number);
-                let published = self.outside.publish(id, &outputs, guarantee, &self.vault);
-                broken = broken.or(published.err());
+                let outside = &mut self.outside;
+                published = published.and(outside.publish(id, &outputs, guarantee, &self.vault));
             }
         }
         process.visible = process.visible.max(Some(epoch));
-        if let Some(broken) = broken {
-            self.breaks(broken);
-        }
+        self.checked(published);
         self.agent(life, ParticipantEvent::Visible(epoch));
     }
 
-    fn word(&mut self, life: ProcessIncarnation, message: ToParticipant) {
+    pub fn word(&mut self, life: ProcessIncarnation, message: ToParticipant) {
         if self.cut_off.contains(&life) {
             return;
         }
@@ -467,22 +298,19 @@ impl Simulation {
                 let reached = !self.cut_off.contains(&life);
                 let process = self.processes.get(&life).filter(|_| reached);
                 if let Some(master) = process.map(|process| process.master) {
-                    for after in self.network.arrivals(&mut self.random) {
-                        let event =
-                            Event::ToMaster(master, CoordinatorEvent::From(message.clone()));
-                        self.timeline.plan(self.now + after, event);
-                    }
+                    let event = CoordinatorEvent::From(message);
+                    self.transmit(move |sim| sim.at_master(master, event));
                 }
             }
             ParticipantAction::Commit(epoch) => {
-                self.after(1, 40, Event::Show(life, generation, epoch));
+                self.after(1, 40, move |sim| sim.shows(life, generation, epoch));
             }
             ParticipantAction::Abort(_) => self.with(life, generation, |process, _| {
                 process.is_paused = false;
                 Vec::new()
             }),
             ParticipantAction::End(epoch, kind) => self.with(life, generation, |process, shape| {
-                if kind == ardea_coordination::control::EpochKind::Savepoint {
+                if kind == EpochKind::Savepoint {
                     process.full = Some(epoch);
                 }
                 process.is_paused = kind.holds_sources();
