@@ -7,14 +7,12 @@
 //! committed output. The simulation thus detects lost and duplicated records, frames accepted in
 //! the wrong attempt, inconsistent snapshots, and output that is published too early.
 //!
-//! * `instance`: one instance; `worker_attempt`: a worker's part of an attempt; `durable_storage`:
-//!   durable storage;
+//! * `instance`: one instance; `worker_attempt`: a worker's part of an attempt;
 //! * `published`: the output of sinks, across all programs;
 //! * `flow`: the transport of records and snapshots; `invariants`: the invariants of attempts, and
 //!   the conditions of recovery;
 //! * `upgrade_invariants`: the invariants of upgrades.
 
-mod durable_storage;
 mod flow;
 mod instance;
 mod invariants;
@@ -32,14 +30,14 @@ use ardea_coordination::control::{
 use ardea_coordination::packing::{ContainerId, PackingPlan};
 use ardea_core::Epoch;
 
-pub(crate) use flow::InFlightMessage;
-pub(crate) use upgrade_invariants::ProgramBehavior;
-pub(crate) use worker_attempt::{Snapshot, WorkerAttempt};
+pub use upgrade_invariants::ProgramBehavior;
+pub use worker_attempt::WorkerAttempt;
 
 use crate::random::Random;
+use crate::storage::{Counts, DurableStorage};
 use crate::world::report;
-use durable_storage::DurableStorage;
-use instance::Counts;
+use flow::InFlightMessage;
+use instance::InstanceKey;
 use published::Published;
 
 /// The settings of a job with a guarantee.
@@ -52,7 +50,7 @@ pub struct GuaranteeConfig {
 }
 
 impl GuaranteeConfig {
-    pub(crate) fn new(random: &mut Random, ends: bool) -> Self {
+    pub fn new(random: &mut Random, ends: bool) -> Self {
         let millis = Duration::from_millis;
         let usual = CoordinatorConfig::default();
         GuaranteeConfig {
@@ -70,29 +68,24 @@ impl GuaranteeConfig {
     }
 }
 
-/// The checker of the simulated job's attempts.
-#[derive(Debug)]
-pub(crate) struct AttemptChecker {
-    pub(crate) survival: GuaranteeConfig,
+/// The observations of the attempts of a job with a guarantee.
+#[derive(Debug, Default)]
+pub struct AttemptChecker {
     /// The programs by submission: the current job and its predecessors.
     programs: BTreeMap<u64, Program>,
     published: Published,
-    /// True if no checkpoint can be read at the moment.
-    pub(crate) is_damaged: bool,
-    /// True if no checkpoint can be written at the moment.
-    pub(crate) is_full: bool,
     /// The time until which faults occur.
-    pub(crate) faults_until: Duration,
+    pub faults_until: Duration,
     /// The committed epoch at the end of all faults.
-    repaired_with: Option<Epoch>,
-    pub(crate) report: AttemptsReport,
+    pub repaired_with: Option<Epoch>,
+    pub report: AttemptsReport,
 }
 
 /// The observations of one submission.
 #[derive(Debug, Default)]
-pub(crate) struct Program {
-    pub(crate) storage: DurableStorage,
-    pub(crate) nature: ProgramBehavior,
+pub struct Program {
+    pub storage: DurableStorage<InstanceKey, Counts>,
+    pub nature: ProgramBehavior,
     /// The submission of the previous program, and the final state of that program with which this
     /// one starts.
     begins: Option<(u64, FinalState)>,
@@ -150,27 +143,14 @@ report! {
 }
 
 impl AttemptChecker {
-    pub(crate) fn new(survival: GuaranteeConfig) -> Self {
-        AttemptChecker {
-            survival,
-            programs: BTreeMap::new(),
-            published: Published::default(),
-            is_damaged: false,
-            is_full: false,
-            faults_until: Duration::ZERO,
-            repaired_with: None,
-            report: AttemptsReport::default(),
-        }
-    }
-
     /// Returns the behaviour of a submission's program.
-    pub(crate) fn nature(&self, of: u64) -> ProgramBehavior {
+    pub fn nature(&self, of: u64) -> ProgramBehavior {
         let program = self.programs.get(&of);
         program.map_or(ProgramBehavior::Good, |program| program.nature)
     }
 
     /// Returns the observations of a submission.
-    pub(crate) fn program(&mut self, of: u64) -> &mut Program {
+    pub fn program(&mut self, of: u64) -> &mut Program {
         self.programs.entry(of).or_default()
     }
 }

@@ -15,7 +15,7 @@ pub enum Operation {
 }
 
 /// The simulated scheduler.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cluster {
     /// True if the scheduler restarts containers only on request of the master.
     pub stateful: bool,
@@ -42,12 +42,7 @@ impl Cluster {
     pub fn new(stateful: bool) -> Self {
         Cluster {
             stateful,
-            down: false,
-            full: false,
-            containers: BTreeMap::new(),
-            wanted: BTreeSet::new(),
-            last: Order::default(),
-            past: BTreeMap::new(),
+            ..Cluster::default()
         }
     }
 

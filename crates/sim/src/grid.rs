@@ -21,14 +21,8 @@ mod simulation;
 use std::time::Duration;
 
 use crate::random::Random;
-use crate::world::{Failure, report};
+use crate::world::{Failure, report, run};
 use simulation::GridSimulation;
-
-/// The time after the last fault within which everything must have recovered.
-const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The interval of the checks for recovery.
-const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 report! {
     /// Statistics of one successful run of [`run_grid`], or of many.
@@ -68,46 +62,12 @@ pub fn run_grid(seed: u64) -> Result<GridReport, Box<Failure>> {
     let mut random = Random::new(seed);
     let until = random.time(Duration::from_secs(3), Duration::from_secs(25));
     let faults = random.below(25);
-    let mut scene = GridSimulation::new(random);
-    faults::plan(&mut scene, faults, until);
-    let fail = |scene: &GridSimulation, what| {
-        Box::new(Failure {
-            seed,
-            at: scene.now,
-            what,
-            log: scene.log.iter().cloned().collect(),
-        })
-    };
-    let mut look_at = until;
-    loop {
-        if scene.has_ended() {
-            scene.report.ended += 1;
-            break;
-        }
-        scene.step().map_err(|what| fail(&scene, what))?;
-        scene.report.steps += 1;
-        if scene.now < look_at {
-            continue;
-        }
-        look_at = scene.now + CHECK_INTERVAL;
-        let missing = scene.missing();
-        match missing {
-            None => break,
-            Some(_) if scene.is_stuck() => {
-                scene.report.stuck += 1;
-                break;
-            }
-            Some(missing) if scene.now > until + RECOVERY_TIMEOUT => {
-                return Err(fail(
-                    &scene,
-                    format!("two minutes after the last fault: {missing}"),
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    match scene.explain() {
-        Ok(()) => Ok(scene.report),
-        Err(what) => Err(fail(&scene, what)),
-    }
+    let mut sim = GridSimulation::new(random);
+    faults::plan(&mut sim, faults, until);
+    run(&mut sim, seed, until)?;
+    sim.explain().map_err(|what| sim.failure(seed, what))?;
+    Ok(GridReport {
+        steps: sim.steps,
+        ..sim.report
+    })
 }

@@ -13,7 +13,8 @@
 //! * [`run_attempts`]: a job with a guarantee on a cluster, under faults, updates and upgrades,
 //!   down to single records;
 //! * [`run_grid`]: the members of a grid under faults, down to single operations;
-//! * [`World`]: the simulated cluster; the program `ardea-sim` runs many seeds.
+//!
+//! Each of these is a workload in the same simulated world. The program `ardea-sim` runs many seeds.
 //!
 //! # Invariants, checked after every step
 //!
@@ -47,7 +48,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod event_queue;
 mod random;
 
 mod cluster;
@@ -73,13 +73,12 @@ mod scenario;
 mod dataflow;
 mod storage;
 
-pub use attempts::{AttemptsReport, GuaranteeConfig};
+pub use attempts::AttemptsReport;
 pub use checkpoints::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};
 pub use grid::{GridReport, run_grid};
 pub use scenario::{
     StartReport, Success, run_attempts, run_faults, run_large, run_resets, run_start,
 };
-pub use simulation::{World, WorldConfig};
 pub use stopwatch::Stopwatch;
 pub use world::Failure;

@@ -47,7 +47,11 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T: Clone> Slot<T> {
-    pub(crate) fn carry_out(&mut self, request: StoreRequest<T>) -> StoreReply<T> {
+    pub fn get(&self) -> Option<&T> {
+        self.value.as_ref().map(|(value, _)| value)
+    }
+
+    pub fn carry_out(&mut self, request: StoreRequest<T>) -> StoreReply<T> {
         let version = self.value.as_ref().map(|(_, version)| *version);
         match request {
             StoreRequest::Read => StoreReply::Found(self.value.clone()),
@@ -67,22 +71,24 @@ impl<T: Clone> Slot<T> {
 }
 
 impl SimMetastore {
+    /// Returns the job's record.
+    pub fn job(&self) -> Option<&Arc<JobRecord>> {
+        self.record.get()
+    }
+
     /// Returns true if the submission `of` is the current job.
     pub fn is_there(&self, of: u64) -> bool {
-        let record = self.record.value.as_ref();
-        record.is_some_and(|(record, _)| record.job.submission == of)
+        self.job().is_some_and(|record| record.job.submission == of)
     }
 
     /// Returns the current or last leader of a submission.
     pub fn leader(&self, of: u64) -> Option<&LeaseRecord> {
-        let (lease, _) = self.submissions.get(&of)?.lease.value.as_ref()?;
-        Some(lease)
+        self.submissions.get(&of)?.lease.get()
     }
 
     /// Returns the checkpoint record of a submission.
     pub fn epochs_of(&self, of: u64) -> Option<&Arc<CheckpointRecord>> {
-        let (record, _) = self.submissions.get(&of)?.epochs.value.as_ref()?;
-        Some(record)
+        self.submissions.get(&of)?.epochs.get()
     }
 
     /// Returns true if a write must fail because the submission is gone. If another job has

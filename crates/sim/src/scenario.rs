@@ -14,16 +14,10 @@ use ardea_core::Result;
 
 use crate::attempts::{AttemptsReport, GuaranteeConfig};
 use crate::random::Random;
-use crate::simulation::{World, WorldConfig};
+use crate::simulation::{ClusterSimulation, WorldConfig};
 use crate::stopwatch::Stopwatch;
-use crate::world::Failure;
+use crate::world::{Failure, run};
 use crate::{drains, faults, user};
-
-/// The time after the last fault within which everything must have recovered.
-const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The interval of the checks for recovery.
-const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Statistics of one successful run under faults, or of many.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,14 +69,14 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
     if end.per_mille(300) {
         config.ends_at = Some(end.time(Duration::ZERO, until));
     }
-    let mut world = World::new(config, world_seed);
+    let mut sim = ClusterSimulation::new(config, world_seed);
     let faults = random.below(25);
-    faults::plan(&mut world, faults, until);
+    faults::plan(&mut sim, faults, until);
     let commands = random.below(8);
     let kills = random.per_mille(250);
-    user::plan(&mut world, commands, until, kills);
-    drains::plan(&mut world, random.any(), until);
-    finish(&mut world, seed, until)
+    user::plan(&mut sim, commands, until, kills);
+    drains::plan(&mut sim, random.any(), until);
+    finish(&mut sim, seed, until)
 }
 
 /// Runs a small job with a guarantee under random faults, down to single records. Some jobs
@@ -102,15 +96,15 @@ pub fn run_attempts(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
     config.survival = Some(GuaranteeConfig::new(&mut random, ends));
     let world_seed = random.any();
     let until = random.time(Duration::from_secs(5), Duration::from_secs(40));
-    let mut world = World::new(config, world_seed);
+    let mut sim = ClusterSimulation::new(config, world_seed);
     let faults = random.below(20);
-    faults::plan(&mut world, faults, until);
+    faults::plan(&mut sim, faults, until);
     let commands = random.below(8);
     let kills = random.per_mille(100);
-    user::plan(&mut world, commands, until, kills);
-    drains::plan(&mut world, random.any(), until);
-    let success = finish(&mut world, seed, until)?;
-    Ok(world.report_of_lives(success.steps))
+    user::plan(&mut sim, commands, until, kills);
+    drains::plan(&mut sim, random.any(), until);
+    run(&mut sim, seed, until)?;
+    Ok(sim.report_of_lives())
 }
 
 /// Runs a small job with a guarantee on overloaded machines, while connections between its workers
@@ -128,44 +122,25 @@ pub fn run_resets(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
     config.wild_clocks = false;
     config.survival = Some(GuaranteeConfig::new(&mut random, false));
     let until = Duration::from_secs(60);
-    let mut world = World::new(config, random.any());
-    faults::plan_resets(&mut world, 1 + random.below(40), until);
-    let success = finish(&mut world, seed, until)?;
-    Ok(world.report_of_lives(success.steps))
+    let mut sim = ClusterSimulation::new(config, random.any());
+    faults::plan_resets(&mut sim, 1 + random.below(40), until);
+    run(&mut sim, seed, until)?;
+    Ok(sim.report_of_lives())
 }
 
-/// Runs the world until it has recovered from the faults, which end at `until`.
-fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<Failure>> {
-    let mut steps = 0;
-    let mut look_at = until;
-    let fail = |world: &World, what| {
-        Box::new(Failure {
-            seed,
-            at: world.now(),
-            what,
-            log: world.log().map(str::to_string).collect(),
-        })
-    };
-    loop {
-        world.step().map_err(|what| fail(world, what))?;
-        steps += 1;
-        if world.now() < look_at {
-            continue;
-        }
-        look_at = world.now() + CHECK_INTERVAL;
-        match world.missing() {
-            None => {
-                let mended_after = world.now() - until;
-                return Ok(Success {
-                    mended_after,
-                    longest: mended_after,
-                    steps,
-                });
-            }
-            Some(what) if world.now() > until + RECOVERY_TIMEOUT => return Err(fail(world, what)),
-            Some(_) => {}
-        }
-    }
+/// Runs the cluster until it has recovered from the faults, which end at `until`.
+fn finish(
+    sim: &mut ClusterSimulation,
+    seed: u64,
+    until: Duration,
+) -> Result<Success, Box<Failure>> {
+    run(sim, seed, until)?;
+    let mended_after = sim.now - until;
+    Ok(Success {
+        steps: sim.steps,
+        mended_after,
+        longest: mended_after,
+    })
 }
 
 /// A policy that packs from scratch each time. Many instances move, which the policies of
@@ -249,12 +224,12 @@ pub fn run_start(
     instances: u32,
     encodes: bool,
 ) -> Result<StartReport, Box<Failure>> {
-    let mut world = World::new(large_world(containers, instances, encodes), seed);
-    let success = finish(&mut world, seed, Duration::ZERO)?;
+    let mut sim = ClusterSimulation::new(large_world(containers, instances, encodes), seed);
+    let success = finish(&mut sim, seed, Duration::ZERO)?;
     Ok(StartReport {
-        running_after: world.first_running().unwrap_or(success.mended_after),
+        running_after: sim.watch.first_running.unwrap_or(success.mended_after),
         steps: success.steps,
-        stopwatch: world.stopwatch,
+        stopwatch: sim.stopwatch,
     })
 }
 
@@ -269,11 +244,11 @@ pub fn run_large(
     instances: u32,
     faults: u64,
 ) -> Result<Success, Box<Failure>> {
-    let mut world = World::new(large_world(containers, instances, false), seed);
+    let mut sim = ClusterSimulation::new(large_world(containers, instances, false), seed);
     let until = Duration::from_secs(60);
-    faults::plan(&mut world, faults, until);
-    user::plan(&mut world, 3, until, false);
-    finish(&mut world, seed, until)
+    faults::plan(&mut sim, faults, until);
+    user::plan(&mut sim, 3, until, false);
+    finish(&mut sim, seed, until)
 }
 
 fn large_world(containers: u32, instances: u32, encodes: bool) -> WorldConfig {

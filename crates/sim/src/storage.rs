@@ -36,7 +36,7 @@ impl SnapshotOwner {
 }
 
 /// The durable storage of a program.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DurableStorage<K, V> {
     snapshots: BTreeMap<u64, (SnapshotOwner, BTreeMap<K, V>)>,
     saved: u64,
@@ -46,18 +46,6 @@ pub struct DurableStorage<K, V> {
     contents: BTreeMap<Epoch, Arc<RecordedCheckpoint>>,
     /// The offsets of the sources at each epoch that was ever recorded.
     offsets: BTreeMap<Epoch, Counts>,
-}
-
-impl<K, V> Default for DurableStorage<K, V> {
-    fn default() -> Self {
-        DurableStorage {
-            snapshots: BTreeMap::new(),
-            saved: 0,
-            checkpoints: BTreeMap::new(),
-            contents: BTreeMap::new(),
-            offsets: BTreeMap::new(),
-        }
-    }
 }
 
 impl<K: Ord + Clone, V: Clone> DurableStorage<K, V> {
@@ -139,6 +127,7 @@ impl<K: Ord + Clone, V: Clone> DurableStorage<K, V> {
             Some(Some(base)) => base.clone(),
             Some(None) => return Err(format!("{epoch:?} lies over {over:?}, which is not there")),
         };
+        merged.retain(|participant, _| checkpoint.snapshots.contains_key(participant));
         for (participant, snapshot) in &checkpoint.snapshots {
             let place = <[u8; 8]>::try_from(&snapshot.receipt.place[..]).map(u64::from_be_bytes);
             let saved = place.ok().and_then(|place| self.snapshots.get(&place));

@@ -125,7 +125,7 @@ impl<W> World<W> {
         World {
             now: Duration::ZERO,
             random,
-            network: Network::new(),
+            network: Network::default(),
             is_damaged: false,
             is_full: false,
             steps: 0,
@@ -154,6 +154,13 @@ impl<W> World<W> {
         self.plan_in(delay, event);
     }
 
+    /// Returns the clock of a process that starts now, with a random drift of at most `most`
+    /// thousandths.
+    pub fn skewed_clock(&mut self, most: u64) -> SkewedClock {
+        let drift = self.random.below(2 * most + 1) as i64 - most as i64;
+        SkewedClock::new(self.now, 1_000 * drift)
+    }
+
     /// Plans the arrivals of a message: none, one or two.
     pub fn transmit(&mut self, arrival: impl FnOnce(&mut W) + Clone + 'static) {
         for delay in self.network.arrivals(&mut self.random) {
@@ -178,7 +185,7 @@ impl<W> World<W> {
 
     /// Repairs the network and the disks.
     pub fn repair_all(&mut self) {
-        self.network = Network::new();
+        self.network = Network::default();
         self.is_damaged = false;
         self.is_full = false;
     }
@@ -202,7 +209,7 @@ impl<W> World<W> {
         self.log.push_back(line);
     }
 
-    fn failure(&self, seed: u64, what: String) -> Box<Failure> {
+    pub fn failure(&self, seed: u64, what: String) -> Box<Failure> {
         Box::new(Failure {
             seed,
             at: self.now,

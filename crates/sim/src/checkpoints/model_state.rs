@@ -17,9 +17,10 @@ pub struct Output {
 }
 
 /// The key of a state entry.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Key {
     /// The offset of a source.
+    #[default]
     Offset,
     /// The number of received records of a source with a key.
     Count(u32, u64),

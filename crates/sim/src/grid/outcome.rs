@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ardea_core::PartitionId;
 use ardea_grid::protocol::{Holder, Member, MemberId, Node, Record, Replica, View};
 
-use super::history::{Event, HistoryOperation, OperationResult, Verdict, explain};
+use super::history::{HistoryEvent, HistoryOperation, OperationResult, Verdict, explain};
 use super::simulation::{FINAL_READER, GridSimulation};
 
 /// The maximum number of states in the search for a linearization of one key.
@@ -22,12 +22,12 @@ impl GridSimulation {
         let Some(life) = self.lives.get(&id) else {
             return;
         };
-        let clock = life.clock(self.now);
+        let clock = life.clock.read(self.now);
         let serves = |partition: &PartitionId| life.node.serves(clock, *partition);
         let also = self.partitions().filter(serves).find_map(|partition| {
             let mut others = self.lives.iter().filter(|(other, _)| **other != id);
             let other = others.find(|(_, other)| {
-                other.halted <= self.now && other.node.serves(other.clock(self.now), partition)
+                other.halted <= self.now && other.node.serves(other.clock.read(self.now), partition)
             });
             other.map(|(other, _)| (partition, *other))
         });
@@ -48,9 +48,10 @@ impl GridSimulation {
         if view.number != self.newest.number.next() {
             // The member that decided the views in between has them first, and may have died
             // immediately.
+            let before = self.newest.number;
+            let number = view.number;
             self.remember(format!(
-                "views between {} and {} were never seen",
-                self.newest.number, view.number
+                "views between {before} and {number} were never seen"
             ));
         }
         let members: Vec<_> = view.members.iter().map(|member| member.id.0).collect();
@@ -109,7 +110,7 @@ impl GridSimulation {
             if follows && (gone < old.whole.len() || too_few) {
                 self.breaks(format!("{partition:?} was lost with {lost:?} copies"));
             }
-            let event = Event {
+            let event = HistoryEvent {
                 deed: HistoryOperation::Lose,
                 began: now,
                 ended: now,
@@ -130,13 +131,6 @@ impl GridSimulation {
                 }
             }
         }
-    }
-
-    /// Returns true if no member is alive. The last one is never killed: it has left or was
-    /// expelled, bound by its vote, and the members that were to stay died before they knew of that
-    /// decision.
-    pub fn has_ended(&self) -> bool {
-        self.lives.is_empty()
     }
 
     /// Returns true if the remaining members do not form a quorum.
@@ -175,7 +169,7 @@ impl GridSimulation {
     }
 
     /// Returns a condition of recovery that is not met yet, or `None`.
-    pub fn missing(&mut self) -> Option<String> {
+    pub fn unrecovered(&mut self) -> Option<String> {
         let alive = self.lives.iter().filter(|(_, life)| !life.node.is_out());
         let alive = alive.map(|(id, _)| *id);
         let alive: BTreeSet<u64> = alive.filter(|id| !self.is_forlorn(*id)).collect();
