@@ -112,8 +112,8 @@ impl Cluster {
                         deeds.push(self.start(id));
                     }
                 }
-                let unwanted: Vec<_> = self
-                    .current()
+                let current = self.current();
+                let unwanted: Vec<_> = current
                     .filter(|w| !self.wanted.contains(&w.container))
                     .collect();
                 deeds.extend(unwanted.into_iter().map(|worker| self.stop(worker)));
@@ -135,10 +135,10 @@ impl Cluster {
                 let fresh = order > container.last;
                 if fresh {
                     container.last = order;
-                    let incarnation = container.starts;
-                    if container.running {
+                    let (container, incarnation) = (id, container.starts);
+                    if self.containers[&id].running {
                         deeds.push(self.stop(WorkerId {
-                            container: id,
+                            container,
                             incarnation,
                         }));
                     }

@@ -1,17 +1,17 @@
 //! The drivers of the state machines: they deliver events and execute actions, as the real drivers
 //! do over sockets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change,
-    CheckpointRecord, Credentials, JobPhase, JobRecord, LeaseEvent, MasterAction, MasterEpoch,
-    MasterEvent, Order, RequiredCheckpoints, Run, SchedulerCall, StoreReply, StoreRequest,
-    ToWorker, WorkerAgent, WorkerId,
+    AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change, Credentials,
+    JobPhase, LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, Run, SchedulerCall,
+    StoreReply, StoreRequest, ToWorker, WorkerAgent, WorkerId,
 };
 
+use crate::metastore::{CheckpointReply, CheckpointRequest, JobReply, JobRequest};
 use crate::network::{Host, Node};
 use crate::simulation::{ClusterSimulation, TICK, WorkerProcess};
 
@@ -61,8 +61,7 @@ impl ClusterSimulation {
 
     fn look_up(&mut self, id: WorkerId) {
         if !self.metastore.down {
-            let own = self.workers.get(&id).map(|process| process.of);
-            let found = self.metastore.look_up(own.unwrap_or(self.job.submission));
+            let found = self.metastore.look_up(self.submission_of(id));
             self.send(Node::Store, Node::Worker(id), move |sim| {
                 sim.worker_event(id, AgentEvent::Lookup(found));
             });
@@ -79,11 +78,7 @@ impl ClusterSimulation {
         }
     }
 
-    fn store_record(
-        &mut self,
-        of: u64,
-        request: StoreRequest<Arc<JobRecord>>,
-    ) -> Result<StoreReply<Arc<JobRecord>>, String> {
+    fn store_record(&mut self, of: u64, request: JobRequest) -> Result<JobReply, String> {
         let stored = |sim: &Self| sim.metastore.job().map(Arc::clone);
         let before = stored(self);
         if let (StoreRequest::Delete { expected }, Some(before)) = (&request, &before)
@@ -100,11 +95,7 @@ impl ClusterSimulation {
         Ok(reply)
     }
 
-    fn store_epochs(
-        &mut self,
-        of: u64,
-        request: StoreRequest<Arc<CheckpointRecord>>,
-    ) -> StoreReply<Arc<CheckpointRecord>> {
+    fn store_epochs(&mut self, of: u64, request: CheckpointRequest) -> CheckpointReply {
         let stored = |sim: &Self| sim.metastore.epochs_of(of).map(Arc::clone);
         let before = stored(self);
         if before.is_none()
@@ -196,16 +187,10 @@ impl ClusterSimulation {
                     |reply| CandidateEvent::Master(MasterEvent::Epochs(request, reply)),
                 );
             }),
-            MasterAction::Keep(RequiredCheckpoints {
-                epochs,
-                below,
-                generation,
-                ..
-            }) => {
+            MasterAction::Keep(kept) => {
                 let of = self.led_by(id);
                 self.after(0, 1_000, move |sim| {
-                    let storage = &mut sim.attempts.program(of).storage;
-                    storage.keep(&epochs, below, generation);
+                    sim.attempts.program(of).storage.keep(&kept)
                 });
             }
             MasterAction::Scheduler(order, call) => self.call_scheduler(id, order, call),
@@ -252,7 +237,7 @@ impl ClusterSimulation {
             agent: WorkerAgent::new(id, who, endpoint, AgentConfig::default()),
             clock: self.skewed_clock(10),
             host,
-            changes: Vec::new(),
+            changes: VecDeque::new(),
             part: None,
             running: BTreeSet::new(),
             busy_until: self.now,
@@ -288,12 +273,8 @@ impl ClusterSimulation {
             return;
         }
         let random = &mut self.world.random;
-        let ends: Vec<_> = worker
-            .running
-            .iter()
-            .filter(|instance| !worker.ended.contains(*instance) && random.per_mille(50))
-            .cloned()
-            .collect();
+        let open = worker.running.difference(&worker.ended);
+        let ends: Vec<_> = open.filter(|_| random.per_mille(50)).cloned().collect();
         for instance in ends {
             self.watch.ended.insert(instance.clone());
             worker.ended.insert(instance);
@@ -332,7 +313,7 @@ impl ClusterSimulation {
                 AgentAction::Peers(_) => {}
                 AgentAction::Apply(change) => self.apply(id, change),
                 AgentAction::Epochs(generation, action) => {
-                    self.epochs_action(id, generation, action);
+                    self.epochs_action((id, generation), action);
                 }
                 AgentAction::Exit(why) => {
                     self.check_departure(id, &why);
@@ -352,7 +333,7 @@ impl ClusterSimulation {
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.busy_until = worker.busy_until.max(self.world.now) + takes;
             let (at, order) = (worker.busy_until, change.order);
-            worker.changes.push(change);
+            worker.changes.push_back(change);
             self.plan(at, move |sim| sim.applied(id, order));
         }
     }
@@ -362,12 +343,7 @@ impl ClusterSimulation {
             return;
         };
         let (mut begins, mut former) = (None, None);
-        while worker
-            .changes
-            .first()
-            .is_some_and(|first| first.order <= order)
-        {
-            let change = worker.changes.remove(0);
+        while let Some(change) = worker.changes.pop_front_if(|first| first.order <= order) {
             // Stops precede starts, and both appear atomic to observers.
             for instance in &change.stop {
                 worker.running.remove(instance);
@@ -454,9 +430,8 @@ impl ClusterSimulation {
     /// Handles a worker whose host the framework of a stateless scheduler could not reach for a
     /// long time.
     pub fn give_up(&mut self, id: WorkerId) {
-        let unreachable = self
-            .host(Node::Worker(id))
-            .is_some_and(|host| !self.network.connects(Host(1), host));
+        let host = self.host(Node::Worker(id));
+        let unreachable = host.is_some_and(|host| !self.network.connects(Host(1), host));
         if unreachable && !self.cluster.stateful {
             self.leftovers.insert(id);
             let deeds = self.cluster.ended(id);

@@ -1,15 +1,15 @@
 //! The invariants of the simulated cluster, and the conditions of recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    Assignment, Change, DesiredState, JobRecord, LeaveReason, MasterStatus, Run, StoreRequest,
-    ToWorker, Upgrade, WorkerId,
+    Assignment, Change, DesiredState, LeaveReason, MasterStatus, Run, StoreRequest, ToWorker,
+    Upgrade, WorkerId,
 };
 use ardea_coordination::packing::InstanceId;
 
+use crate::metastore::JobRequest;
 use crate::simulation::ClusterSimulation;
 
 /// The observations of the job.
@@ -59,31 +59,23 @@ impl ClusterSimulation {
             return;
         };
         let told = process.assigned.entry(to).or_default();
-        let fresh: Vec<_> = assignment
-            .instances
-            .iter()
-            .filter(|instance| told.insert((*instance).clone()))
-            .cloned()
+        let instances = assignment.instances.iter().cloned();
+        let fresh: Vec<_> = instances
+            .filter(|instance| told.insert(instance.clone()))
             .collect();
         let aborted = &process.aborted;
         // An instance that already runs there is not started.
-        let runs = self
-            .workers
-            .get(&to)
-            .map_or(&[][..], |worker| worker.agent.instances());
-        for instance in fresh
-            .into_iter()
-            .filter(|instance| !runs.contains(instance))
-        {
-            let holders = self.watch.holders.get(&instance).into_iter().flatten();
+        let worker = self.workers.get(&to);
+        let runs = worker.map_or(&[][..], |worker| worker.agent.instances());
+        for instance in fresh.iter().filter(|instance| !runs.contains(instance)) {
+            let holders = self.watch.holders.get(instance).into_iter().flatten();
             let mut others = holders.filter(|holder| holder.container != to.container);
             let counted_on = |holder: &&WorkerId| {
                 self.cluster.is_current(**holder) && !aborted.contains(&holder.container)
             };
             if let Some(other) = others.find(counted_on) {
-                return self.world.breaks(format!(
-                    "worker {to} is assigned {instance}, which {other} runs"
-                ));
+                let broken = format!("worker {to} is assigned {instance}, which {other} runs");
+                return self.world.breaks(broken);
             }
         }
     }
@@ -119,7 +111,7 @@ impl ClusterSimulation {
 
     /// Checks that a job is marked as finished only if all of its instances have completed, and
     /// stays finished.
-    pub fn check_write(&mut self, request: &StoreRequest<Arc<JobRecord>>) {
+    pub fn check_write(&mut self, request: &JobRequest) {
         let StoreRequest::Write { value, .. } = request else {
             return;
         };
@@ -223,13 +215,7 @@ impl ClusterSimulation {
             }
             Some((record, _)) => {
                 let steady = self.missing_until_steady();
-                let guarantee = || {
-                    let of = self
-                        .has_guarantee()
-                        .then(|| self.missing_of_lives(record.intent));
-                    of.flatten()
-                };
-                let of_lives = steady.or_else(guarantee);
+                let of_lives = steady.or_else(|| self.missing_of_lives(record.intent));
                 of_lives.or_else(|| self.missing_of_drains())
             }
         }
@@ -271,9 +257,7 @@ impl ClusterSimulation {
             return Some(format!("worker {worker} of a killed job is there"));
         }
         if let Some(worker) = self.cluster.current().next() {
-            return Some(format!(
-                "the scheduler has container {worker} of a killed job"
-            ));
+            return Some(format!("the scheduler has {worker} of a killed job"));
         }
         if !self.masters.is_empty() {
             return Some("masters of a killed job are there".to_string());

@@ -9,6 +9,14 @@ use ardea_coordination::control::{
     StoreVersion,
 };
 
+/// A request about a checkpoint record, and the reply.
+pub type CheckpointRequest = StoreRequest<Arc<CheckpointRecord>>;
+pub type CheckpointReply = StoreReply<Arc<CheckpointRecord>>;
+
+/// A request about a job's record, and the reply.
+pub type JobRequest = StoreRequest<Arc<JobRecord>>;
+pub type JobReply = StoreReply<Arc<JobRecord>>;
+
 /// The simulated metadata store.
 #[derive(Debug, Default)]
 pub struct SimMetastore {
@@ -122,10 +130,7 @@ impl SimMetastore {
     /// # Errors
     ///
     /// If a master writes after a later master has written: fencing has failed.
-    pub fn record(
-        &mut self,
-        request: StoreRequest<Arc<JobRecord>>,
-    ) -> Result<StoreReply<Arc<JobRecord>>, String> {
+    pub fn record(&mut self, request: JobRequest) -> Result<JobReply, String> {
         let epoch = match &request {
             StoreRequest::Write { value, .. } => Some(value.epoch),
             _ => None,
@@ -142,11 +147,7 @@ impl SimMetastore {
 
     /// Replaces the job by another in one write. The new job has no lease and no checkpoint record
     /// yet, and no leader of it has written.
-    pub fn replace(
-        &mut self,
-        next: Arc<JobRecord>,
-        expected: StoreVersion,
-    ) -> StoreReply<Arc<JobRecord>> {
+    pub fn replace(&mut self, next: Arc<JobRecord>, expected: StoreVersion) -> JobReply {
         let write = StoreRequest::Write {
             value: next,
             expected: Some(expected),
@@ -161,11 +162,7 @@ impl SimMetastore {
     }
 
     /// Executes a request about the checkpoint record of a submission.
-    pub fn epochs(
-        &mut self,
-        of: u64,
-        request: StoreRequest<Arc<CheckpointRecord>>,
-    ) -> StoreReply<Arc<CheckpointRecord>> {
+    pub fn epochs(&mut self, of: u64, request: CheckpointRequest) -> CheckpointReply {
         match self.is_gone(of, &request) {
             true => StoreReply::JobGone,
             false => self

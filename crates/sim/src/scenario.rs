@@ -70,12 +70,7 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
         config.ends_at = Some(end.time(Duration::ZERO, until));
     }
     let mut sim = ClusterSimulation::new(config, world_seed);
-    let faults = random.below(25);
-    faults::plan(&mut sim, faults, until);
-    let commands = random.below(8);
-    let kills = random.per_mille(250);
-    user::plan(&mut sim, commands, until, kills);
-    drains::plan(&mut sim, random.any(), until);
+    plan_all(&mut sim, &mut random, (25, 250), until);
     finish(&mut sim, seed, until)
 }
 
@@ -88,21 +83,11 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
 /// As [`run_faults`].
 pub fn run_attempts(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
     let mut random = Random::new(seed);
-    let mut config = small_world(&mut random);
-    for vertex in &mut config.demand.vertices {
-        vertex.parallelism = vertex.parallelism.div_ceil(2);
-    }
-    let ends = random.per_mille(300);
-    config.survival = Some(GuaranteeConfig::new(&mut random, ends));
+    let config = world_with_guarantee(&mut random, 300);
     let world_seed = random.any();
     let until = random.time(Duration::from_secs(5), Duration::from_secs(40));
     let mut sim = ClusterSimulation::new(config, world_seed);
-    let faults = random.below(20);
-    faults::plan(&mut sim, faults, until);
-    let commands = random.below(8);
-    let kills = random.per_mille(100);
-    user::plan(&mut sim, commands, until, kills);
-    drains::plan(&mut sim, random.any(), until);
+    plan_all(&mut sim, &mut random, (20, 100), until);
     run(&mut sim, seed, until)?;
     Ok(sim.report_of_lives())
 }
@@ -115,12 +100,8 @@ pub fn run_attempts(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
 /// As [`run_faults`].
 pub fn run_resets(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
     let mut random = Random::new(seed);
-    let mut config = small_world(&mut random);
-    for vertex in &mut config.demand.vertices {
-        vertex.parallelism = vertex.parallelism.div_ceil(2);
-    }
+    let mut config = world_with_guarantee(&mut random, 0);
     config.wild_clocks = false;
-    config.survival = Some(GuaranteeConfig::new(&mut random, false));
     let until = Duration::from_secs(60);
     let mut sim = ClusterSimulation::new(config, random.any());
     faults::plan_resets(&mut sim, 1 + random.below(40), until);
@@ -160,6 +141,30 @@ impl PackingPolicy for Reshuffle {
     ) -> Result<PackingPlan> {
         RoundRobin.pack(demand, config)
     }
+}
+
+/// Plans faults fewer than `most`, commands, and the kill of the job with this probability in a
+/// thousand.
+fn plan_all(
+    sim: &mut ClusterSimulation,
+    random: &mut Random,
+    (most, kills): (u64, u64),
+    until: Duration,
+) {
+    faults::plan(sim, random.below(most), until);
+    let commands = random.below(8);
+    user::plan(sim, commands, until, random.per_mille(kills));
+    drains::plan(sim, random.any(), until);
+}
+
+fn world_with_guarantee(random: &mut Random, ends: u64) -> WorldConfig {
+    let mut config = small_world(random);
+    for vertex in &mut config.demand.vertices {
+        vertex.parallelism = vertex.parallelism.div_ceil(2);
+    }
+    let ends = ends > 0 && random.per_mille(ends);
+    config.survival = Some(GuaranteeConfig::new(random, ends));
+    config
 }
 
 fn small_world(random: &mut Random) -> WorldConfig {

@@ -1,6 +1,6 @@
 //! A job on a simulated cluster: processes on hosts, and the messages between them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub struct WorkerProcess {
     pub agent: WorkerAgent,
     pub clock: SkewedClock,
     pub host: Host,
-    pub changes: Vec<Change>,
+    pub changes: VecDeque<Change>,
     /// The worker's part of the execution attempt, in a job with a guarantee.
     pub part: Option<WorkerAttempt>,
     /// The instances that actually run.
@@ -185,6 +185,12 @@ impl ClusterSimulation {
             Node::Master(id) => self.masters.contains_key(&id).then(|| self.master_host(id)),
             Node::Worker(id) => self.workers.get(&id).map(|worker| worker.host),
         }
+    }
+
+    /// Returns the submission that a worker was started for, or the current one if it has ended.
+    pub fn submission_of(&self, worker: WorkerId) -> u64 {
+        let worker = self.workers.get(&worker);
+        worker.map_or(self.job.submission, |worker| worker.of)
     }
 
     /// Returns the submission that a process was started to lead.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ardea_coordination::control::{
-    CheckpointRecord, Generation, ParticipantEvent, ParticipantId, RecordedCheckpoint, SnapshotAck,
+    CheckpointRecord, Generation, ParticipantEvent, ParticipantId, RecordedCheckpoint,
+    RequiredCheckpoints, SnapshotAck,
 };
 use ardea_core::Epoch;
 
@@ -196,20 +197,21 @@ impl<K: Ord + Clone, V: Clone> DurableStorage<K, V> {
         }
     }
 
-    /// Removes the checkpoints before `below` except those of `epochs`, and the snapshots that no
-    /// remaining checkpoint needs.
-    pub fn keep(&mut self, epochs: &[Epoch], below: Epoch, present: Generation) {
-        self.checkpoints
-            .retain(|epoch, _| *epoch >= below || epochs.contains(epoch));
+    /// Removes the checkpoints that are not required, and the snapshots that no remaining checkpoint
+    /// needs.
+    pub fn keep(&mut self, required: &RequiredCheckpoints) {
+        let RequiredCheckpoints { epochs, below, .. } = required;
+        let checkpoints = &mut self.checkpoints;
+        checkpoints.retain(|epoch, _| epoch >= below || epochs.contains(epoch));
         let kept = epochs.iter().filter_map(|epoch| self.contents.get(epoch));
-        let receipts = kept.flat_map(|checkpoint| checkpoint.snapshots.values());
-        let places: BTreeSet<_> = receipts
+        let kept = kept.flat_map(|checkpoint| checkpoint.snapshots.values());
+        let places: BTreeSet<_> = kept
             .map(|snapshot| snapshot.receipt.place.clone())
             .collect();
         self.snapshots.retain(|place, (of, _)| {
             let may_be_needed = match of {
-                SnapshotOwner::Epoch(epoch) => *epoch >= below,
-                SnapshotOwner::Last(generation, _) => *generation >= present,
+                SnapshotOwner::Epoch(epoch) => *epoch >= *below,
+                SnapshotOwner::Last(generation, _) => *generation >= required.generation,
             };
             may_be_needed || places.contains(place.to_be_bytes().as_slice())
         });

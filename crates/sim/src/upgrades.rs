@@ -13,6 +13,7 @@ use ardea_core::{Error, ErrorCode};
 
 use crate::attempts::ProgramBehavior;
 use crate::faults::Fault;
+use crate::metastore::JobReply;
 use crate::random::Random;
 use crate::simulation::ClusterSimulation;
 
@@ -110,11 +111,7 @@ fn order(sim: &mut ClusterSimulation, random: &mut Random) -> UpgradeOrder {
 impl ClusterSimulation {
     /// Replaces a stopped job by the next one in one write, with its own masters, instead of
     /// removing its record. Returns `None` if the job is not to be replaced.
-    pub fn replace_job(
-        &mut self,
-        stored: &JobRecord,
-        expected: StoreVersion,
-    ) -> Option<StoreReply<Arc<JobRecord>>> {
+    pub fn replace_job(&mut self, stored: &JobRecord, expected: StoreVersion) -> Option<JobReply> {
         let following = Replacement::of(&self.definition, stored)?;
         let version = self.metastore.record.value.as_ref().map(|(_, it)| *it);
         if version != Some(expected) {
@@ -149,7 +146,7 @@ impl ClusterSimulation {
         definition: JobDefinition,
         record: Arc<JobRecord>,
         expected: StoreVersion,
-    ) -> StoreReply<Arc<JobRecord>> {
+    ) -> JobReply {
         let before = self.job.submission;
         let comes_back = matches!(record.upgrade, Some(Upgrade::Over(_)));
         let what = format!("{:x} takes the place of {before:x}", record.job.submission);

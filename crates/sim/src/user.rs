@@ -112,9 +112,8 @@ impl ClusterSimulation {
     pub fn tick_user(&mut self) {
         self.plan_in(TICK, ClusterSimulation::tick_user);
         // The user sees that the job waits for a decision.
-        let is_stuck = self
-            .epochs_record()
-            .is_some_and(|record| record.safe_mode.is_some());
+        let record = self.epochs_record();
+        let is_stuck = record.is_some_and(|record| record.safe_mode.is_some());
         let now = self.now;
         let user = &mut self.user;
         let killed = match &self.metastore.record.value {

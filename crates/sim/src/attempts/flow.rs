@@ -20,6 +20,9 @@ use crate::network::Host;
 use crate::simulation::ClusterSimulation;
 use crate::storage::{Counts, SnapshotOwner};
 
+/// A worker's part of an attempt.
+pub type PartKey = (WorkerId, Generation);
+
 /// An item in transit between two workers.
 #[derive(Clone, Debug)]
 pub struct InFlightMessage {
@@ -40,7 +43,7 @@ impl ClusterSimulation {
         Some((vertex, instance.index))
     }
 
-    fn part(&mut self, worker: WorkerId, generation: Generation) -> Option<&mut WorkerAttempt> {
+    fn part(&mut self, (worker, generation): PartKey) -> Option<&mut WorkerAttempt> {
         let part = self.workers.get_mut(&worker)?.part.as_mut()?;
         (part.life.generation == generation && !part.is_broken).then_some(part)
     }
@@ -53,8 +56,8 @@ impl ClusterSimulation {
         change: &Change,
         former: Option<WorkerAttempt>,
     ) -> bool {
-        let of = self.workers.get(&id).map(|worker| worker.of);
-        let (Some(life), Some(of)) = (change.attempt, of) else {
+        let of = self.submission_of(id);
+        let Some(life) = change.attempt else {
             return true;
         };
         let fails = match life.from {
@@ -70,7 +73,7 @@ impl ClusterSimulation {
             _ => None,
         };
         if let Some(why) = fails {
-            self.fail_attempt(id, life.generation, why);
+            self.fail_attempt((id, life.generation), why);
             return false;
         }
         let storage = &self.attempts.program(of).storage;
@@ -95,11 +98,8 @@ impl ClusterSimulation {
             parallelisms: vertices.map(|vertex| parallelism(&vertex.name)).collect(),
             records: self.records(),
         };
-        let whiches: Vec<InstanceKey> = change
-            .start
-            .iter()
-            .filter_map(|it| self.which(it))
-            .collect();
+        let start = change.start.iter();
+        let whiches: Vec<_> = start.filter_map(|it| self.which(it)).collect();
         let mut places = BTreeMap::new();
         for container in change.routes.containers() {
             let placed = container.instances.iter();
@@ -149,25 +149,19 @@ impl ClusterSimulation {
     }
 
     /// Ends an attempt at a worker.
-    pub fn fail_attempt(&mut self, id: WorkerId, generation: Generation, why: AttemptEnd) {
+    pub fn fail_attempt(&mut self, (id, generation): PartKey, why: AttemptEnd) {
         self.remember(format!("{id}: attempt {generation}: {why:?}"));
         self.worker_event(id, AgentEvent::AttemptOver(generation, why));
     }
 
     /// Fails an instance of a worker, and thereby the worker's part of the attempt.
     pub fn fail_instance(&mut self, id: WorkerId) {
-        let part = self
-            .workers
-            .get_mut(&id)
-            .and_then(|worker| worker.part.as_mut());
-        if let Some(part) = part {
+        let worker = self.workers.get_mut(&id);
+        if let Some(part) = worker.and_then(|worker| worker.part.as_mut()) {
             part.is_broken = true;
-            let generation = part.life.generation;
-            self.fail_attempt(
-                id,
-                generation,
-                AttemptEnd::Failed(AttemptFailure::transient("an instance panicked")),
-            );
+            let key = (id, part.life.generation);
+            let why = AttemptFailure::transient("an instance panicked");
+            self.fail_attempt(key, AttemptEnd::Failed(why));
         }
     }
 
@@ -190,28 +184,23 @@ impl ClusterSimulation {
         let effects = part.read(|partition| wanted.get(partition as usize) == Some(&true));
         let is_early = run == Run::Early && !effects.is_empty();
         self.attempts.report.early += u64::from(is_early);
-        self.take_effect(id, generation, effects);
+        self.take_effect((id, generation), effects);
     }
 
     /// Executes an action of a worker's checkpoint participant.
-    pub fn epochs_action(
-        &mut self,
-        id: WorkerId,
-        generation: Generation,
-        action: ParticipantAction,
-    ) {
-        let Some(part) = self.part(id, generation) else {
+    pub fn epochs_action(&mut self, key: PartKey, action: ParticipantAction) {
+        let Some(part) = self.part(key) else {
             return;
         };
         match action {
             ParticipantAction::End(epoch, kind) => {
                 part.is_held = kind.holds_sources();
                 let effects = part.end_epoch(epoch);
-                self.take_effect(id, generation, effects);
+                self.take_effect(key, effects);
             }
             ParticipantAction::Abort(_) => part.is_held = false,
             ParticipantAction::Commit(epoch) => {
-                self.after(1, 40, move |sim| sim.shows(id, generation, epoch));
+                self.after(1, 40, move |sim| sim.shows(key, epoch));
             }
             ParticipantAction::Send(message) => {
                 self.breaks(format!("{message:?} is for the master"));
@@ -219,57 +208,50 @@ impl ClusterSimulation {
         }
     }
 
-    fn take_effect(
-        &mut self,
-        id: WorkerId,
-        generation: Generation,
-        effects: Vec<(InstanceKey, InstanceEffect)>,
-    ) {
+    fn take_effect(&mut self, key: PartKey, effects: Vec<(InstanceKey, InstanceEffect)>) {
         let mut queue = VecDeque::from(effects);
         while let Some((which, effect)) = queue.pop_front() {
-            let Some(part) = self.part(id, generation) else {
+            let Some(part) = self.part(key) else {
                 return;
             };
             match effect {
                 InstanceEffect::Send(to, item) if part.has(to) => {
                     match part.receive(to, which.1, item) {
                         Ok(effects) => queue.extend(effects),
-                        Err(broken) => return self.breaks(format!("worker {id}: {broken}")),
+                        Err(broken) => return self.breaks(format!("worker {}: {broken}", key.0)),
                     }
                 }
-                InstanceEffect::Send(to, item) => self.send_item(id, generation, to, which.1, item),
+                InstanceEffect::Send(to, item) => self.send_item(key, to, which.1, item),
                 InstanceEffect::Snapshot(epoch, counts) => {
                     part.takes_snapshot(which, epoch, counts)
                 }
                 InstanceEffect::Ended => part.ends(which),
             }
         }
-        let complete = self.part(id, generation).map(WorkerAttempt::complete);
-        let late = self.lateness_of(id);
+        let complete = self.part(key).map(WorkerAttempt::complete);
+        let late = self.lateness_of(key.0);
         for (of, state) in complete.into_iter().flatten() {
             let (least, most) = (2 + late, 80 + late);
-            self.after(least, most, move |sim| sim.saves(id, generation, of, state));
+            self.after(least, most, move |sim| sim.saves(key, of, state));
         }
     }
 
     fn send_item(
         &mut self,
-        from: WorkerId,
-        generation: Generation,
+        key: PartKey,
         to: InstanceKey,
         source: u32,
         item: Item<NumberedRecord>,
     ) {
-        let place = self.part(from, generation).and_then(|part| part.place(to));
+        let (from, generation) = key;
+        let place = self.part(key).and_then(|part| part.place(to));
         let sender = self.workers.get(&from);
         let sender = sender.map(|worker| (worker.host, worker.of));
         let (Some(container), Some((from_host, of))) = (place, sender) else {
             return self.breaks(format!("{to:?} has no container in attempt {generation}"));
         };
-        let after = self
-            .random
-            .time(Duration::from_micros(100), Duration::from_millis(3));
-        let at = self.now + after;
+        let delay = Duration::from_micros(100)..Duration::from_millis(3);
+        let at = self.now + self.random.time(delay.start, delay.end);
         let ways = &mut self.attempts.program(of).in_order;
         let last = ways.entry((from, container)).or_default();
         *last = (*last).max(at);
@@ -288,78 +270,59 @@ impl ClusterSimulation {
     }
 
     /// Delivers an item to another worker, or loses it.
-    pub fn arrives(&mut self, freight: InFlightMessage) {
-        let to = (freight.generation, freight.container);
+    fn arrives(&mut self, freight: InFlightMessage) {
+        let (from, generation, container) = (freight.from, freight.generation, freight.container);
         let program = self.attempts.program(freight.of);
-        if !program.begun.contains(&to) {
-            program.unreceived.push(freight);
-            return;
+        if !program.begun.contains(&(generation, container)) {
+            return program.unreceived.push(freight);
         }
-        let InFlightMessage {
-            of,
-            from,
-            from_host,
-            generation,
-            container,
-            to,
-            source,
-            item,
-        } = freight;
         let way = (generation, from.container, container);
         if program.broken_ways.contains(&way) {
             return;
         }
         let receiver = self.workers.iter().find(|(id, worker)| {
             let part = worker.part.as_ref().map(|part| part.life.generation);
-            id.container == container && worker.of == of && part == Some(generation)
+            id.container == container && worker.of == freight.of && part == Some(generation)
         });
         let receiver = receiver.map(|(id, worker)| (*id, worker.host));
         match receiver {
-            Some((id, host)) if self.network.connects(from_host, host) => {
-                let Some(part) = self.part(id, generation) else {
+            Some((id, host)) if self.network.connects(freight.from_host, host) => {
+                let Some(part) = self.part((id, generation)) else {
                     return;
                 };
-                match part.receive(to, source, item) {
-                    Ok(effects) => self.take_effect(id, generation, effects),
+                match part.receive(freight.to, freight.source, freight.item) {
+                    Ok(effects) => self.take_effect((id, generation), effects),
                     Err(broken) => self.breaks(format!("worker {id}: {broken}")),
                 }
             }
             receiver => {
                 let back = (generation, container, from.container);
-                self.attempts.program(of).broken_ways.extend([way, back]);
-                self.loses(from, generation, container);
+                let program = self.attempts.program(freight.of);
+                program.broken_ways.extend([way, back]);
+                self.loses((from, generation), container);
                 if let Some((id, _)) = receiver {
-                    self.loses(id, generation, from.container);
+                    self.loses((id, generation), from.container);
                 }
             }
         }
     }
 
     /// Fails the attempt at a worker after the loss of items in transit to another container.
-    fn loses(&mut self, id: WorkerId, generation: Generation, other: ContainerId) {
-        if let Some(part) = self.part(id, generation) {
+    fn loses(&mut self, key: PartKey, other: ContainerId) {
+        if let Some(part) = self.part(key) {
             part.is_broken = true;
-            let why = AttemptEnd::Failed(AttemptFailure::transient(format!(
-                "records for container {other} are lost"
-            )));
-            self.fail_attempt(id, generation, why);
+            let why = format!("records for container {other} are lost");
+            self.fail_attempt(key, AttemptEnd::Failed(AttemptFailure::transient(why)));
         }
     }
 
     /// Makes a snapshot durable, unless the disk is full; a final snapshot is retried until then.
-    fn saves(
-        &mut self,
-        id: WorkerId,
-        generation: Generation,
-        owner: SnapshotOwner,
-        state: InstanceStates,
-    ) {
-        if self.part(id, generation).is_none() {
+    fn saves(&mut self, key: PartKey, owner: SnapshotOwner, state: InstanceStates) {
+        if self.part(key).is_none() {
             return;
         }
-        let Some(of) = self.workers.get(&id).map(|worker| worker.of) else {
-            return;
-        };
+        let (id, generation) = key;
+        let of = self.submission_of(id);
         let is_mute = self.nature_of(id) == ProgramBehavior::Mute;
         let fails = is_mute || (self.is_full && self.random.per_mille(500));
         let event = match owner {
@@ -367,7 +330,7 @@ impl ClusterSimulation {
                 ParticipantEvent::CannotSave(epoch, "the disk is full".to_string())
             }
             _ if fails => {
-                return self.after(50, 300, move |sim| sim.saves(id, generation, owner, state));
+                return self.after(50, 300, move |sim| sim.saves(key, owner, state));
             }
             _ => owner.saved(self.attempts.program(of).storage.save(owner, None, state)),
         };
@@ -375,14 +338,12 @@ impl ClusterSimulation {
     }
 
     /// Publishes the output of a worker's sinks up to a committed epoch.
-    pub fn shows(&mut self, id: WorkerId, generation: Generation, epoch: Epoch) {
-        let Some(part) = self.part(id, generation) else {
+    fn shows(&mut self, (id, generation): PartKey, epoch: Epoch) {
+        let Some(part) = self.part((id, generation)) else {
             return;
         };
         let counts = part.publish(epoch);
-        if let Some(of) = self.workers.get(&id).map(|worker| worker.of) {
-            self.publish(of, &counts);
-        }
+        self.publish(self.submission_of(id), &counts);
         let visible = ParticipantEvent::Visible(epoch);
         self.worker_event(id, AgentEvent::Epochs(generation, visible));
     }

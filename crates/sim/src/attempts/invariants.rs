@@ -34,19 +34,14 @@ impl ClusterSimulation {
     pub fn check_epochs(&mut self, before: Option<&CheckpointRecord>, record: &CheckpointRecord) {
         let vertices = self.config.demand.vertices.len();
         let program = self.attempts.program(record.job.submission);
-        let known = program
-            .arranged
-            .entry(record.generation)
-            .or_insert(record.plan);
+        let arranged = &mut program.arranged;
+        let known = arranged.entry(record.generation).or_insert(record.plan);
         if *known != record.plan {
             return self.breaks(format!("attempt {} has two plans", record.generation));
         }
         // The participants of the attempt that took the newest checkpoint, which may have been
         // handed over with it.
-        let newest = record
-            .checkpoints
-            .last()
-            .map(|checkpoint| checkpoint.generation);
+        let newest = record.checkpoints.last().map(|newest| newest.generation);
         let plan = newest.and_then(|life| program.plans.get(program.arranged.get(&life)?));
         let participants: Option<BTreeSet<_>> = plan.map(|plan| {
             let containers = plan.containers().iter();
@@ -173,6 +168,7 @@ impl ClusterSimulation {
 
     /// Returns a condition of recovery of a running job that is not met yet, if any.
     pub fn missing_of_lives(&self, intent: DesiredState) -> Option<String> {
+        self.config.survival?;
         let lives = &self.attempts;
         let Some(record) = self.epochs_record() else {
             return Some("nothing is recorded of its epochs".to_string());
@@ -180,14 +176,9 @@ impl ClusterSimulation {
         if let Some(why) = &record.safe_mode {
             return Some(format!("the job is in safe mode: {why}"));
         }
-        let Some(committed) = record
-            .committed
-            .filter(|it| Some(*it) > lives.repaired_with)
-        else {
-            return Some(format!(
-                "no epoch is committed since {:?}",
-                lives.repaired_with
-            ));
+        let since = lives.repaired_with;
+        let Some(committed) = record.committed.filter(|it| Some(*it) > since) else {
+            return Some(format!("no epoch is committed since {since:?}"));
         };
         for (id, worker) in &self.workers {
             let part = worker.part.as_ref();

@@ -13,6 +13,7 @@ use ardea_core::{Error, ErrorCode};
 use super::Program;
 use super::published::behind;
 use crate::faults::Fault;
+use crate::metastore::CheckpointReply;
 use crate::simulation::ClusterSimulation;
 use crate::storage::Counts;
 
@@ -55,8 +56,7 @@ impl Program {
 impl ClusterSimulation {
     /// Returns the current behaviour of a worker's program.
     pub fn nature_of(&self, id: WorkerId) -> ProgramBehavior {
-        let of = self.workers.get(&id).map_or(0, |worker| worker.of);
-        match self.attempts.nature(of) {
+        match self.attempts.nature(self.submission_of(id)) {
             ProgramBehavior::Slow if !self.is_proving() => ProgramBehavior::Good,
             nature => nature,
         }
@@ -101,7 +101,7 @@ impl ClusterSimulation {
         if self.nature_of(id) != ProgramBehavior::Slow {
             return 0;
         }
-        let of = self.workers.get(&id).map_or(0, |worker| worker.of);
+        let of = self.submission_of(id);
         let judged_at = self.attempts.program(of).timeout_at;
         let left = judged_at.map(|at| at.saturating_sub(self.now).as_millis() as u64);
         (left.unwrap_or(0) + self.random.below(1_000)).saturating_sub(500)
@@ -154,7 +154,7 @@ impl ClusterSimulation {
 
     /// Handles the first read of the checkpoint record of a new job: copies the state that the job
     /// starts with, unless that state cannot be read.
-    pub fn import_state(&mut self, of: u64) -> Option<StoreReply<Arc<CheckpointRecord>>> {
+    pub fn import_state(&mut self, of: u64) -> Option<CheckpointReply> {
         let (from, state) = self.attempts.programs.get(&of)?.begins?;
         if !self.metastore.is_there(of) {
             return None;
@@ -171,10 +171,9 @@ impl ClusterSimulation {
         let first = Arc::new(CheckpointRecord::imported(self.job.clone(), state.epoch));
         let left = self.attempts.programs.remove(&from)?;
         let storage = &mut self.attempts.program(of).storage;
-        let imported = first
-            .checkpoints
-            .iter()
-            .try_for_each(|checkpoint| storage.import(&left.storage, checkpoint, state.generation));
+        let mut checkpoints = first.checkpoints.iter();
+        let imported =
+            checkpoints.try_for_each(|it| storage.import(&left.storage, it, state.generation));
         self.attempts.programs.insert(from, left);
         self.checked(imported);
         let write = StoreRequest::Write {

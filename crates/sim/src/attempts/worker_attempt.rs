@@ -125,10 +125,8 @@ impl WorkerAttempt {
 
     /// Returns the initial counts of the sinks, all of which are committed.
     pub fn published_before(&self) -> Counts {
-        let sinks = self
-            .instances
-            .values()
-            .filter(|it| self.row.is_sink(it.which.0));
+        let all = self.instances.values();
+        let sinks = all.filter(|it| self.row.is_sink(it.which.0));
         sinks.flat_map(|sink| sink.counts.clone()).collect()
     }
 
@@ -182,10 +180,8 @@ impl WorkerAttempt {
             let prepared = self.prepared.entry(epoch).or_default();
             prepared.insert(which, counts.clone());
         }
-        self.snapshots
-            .entry(epoch)
-            .or_default()
-            .insert(which, counts);
+        let snapshots = self.snapshots.entry(epoch).or_default();
+        snapshots.insert(which, counts);
     }
 
     /// Records the completion of an instance.

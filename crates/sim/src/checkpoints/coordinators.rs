@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    CheckpointCommand, CheckpointCoordinator, CheckpointRecord, CommandId, CoordinatorAction,
-    CoordinatorEvent, CoordinatorMessage, CoordinatorStatus, EpochsOver, Generation, JobRef,
-    MasterEpoch, ParticipantId, Rejection, RequestId, RequiredCheckpoints, StoreReply,
-    StoreRequest, ToParticipant,
+    CheckpointCommand, CheckpointCoordinator, CommandId, CoordinatorAction, CoordinatorEvent,
+    CoordinatorMessage, CoordinatorStatus, EpochsOver, Generation, JobRef, MasterEpoch,
+    ParticipantId, Rejection, RequestId, StoreReply, StoreRequest, ToParticipant,
 };
 use ardea_core::{Epoch, Error, ErrorCode};
 
@@ -16,6 +15,7 @@ use super::faults::MetastoreBehavior;
 use super::model_state::ModelState;
 use super::process::Process;
 use super::simulation::{CheckpointSimulation, ProcessIncarnation};
+use crate::metastore::{CheckpointReply, CheckpointRequest};
 use crate::simulation::TICK;
 
 /// A master's process.
@@ -102,14 +102,9 @@ impl CheckpointSimulation {
             CoordinatorAction::Resume { generation } => {
                 self.after(20, 400, move |sim| sim.looked_for(master, generation));
             }
-            CoordinatorAction::Keep(RequiredCheckpoints {
-                epochs,
-                below,
-                generation,
-                ..
-            }) => self.after(0, 1_500, move |sim| {
-                sim.vault.keep(&epochs, below, generation)
-            }),
+            CoordinatorAction::Keep(kept) => {
+                self.after(0, 1_500, move |sim| sim.vault.keep(&kept));
+            }
             CoordinatorAction::Reply(id, reply) => {
                 self.remember(format!("master {}: {id:?}: {reply:?}", master.0));
             }
@@ -119,22 +114,19 @@ impl CheckpointSimulation {
     }
 
     fn notes(&mut self, master: MasterEpoch, note: CoordinatorStatus) {
-        let over = match &note {
+        match &note {
             CoordinatorStatus::Aborted { epoch, .. } => {
                 self.report.aborted += 1;
                 self.was_aborted(*epoch);
-                true
             }
-            CoordinatorStatus::Committed { .. } => {
-                self.report.committed += 1;
-                true
-            }
-            CoordinatorStatus::SafeMode(_) => {
-                self.report.safe_modes += 1;
-                false
-            }
-            _ => false,
-        };
+            CoordinatorStatus::Committed { .. } => self.report.committed += 1,
+            CoordinatorStatus::SafeMode(_) => self.report.safe_modes += 1,
+            _ => {}
+        }
+        let over = matches!(
+            note,
+            CoordinatorStatus::Aborted { .. } | CoordinatorStatus::Committed { .. }
+        );
         if let Some(coordinator) = self.masters.get_mut(&master).filter(|_| over) {
             coordinator.over_at = Some(self.world.now);
         }
@@ -151,18 +143,12 @@ impl CheckpointSimulation {
             && epoch > coordinator.newest
         {
             coordinator.newest = epoch;
-            let too_early = coordinator
-                .over_at
-                .is_some_and(|at| at + pause > self.world.now);
-            if too_early {
-                self.breaks(format!("{epoch:?} ends too early"));
+            let over_at = coordinator.over_at;
+            if over_at.is_some_and(|at| at + pause > self.world.now) {
+                self.world.breaks(format!("{epoch:?} ends too early"));
             }
         }
-        let life = self
-            .masters
-            .get(&master)
-            .and_then(|master| master.lives.get(&to));
-        if let Some(life) = life.copied() {
+        if let Some(life) = coordinator.lives.get(&to).copied() {
             self.transmit(move |sim| sim.word(life, message));
         }
     }
@@ -181,12 +167,7 @@ impl CheckpointSimulation {
     }
 
     /// Handles a request at the metadata store.
-    pub fn at_store(
-        &mut self,
-        master: MasterEpoch,
-        id: RequestId,
-        request: StoreRequest<Arc<CheckpointRecord>>,
-    ) {
+    pub fn at_store(&mut self, master: MasterEpoch, id: RequestId, request: CheckpointRequest) {
         let writes = matches!(request, StoreRequest::Write { .. });
         let reply = match self.store_mood {
             MetastoreBehavior::Fair => Some(self.write(request)),
@@ -199,25 +180,22 @@ impl CheckpointSimulation {
                 Some(StoreReply::Refused(Rejection::not_stored(&why)))
             }
             MetastoreBehavior::Refuses => Some(self.write(request)),
-            MetastoreBehavior::Odd => match self.random.below(5) {
-                0 => {
-                    self.write(request);
-                    None
+            MetastoreBehavior::Odd => {
+                let behavior = self.random.below(5);
+                let reply = match behavior {
+                    2 | 3 => {
+                        let most = if behavior == 2 { 6_000 } else { 3_000 };
+                        self.after(0, most, |sim| drop(sim.write(request)));
+                        StoreReply::Unavailable
+                    }
+                    _ => self.write(request),
+                };
+                match behavior {
+                    0 | 3 => None,
+                    1 | 2 => Some(StoreReply::Unavailable),
+                    _ => Some(reply),
                 }
-                1 => {
-                    self.write(request);
-                    Some(StoreReply::Unavailable)
-                }
-                2 => {
-                    self.after(0, 6_000, |sim| drop(sim.write(request)));
-                    Some(StoreReply::Unavailable)
-                }
-                3 => {
-                    self.after(0, 3_000, |sim| drop(sim.write(request)));
-                    None
-                }
-                _ => Some(self.write(request)),
-            },
+            }
         };
         if let Some(reply) = reply {
             let event = CoordinatorEvent::Record(id, reply);
@@ -226,19 +204,12 @@ impl CheckpointSimulation {
     }
 
     /// Executes a request at the metadata store.
-    pub fn write(
-        &mut self,
-        request: StoreRequest<Arc<CheckpointRecord>>,
-    ) -> StoreReply<Arc<CheckpointRecord>> {
+    pub fn write(&mut self, request: CheckpointRequest) -> CheckpointReply {
         let record = match &request {
             StoreRequest::Write { value, .. } => Some(Arc::clone(value)),
             _ => None,
         };
-        let before = self
-            .store
-            .value
-            .as_ref()
-            .map(|(record, _)| Arc::clone(record));
+        let before = self.store.get().map(Arc::clone);
         let reply = self.store.carry_out(request);
         if let (Some(record), StoreReply::Written(_)) = (record, &reply) {
             self.check_record(before.as_deref(), &record);
@@ -286,18 +257,13 @@ impl CheckpointSimulation {
         };
         let (restored_from, paused) = (record.restored_from, record.is_paused());
         let taken_in = record.attempt().taken_in;
-        let life = self
-            .life(participant)
-            .filter(|life| !self.cut_off.contains(life));
-        let Some(life) = life else {
+        let Some(life) = self.reachable(participant) else {
             return self.after(100, 300, move |sim| {
                 sim.restore(master, participant, generation)
             });
         };
-        let held = self
-            .processes
-            .get(&life)
-            .map(|process| process.agent.generation());
+        let process = self.processes.get(&life);
+        let held = process.map(|process| process.agent.generation());
         if held > Some(generation) {
             return;
         }
@@ -353,19 +319,13 @@ impl CheckpointSimulation {
             return;
         };
         let restored_from = record.restored_from;
-        let there = |scene: &CheckpointSimulation, participant| {
-            let life = scene.life(participant);
-            let life = life.filter(|life| !scene.cut_off.contains(life));
-            let process = life.and_then(|life| Some((life, scene.processes.get(&life)?)));
-            process
-                .filter(|(_, process)| process.agent.generation() == generation)
-                .map(|(life, _)| life)
-        };
         let participants: Vec<_> = self.shape.participants().collect();
-        let lives: BTreeMap<_, _> = participants
-            .iter()
-            .filter_map(|id| Some((*id, there(self, *id)?)))
-            .collect();
+        let there = participants.iter().filter_map(|id| {
+            let life = self.reachable(*id)?;
+            let process = self.processes.get(&life)?;
+            (process.agent.generation() == generation).then_some((*id, life))
+        });
+        let lives: BTreeMap<_, _> = there.collect();
         let missing = participants.iter().find(|id| !lives.contains_key(id));
         let event = match missing {
             Some(missing) => CoordinatorEvent::Lost {
@@ -383,6 +343,11 @@ impl CheckpointSimulation {
             coordinator.lives = lives;
         }
         self.at_master(master, event);
+    }
+
+    fn reachable(&self, participant: ParticipantId) -> Option<ProcessIncarnation> {
+        let life = self.life(participant)?;
+        (!self.cut_off.contains(&life)).then_some(life)
     }
 
     /// Sends a user's command to the newest master.

@@ -107,15 +107,11 @@ impl ModelState {
     }
 
     fn since(&self, since: Option<Epoch>) -> Entries {
-        let mut entries = Entries::new();
-        for (_, changed) in self
+        let later = self
             .snapshots
             .iter()
-            .filter(|(snapshot, _)| Some(*snapshot) > since)
-        {
-            entries.extend(changed.clone());
-        }
-        entries
+            .filter(|(epoch, _)| Some(*epoch) > since);
+        later.flat_map(|(_, changed)| changed.clone()).collect()
     }
 
     /// Drops the changes up to a committed epoch, which are in its checkpoint.

@@ -11,8 +11,7 @@ use super::simulation::CheckpointSimulation;
 
 impl CheckpointSimulation {
     fn record(&self) -> Option<&CheckpointRecord> {
-        let stored = self.store.value.as_ref();
-        stored.map(|(record, _)| &**record)
+        self.store.get().map(|record| &**record)
     }
 
     /// Checks that only recorded epochs are reported as committed, and only other epochs as
@@ -98,10 +97,8 @@ impl CheckpointSimulation {
                 "{published} results are published at the end, not {prefix}"
             ));
         }
-        let all = self
-            .shape
-            .records
-            .map(|records| records * u64::from(self.shape.sources));
+        let sources = u64::from(self.shape.sources);
+        let all = self.shape.records.map(|records| records * sources);
         if *over == EpochsOver::Finished && Some(published) != all {
             self.breaks(format!(
                 "{published} results are published at the end, of {all:?}"

@@ -162,9 +162,7 @@ impl Process {
             return effects;
         }
         let from = self.ledger.number(Key::Offset);
-        let until = shape
-            .records
-            .map_or(from + count, |all| all.min(from + count));
+        let until = (from + count).min(shape.records.unwrap_or(u64::MAX));
         for offset in from..until {
             let source = self.id.0;
             let to = shape.sources + (key(source, offset) % u64::from(shape.counters)) as u32;

@@ -74,10 +74,8 @@ impl PublishedOutput {
         let newest = vault.newest().unwrap_or_default();
         let read = vault.offsets(newest);
         for output in outputs {
-            let times = self
-                .results
-                .entry((output.source, output.offset))
-                .or_default();
+            let record = (output.source, output.offset);
+            let times = self.results.entry(record).or_default();
             *times += 1;
             let once = *times == 1;
             // Without alignment, records after a barrier may be processed before the barrier.

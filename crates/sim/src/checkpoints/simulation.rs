@@ -25,6 +25,9 @@ use crate::world::{Workload, World, in_world};
 /// One start of a process: the participant and the number of the start.
 pub type ProcessIncarnation = (ParticipantId, u32);
 
+/// A process in an attempt.
+type AttemptProcess = (ProcessIncarnation, Generation);
+
 /// A simulated job.
 #[derive(Default)]
 pub struct CheckpointSimulation {
@@ -95,17 +98,17 @@ impl CheckpointSimulation {
         sim
     }
 
-    /// Returns the process of a participant, if it belongs to the attempt `generation`.
-    fn process(
-        &self,
-        participant: ParticipantId,
-        generation: Generation,
-    ) -> Option<ProcessIncarnation> {
-        let lives = self
-            .processes
-            .range((participant, 0)..=(participant, u32::MAX));
+    /// Returns the process of a participant in the attempt `generation`.
+    fn process(&self, of: ParticipantId, generation: Generation) -> Option<AttemptProcess> {
+        let lives = self.processes.range((of, 0)..=(of, u32::MAX));
         let mut found = lives.filter(|(_, process)| process.agent.generation() == generation);
-        found.next_back().map(|(life, _)| *life)
+        found.next_back().map(|(life, _)| (*life, generation))
+    }
+
+    /// Returns a process, if it still belongs to this attempt.
+    fn find(&mut self, (life, generation): AttemptProcess) -> Option<&mut Process> {
+        let process = self.processes.get_mut(&life);
+        process.filter(|process| process.agent.generation() == generation)
     }
 
     pub fn life(&self, participant: ParticipantId) -> Option<ProcessIncarnation> {
@@ -123,9 +126,7 @@ impl CheckpointSimulation {
             self.notify_lost(before, "another has taken its place");
         }
         let (blank, ledger) = (Generation(0), ModelState::default());
-        self.remember(format!(
-            "participant {id} is started for the {number}th time"
-        ));
+        self.remember(format!("start {number} of participant {id}"));
         let process = Process::new(id, blank, None, ledger, &self.shape);
         self.processes.insert((id, number), process);
         self.present.insert(id, number);
@@ -141,25 +142,18 @@ impl CheckpointSimulation {
     /// Runs an action of a process, if the process still belongs to the attempt `generation`.
     fn with(
         &mut self,
-        life: ProcessIncarnation,
-        generation: Generation,
+        key: AttemptProcess,
         act: impl FnOnce(&mut Process, &DataflowShape) -> Vec<Effect>,
     ) {
         let shape = self.shape;
-        let process = self.processes.get_mut(&life);
-        let process = process.filter(|process| process.agent.generation() == generation);
-        if let Some(process) = process {
+        if let Some(process) = self.find(key) {
             let effects = act(process, &shape);
-            self.take_effect(life, generation, effects);
+            self.take_effect(key, effects);
         }
     }
 
-    fn take_effect(
-        &mut self,
-        life: ProcessIncarnation,
-        generation: Generation,
-        effects: Vec<Effect>,
-    ) {
+    fn take_effect(&mut self, key: AttemptProcess, effects: Vec<Effect>) {
+        let (life, generation) = key;
         for effect in effects {
             match effect {
                 Effect::Send(to, item) => {
@@ -171,81 +165,77 @@ impl CheckpointSimulation {
                     let (at, to) = (*last, ParticipantId(to));
                     self.plan(at, move |sim| sim.flows(to, generation, life.0.0, item));
                 }
-                Effect::Snapshot(snapshot) => self.save(life, generation, snapshot),
+                Effect::Snapshot(snapshot) => self.save(key, snapshot),
             }
         }
     }
 
-    fn save(&mut self, life: ProcessIncarnation, generation: Generation, snapshot: StateChanges) {
+    fn save(&mut self, key: AttemptProcess, snapshot: StateChanges) {
         let slow = !self.is_mended && self.random.per_mille(20);
         let most = if slow { 5_000 } else { 80 };
-        self.after(2, most, move |sim| sim.writes(life, generation, snapshot));
+        self.after(2, most, move |sim| sim.writes(key, snapshot));
     }
 
     fn flows(&mut self, to: ParticipantId, generation: Generation, from: u32, item: Item<Output>) {
-        if let Some(life) = self.process(to, generation) {
-            self.with(life, generation, |process, shape| {
-                process.receive(from, item, shape)
-            });
+        if let Some(key) = self.process(to, generation) {
+            self.with(key, |process, shape| process.receive(from, item, shape));
         }
     }
 
-    fn reads(&mut self, life: ProcessIncarnation, generation: Generation) {
+    fn reads(&mut self, key: AttemptProcess) {
         let count = self.random.below(5);
         let mut goes_on = false;
-        self.with(life, generation, |process, shape| {
+        self.with(key, |process, shape| {
             let effects = process.read(count, shape);
             goes_on = !process.has_ended;
             effects
         });
         if goes_on {
-            self.after(20, 100, move |sim| sim.reads(life, generation));
+            self.after(20, 100, move |sim| sim.reads(key));
         }
     }
 
     pub fn goes(&mut self, participant: ParticipantId, generation: Generation) {
-        let Some(life) = self.process(participant, generation) else {
+        let Some(key) = self.process(participant, generation) else {
             return;
         };
-        let first = self.processes.get_mut(&life).is_some_and(|process| {
-            let reads = !process.goes;
-            process.goes = true;
-            reads
-        });
+        let process = self.find(key);
+        let first = process.is_some_and(|process| !std::mem::replace(&mut process.goes, true));
         if first && self.shape.role(participant) == Role::Source {
-            self.after(1, 50, move |sim| sim.reads(life, generation));
+            self.after(1, 50, move |sim| sim.reads(key));
         }
     }
 
     /// Makes a snapshot durable, unless the disk is full; a final snapshot is retried until then.
-    fn writes(&mut self, life: ProcessIncarnation, generation: Generation, snapshot: StateChanges) {
-        let here = self.processes.get(&life);
-        if here.is_none_or(|process| process.agent.generation() != generation) {
+    fn writes(&mut self, key: AttemptProcess, snapshot: StateChanges) {
+        if self.find(key).is_none() {
             return;
         }
         let fails = self.is_full && self.random.per_mille(400);
         let StateChanges { of, since, .. } = snapshot;
         let event = match of {
-            SnapshotOwner::Last(..) if fails => return self.save(life, generation, snapshot),
+            SnapshotOwner::Last(..) if fails => return self.save(key, snapshot),
             SnapshotOwner::Epoch(epoch) if fails => {
                 ParticipantEvent::CannotSave(epoch, "the disk is full".to_string())
             }
             _ => of.saved(self.vault.save(of, since, snapshot.entries)),
         };
-        self.agent(life, event);
+        self.agent(key.0, event);
     }
 
     /// Publishes the output of all epochs up to a committed one.
-    fn shows(&mut self, life: ProcessIncarnation, generation: Generation, epoch: Epoch) {
+    fn shows(&mut self, (life, generation): AttemptProcess, epoch: Epoch) {
         let guarantee = self.config.guarantee;
         let process = self.processes.get_mut(&life);
         let process = process.filter(|process| process.agent.generation() == generation);
         let Some(process) = process else {
             return;
         };
-        let prepared = process.ledger.prepared();
-        let due: Vec<_> = prepared
-            .filter(|(_, closes, _)| *closes <= epoch)
+        let due = process
+            .ledger
+            .prepared()
+            .filter(|(_, closes, _)| *closes <= epoch);
+        let due: Vec<_> = due
             .map(|(name, _, outputs)| (name, outputs.clone()))
             .collect();
         let mut published = Ok(());
@@ -282,16 +272,12 @@ impl CheckpointSimulation {
             process.ledger.committed(committed);
         }
         for action in actions {
-            self.carry_out(life, generation, action);
+            self.carry_out((life, generation), action);
         }
     }
 
-    fn carry_out(
-        &mut self,
-        life: ProcessIncarnation,
-        generation: Generation,
-        action: ParticipantAction,
-    ) {
+    fn carry_out(&mut self, key: AttemptProcess, action: ParticipantAction) {
+        let life = key.0;
         let is_source = self.shape.role(life.0) == Role::Source;
         match action {
             ParticipantAction::Send(message) => {
@@ -303,13 +289,13 @@ impl CheckpointSimulation {
                 }
             }
             ParticipantAction::Commit(epoch) => {
-                self.after(1, 40, move |sim| sim.shows(life, generation, epoch));
+                self.after(1, 40, move |sim| sim.shows(key, epoch));
             }
-            ParticipantAction::Abort(_) => self.with(life, generation, |process, _| {
+            ParticipantAction::Abort(_) => self.with(key, |process, _| {
                 process.is_paused = false;
                 Vec::new()
             }),
-            ParticipantAction::End(epoch, kind) => self.with(life, generation, |process, shape| {
+            ParticipantAction::End(epoch, kind) => self.with(key, |process, shape| {
                 if kind == EpochKind::Savepoint {
                     process.full = Some(epoch);
                 }

@@ -209,9 +209,9 @@ impl GridSimulation {
             return None;
         }
         let partition = self.partition_of(key);
-        let others: Vec<u64> = (0..KEYS + RARE)
-            .filter(|other| *other != key && !COUNTERS.contains(other))
-            .filter(|other| self.partition_of(*other) == partition)
+        let others = (0..KEYS + RARE).filter(|other| *other != key && !COUNTERS.contains(other));
+        let others: Vec<u64> = others
+            .filter(|it| self.partition_of(*it) == partition)
             .collect();
         let other = self.random.pick(&others)?;
         Some((other, self.next_value()))

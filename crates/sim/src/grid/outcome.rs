@@ -78,11 +78,8 @@ impl GridSimulation {
         follows: bool,
     ) {
         let is_here = |member: &MemberId| view.has(*member);
-        let gone = old
-            .whole
-            .iter()
-            .filter(|holder| !is_here(&holder.member))
-            .count();
+        let whole = old.whole.iter();
+        let gone = whole.filter(|holder| !is_here(&holder.member)).count();
         if old.whole.len() > self.backups() {
             self.lost_copies.insert(partition, 0);
         }
@@ -95,12 +92,8 @@ impl GridSimulation {
         if let Some(lost) = self.lost_copies.get_mut(&partition) {
             *lost += gone + aborted;
         }
-        let whole_before = |member: MemberId| old.is_whole(member);
-        let filled = new
-            .whole
-            .iter()
-            .filter(|holder| !whole_before(holder.member))
-            .count() as u64;
+        let whole = new.whole.iter();
+        let filled = whole.filter(|holder| !old.is_whole(holder.member)).count() as u64;
         if new.losses > old.losses {
             self.report.lost += 1;
             self.remember(format!("{partition:?} is lost"));
@@ -116,10 +109,8 @@ impl GridSimulation {
                 ended: now,
                 seen: OperationResult::Unknown,
             };
-            let keys: Vec<u64> = (0..100)
-                .filter(|key| self.partition_of(*key) == partition)
-                .collect();
-            for key in keys {
+            let keys = (0..100).filter(|key| self.partition_of(*key) == partition);
+            for key in keys.collect::<Vec<u64>>() {
                 self.history.entry(key).or_default().push(event);
             }
         } else {
@@ -173,30 +164,24 @@ impl GridSimulation {
         let alive = self.lives.iter().filter(|(_, life)| !life.node.is_out());
         let alive = alive.map(|(id, _)| *id);
         let alive: BTreeSet<u64> = alive.filter(|id| !self.is_forlorn(*id)).collect();
-        let members: BTreeSet<u64> = self
-            .newest
-            .members
-            .iter()
-            .map(|member| member.id.0)
-            .collect();
+        let members = self.newest.members.iter();
+        let members: BTreeSet<u64> = members.map(|member| member.id.0).collect();
         if alive != members {
             return Some(format!("{alive:?} are alive, and {members:?} are members"));
         }
         for (id, life) in self.lives.iter().filter(|(id, _)| alive.contains(id)) {
             let view = life.node.view().map(|view| view.number);
             if view != Some(self.newest.number) {
+                let newest = self.newest.number;
                 return Some(format!(
-                    "{id} is in view {view:?}, and the newest is {}",
-                    self.newest.number
+                    "{id} is in view {view:?}, and the newest is {newest}"
                 ));
             }
         }
         let is_leaving = !self.newest.leaving.is_empty();
         if !self.newest.is_settled() && !is_leaving {
-            return Some(format!(
-                "not everything is where it should be: {:?}",
-                self.newest.records
-            ));
+            let records = &self.newest.records;
+            return Some(format!("not everything is where it should be: {records:?}"));
         }
         if !self.under_way.is_empty() {
             return Some(format!("not everything is answered: {:?}", self.under_way));

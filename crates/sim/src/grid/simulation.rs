@@ -122,16 +122,14 @@ impl GridSimulation {
     fn lives_begin(&mut self, life: u64, node: Node, host: Host) {
         let drift = self.random.below(8_000) as i64 - 4_000;
         let clock = SkewedClock::new(self.now, drift);
-        self.lives.insert(
-            life,
-            MemberIncarnation {
-                node,
-                host,
-                clock,
-                halted: Duration::ZERO,
-                leaves: false,
-            },
-        );
+        let member = MemberIncarnation {
+            node,
+            host,
+            clock,
+            halted: Duration::ZERO,
+            leaves: false,
+        };
+        self.lives.insert(life, member);
         self.plan_in(Duration::ZERO, move |sim| sim.tick(life));
     }
 
@@ -161,11 +159,8 @@ impl GridSimulation {
 
     /// Starts a member, which asks existing ones for admission.
     pub fn start(&mut self, host: Host) {
-        let seeds: Vec<Arc<str>> = self
-            .lives
-            .keys()
-            .map(|life| life.to_string().into())
-            .collect();
+        let lives = self.lives.keys();
+        let seeds: Vec<Arc<str>> = lives.map(|life| life.to_string().into()).collect();
         if seeds.is_empty() {
             return;
         }
@@ -200,13 +195,11 @@ impl GridSimulation {
             return;
         }
         self.dead.push(life);
-        let waits = |under_way: &PendingOperation| under_way.life == life;
-        let ended: Vec<u64> = self
+        let ended = self
             .under_way
             .iter()
-            .filter(|(_, asked)| waits(asked))
-            .map(|(id, _)| *id)
-            .collect();
+            .filter(|(_, asked)| asked.life == life);
+        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
         for id in ended {
             self.operation_ended(id, Outcome::Unknown);
         }
