@@ -83,7 +83,7 @@ pub struct AttemptChecker {
 
 /// The observations of one submission.
 #[derive(Debug, Default)]
-pub struct Program {
+pub(crate) struct Program {
     pub storage: DurableStorage<InstanceKey, Counts>,
     pub nature: ProgramBehavior,
     /// The submission of the previous program, and the final state of that program with which this

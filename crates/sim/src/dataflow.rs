@@ -17,7 +17,7 @@ pub enum Item<R> {
 
 /// A position that all inputs have reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reached {
+pub enum InputAlignment {
     /// The barrier of an epoch.
     Barrier(Epoch),
     /// The end of all inputs.
@@ -81,18 +81,18 @@ impl<R> InputGate<R> {
     }
 
     /// Returns the barrier that all open inputs have reached, and unblocks the inputs there.
-    pub fn reached(&mut self) -> Option<Reached> {
+    pub fn reached(&mut self) -> Option<InputAlignment> {
         let open = self.inputs.values().filter(|input| !input.is_done);
         let marker = |input: &Input<R>| input.marker.filter(|_| input.is_held || !self.is_aligned);
         let Some(first) = open.map(marker).min() else {
-            return Some(Reached::End);
+            return Some(InputAlignment::End);
         };
         let epoch = first?;
         let there = self.inputs.values_mut();
         for input in there.filter(|input| input.marker == Some(epoch)) {
             input.is_held = false;
         }
-        Some(Reached::Barrier(epoch))
+        Some(InputAlignment::Barrier(epoch))
     }
 
     /// Returns the blocked inputs and their barriers.

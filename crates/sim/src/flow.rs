@@ -7,7 +7,7 @@ use std::time::Duration;
 use ardea_network::exchange::{Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 
 use crate::random::Random;
-use crate::world::{Workload, World, in_world, run};
+use crate::world::{Simulation, World, in_world, run};
 
 const STEP: Duration = Duration::from_millis(10);
 /// The largest size of a frame in bytes, which may exceed the rest of the window.
@@ -52,7 +52,7 @@ struct Stream {
 
 in_world!(Stream);
 
-impl Workload for Stream {
+impl Simulation for Stream {
     const CHECK_INTERVAL: Duration = Duration::MAX;
 
     fn check(&mut self) {

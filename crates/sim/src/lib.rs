@@ -12,9 +12,10 @@
 //! * [`run_epochs`]: the checkpoints of a job under faults, down to the output of its sinks;
 //! * [`run_attempts`]: a job with a guarantee on a cluster, under faults, updates and upgrades,
 //!   down to single records;
-//! * [`run_grid`]: the members of a grid under faults, down to single operations;
+//! * [`run_grid`]: the members of a grid under faults, down to single operations.
 //!
-//! Each of these is a workload in the same simulated world. The program `ardea-sim` runs many seeds.
+//! Each of these is a workload in the same simulated world. The program `ardea-sim` runs many
+//! seeds.
 //!
 //! # Invariants, checked after every step
 //!

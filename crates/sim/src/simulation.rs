@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::stopwatch::Stopwatch;
 use crate::upgrades;
 use crate::user::User;
-use crate::world::{SkewedClock, Workload, World, in_world};
+use crate::world::{Simulation, SkewedClock, World, in_world};
 
 /// The interval of tick events.
 pub const TICK: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ pub struct WorldConfig {
 
 /// A process that may be the leader.
 #[derive(Debug)]
-pub struct MasterProcess {
+pub(crate) struct MasterProcess {
     pub candidate: Candidate,
     pub clock: SkewedClock,
     /// True if the job is gone, and the process removes the lease and exits.
@@ -117,7 +117,7 @@ pub struct ClusterSimulation {
 
 in_world!(ClusterSimulation);
 
-impl Workload for ClusterSimulation {
+impl Simulation for ClusterSimulation {
     const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
     fn check(&mut self) {

@@ -197,7 +197,7 @@ impl<K: Ord + Clone, V: Clone> DurableStorage<K, V> {
         }
     }
 
-    /// Removes the checkpoints that are not required, and the snapshots that no remaining checkpoint
+    /// Removes the checkpoints that are not required, and the snapshots that no other checkpoint
     /// needs.
     pub fn keep(&mut self, required: &RequiredCheckpoints) {
         let RequiredCheckpoints { epochs, below, .. } = required;

@@ -48,7 +48,7 @@ pub struct World<W> {
 }
 
 /// The processes, clients and invariants of a simulation, which run in a [`World`].
-pub trait Workload: DerefMut<Target = World<Self>> + Sized + 'static {
+pub trait Simulation: DerefMut<Target = World<Self>> + Sized + 'static {
     /// The interval of the checks for recovery.
     const CHECK_INTERVAL: Duration;
 
@@ -90,7 +90,11 @@ pub(crate) use in_world;
 /// # Errors
 ///
 /// If an invariant is violated, or the workload has not recovered two minutes after the last fault.
-pub fn run<W: Workload>(workload: &mut W, seed: u64, until: Duration) -> Result<(), Box<Failure>> {
+pub fn run<W: Simulation>(
+    workload: &mut W,
+    seed: u64,
+    until: Duration,
+) -> Result<(), Box<Failure>> {
     let mut look_at = until;
     while !workload.has_ended() {
         let next = workload.events.pop_first();
@@ -171,7 +175,7 @@ impl<W> World<W> {
     /// Loses, duplicates and delays messages for a duration.
     pub fn storm(&mut self, long: Duration)
     where
-        W: Workload,
+        W: Simulation,
     {
         let millis = Duration::from_millis;
         self.network.conditions = NetworkConditions {

@@ -7,7 +7,7 @@
 
 use ardea_core::Epoch;
 
-use crate::dataflow::{InputGate, Item, Reached};
+use crate::dataflow::{InputAlignment, InputGate, Item};
 use crate::storage::Counts;
 
 /// The number of partitions of the records.
@@ -151,8 +151,8 @@ impl Instance {
                 self.count(partition, offset, row, &mut effects)?;
             }
             match self.inputs.reached() {
-                Some(Reached::Barrier(epoch)) => self.snapshot(epoch, row, &mut effects),
-                Some(Reached::End) => self.end(row, &mut effects),
+                Some(InputAlignment::Barrier(epoch)) => self.snapshot(epoch, row, &mut effects),
+                Some(InputAlignment::End) => self.end(row, &mut effects),
                 None => {}
             }
         }

@@ -48,10 +48,10 @@ impl ClusterSimulation {
             containers.map(|it| ParticipantId::of(it.id)).collect()
         });
         let recorded = program.storage.recorded(record, |checkpoint, states| {
-            let of = checkpoint.snapshots.keys().copied().collect();
-            match participants == Some(of) {
+            let of: BTreeSet<_> = checkpoint.snapshots.keys().copied().collect();
+            match participants.as_ref() == Some(&of) {
                 true => agreed(states, vertices),
-                false => Err(format!("{checkpoint:?} is not of {participants:?}")),
+                false => Err(format!("it is of {of:?}, and not of {participants:?}")),
             }
         });
         if self.checked(recorded).is_none() {

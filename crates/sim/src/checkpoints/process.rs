@@ -6,7 +6,7 @@ use ardea_core::Epoch;
 
 use super::model_state::{Entries, Key, ModelState, Output, Value};
 use super::published_output::key;
-use crate::dataflow::{InputGate, Item, Reached};
+use crate::dataflow::{InputAlignment, InputGate, Item};
 use crate::storage::SnapshotOwner;
 
 /// The shape of the dataflow.
@@ -196,8 +196,8 @@ impl Process {
                 self.take(record, shape, &mut effects);
             }
             match self.inputs.reached() {
-                Some(Reached::Barrier(epoch)) => self.snapshot(epoch, shape, &mut effects),
-                Some(Reached::End) => self.end(shape, &mut effects),
+                Some(InputAlignment::Barrier(epoch)) => self.snapshot(epoch, shape, &mut effects),
+                Some(InputAlignment::End) => self.end(shape, &mut effects),
                 None => {}
             }
         }

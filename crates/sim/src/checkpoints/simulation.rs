@@ -20,7 +20,7 @@ use crate::dataflow::Item;
 use crate::metastore::Slot;
 use crate::random::Random;
 use crate::storage::SnapshotOwner;
-use crate::world::{Workload, World, in_world};
+use crate::world::{Simulation, World, in_world};
 
 /// One start of a process: the participant and the number of the start.
 pub type ProcessIncarnation = (ParticipantId, u32);
@@ -62,7 +62,7 @@ pub struct CheckpointSimulation {
 
 in_world!(CheckpointSimulation);
 
-impl Workload for CheckpointSimulation {
+impl Simulation for CheckpointSimulation {
     const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
     fn missing(&mut self) -> Option<String> {

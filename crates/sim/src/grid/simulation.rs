@@ -15,7 +15,7 @@ use super::clients::{Adds, PendingOperation};
 use super::history::HistoryEvent;
 use crate::network::Host;
 use crate::random::Random;
-use crate::world::{SkewedClock, Workload, World, in_world};
+use crate::world::{Simulation, SkewedClock, World, in_world};
 
 /// The client of the final reads.
 pub const FINAL_READER: u32 = u32::MAX;
@@ -60,7 +60,7 @@ pub struct GridSimulation {
 
 in_world!(GridSimulation);
 
-impl Workload for GridSimulation {
+impl Simulation for GridSimulation {
     const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
     /// Returns true if no member is alive. The last one is never killed: it has left or was
