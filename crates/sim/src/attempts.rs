@@ -7,14 +7,12 @@
 //! committed output. The simulation thus detects lost and duplicated records, frames accepted in
 //! the wrong attempt, inconsistent snapshots, and output that is published too early.
 //!
-//! * `instance`: one instance; `worker_attempt`: a worker's part of an attempt; `durable_storage`:
-//!   durable storage;
+//! * `instance`: one instance; `worker_attempt`: a worker's part of an attempt;
 //! * `published`: the output of sinks, across all programs;
 //! * `flow`: the transport of records and snapshots; `invariants`: the invariants of attempts, and
 //!   the conditions of recovery;
 //! * `upgrade_invariants`: the invariants of upgrades.
 
-mod durable_storage;
 mod flow;
 mod instance;
 mod invariants;
@@ -32,13 +30,14 @@ use ardea_coordination::control::{
 use ardea_coordination::packing::{ContainerId, PackingPlan};
 use ardea_core::Epoch;
 
-pub(crate) use flow::InFlightMessage;
-pub(crate) use upgrade_invariants::ProgramBehavior;
-pub(crate) use worker_attempt::{Snapshot, WorkerAttempt};
+pub use upgrade_invariants::ProgramBehavior;
+pub use worker_attempt::WorkerAttempt;
 
 use crate::random::Random;
-use durable_storage::DurableStorage;
-use instance::Counts;
+use crate::storage::{Counts, DurableStorage};
+use crate::world::report;
+use flow::InFlightMessage;
+use instance::InstanceKey;
 use published::Published;
 
 /// The settings of a job with a guarantee.
@@ -51,7 +50,7 @@ pub struct GuaranteeConfig {
 }
 
 impl GuaranteeConfig {
-    pub(crate) fn new(random: &mut Random, ends: bool) -> Self {
+    pub fn new(random: &mut Random, ends: bool) -> Self {
         let millis = Duration::from_millis;
         let usual = CoordinatorConfig::default();
         GuaranteeConfig {
@@ -69,29 +68,24 @@ impl GuaranteeConfig {
     }
 }
 
-/// The checker of the simulated job's attempts.
-#[derive(Debug)]
-pub(crate) struct AttemptChecker {
-    pub(crate) survival: GuaranteeConfig,
+/// The observations of the attempts of a job with a guarantee.
+#[derive(Debug, Default)]
+pub struct AttemptChecker {
     /// The programs by submission: the current job and its predecessors.
     programs: BTreeMap<u64, Program>,
     published: Published,
-    /// True if no checkpoint can be read at the moment.
-    pub(crate) is_damaged: bool,
-    /// True if no checkpoint can be written at the moment.
-    pub(crate) is_full: bool,
     /// The time until which faults occur.
-    pub(crate) faults_until: Duration,
+    pub faults_until: Duration,
     /// The committed epoch at the end of all faults.
-    repaired_with: Option<Epoch>,
-    pub(crate) report: AttemptsReport,
+    pub repaired_with: Option<Epoch>,
+    pub report: AttemptsReport,
 }
 
 /// The observations of one submission.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
-    pub(crate) storage: DurableStorage,
-    pub(crate) nature: ProgramBehavior,
+    pub storage: DurableStorage<InstanceKey, Counts>,
+    pub nature: ProgramBehavior,
     /// The submission of the previous program, and the final state of that program with which this
     /// one starts.
     begins: Option<(u64, FinalState)>,
@@ -118,78 +112,45 @@ pub(crate) struct Program {
     unreceived: Vec<InFlightMessage>,
 }
 
-/// Statistics of one successful run of [`run_attempts`](crate::run_attempts), or of many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct AttemptsReport {
-    /// The number of events.
-    pub steps: u64,
-    /// The number of committed epochs.
-    pub committed: u64,
-    /// The number of attempts after the first.
-    pub lives: u64,
-    /// The number of attempts with another plan than the previous attempt.
-    pub handed_over: u64,
-    /// The number of instances that kept their state in memory in another attempt.
-    pub reminded: u64,
-    /// The number of reads by sources before all workers had started the attempt.
-    pub early: u64,
-    /// The number of attempts that were resumed by another master.
-    pub resumed: u64,
-    /// The number of entries into safe mode.
-    pub safe_modes: u64,
-    /// The number of changes of plans that were cancelled for lack of room.
-    pub taken_back: u64,
-    /// The number of published records.
-    pub results: u64,
-    /// The number of jobs that completed or were stopped.
-    pub finished: u64,
-    /// The number of successful upgrades.
-    pub upgraded: u64,
-    /// The number of upgrades that were rolled back.
-    pub rolled_back: u64,
-}
-
-impl AttemptsReport {
-    /// Adds the statistics of another run.
-    pub fn add(&mut self, other: &AttemptsReport) {
-        self.steps += other.steps;
-        self.committed += other.committed;
-        self.lives += other.lives;
-        self.handed_over += other.handed_over;
-        self.reminded += other.reminded;
-        self.early += other.early;
-        self.resumed += other.resumed;
-        self.safe_modes += other.safe_modes;
-        self.taken_back += other.taken_back;
-        self.results += other.results;
-        self.finished += other.finished;
-        self.upgraded += other.upgraded;
-        self.rolled_back += other.rolled_back;
+report! {
+    /// Statistics of one successful run of [`run_attempts`](crate::run_attempts), or of many.
+    AttemptsReport {
+        /// The number of committed epochs.
+        committed,
+        /// The number of attempts after the first.
+        lives,
+        /// The number of attempts with another plan than the previous attempt.
+        handed_over,
+        /// The number of instances that kept their state in memory in another attempt.
+        reminded,
+        /// The number of reads by sources before all workers had started the attempt.
+        early,
+        /// The number of attempts that were resumed by another master.
+        resumed,
+        /// The number of entries into safe mode.
+        safe_modes,
+        /// The number of changes of plans that were cancelled for lack of room.
+        taken_back,
+        /// The number of published records.
+        results,
+        /// The number of jobs that completed or were stopped.
+        finished,
+        /// The number of successful upgrades.
+        upgraded,
+        /// The number of upgrades that were rolled back.
+        rolled_back,
     }
 }
 
 impl AttemptChecker {
-    pub(crate) fn new(survival: GuaranteeConfig) -> Self {
-        AttemptChecker {
-            survival,
-            programs: BTreeMap::new(),
-            published: Published::default(),
-            is_damaged: false,
-            is_full: false,
-            faults_until: Duration::ZERO,
-            repaired_with: None,
-            report: AttemptsReport::default(),
-        }
-    }
-
     /// Returns the behaviour of a submission's program.
-    pub(crate) fn nature(&self, of: u64) -> ProgramBehavior {
+    pub fn nature(&self, of: u64) -> ProgramBehavior {
         let program = self.programs.get(&of);
         program.map_or(ProgramBehavior::Good, |program| program.nature)
     }
 
     /// Returns the observations of a submission.
-    pub(crate) fn program(&mut self, of: u64) -> &mut Program {
+    pub fn program(&mut self, of: u64) -> &mut Program {
         self.programs.entry(of).or_default()
     }
 }

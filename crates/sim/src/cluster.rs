@@ -15,7 +15,7 @@ pub enum Operation {
 }
 
 /// The simulated scheduler.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cluster {
     /// True if the scheduler restarts containers only on request of the master.
     pub stateful: bool,
@@ -42,12 +42,7 @@ impl Cluster {
     pub fn new(stateful: bool) -> Self {
         Cluster {
             stateful,
-            down: false,
-            full: false,
-            containers: BTreeMap::new(),
-            wanted: BTreeSet::new(),
-            last: Order::default(),
-            past: BTreeMap::new(),
+            ..Cluster::default()
         }
     }
 
@@ -117,8 +112,8 @@ impl Cluster {
                         deeds.push(self.start(id));
                     }
                 }
-                let unwanted: Vec<_> = self
-                    .current()
+                let current = self.current();
+                let unwanted: Vec<_> = current
                     .filter(|w| !self.wanted.contains(&w.container))
                     .collect();
                 deeds.extend(unwanted.into_iter().map(|worker| self.stop(worker)));
@@ -140,10 +135,10 @@ impl Cluster {
                 let fresh = order > container.last;
                 if fresh {
                     container.last = order;
-                    let incarnation = container.starts;
-                    if container.running {
+                    let (container, incarnation) = (id, container.starts);
+                    if self.containers[&id].running {
                         deeds.push(self.stop(WorkerId {
-                            container: id,
+                            container,
                             incarnation,
                         }));
                     }

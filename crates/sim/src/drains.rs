@@ -2,65 +2,61 @@
 
 use std::time::Duration;
 
-use ardea_coordination::control::ContainersToMove;
+use ardea_coordination::control::{CandidateEvent, ContainersToMove, MasterEvent};
 
-use crate::faults::{Fault, Repair};
+use crate::faults::Fault;
 use crate::network::{Host, Node};
 use crate::random::Random;
-use crate::world::{Event, Message, World};
+use crate::simulation::ClusterSimulation;
 
 /// The interval at which the scheduler reports containers that must leave their hosts.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Plans drains of hosts at random times in some worlds, and the end of some drains. Only a
 /// scheduler that manages hosts can report them.
-pub(crate) fn plan(world: &mut World, drawn: u64, until: Duration) {
+pub fn plan(sim: &mut ClusterSimulation, drawn: u64, until: Duration) {
     let mut room = Random::new(!drawn);
     if room.per_mille(250) {
         let at = room.time(Duration::ZERO, until);
-        world.timeline.plan(at, Event::Fault(Fault::Full));
+        sim.plan(at, |sim| sim.inject(Fault::Full));
     }
     let mut random = Random::new(drawn);
-    let hosts: Vec<Host> = world.worker_hosts().collect();
-    if hosts.len() < 2 || !world.config.stateful || !random.per_mille(400) {
+    let hosts: Vec<Host> = sim.worker_hosts().collect();
+    if hosts.len() < 2 || !sim.config.stateful || !random.per_mille(400) {
         return;
     }
-    world.timeline.plan(REPORT_INTERVAL, Event::SayDisplaced);
+    sim.plan(REPORT_INTERVAL, ClusterSimulation::say_displaced);
     for _ in 0..=random.below(3) {
         let Some(host) = random.pick(&hosts) else {
             continue;
         };
         let at = random.time(Duration::ZERO, until);
-        world.timeline.plan(at, Event::Fault(Fault::Drain(host)));
+        sim.plan(at, move |sim| sim.inject(Fault::Drain(host)));
         if random.per_mille(400) {
             let back = random.time(at, until);
-            let undrained = Fault::Over(Repair::Undrained(host));
-            world.timeline.plan(back, Event::Fault(undrained));
+            sim.repair_in(back, move |sim| {
+                sim.drained.retain(|drained| *drained != host)
+            });
         }
         if random.per_mille(300) {
             let after = random.time(Duration::ZERO, Duration::from_secs(3));
-            let death = Event::Fault(Fault::KillMaster);
-            world.timeline.plan((at + after).min(until), death);
+            let at = (at + after).min(until);
+            sim.plan(at, |sim| sim.inject(Fault::KillMaster));
         }
     }
 }
 
-impl World {
-    pub(crate) fn drain(&mut self, host: Host) {
-        self.drained.insert(host);
-    }
-
+impl ClusterSimulation {
     /// Leaves room only for containers that have been started before, if the job has started.
-    pub(crate) fn fill(&mut self) {
+    pub fn fill(&mut self) {
         let record = self.metastore.record.value.as_ref();
         let has_started = record.is_some_and(|(record, _)| record.started);
         self.cluster.full |= has_started;
     }
 
     /// Sends the leaders of the job the containers that must leave their hosts.
-    pub(crate) fn say_displaced(&mut self) {
-        self.timeline
-            .plan(self.now + REPORT_INTERVAL, Event::SayDisplaced);
+    pub fn say_displaced(&mut self) {
+        self.plan_in(REPORT_INTERVAL, ClusterSimulation::say_displaced);
         if self.drained.is_empty() || self.cluster.down {
             return;
         }
@@ -82,8 +78,8 @@ impl World {
         }
         let masters: Vec<_> = self.acting_masters().collect();
         for master in masters {
-            let message = Message::Displaced(displaced.clone());
-            self.send(Node::Scheduler, Node::Master(master), message);
+            let event = CandidateEvent::Master(MasterEvent::Displaced(displaced.clone()));
+            self.send_to_master(Node::Scheduler, master, event);
         }
     }
 
@@ -93,7 +89,7 @@ impl World {
     }
 
     /// Returns a worker that is still on a drained host, unless there is no other host with room.
-    pub(crate) fn missing_of_drains(&self) -> Option<String> {
+    pub fn missing_of_drains(&self) -> Option<String> {
         if self.cluster.full || self.are_all_drained() {
             return None;
         }

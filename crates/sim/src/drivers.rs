@@ -1,106 +1,85 @@
 //! The drivers of the state machines: they deliver events and execute actions, as the real drivers
 //! do over sockets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change,
-    CheckpointRecord, Credentials, JobRecord, LeaseEvent, MasterAction, MasterEpoch, MasterEvent,
-    Order, RequiredCheckpoints, Run, StoreReply, StoreRequest, ToWorker, WorkerAgent, WorkerId,
+    AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change, Credentials,
+    JobPhase, LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, Run, SchedulerCall,
+    StoreReply, StoreRequest, ToWorker, WorkerAgent, WorkerId,
 };
 
+use crate::metastore::{CheckpointReply, CheckpointRequest, JobReply, JobRequest};
 use crate::network::{Host, Node};
-use crate::world::{Event, Message, SkewedClock, TICK, WorkerProcess, World};
+use crate::simulation::{ClusterSimulation, TICK, WorkerProcess};
 
-impl World {
-    pub(crate) fn deliver(&mut self, to: Node, message: Message) {
-        match (to, message) {
-            (Node::Store, message) => self.at_store(message),
-            (Node::Scheduler, Message::Call(master, order, call)) => {
-                let answer = match self.is_of_job(master) {
-                    true => {
-                        let (answer, deeds) = self.cluster.call(order, call);
-                        self.do_deeds(deeds);
-                        answer
-                    }
-                    false => {
-                        let of = self.led_by(master);
-                        match self.cluster.call_of_past(of, order, &call) {
-                            Ok(answer) => answer,
-                            Err(broken) => return self.watch.broken(broken),
-                        }
-                    }
-                };
-                let answer = Message::Answer(order, answer);
-                self.send(Node::Scheduler, Node::Master(master), answer);
+impl ClusterSimulation {
+    /// Sends a request of a master to the scheduler.
+    fn call_scheduler(&mut self, id: u32, order: Order, call: SchedulerCall) {
+        self.send(Node::Master(id), Node::Scheduler, move |sim| {
+            let of = sim.led_by(id);
+            let answer = if sim.is_of_job(id) {
+                let (answer, deeds) = sim.cluster.call(order, call);
+                sim.do_deeds(deeds);
+                Some(answer)
+            } else {
+                let answer = sim.cluster.call_of_past(of, order, &call);
+                sim.checked(answer)
+            };
+            if let Some(answer) = answer {
+                let event = MasterEvent::Scheduler(order, answer);
+                sim.send_to_master(Node::Scheduler, id, CandidateEvent::Master(event));
             }
-            (Node::Master(id), message) => self.at_master(id, message),
-            (Node::Worker(id), Message::ToWorker(message)) => {
-                self.check_message(id, &message);
-                self.worker_event(id, AgentEvent::From(message));
-            }
-            (Node::Worker(id), Message::LookedUp(found)) => {
-                self.worker_event(id, AgentEvent::Lookup(found));
-            }
-            (Node::Worker(id), Message::MasterClosed) => self.worker_event(id, AgentEvent::Closed),
-            (Node::User, Message::CommandReply(id, reply)) => self.user.answered(id, &reply),
-            (_, message) => self.watch.broken(format!("{message:?} went astray")),
+        });
+    }
+
+    /// Sends an event to a master.
+    pub fn send_to_master(&mut self, from: Node, id: u32, event: CandidateEvent) {
+        self.send(from, Node::Master(id), move |sim| {
+            sim.master_event(id, event)
+        });
+    }
+
+    /// Executes a request of a master at the metadata store, and sends the reply.
+    fn at_store<T: Clone>(
+        &mut self,
+        id: u32,
+        request: impl FnOnce(&mut Self, u64) -> Result<StoreReply<T>, String>,
+        event: impl FnOnce(StoreReply<T>) -> CandidateEvent,
+    ) {
+        let of = self.led_by(id);
+        let reply = match self.metastore.down {
+            true => Ok(StoreReply::Unavailable),
+            false => request(self, of),
+        };
+        if let Some(reply) = self.checked(reply) {
+            self.send_to_master(Node::Store, id, event(reply));
         }
     }
 
-    fn at_store(&mut self, message: Message) {
-        let down = self.metastore.down;
-        let (to, reply) = match message {
-            Message::Lease(master, id, request) => {
-                let reply = match down {
-                    true => StoreReply::Unavailable,
-                    false => self.metastore.lease(self.led_by(master), request),
-                };
-                (Node::Master(master), Message::LeaseReply(id, reply))
-            }
-            Message::Record(master, id, request) => {
-                self.check_write(&request);
-                let reply = match down {
-                    true => StoreReply::Unavailable,
-                    false => match self.store_record(self.led_by(master), request) {
-                        Ok(reply) => reply,
-                        Err(broken) => return self.watch.broken(broken),
-                    },
-                };
-                (Node::Master(master), Message::RecordReply(id, reply))
-            }
-            Message::Epochs(master, id, request) => {
-                let reply = match down {
-                    true => StoreReply::Unavailable,
-                    false => self.store_epochs(self.led_by(master), request),
-                };
-                (Node::Master(master), Message::EpochsReply(id, reply))
-            }
-            Message::LookUp(worker) if !down => {
-                let own = self.workers.get(&worker).map(|process| process.of);
-                let found = self.metastore.look_up(own.unwrap_or(self.job.submission));
-                (Node::Worker(worker), Message::LookedUp(found))
-            }
-            Message::DropLease(master) if !down => {
-                self.metastore.drop_lease(self.led_by(master));
-                (Node::Master(master), Message::LeaseDropped)
-            }
-            _ => return,
-        };
-        self.send(Node::Store, to, reply);
+    fn look_up(&mut self, id: WorkerId) {
+        if !self.metastore.down {
+            let found = self.metastore.look_up(self.submission_of(id));
+            self.send(Node::Store, Node::Worker(id), move |sim| {
+                sim.worker_event(id, AgentEvent::Lookup(found));
+            });
+        }
     }
 
-    fn store_record(
-        &mut self,
-        of: u64,
-        request: StoreRequest<Arc<JobRecord>>,
-    ) -> Result<StoreReply<Arc<JobRecord>>, String> {
-        let stored = |world: &World| {
-            let stored = world.metastore.record.value.as_ref();
-            stored.map(|(record, _)| Arc::clone(record))
-        };
+    /// Removes the lease of a master whose job is gone, after which the master exits.
+    fn drop_lease(&mut self, id: u32) {
+        if !self.metastore.down {
+            self.metastore.drop_lease(self.led_by(id));
+            self.send(Node::Store, Node::Master(id), move |sim| {
+                drop(sim.masters.remove(&id))
+            });
+        }
+    }
+
+    fn store_record(&mut self, of: u64, request: JobRequest) -> Result<JobReply, String> {
+        let stored = |sim: &Self| sim.metastore.job().map(Arc::clone);
         let before = stored(self);
         if let (StoreRequest::Delete { expected }, Some(before)) = (&request, &before)
             && before.job.submission == of
@@ -116,12 +95,8 @@ impl World {
         Ok(reply)
     }
 
-    fn store_epochs(
-        &mut self,
-        of: u64,
-        request: StoreRequest<Arc<CheckpointRecord>>,
-    ) -> StoreReply<Arc<CheckpointRecord>> {
-        let stored = |world: &World| world.metastore.epochs_of(of).map(Arc::clone);
+    fn store_epochs(&mut self, of: u64, request: CheckpointRequest) -> CheckpointReply {
+        let stored = |sim: &Self| sim.metastore.epochs_of(of).map(Arc::clone);
         let before = stored(self);
         if before.is_none()
             && matches!(request, StoreRequest::Read)
@@ -136,74 +111,38 @@ impl World {
         reply
     }
 
-    fn at_master(&mut self, id: u32, message: Message) {
-        let event = match message {
-            Message::LeaseReply(request, reply) => {
-                CandidateEvent::Lease(LeaseEvent::Reply(request, reply))
-            }
-            Message::RecordReply(request, reply) => {
-                CandidateEvent::Master(MasterEvent::Record(request, reply))
-            }
-            Message::EpochsReply(request, reply) => {
-                CandidateEvent::Master(MasterEvent::Epochs(request, reply))
-            }
-            Message::ToMaster(message) => CandidateEvent::Master(MasterEvent::From(message)),
-            Message::WorkerClosed(worker) => CandidateEvent::Master(MasterEvent::Closed(worker)),
-            Message::Exited(worker) => CandidateEvent::Master(MasterEvent::Exited(worker)),
-            Message::Answer(order, answer) => {
-                CandidateEvent::Master(MasterEvent::Scheduler(order, answer))
-            }
-            Message::Displaced(displaced) => {
-                CandidateEvent::Master(MasterEvent::Displaced(displaced))
-            }
-            Message::Command(command, what) => {
-                CandidateEvent::Master(MasterEvent::Command(command, what))
-            }
-            Message::LeaseDropped => {
-                self.masters.remove(&id);
-                return;
-            }
-            other => return self.watch.broken(format!("{other:?} went astray")),
-        };
-        self.master_event(id, event);
-    }
-
-    pub(crate) fn tick_master(&mut self, id: u32) {
+    pub fn tick_master(&mut self, id: u32) {
         let Some(master) = self.masters.get(&id) else {
             return;
         };
-        self.timeline.plan(self.now + TICK, Event::TickMaster(id));
-        match master.leaving {
-            true => self.send(Node::Master(id), Node::Store, Message::DropLease(id)),
+        let is_leaving = master.leaving;
+        self.plan_in(TICK, move |sim| sim.tick_master(id));
+        match is_leaving {
+            true => self.send(Node::Master(id), Node::Store, move |sim| sim.drop_lease(id)),
             false => self.master_event(id, CandidateEvent::Tick),
         }
     }
 
     fn master_event(&mut self, id: u32, event: CandidateEvent) {
-        let Some(master) = self.masters.get_mut(&id) else {
+        let master = self.masters.get_mut(&id);
+        let Some(master) = master.filter(|master| !master.leaving) else {
             return;
         };
-        if master.leaving {
-            return;
-        }
-        let now = master.clock.read(self.now);
+        let now = master.clock.read(self.world.now);
         let candidate = &mut master.candidate;
-        let actions = self.stopwatch.master(|| candidate.on(now, event));
-        for action in actions {
+        for action in self.stopwatch.master(|| candidate.on(now, event)) {
             match action {
                 CandidateAction::Lease(request, what) => {
-                    self.send(
-                        Node::Master(id),
-                        Node::Store,
-                        Message::Lease(id, request, what),
-                    );
+                    self.send(Node::Master(id), Node::Store, move |sim| {
+                        sim.at_store(
+                            id,
+                            |sim, of| Ok(sim.metastore.lease(of, what)),
+                            |reply| CandidateEvent::Lease(LeaseEvent::Reply(request, reply)),
+                        );
+                    });
                 }
                 CandidateAction::Master(action) => self.master_action(id, action),
-                CandidateAction::JobGone => {
-                    if let Some(master) = self.masters.get_mut(&id) {
-                        master.leaving = true;
-                    }
-                }
+                CandidateAction::JobGone => self.leave(id),
                 CandidateAction::Gained | CandidateAction::Lost => {
                     if let Some(master) = self.masters.get_mut(&id) {
                         master.assigned.clear();
@@ -211,6 +150,12 @@ impl World {
                     }
                 }
             }
+        }
+    }
+
+    fn leave(&mut self, id: u32) {
+        if let Some(master) = self.masters.get_mut(&id) {
+            master.leaving = true;
         }
     }
 
@@ -222,44 +167,53 @@ impl World {
                 if let ToWorker::Assign(assignment) = &message {
                     self.check_assignment(id, worker, assignment);
                 }
-                self.send(from, Node::Worker(worker), Message::ToWorker(message));
+                self.send(from, Node::Worker(worker), move |sim| {
+                    sim.check_message(worker, &message);
+                    sim.worker_event(worker, AgentEvent::From(message));
+                });
             }
-            MasterAction::Record(request, what) => {
-                self.send(from, Node::Store, Message::Record(id, request, what));
+            MasterAction::Record(request, what) => self.send(from, Node::Store, move |sim| {
+                sim.check_write(&what);
+                sim.at_store(
+                    id,
+                    |sim, of| sim.store_record(of, what),
+                    |reply| CandidateEvent::Master(MasterEvent::Record(request, reply)),
+                );
+            }),
+            MasterAction::Epochs(request, what) => self.send(from, Node::Store, move |sim| {
+                sim.at_store(
+                    id,
+                    |sim, of| Ok(sim.store_epochs(of, what)),
+                    |reply| CandidateEvent::Master(MasterEvent::Epochs(request, reply)),
+                );
+            }),
+            MasterAction::Keep(kept) => {
+                let of = self.led_by(id);
+                self.after(0, 1_000, move |sim| {
+                    sim.attempts.program(of).storage.keep(&kept)
+                });
             }
-            MasterAction::Epochs(request, what) => {
-                self.send(from, Node::Store, Message::Epochs(id, request, what));
-            }
-            MasterAction::Keep(RequiredCheckpoints {
-                epochs,
-                below,
-                generation,
-                ..
-            }) => {
-                let after = self.random.time(Duration::ZERO, Duration::from_secs(1));
-                let sweep = Event::Sweep(self.led_by(id), epochs, below, generation);
-                self.timeline.plan(self.now + after, sweep);
-            }
-            MasterAction::Scheduler(order, call) => {
-                self.send(from, Node::Scheduler, Message::Call(id, order, call));
-            }
+            MasterAction::Scheduler(order, call) => self.call_scheduler(id, order, call),
             MasterAction::Reply(command, reply) => {
-                self.send(from, Node::User, Message::CommandReply(command, reply));
+                self.send(from, Node::User, move |sim| {
+                    sim.user.answered(command, &reply)
+                });
             }
-            MasterAction::Phase(phase) => self.watch.phase(self.now, id, phase),
+            MasterAction::Phase(phase) => {
+                if phase == JobPhase::Running {
+                    self.watch.first_running.get_or_insert(self.world.now);
+                }
+                self.remember(format!("master {id}: {phase:?}"));
+            }
             MasterAction::Note(note) => {
                 self.check_note(id, &note);
-                self.watch.note(self.now, id, note);
+                self.remember(format!("master {id}: {note:?}"));
             }
-            MasterAction::JobGone => {
-                if let Some(master) = self.masters.get_mut(&id) {
-                    master.leaving = true;
-                }
-            }
+            MasterAction::JobGone => self.leave(id),
         }
     }
 
-    pub(crate) fn start_worker(&mut self, id: WorkerId) {
+    pub fn start_worker(&mut self, id: WorkerId) {
         if !self.cluster.is_current(id) {
             return;
         }
@@ -274,18 +228,16 @@ impl World {
         let first = reachable.clone().next();
         let open = reachable.find(|host| !self.drained.contains(host));
         let Some(host) = open.or(first) else {
-            self.timeline
-                .plan(self.now + Duration::from_secs(1), Event::Start(id));
-            return;
+            return self.plan_in(Duration::from_secs(1), move |sim| sim.start_worker(id));
         };
         let who = Credentials::of(&self.job);
         let endpoint = format!("{}:{id}", host.0);
         let process = WorkerProcess {
             of: self.job.submission,
             agent: WorkerAgent::new(id, who, endpoint, AgentConfig::default()),
-            clock: SkewedClock::new(self.now, &mut self.random, 10),
+            clock: self.skewed_clock(10),
             host,
-            changes: Vec::new(),
+            changes: VecDeque::new(),
             part: None,
             running: BTreeSet::new(),
             busy_until: self.now,
@@ -295,15 +247,15 @@ impl World {
             routes: None,
         };
         self.workers.insert(id, process);
-        self.timeline.plan(self.now, Event::TickWorker(id));
+        self.plan_in(Duration::ZERO, move |sim| sim.tick_worker(id));
     }
 
-    pub(crate) fn tick_worker(&mut self, id: WorkerId) {
+    pub fn tick_worker(&mut self, id: WorkerId) {
         if self.workers.contains_key(&id) {
-            self.timeline.plan(self.now + TICK, Event::TickWorker(id));
-            match self.attempts {
-                Some(_) => self.read_records(id),
-                None => self.end_instances(id),
+            self.plan_in(TICK, move |sim| sim.tick_worker(id));
+            match self.has_guarantee() {
+                true => self.read_records(id),
+                false => self.end_instances(id),
             }
             self.worker_event(id, AgentEvent::Tick);
         }
@@ -320,15 +272,11 @@ impl World {
         if worker.agent.run() != Run::Running || !worker.changes.is_empty() {
             return;
         }
-        let random = &mut self.random;
-        let ends: Vec<_> = worker
-            .running
-            .iter()
-            .filter(|instance| !worker.ended.contains(*instance) && random.per_mille(50))
-            .cloned()
-            .collect();
+        let random = &mut self.world.random;
+        let open = worker.running.difference(&worker.ended);
+        let ends: Vec<_> = open.filter(|_| random.per_mille(50)).cloned().collect();
         for instance in ends {
-            self.watch.ends(&instance);
+            self.watch.ended.insert(instance.clone());
             worker.ended.insert(instance);
         }
         self.tell_end(id);
@@ -345,31 +293,31 @@ impl World {
         }
     }
 
-    pub(crate) fn worker_event(&mut self, id: WorkerId, event: AgentEvent) {
+    pub fn worker_event(&mut self, id: WorkerId, event: AgentEvent) {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        let now = worker.clock.read(self.now);
+        let now = worker.clock.read(self.world.now);
         for action in worker.agent.on(now, event) {
             match action {
                 AgentAction::LookUp => {
-                    self.send(Node::Worker(id), Node::Store, Message::LookUp(id));
+                    self.send(Node::Worker(id), Node::Store, move |sim| sim.look_up(id));
                 }
                 AgentAction::Send(address, message) => match address.parse() {
                     Ok(master) => {
-                        let message = Message::ToMaster(message);
-                        self.send(Node::Worker(id), Node::Master(master), message);
+                        let event = CandidateEvent::Master(MasterEvent::From(message));
+                        self.send_to_master(Node::Worker(id), master, event);
                     }
-                    Err(_) => self.watch.broken(format!("{address:?} is no address")),
+                    Err(_) => self.breaks(format!("{address:?} is no address")),
                 },
                 AgentAction::Peers(_) => {}
                 AgentAction::Apply(change) => self.apply(id, change),
                 AgentAction::Epochs(generation, action) => {
-                    self.epochs_action(id, generation, action);
+                    self.epochs_action((id, generation), action);
                 }
                 AgentAction::Exit(why) => {
                     self.check_departure(id, &why);
-                    self.watch.departure(self.now, id, &why);
+                    self.remember(format!("worker {id} ends: {why:?}"));
                     self.end_worker(id);
                 }
             }
@@ -380,27 +328,22 @@ impl World {
     fn apply(&mut self, id: WorkerId, change: Change) {
         self.check_change(id, &change);
         self.check_change_of_life(id, &change);
-        let takes = Duration::from_millis(1)..Duration::from_millis(30);
-        let takes = self.random.time(takes.start, takes.end);
+        let millis = Duration::from_millis;
+        let takes = self.random.time(millis(1), millis(30));
         if let Some(worker) = self.workers.get_mut(&id) {
-            worker.busy_until = worker.busy_until.max(self.now) + takes;
-            let at = worker.busy_until;
-            self.timeline.plan(at, Event::Applied(id, change.order));
-            worker.changes.push(change);
+            worker.busy_until = worker.busy_until.max(self.world.now) + takes;
+            let (at, order) = (worker.busy_until, change.order);
+            worker.changes.push_back(change);
+            self.plan(at, move |sim| sim.applied(id, order));
         }
     }
 
-    pub(crate) fn applied(&mut self, id: WorkerId, order: Order) {
+    pub fn applied(&mut self, id: WorkerId, order: Order) {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
         let (mut begins, mut former) = (None, None);
-        while worker
-            .changes
-            .first()
-            .is_some_and(|first| first.order <= order)
-        {
-            let change = worker.changes.remove(0);
+        while let Some(change) = worker.changes.pop_front_if(|first| first.order <= order) {
             // Stops precede starts, and both appear atomic to observers.
             for instance in &change.stop {
                 worker.running.remove(instance);
@@ -422,7 +365,7 @@ impl World {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        if self.attempts.is_some() && worker.part.is_none() {
+        if self.config.survival.is_some() && worker.part.is_none() {
             return; // it could not start
         }
         worker.applied = Some(order);
@@ -431,7 +374,7 @@ impl World {
     }
 
     /// Stops a process, now or as soon as its host is reachable.
-    pub(crate) fn stop_worker(&mut self, id: WorkerId) {
+    pub fn stop_worker(&mut self, id: WorkerId) {
         let Some(host) = self.host(Node::Worker(id)) else {
             return;
         };
@@ -444,7 +387,7 @@ impl World {
     }
 
     /// Ends a process, and notifies the scheduler and the leaders connected to it.
-    pub(crate) fn end_worker(&mut self, id: WorkerId) {
+    pub fn end_worker(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.remove(&id) else {
             return;
         };
@@ -458,20 +401,37 @@ impl World {
         for master in masters {
             let to = Node::Master(master);
             if self.network.connects(Host(1), worker.host) {
-                self.send_from(Host(1), to, Message::Exited(id));
+                self.send_from(Host(1), to, move |sim| {
+                    let exited = MasterEvent::Exited(id);
+                    sim.master_event(master, CandidateEvent::Master(exited));
+                });
             }
             if self.random.per_mille(800) {
-                self.send_from(worker.host, to, Message::WorkerClosed(id));
+                self.close_at_master(worker.host, id, master);
             }
         }
     }
 
+    /// Notifies a master of the end of the connection to a worker.
+    pub fn close_at_master(&mut self, from: Host, id: WorkerId, master: u32) {
+        let closed = CandidateEvent::Master(MasterEvent::Closed(id));
+        self.send_from(from, Node::Master(master), move |sim| {
+            sim.master_event(master, closed);
+        });
+    }
+
+    /// Notifies a worker of the end of the connection to its master.
+    pub fn close_at_worker(&mut self, from: Host, id: WorkerId) {
+        self.send_from(from, Node::Worker(id), move |sim| {
+            sim.worker_event(id, AgentEvent::Closed);
+        });
+    }
+
     /// Handles a worker whose host the framework of a stateless scheduler could not reach for a
     /// long time.
-    pub(crate) fn give_up(&mut self, id: WorkerId) {
-        let unreachable = self
-            .host(Node::Worker(id))
-            .is_some_and(|host| !self.network.connects(Host(1), host));
+    pub fn give_up(&mut self, id: WorkerId) {
+        let host = self.host(Node::Worker(id));
+        let unreachable = host.is_some_and(|host| !self.network.connects(Host(1), host));
         if unreachable && !self.cluster.stateful {
             self.leftovers.insert(id);
             let deeds = self.cluster.ended(id);
@@ -480,12 +440,12 @@ impl World {
     }
 
     /// Returns the processes that consider themselves the job's leader.
-    pub(crate) fn acting_masters(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn acting_masters(&self) -> impl Iterator<Item = u32> + '_ {
         self.leaders(self.job.submission)
     }
 
     /// Returns the processes that consider themselves the leader of a submission.
-    pub(crate) fn leaders(&self, of: u64) -> impl Iterator<Item = u32> + '_ {
+    pub fn leaders(&self, of: u64) -> impl Iterator<Item = u32> + '_ {
         self.masters.iter().filter_map(move |(id, master)| {
             let now = master.clock.read(self.now);
             let acts = !master.leaving && master.candidate.mastership(now).is_some();

@@ -6,9 +6,9 @@ use ardea_coordination::control::WorkerId;
 
 use crate::network::{Host, NetworkConditions, Node};
 use crate::random::Random;
-use crate::world::{Event, Message, World};
+use crate::simulation::ClusterSimulation;
 
-/// A fault or its end.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// A worker's process dies.
@@ -39,39 +39,14 @@ pub enum Fault {
     Drain(Host),
     /// The scheduler has no room for new containers from now on.
     Full,
-    /// One of these faults ends.
-    Over(Repair),
-    /// All faults end.
-    Mend,
-}
-
-/// The end of a fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Repair {
-    /// The network is reliable again.
-    Calm,
-    /// A host is connected again.
-    HostBack(Host),
-    /// The partition ends.
-    Joined,
-    /// The metadata store is available again.
-    StoreBack,
-    /// The scheduler is available again.
-    SchedulerBack,
-    /// A host is no longer drained.
-    Undrained(Host),
-    /// Checkpoints can be read again.
-    Readable,
-    /// There is space again.
-    Room,
 }
 
 /// The maximum delay of a message between overloaded machines.
 const SLOW: Duration = Duration::from_millis(250);
 
 /// Plans `count` random faults, spread over the time until `until`, followed by their repair.
-pub(crate) fn plan(world: &mut World, count: u64, until: Duration) {
-    let mut random = Random::new(world.random.any());
+pub fn plan(sim: &mut ClusterSimulation, count: u64, until: Duration) {
+    let mut random = Random::new(sim.random.any());
     for _ in 0..count {
         let long = random.time(Duration::from_millis(100), Duration::from_secs(15));
         let fault = match random.below(16) {
@@ -84,16 +59,16 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration) {
             _ => Fault::Storm(long),
         };
         let at = random.time(Duration::ZERO, until);
-        world.timeline.plan(at, Event::Fault(fault));
+        sim.plan(at, move |sim| sim.inject(fault));
     }
-    if world.attempts.is_some() {
-        plan_for_lives(world, &mut random, until);
+    if sim.has_guarantee() {
+        plan_for_lives(sim, &mut random, until);
     }
-    world.timeline.plan(until, Event::Fault(Fault::Mend));
+    sim.plan(until, ClusterSimulation::mend);
 }
 
 /// Plans the faults that only affect a job with a guarantee.
-fn plan_for_lives(world: &mut World, random: &mut Random, until: Duration) {
+fn plan_for_lives(sim: &mut ClusterSimulation, random: &mut Random, until: Duration) {
     for _ in 0..random.below(6) {
         let long = random.time(Duration::from_millis(100), Duration::from_secs(6));
         let fault = match random.below(6) {
@@ -102,25 +77,26 @@ fn plan_for_lives(world: &mut World, random: &mut Random, until: Duration) {
             _ => Fault::DiskFull(long),
         };
         let at = random.time(Duration::ZERO, until);
-        world.timeline.plan(at, Event::Fault(fault));
+        sim.plan(at, move |sim| sim.inject(fault));
     }
 }
 
 /// Plans `count` broken connections between overloaded machines, once the job runs.
-pub(crate) fn plan_resets(world: &mut World, count: u64, until: Duration) {
-    let mut random = Random::new(world.random.any());
+pub fn plan_resets(sim: &mut ClusterSimulation, count: u64, until: Duration) {
+    let mut random = Random::new(sim.random.any());
     let begin = Duration::from_secs(10);
-    let mut plan = |at, fault| world.timeline.plan(at, Event::Fault(fault));
-    plan(begin, Fault::Slow(until.saturating_sub(begin)));
+    let slow = Fault::Slow(until.saturating_sub(begin));
+    sim.plan(begin, move |sim| sim.inject(slow));
     for _ in 0..count {
-        plan(random.time(begin, until), Fault::Reset);
+        let at = random.time(begin, until);
+        sim.plan(at, |sim| sim.inject(Fault::Reset));
     }
-    plan(until, Fault::Mend);
+    sim.plan(until, ClusterSimulation::mend);
 }
 
-impl World {
-    pub(crate) fn inject(&mut self, fault: Fault) {
-        self.watch.fault(self.now, fault);
+impl ClusterSimulation {
+    pub fn inject(&mut self, fault: Fault) {
+        self.remember(format!("fault: {fault:?}"));
         match fault {
             Fault::KillWorker => {
                 if let Some(worker) = self.any_worker() {
@@ -132,62 +108,56 @@ impl World {
                 let hosts: Vec<Host> = (0..self.host_count()).map(Host).collect();
                 if let Some(host) = self.random.pick(&hosts) {
                     self.network.cut.insert(host);
-                    self.plan_after(long, Repair::HostBack(host));
+                    self.repair_in(long, move |sim| sim.network.cut.retain(|cut| *cut != host));
                 }
                 self.plan_giving_up();
             }
             Fault::Split(long) => {
                 let hosts = (0..self.host_count()).map(Host);
-                self.network.island = hosts.filter(|_| self.random.per_mille(500)).collect();
-                self.plan_after(long, Repair::Joined);
+                let random = &mut self.world.random;
+                self.world.network.island = hosts.filter(|_| random.per_mille(500)).collect();
+                self.repair_in(long, |sim| sim.network.island.clear());
                 self.plan_giving_up();
             }
             Fault::StoreDown(long) => {
                 self.metastore.down = true;
-                self.plan_after(long, Repair::StoreBack);
+                self.repair_in(long, |sim| sim.metastore.down = false);
             }
             Fault::SchedulerDown(long) => {
                 self.cluster.down = true;
-                self.plan_after(long, Repair::SchedulerBack);
+                self.repair_in(long, |sim| sim.cluster.down = false);
             }
-            Fault::Storm(long) => {
-                self.network.conditions = NetworkConditions {
-                    delay: self
-                        .random
-                        .time(Duration::from_millis(1), Duration::from_millis(50)),
-                    lost: self.random.below(400),
-                    doubled: self.random.below(300),
-                    late: self.random.below(100),
-                };
-                self.plan_after(long, Repair::Calm);
-            }
+            Fault::Storm(long) => self.storm(long),
             Fault::FailInstance => {
                 if let Some(worker) = self.any_worker() {
                     self.fail_instance(worker);
                 }
             }
             Fault::Damage(long) => {
-                self.set_storage_faults(Some(true), None);
-                self.plan_after(long, Repair::Readable);
+                self.is_damaged = true;
+                self.repair_in(long, |sim| sim.is_damaged = false);
             }
             Fault::DiskFull(long) => {
-                self.set_storage_faults(None, Some(true));
-                self.plan_after(long, Repair::Room);
+                self.is_full = true;
+                self.repair_in(long, |sim| sim.is_full = false);
             }
             Fault::Slow(long) => {
-                self.network.conditions = NetworkConditions {
-                    delay: SLOW,
-                    ..NetworkConditions::FAIR
-                };
-                self.plan_after(long, Repair::Calm);
+                self.network.conditions.delay = SLOW;
+                self.repair_in(long, |sim| sim.network.conditions = NetworkConditions::FAIR);
             }
             Fault::Reset => self.break_connection(),
-            Fault::Drain(host) => self.drain(host),
+            Fault::Drain(host) => drop(self.drained.insert(host)),
             Fault::Full => self.fill(),
-            Fault::Over(relief) => self.repair(relief),
-            Fault::Mend => self.repair_all(),
         }
         self.stop_leftovers();
+    }
+
+    /// Plans the end of a fault.
+    pub fn repair_in(&mut self, long: Duration, repair: impl FnOnce(&mut Self) + 'static) {
+        self.plan_in(long, |sim| {
+            repair(sim);
+            sim.stop_leftovers();
+        });
     }
 
     fn any_worker(&mut self) -> Option<WorkerId> {
@@ -195,31 +165,13 @@ impl World {
         self.random.pick(&workers)
     }
 
-    fn repair_all(&mut self) {
-        self.network.conditions = NetworkConditions::FAIR;
-        self.network.cut.clear();
-        self.network.island.clear();
+    /// Ends all faults.
+    fn mend(&mut self) {
+        self.repair_all();
         self.metastore.down = false;
         self.cluster.down = false;
-        self.set_storage_faults(Some(false), Some(false));
-        self.note_mended();
-    }
-
-    fn repair(&mut self, relief: Repair) {
-        match relief {
-            Repair::Calm => self.network.conditions = NetworkConditions::FAIR,
-            Repair::HostBack(host) => {
-                self.network.cut.remove(&host);
-            }
-            Repair::Joined => self.network.island.clear(),
-            Repair::StoreBack => self.metastore.down = false,
-            Repair::SchedulerBack => self.cluster.down = false,
-            Repair::Undrained(host) => {
-                self.drained.remove(&host);
-            }
-            Repair::Readable => self.set_storage_faults(Some(false), None),
-            Repair::Room => self.set_storage_faults(None, Some(false)),
-        }
+        self.attempts.repaired_with = self.epochs_record().and_then(|record| record.committed);
+        self.stop_leftovers();
     }
 
     /// Breaks a connection; both ends are notified after separate delays.
@@ -230,25 +182,10 @@ impl World {
         else {
             return;
         };
-        let at_master = Message::WorkerClosed(worker);
-        self.send(Node::Worker(worker), Node::Master(master), at_master);
-        self.send(
-            Node::Master(master),
-            Node::Worker(worker),
-            Message::MasterClosed,
-        );
-    }
-
-    fn plan_after(&mut self, long: Duration, end: Repair) {
-        let end = Event::Fault(Fault::Over(end));
-        self.timeline.plan(self.now + long, end);
-    }
-
-    fn set_storage_faults(&mut self, is_damaged: Option<bool>, is_full: Option<bool>) {
-        if let Some(lives) = &mut self.attempts {
-            lives.is_damaged = is_damaged.unwrap_or(lives.is_damaged);
-            lives.is_full = is_full.unwrap_or(lives.is_full);
+        if let Some(host) = self.host(Node::Worker(worker)) {
+            self.close_at_master(host, worker, master);
         }
+        self.close_at_worker(self.master_host(master), worker);
     }
 
     fn host_count(&self) -> u32 {
@@ -266,21 +203,18 @@ impl World {
         let workers: Vec<_> = self.workers.keys().copied().collect();
         for worker in workers {
             if self.random.per_mille(500) {
-                self.send_from(host, Node::Worker(worker), Message::MasterClosed);
+                self.close_at_worker(host, worker);
             }
         }
-        let after = self
-            .random
-            .time(Duration::from_millis(500), Duration::from_secs(10));
-        self.timeline.plan(self.now + after, Event::StartMaster);
+        self.after(500, 10_000, ClusterSimulation::restart_master);
     }
 
     /// Plans the reaction of a framework with automatic restarts, which gives up on unreachable
     /// hosts.
     fn plan_giving_up(&mut self) {
-        let at = self.now + Duration::from_secs(8);
-        for worker in self.workers.keys() {
-            self.timeline.plan(at, Event::GiveUp(*worker));
+        let workers: Vec<_> = self.workers.keys().copied().collect();
+        for worker in workers {
+            self.plan_in(Duration::from_secs(8), move |sim| sim.give_up(worker));
         }
     }
 

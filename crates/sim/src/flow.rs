@@ -6,30 +6,15 @@ use std::time::Duration;
 
 use ardea_network::exchange::{Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 
-use crate::event_queue::EventQueue;
 use crate::random::Random;
+use crate::world::{Simulation, World, in_world, run};
 
 const STEP: Duration = Duration::from_millis(10);
 /// The largest size of a frame in bytes, which may exceed the rest of the window.
 const MOST_FRAME: u64 = 50;
 
-#[derive(Clone, Copy)]
-enum Event {
-    Step,
-    /// A frame arrives over the connection of this number.
-    Frame {
-        connection: u64,
-        bytes: u64,
-        waited: bool,
-    },
-    /// A grant arrives over the connection of this number.
-    Granted(u64, Grant),
-    Disconnect,
-    Connect,
-}
-
 /// Statistics of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FlowReport {
     /// The simulated duration.
     pub took: Duration,
@@ -40,9 +25,7 @@ pub struct FlowReport {
 }
 
 struct Stream {
-    random: Random,
-    timeline: EventQueue<Event>,
-    now: Duration,
+    world: World<Stream>,
     config: WindowConfig,
     sender: SendWindow,
     receiver: ReceiveWindow,
@@ -62,6 +45,40 @@ struct Stream {
     pace: u64,
     allowance: u64,
     bytes: u64,
+    /// The bytes consumed until the last progress, and its time.
+    moved: (u64, Duration),
+    report: FlowReport,
+}
+
+in_world!(Stream);
+
+impl Simulation for Stream {
+    const CHECK_INTERVAL: Duration = Duration::MAX;
+
+    fn check(&mut self) {
+        let kept = self.received - self.consumed;
+        self.report.most_kept = self.report.most_kept.max(kept);
+        if kept > self.config.most + MOST_FRAME {
+            let config = self.config;
+            self.breaks(format!("{kept} bytes are kept, with {config:?}"));
+        }
+        if self.consumed > self.moved.0 {
+            self.moved = (self.consumed, self.now);
+        }
+        if self.now > self.moved.1 + Duration::from_secs(30) {
+            let (sender, receiver) = (&self.sender, &self.receiver);
+            let broken = format!("nothing moves: {sender:?}, {receiver:?}");
+            self.breaks(broken);
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.consumed == self.bytes
+    }
+
+    fn missing(&mut self) -> Option<String> {
+        Some("not everything is consumed".to_string())
+    }
 }
 
 /// Sends `bytes` bytes over a stream between two workers, whose connection breaks at random times.
@@ -72,37 +89,9 @@ struct Stream {
 /// progress stops.
 pub fn run_flow(seed: u64, bytes: u64) -> Result<FlowReport, String> {
     let mut stream = Stream::new(Random::new(seed), bytes);
-    let mut report = FlowReport {
-        took: Duration::ZERO,
-        most_kept: 0,
-        disconnects: 0,
-    };
-    let mut moved_at = Duration::ZERO;
-    while let Some((now, event)) = stream.timeline.take() {
-        stream.now = now;
-        let before = stream.consumed;
-        stream.happens(event)?;
-        report.disconnects += u64::from(matches!(event, Event::Disconnect));
-        let kept = stream.received - stream.consumed;
-        report.most_kept = report.most_kept.max(kept);
-        if kept > stream.config.most + MOST_FRAME {
-            return Err(format!("{kept} bytes are kept, with {:?}", stream.config));
-        }
-        if stream.consumed > before {
-            moved_at = now;
-        }
-        if stream.consumed == bytes {
-            report.took = now;
-            return Ok(report);
-        }
-        if now > moved_at + Duration::from_secs(30) {
-            let Stream {
-                sender, receiver, ..
-            } = &stream;
-            return Err(format!("nothing moves: {sender:?}, {receiver:?}"));
-        }
-    }
-    Err("nothing happens any more".to_string())
+    run(&mut stream, seed, Duration::MAX).map_err(|failure| failure.what)?;
+    stream.report.took = stream.now;
+    Ok(stream.report)
 }
 
 impl Stream {
@@ -113,13 +102,11 @@ impl Stream {
             most: 100 + random.below(10_000),
             ..WindowConfig::default()
         };
-        let mut timeline = EventQueue::new();
-        timeline.plan(Duration::ZERO, Event::Connect);
-        timeline.plan(Duration::ZERO, Event::Step);
+        let mut world = World::new(random);
+        world.plan(Duration::ZERO, Stream::connect);
+        world.plan(Duration::ZERO, Stream::step);
         Stream {
-            random,
-            timeline,
-            now: Duration::ZERO,
+            world,
             config,
             sender: SendWindow::default(),
             receiver: ReceiveWindow::open(Duration::ZERO, config).0,
@@ -134,49 +121,43 @@ impl Stream {
             pace: 1,
             allowance: 0,
             bytes,
+            moved: (0, Duration::ZERO),
+            report: FlowReport::default(),
         }
     }
 
-    fn happens(&mut self, event: Event) -> Result<(), String> {
-        match event {
-            Event::Step => self.step(),
-            Event::Frame {
-                connection,
-                bytes,
-                waited,
-            } if connection == self.connection => {
-                let position = self.received - self.base;
-                if position >= self.allowed {
-                    let allowed = self.allowed;
-                    return Err(format!("sent at {position}, {allowed} were allowed"));
-                }
-                self.received += bytes;
-                self.inbox.push_back(bytes);
-                self.at_receiver(ReceiveEvent::Arrived { bytes, waited });
+    /// Handles a frame over the connection of this number. Frames of a closed connection are lost.
+    fn arrived(&mut self, connection: u64, bytes: u64, waited: bool) {
+        if connection == self.connection {
+            let (position, allowed) = (self.received - self.base, self.allowed);
+            if position >= allowed {
+                return self.breaks(format!("sent at {position}, {allowed} were allowed"));
             }
-            Event::Granted(connection, grant) if connection == self.connection => {
-                let granted = self.sender.granted(grant);
-                granted.map_err(|bad| format!("{grant:?}: {bad}"))?;
-            }
-            // Frames and grants of a closed connection are lost.
-            Event::Frame { .. } | Event::Granted(..) => {}
-            Event::Disconnect => {
-                self.connected = false;
-                self.connection += 1;
-                let after = self.random.time(STEP, Duration::from_secs(2));
-                self.timeline.plan(self.now + after, Event::Connect);
-            }
-            Event::Connect => self.connect(),
+            self.received += bytes;
+            self.inbox.push_back(bytes);
+            self.at_receiver(ReceiveEvent::Arrived { bytes, waited });
         }
-        Ok(())
+    }
+
+    fn granted(&mut self, connection: u64, grant: Grant) {
+        if connection == self.connection {
+            let granted = self.sender.granted(grant);
+            self.checked(granted.map_err(|bad| format!("{grant:?}: {bad}")));
+        }
+    }
+
+    fn disconnect(&mut self) {
+        self.report.disconnects += 1;
+        self.connected = false;
+        self.connection += 1;
+        self.after(10, 2_000, Stream::connect);
     }
 
     /// Opens a new connection with new windows. Waits until the receiver has consumed all data of
     /// the previous connection, since only then the position of the stream is known.
     fn connect(&mut self) {
         if self.consumed < self.received {
-            self.timeline.plan(self.now + STEP, Event::Connect);
-            return;
+            return self.plan_in(STEP, Stream::connect);
         }
         self.connected = true;
         self.base = self.received;
@@ -185,12 +166,11 @@ impl Stream {
         self.receiver = receiver;
         self.allowed = 0;
         self.tell(first);
-        let after = self.random.time(STEP, Duration::from_secs(20));
-        self.timeline.plan(self.now + after, Event::Disconnect);
+        self.after(10, 20_000, Stream::disconnect);
     }
 
     fn step(&mut self) {
-        self.timeline.plan(self.now + STEP, Event::Step);
+        self.plan_in(STEP, Stream::step);
         if self.random.per_mille(20) {
             self.pace = match self.random.below(5) {
                 0 => 0,
@@ -226,19 +206,13 @@ impl Stream {
             let waited = self.sender.sent(bytes);
             let connection = self.connection;
             let at = self.arrival(0);
-            self.timeline.plan(
-                at,
-                Event::Frame {
-                    connection,
-                    bytes,
-                    waited,
-                },
-            );
+            self.plan(at, move |stream| stream.arrived(connection, bytes, waited));
         }
     }
 
     fn at_receiver(&mut self, event: ReceiveEvent) {
-        if let Some(grant) = self.receiver.on(self.now, event) {
+        let now = self.now;
+        if let Some(grant) = self.receiver.on(now, event) {
             self.tell(grant);
         }
     }
@@ -246,9 +220,8 @@ impl Stream {
     fn tell(&mut self, grant: Grant) {
         if self.connected {
             self.allowed = self.allowed.max(grant.allowed);
-            let at = self.arrival(1);
-            self.timeline
-                .plan(at, Event::Granted(self.connection, grant));
+            let (at, connection) = (self.arrival(1), self.connection);
+            self.plan(at, move |stream| stream.granted(connection, grant));
         }
     }
 
@@ -256,7 +229,8 @@ impl Stream {
         let after = self
             .random
             .time(Duration::from_micros(50), Duration::from_millis(80));
-        self.in_order[direction] = self.in_order[direction].max(self.now + after);
-        self.in_order[direction]
+        let at = self.in_order[direction].max(self.now + after);
+        self.in_order[direction] = at;
+        at
     }
 }

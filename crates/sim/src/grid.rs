@@ -21,60 +21,35 @@ mod simulation;
 use std::time::Duration;
 
 use crate::random::Random;
-use crate::scenario::Failure;
+use crate::world::{Failure, report, run};
 use simulation::GridSimulation;
 
-/// The time after the last fault within which everything must have recovered.
-const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The interval of the checks for recovery.
-const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-
-/// Statistics of one successful run of [`run_grid`], or of many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct GridReport {
-    /// The number of events.
-    pub steps: u64,
-    /// The number of answered operations.
-    pub answered: u64,
-    /// The number of refused operations.
-    pub refused: u64,
-    /// The number of operations with an unknown outcome.
-    pub unknown: u64,
-    /// The number of views (versions of the member list).
-    pub views: u64,
-    /// The number of promotions of a backup after the loss of a primary.
-    pub promoted: u64,
-    /// The number of partitions handed over.
-    pub handed_over: u64,
-    /// The number of copies filled.
-    pub filled: u64,
-    /// The number of losses of all copies of a partition.
-    pub lost: u64,
-    /// The number of grids that lost so many members that no quorum was left.
-    pub stuck: u64,
-    /// The number of grids that ended: the last live member left or was expelled by a decision
-    /// whose other participants have all died since.
-    pub ended: u64,
-    /// The number of keys whose history was too expensive to check.
-    pub unexplained: u64,
-}
-
-impl GridReport {
-    /// Adds the statistics of another run.
-    pub fn add(&mut self, other: &GridReport) {
-        self.steps += other.steps;
-        self.answered += other.answered;
-        self.refused += other.refused;
-        self.unknown += other.unknown;
-        self.views += other.views;
-        self.promoted += other.promoted;
-        self.handed_over += other.handed_over;
-        self.filled += other.filled;
-        self.lost += other.lost;
-        self.stuck += other.stuck;
-        self.ended += other.ended;
-        self.unexplained += other.unexplained;
+report! {
+    /// Statistics of one successful run of [`run_grid`], or of many.
+    GridReport {
+        /// The number of answered operations.
+        answered,
+        /// The number of refused operations.
+        refused,
+        /// The number of operations with an unknown outcome.
+        unknown,
+        /// The number of views (versions of the member list).
+        views,
+        /// The number of promotions of a backup after the loss of a primary.
+        promoted,
+        /// The number of partitions handed over.
+        handed_over,
+        /// The number of copies filled.
+        filled,
+        /// The number of losses of all copies of a partition.
+        lost,
+        /// The number of grids that lost so many members that no quorum was left.
+        stuck,
+        /// The number of grids that ended: the last live member left or was expelled by a decision
+        /// whose other participants have all died since.
+        ended,
+        /// The number of keys whose history was too expensive to check.
+        unexplained,
     }
 }
 
@@ -87,46 +62,12 @@ pub fn run_grid(seed: u64) -> Result<GridReport, Box<Failure>> {
     let mut random = Random::new(seed);
     let until = random.time(Duration::from_secs(3), Duration::from_secs(25));
     let faults = random.below(25);
-    let mut scene = GridSimulation::new(random);
-    faults::plan(&mut scene, faults, until);
-    let fail = |scene: &GridSimulation, what| {
-        Box::new(Failure {
-            seed,
-            at: scene.now,
-            what,
-            log: scene.log.iter().cloned().collect(),
-        })
-    };
-    let mut look_at = until;
-    loop {
-        if scene.has_ended() {
-            scene.report.ended += 1;
-            break;
-        }
-        scene.step().map_err(|what| fail(&scene, what))?;
-        scene.report.steps += 1;
-        if scene.now < look_at {
-            continue;
-        }
-        look_at = scene.now + CHECK_INTERVAL;
-        let missing = scene.missing();
-        match missing {
-            None => break,
-            Some(_) if scene.is_stuck() => {
-                scene.report.stuck += 1;
-                break;
-            }
-            Some(missing) if scene.now > until + RECOVERY_TIMEOUT => {
-                return Err(fail(
-                    &scene,
-                    format!("two minutes after the last fault: {missing}"),
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    match scene.explain() {
-        Ok(()) => Ok(scene.report),
-        Err(what) => Err(fail(&scene, what)),
-    }
+    let mut sim = GridSimulation::new(random);
+    faults::plan(&mut sim, faults, until);
+    run(&mut sim, seed, until)?;
+    sim.explain().map_err(|what| sim.failure(seed, what))?;
+    Ok(GridReport {
+        steps: sim.steps,
+        ..sim.report
+    })
 }

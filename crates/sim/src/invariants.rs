@@ -1,112 +1,57 @@
 //! The invariants of the simulated cluster, and the conditions of recovery.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ardea_coordination::control::{
-    Assignment, Change, DesiredState, JobPhase, JobRecord, LeaveReason, MasterStatus, Run,
-    StoreRequest, ToWorker, Upgrade, WorkerId,
+    Assignment, Change, DesiredState, LeaveReason, MasterStatus, Run, StoreRequest, ToWorker,
+    Upgrade, WorkerId,
 };
 use ardea_coordination::packing::InstanceId;
 
-use crate::faults::Fault;
-use crate::world::World;
+use crate::metastore::JobRequest;
+use crate::simulation::ClusterSimulation;
 
-/// The number of log lines retained for a failure report.
-const REMEMBERED: usize = 400;
-
-/// The observer that records events and violations.
+/// The observations of the job.
 #[derive(Debug, Default)]
 pub struct InvariantChecker {
-    broken: Option<String>,
-    log: VecDeque<String>,
     /// The time at which the job was first running with all of its workers.
     pub first_running: Option<Duration>,
     /// The workers that actually run each instance.
     holders: BTreeMap<InstanceId, BTreeSet<WorkerId>>,
     /// The instances that have completed somewhere.
-    ended: BTreeSet<InstanceId>,
+    pub ended: BTreeSet<InstanceId>,
 }
 
 impl InvariantChecker {
-    pub(crate) fn broken(&mut self, what: String) {
-        self.broken.get_or_insert(what);
-    }
-
-    /// Returns the most recent log lines.
-    pub fn log(&self) -> impl Iterator<Item = &str> {
-        self.log.iter().map(String::as_str)
-    }
-
-    fn remember(&mut self, now: Duration, what: String) {
-        if self.log.len() == REMEMBERED {
-            self.log.pop_front();
-        }
-        self.log
-            .push_back(format!("{:9.3} {what}", now.as_secs_f64()));
-    }
-
-    pub(crate) fn say(&mut self, now: Duration, what: String) {
-        self.remember(now, what);
-    }
-
-    pub(crate) fn phase(&mut self, now: Duration, master: u32, phase: JobPhase) {
-        if phase == JobPhase::Running {
-            self.first_running.get_or_insert(now);
-        }
-        self.remember(now, format!("master {master}: {phase:?}"));
-    }
-
-    pub(crate) fn note(&mut self, now: Duration, master: u32, note: MasterStatus) {
-        self.remember(now, format!("master {master}: {note:?}"));
-    }
-
-    pub(crate) fn departure(&mut self, now: Duration, worker: WorkerId, why: &LeaveReason) {
-        self.remember(now, format!("worker {worker} ends: {why:?}"));
-    }
-
-    pub(crate) fn fault(&mut self, now: Duration, fault: Fault) {
-        self.remember(now, format!("fault: {fault:?}"));
-    }
-
-    pub(crate) fn holds(&mut self, worker: WorkerId, instance: &InstanceId) {
+    pub fn holds(&mut self, worker: WorkerId, instance: &InstanceId) {
         let holders = self.holders.entry(instance.clone()).or_default();
         holders.insert(worker);
     }
 
-    pub(crate) fn ends(&mut self, instance: &InstanceId) {
-        self.ended.insert(instance.clone());
-    }
-
-    pub(crate) fn lets_go(&mut self, worker: WorkerId, instance: &InstanceId) {
+    pub fn lets_go(&mut self, worker: WorkerId, instance: &InstanceId) {
         if let Some(holders) = self.holders.get_mut(instance) {
             holders.remove(&worker);
         }
     }
 }
 
-impl World {
-    /// Checks that no violation was found, and that each submission has at most one leader.
-    pub(crate) fn check_step(&mut self) -> Result<(), String> {
+impl ClusterSimulation {
+    /// Checks that each submission has at most one leader.
+    pub fn check_leaders(&mut self) {
         let is_led_twice = |id: &u32| self.leaders(self.led_by(*id)).nth(1).is_some();
         if !self.config.wild_clocks
             && let Some(id) = self.masters.keys().copied().find(is_led_twice)
         {
             let acting: Vec<_> = self.leaders(self.led_by(id)).collect();
-            self.watch
-                .broken(format!("processes {acting:?} all are master"));
-        }
-        match self.watch.broken.take() {
-            Some(broken) => Err(broken),
-            None => Ok(()),
+            self.breaks(format!("processes {acting:?} all are master"));
         }
     }
 
     /// Checks that a master never starts an instance that still runs in another worker which the
     /// master does not consider lost.
-    pub(crate) fn check_assignment(&mut self, id: u32, to: WorkerId, assignment: &Assignment) {
-        if self.attempts.is_some() {
+    pub fn check_assignment(&mut self, id: u32, to: WorkerId, assignment: &Assignment) {
+        if self.has_guarantee() {
             // Running instances of an earlier attempt do not matter, since their results are void.
             return self.check_life(self.led_by(id), to, assignment);
         }
@@ -114,36 +59,29 @@ impl World {
             return;
         };
         let told = process.assigned.entry(to).or_default();
-        let fresh: Vec<_> = assignment
-            .instances
-            .iter()
-            .filter(|instance| told.insert((*instance).clone()))
-            .cloned()
+        let instances = assignment.instances.iter().cloned();
+        let fresh: Vec<_> = instances
+            .filter(|instance| told.insert(instance.clone()))
             .collect();
         let aborted = &process.aborted;
         // An instance that already runs there is not started.
-        let runs = self
-            .workers
-            .get(&to)
-            .map_or(&[][..], |worker| worker.agent.instances());
-        for instance in fresh
-            .into_iter()
-            .filter(|instance| !runs.contains(instance))
-        {
-            let holders = self.watch.holders.get(&instance).into_iter().flatten();
+        let worker = self.workers.get(&to);
+        let runs = worker.map_or(&[][..], |worker| worker.agent.instances());
+        for instance in fresh.iter().filter(|instance| !runs.contains(instance)) {
+            let holders = self.watch.holders.get(instance).into_iter().flatten();
             let mut others = holders.filter(|holder| holder.container != to.container);
             let counted_on = |holder: &&WorkerId| {
                 self.cluster.is_current(**holder) && !aborted.contains(&holder.container)
             };
             if let Some(other) = others.find(counted_on) {
                 let broken = format!("worker {to} is assigned {instance}, which {other} runs");
-                return self.watch.broken(broken);
+                return self.world.breaks(broken);
             }
         }
     }
 
     /// Records the workers that a master considers lost.
-    pub(crate) fn check_note(&mut self, id: u32, note: &MasterStatus) {
+    pub fn check_note(&mut self, id: u32, note: &MasterStatus) {
         let Some(process) = self.masters.get_mut(&id) else {
             return;
         };
@@ -158,16 +96,14 @@ impl World {
                 process.aborted.remove(&worker.container);
             }
             MasterStatus::PlanCancelled(_) => {
-                if let Some(lives) = &mut self.attempts {
-                    lives.report.taken_back += 1;
-                }
+                self.attempts.report.taken_back += 1;
             }
             _ => {}
         }
     }
 
     /// Records the newest master epoch that a worker has received.
-    pub(crate) fn check_message(&mut self, id: WorkerId, message: &ToWorker) {
+    pub fn check_message(&mut self, id: WorkerId, message: &ToWorker) {
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.heard_of = worker.heard_of.max(message.epoch());
         }
@@ -175,7 +111,7 @@ impl World {
 
     /// Checks that a job is marked as finished only if all of its instances have completed, and
     /// stays finished.
-    pub(crate) fn check_write(&mut self, request: &StoreRequest<Arc<JobRecord>>) {
+    pub fn check_write(&mut self, request: &JobRequest) {
         let StoreRequest::Write { value, .. } = request else {
             return;
         };
@@ -187,81 +123,73 @@ impl World {
         let stored = stored.filter(|(stored, _)| stored.epoch <= value.epoch);
         if !value.finished {
             if stored.is_some_and(|(stored, _)| stored.finished && stored.epoch < value.epoch) {
-                let broken = "a finished job is restarted".to_string();
-                self.watch.broken(broken);
+                self.breaks("a finished job is restarted".to_string());
             }
             return;
         }
-        if self.attempts.is_some() {
+        if self.has_guarantee() {
             return self.check_finished_lives(value);
         }
         let containers = value.plan.iter().flat_map(|plan| plan.containers());
         let mut instances = containers.flat_map(|container| &container.instances);
         let running = instances.find(|instance| !self.watch.ended.contains(*instance));
         if let Some(instance) = running {
-            let broken = format!("the job is said to have finished, and {instance} runs");
-            self.watch.broken(broken);
+            self.breaks(format!(
+                "the job is said to have finished, and {instance} runs"
+            ));
         }
     }
 
     /// Checks that a worker exits only if the job is over or another process has replaced it.
-    pub(crate) fn check_departure(&mut self, id: WorkerId, why: &LeaveReason) {
+    pub fn check_departure(&mut self, id: WorkerId, why: &LeaveReason) {
         if !self.is_of_present(id) {
             return; // its job was replaced by another
         }
-        let record = self
-            .metastore
-            .record
-            .value
-            .as_ref()
-            .map(|(record, _)| record);
+        let record = self.metastore.job();
         let over = record.is_none_or(|record| record.is_ending());
         let plan = record.and_then(|record| record.plan.as_ref());
         let planned = plan.is_some_and(|plan| plan.container(id.container).is_some());
         let replaced = !planned || !self.cluster.is_current(id);
         if !over && (*why == LeaveReason::JobOver || !replaced) {
-            let broken = format!("worker {id} ends without need: {why:?}");
-            self.watch.broken(broken);
+            self.breaks(format!("worker {id} ends without need: {why:?}"));
         }
     }
 
     /// Checks that an instance that stays in its container is never stopped, that routes do not go
     /// back, and that commands of earlier masters are ignored.
-    pub(crate) fn check_change(&mut self, id: WorkerId, change: &Change) {
+    pub fn check_change(&mut self, id: WorkerId, change: &Change) {
         if let Some(worker) = self.workers.get_mut(&id) {
             if change.order.epoch < worker.heard_of {
                 let (epoch, newest) = (change.order.epoch, worker.heard_of);
-                let broken = format!("worker {id} obeys {epoch:?} although it knows {newest:?}");
-                self.watch.broken(broken);
+                self.world.breaks(format!(
+                    "worker {id} obeys {epoch:?} although it knows {newest:?}"
+                ));
             }
             let routes = worker.agent.routes();
             if worker.routes > routes {
-                let broken = format!("worker {id} routes by {routes:?} after {:?}", worker.routes);
-                self.watch.broken(broken);
+                self.world.breaks(format!(
+                    "worker {id} routes by {routes:?} after {:?}",
+                    worker.routes
+                ));
             }
             worker.routes = routes;
         }
         if !self.is_of_present(id) {
             return;
         }
-        let record = self
-            .metastore
-            .record
-            .value
-            .as_ref()
-            .map(|(record, _)| record);
+        let record = self.metastore.job();
         let plan = record.and_then(|record| record.plan.as_ref());
         let stays = plan.and_then(|plan| plan.container(id.container));
         for instance in change.stop.iter().filter(|_| !change.begins) {
             if stays.is_some_and(|container| container.instances.contains(instance)) {
-                let broken = format!("worker {id} stops {instance}, which belongs there");
-                self.watch.broken(broken);
+                self.world
+                    .breaks(format!("worker {id} stops {instance}, which belongs there"));
             }
         }
     }
 
     /// Returns a condition of recovery that is not met yet, or `None`.
-    pub fn missing(&self) -> Option<String> {
+    pub fn unrecovered(&self) -> Option<String> {
         if !self.user.is_done() {
             return Some("commands are under way".to_string());
         }
@@ -279,7 +207,7 @@ impl World {
                 Some(format!("the job has not finished: {}", self.standing()))
             }
             // In a job that completes, containers that are no longer required may be gone.
-            Some(_) if self.attempts.is_some() && self.comes_to_an_end() => {
+            Some(_) if self.has_guarantee() && self.comes_to_an_end() => {
                 let mut acting = self.acting_masters();
                 let master = acting.find_map(|id| self.masters.get(&id)?.candidate.master());
                 let steady = master.is_some_and(|master| master.phase().is_steady());
@@ -309,8 +237,7 @@ impl World {
     }
 
     fn comes_to_an_end(&self) -> bool {
-        let records = self.config.survival.and_then(|survival| survival.records);
-        self.config.ends_at.is_some() || records.is_some()
+        self.config.ends_at.is_some() || self.records().is_some()
     }
 
     /// Describes the state of the workers for a failure report.
@@ -330,9 +257,7 @@ impl World {
             return Some(format!("worker {worker} of a killed job is there"));
         }
         if let Some(worker) = self.cluster.current().next() {
-            return Some(format!(
-                "the scheduler has container {worker} of a killed job"
-            ));
+            return Some(format!("the scheduler has {worker} of a killed job"));
         }
         if !self.masters.is_empty() {
             return Some("masters of a killed job are there".to_string());

@@ -12,8 +12,10 @@
 //! * [`run_epochs`]: the checkpoints of a job under faults, down to the output of its sinks;
 //! * [`run_attempts`]: a job with a guarantee on a cluster, under faults, updates and upgrades,
 //!   down to single records;
-//! * [`run_grid`]: the members of a grid under faults, down to single operations;
-//! * [`World`]: the simulated cluster; the program `ardea-sim` runs many seeds.
+//! * [`run_grid`]: the members of a grid under faults, down to single operations.
+//!
+//! Each of these is a workload in the same simulated world. The program `ardea-sim` runs many
+//! seeds.
 //!
 //! # Invariants, checked after every step
 //!
@@ -47,7 +49,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod event_queue;
 mod random;
 
 mod cluster;
@@ -58,6 +59,7 @@ mod drains;
 mod drivers;
 mod faults;
 mod invariants;
+mod simulation;
 mod stopwatch;
 mod upgrades;
 mod user;
@@ -69,12 +71,15 @@ mod flow;
 mod grid;
 mod scenario;
 
-pub use attempts::{AttemptsReport, GuaranteeConfig};
+mod dataflow;
+mod storage;
+
+pub use attempts::AttemptsReport;
 pub use checkpoints::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};
 pub use grid::{GridReport, run_grid};
 pub use scenario::{
-    Failure, StartReport, Success, run_attempts, run_faults, run_large, run_resets, run_start,
+    StartReport, Success, run_attempts, run_faults, run_large, run_resets, run_start,
 };
 pub use stopwatch::Stopwatch;
-pub use world::{World, WorldConfig};
+pub use world::Failure;

@@ -13,18 +13,16 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt::Display;
 use std::io::Write;
+use std::ops::AddAssign;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ardea_sim::{
-    AttemptsReport, EpochsReport, Failure, GridReport, Success, run_attempts, run_epochs,
-    run_faults, run_grid, run_large, run_resets, run_start,
+    Failure, run_attempts, run_epochs, run_faults, run_grid, run_large, run_resets, run_start,
 };
 use clap::Parser;
-
-/// A function that runs a job with a guarantee from a seed.
-type RunLives = fn(u64) -> Result<AttemptsReport, Box<Failure>>;
 
 /// Prints a line; ignores a closed output.
 macro_rules! say {
@@ -81,153 +79,48 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let Arguments {
+        containers,
+        instances,
+        faults,
+        ..
+    } = arguments;
     if arguments.start {
-        return start(&arguments);
+        start(&arguments)
+    } else if arguments.epochs {
+        run_seeds(&arguments, "--epochs ", run_epochs)
+    } else if arguments.lives {
+        run_seeds(&arguments, "--lives ", run_attempts)
+    } else if arguments.resets {
+        run_seeds(&arguments, "--resets ", run_resets)
+    } else if arguments.grid {
+        run_seeds(&arguments, "--grid ", run_grid)
+    } else if arguments.large.is_some() {
+        let run = |seed| run_large(seed, containers, instances, faults);
+        run_seeds(&arguments, "--large 1 ", run)
+    } else {
+        run_seeds(&arguments, "", run_faults)
     }
-    if arguments.epochs {
-        return epochs(&arguments);
-    }
-    if arguments.lives {
-        return lives(&arguments, run_attempts, "--lives ");
-    }
-    if arguments.resets {
-        return lives(&arguments, run_resets, "--resets ");
-    }
-    if arguments.grid {
-        return grid(&arguments);
-    }
-    let large = arguments.large;
+}
+
+/// Runs the selected seeds, and prints the sum of their statistics or the first failure.
+fn run_seeds<R: AddAssign + Default + Display>(
+    arguments: &Arguments,
+    which: &str,
+    run: impl Fn(u64) -> Result<R, Box<Failure>>,
+) -> ExitCode {
     let (first, count) = match arguments.seed {
         Some(seed) => (seed, 1),
-        None => (arguments.from, large.unwrap_or(arguments.seeds)),
+        None => (arguments.from, arguments.large.unwrap_or(arguments.seeds)),
     };
-    let mut total = Total::default();
-    for seed in first..first.saturating_add(count) {
-        let outcome = match large {
-            Some(_) => run_large(
-                seed,
-                arguments.containers,
-                arguments.instances,
-                arguments.faults,
-            ),
-            None => run_faults(seed),
-        };
-        match outcome {
-            Ok(success) => total.add(success),
-            Err(failure) => return print_failure(&failure, arguments.log, ""),
-        }
-    }
-    say!(
-        "{count} seeds from {first}: all well, {} steps; recovered after {:.1} s on average, {:.1} s at most",
-        total.steps,
-        total.mended.as_secs_f64() / count.max(1) as f64,
-        total.longest.as_secs_f64(),
-    );
-    ExitCode::SUCCESS
-}
-
-#[derive(Default)]
-struct Total {
-    steps: u64,
-    mended: Duration,
-    longest: Duration,
-}
-
-impl Total {
-    fn add(&mut self, success: Success) {
-        self.steps += success.steps;
-        self.mended += success.mended_after;
-        self.longest = self.longest.max(success.mended_after);
-    }
-}
-
-fn epochs(arguments: &Arguments) -> ExitCode {
-    let (first, count) = match arguments.seed {
-        Some(seed) => (seed, 1),
-        None => (arguments.from, arguments.seeds),
-    };
-    let mut total = EpochsReport::default();
-    for seed in first..first.saturating_add(count) {
-        match run_epochs(seed) {
-            Ok(report) => total.add(&report),
-            Err(failure) => return print_failure(&failure, arguments.log, "--epochs "),
-        }
-    }
-    say!(
-        "{count} seeds from {first}: all well, {} steps; {} epochs committed, {} aborted; {} rollbacks, {} masters, \
-         safe mode {} times; {} results published; {} jobs ended",
-        total.steps,
-        total.committed,
-        total.aborted,
-        total.rolled_back,
-        total.masters,
-        total.safe_modes,
-        total.results,
-        total.ended,
-    );
-    ExitCode::SUCCESS
-}
-
-fn lives(arguments: &Arguments, run: RunLives, which: &str) -> ExitCode {
-    let (first, count) = match arguments.seed {
-        Some(seed) => (seed, 1),
-        None => (arguments.from, arguments.seeds),
-    };
-    let mut total = AttemptsReport::default();
+    let mut total = R::default();
     for seed in first..first.saturating_add(count) {
         match run(seed) {
-            Ok(report) => total.add(&report),
+            Ok(report) => total += report,
             Err(failure) => return print_failure(&failure, arguments.log, which),
         }
     }
-    say!(
-        "{count} seeds from {first}: all well, {} steps; {} epochs committed; {} attempts, {} of them by another plan; {} instances kept \
-         their state in memory; {} attempts resumed by another master; safe mode {} times; {} plans cancelled; {} records published; \
-         {} jobs ended; {} upgraded, {} rolled back",
-        total.steps,
-        total.committed,
-        total.lives,
-        total.handed_over,
-        total.reminded,
-        total.resumed,
-        total.safe_modes,
-        total.taken_back,
-        total.results,
-        total.finished,
-        total.upgraded,
-        total.rolled_back,
-    );
-    ExitCode::SUCCESS
-}
-
-fn grid(arguments: &Arguments) -> ExitCode {
-    let (first, count) = match arguments.seed {
-        Some(seed) => (seed, 1),
-        None => (arguments.from, arguments.seeds),
-    };
-    let mut total = GridReport::default();
-    for seed in first..first.saturating_add(count) {
-        match run_grid(seed) {
-            Ok(report) => total.add(&report),
-            Err(failure) => return print_failure(&failure, arguments.log, "--grid "),
-        }
-    }
-    say!(
-        "{count} seeds from {first}: all well, {} steps; {} operations answered, {} refused, {} unknown; {} views, {} promotions, {} \
-         hand-overs, {} copies filled, {} partitions lost; {} grids stuck, {} ended; {} keys not explained",
-        total.steps,
-        total.answered,
-        total.refused,
-        total.unknown,
-        total.views,
-        total.promoted,
-        total.handed_over,
-        total.filled,
-        total.lost,
-        total.stuck,
-        total.ended,
-        total.unexplained,
-    );
+    say!("{count} seeds from {first}: all well, {total}");
     ExitCode::SUCCESS
 }
 

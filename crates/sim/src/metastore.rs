@@ -9,6 +9,14 @@ use ardea_coordination::control::{
     StoreVersion,
 };
 
+/// A request about a checkpoint record, and the reply.
+pub type CheckpointRequest = StoreRequest<Arc<CheckpointRecord>>;
+pub type CheckpointReply = StoreReply<Arc<CheckpointRecord>>;
+
+/// A request about a job's record, and the reply.
+pub type JobRequest = StoreRequest<Arc<JobRecord>>;
+pub type JobReply = StoreReply<Arc<JobRecord>>;
+
 /// The simulated metadata store.
 #[derive(Debug, Default)]
 pub struct SimMetastore {
@@ -47,7 +55,11 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T: Clone> Slot<T> {
-    pub(crate) fn carry_out(&mut self, request: StoreRequest<T>) -> StoreReply<T> {
+    pub fn get(&self) -> Option<&T> {
+        self.value.as_ref().map(|(value, _)| value)
+    }
+
+    pub fn carry_out(&mut self, request: StoreRequest<T>) -> StoreReply<T> {
         let version = self.value.as_ref().map(|(_, version)| *version);
         match request {
             StoreRequest::Read => StoreReply::Found(self.value.clone()),
@@ -67,22 +79,24 @@ impl<T: Clone> Slot<T> {
 }
 
 impl SimMetastore {
+    /// Returns the job's record.
+    pub fn job(&self) -> Option<&Arc<JobRecord>> {
+        self.record.get()
+    }
+
     /// Returns true if the submission `of` is the current job.
     pub fn is_there(&self, of: u64) -> bool {
-        let record = self.record.value.as_ref();
-        record.is_some_and(|(record, _)| record.job.submission == of)
+        self.job().is_some_and(|record| record.job.submission == of)
     }
 
     /// Returns the current or last leader of a submission.
     pub fn leader(&self, of: u64) -> Option<&LeaseRecord> {
-        let (lease, _) = self.submissions.get(&of)?.lease.value.as_ref()?;
-        Some(lease)
+        self.submissions.get(&of)?.lease.get()
     }
 
     /// Returns the checkpoint record of a submission.
     pub fn epochs_of(&self, of: u64) -> Option<&Arc<CheckpointRecord>> {
-        let (record, _) = self.submissions.get(&of)?.epochs.value.as_ref()?;
-        Some(record)
+        self.submissions.get(&of)?.epochs.get()
     }
 
     /// Returns true if a write must fail because the submission is gone. If another job has
@@ -116,10 +130,7 @@ impl SimMetastore {
     /// # Errors
     ///
     /// If a master writes after a later master has written: fencing has failed.
-    pub fn record(
-        &mut self,
-        request: StoreRequest<Arc<JobRecord>>,
-    ) -> Result<StoreReply<Arc<JobRecord>>, String> {
+    pub fn record(&mut self, request: JobRequest) -> Result<JobReply, String> {
         let epoch = match &request {
             StoreRequest::Write { value, .. } => Some(value.epoch),
             _ => None,
@@ -136,11 +147,7 @@ impl SimMetastore {
 
     /// Replaces the job by another in one write. The new job has no lease and no checkpoint record
     /// yet, and no leader of it has written.
-    pub fn replace(
-        &mut self,
-        next: Arc<JobRecord>,
-        expected: StoreVersion,
-    ) -> StoreReply<Arc<JobRecord>> {
+    pub fn replace(&mut self, next: Arc<JobRecord>, expected: StoreVersion) -> JobReply {
         let write = StoreRequest::Write {
             value: next,
             expected: Some(expected),
@@ -155,11 +162,7 @@ impl SimMetastore {
     }
 
     /// Executes a request about the checkpoint record of a submission.
-    pub fn epochs(
-        &mut self,
-        of: u64,
-        request: StoreRequest<Arc<CheckpointRecord>>,
-    ) -> StoreReply<Arc<CheckpointRecord>> {
+    pub fn epochs(&mut self, of: u64, request: CheckpointRequest) -> CheckpointReply {
         match self.is_gone(of, &request) {
             true => StoreReply::JobGone,
             false => self

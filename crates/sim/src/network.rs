@@ -50,8 +50,14 @@ impl NetworkConditions {
     };
 }
 
-/// The state of the network.
-#[derive(Debug)]
+impl Default for NetworkConditions {
+    fn default() -> Self {
+        NetworkConditions::FAIR
+    }
+}
+
+/// The state of the network. By default all hosts are connected.
+#[derive(Debug, Default)]
 pub struct Network {
     /// The current conditions.
     pub conditions: NetworkConditions,
@@ -66,17 +72,6 @@ pub struct Network {
 }
 
 impl Network {
-    /// Creates a network in which all hosts are connected.
-    pub fn new() -> Self {
-        Network {
-            conditions: NetworkConditions::FAIR,
-            cut: BTreeSet::new(),
-            receive_blocked: BTreeSet::new(),
-            island: BTreeSet::new(),
-            broken_links: BTreeSet::new(),
-        }
-    }
-
     /// Returns true if messages from host `a` reach host `b`.
     pub fn connects(&self, a: Host, b: Host) -> bool {
         a == b
@@ -108,11 +103,5 @@ impl Network {
                 random.time(delay / 20, longest)
             })
             .collect()
-    }
-}
-
-impl Default for Network {
-    fn default() -> Self {
-        Network::new()
     }
 }

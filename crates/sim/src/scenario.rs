@@ -1,6 +1,8 @@
 //! Complete runs: a job, with faults and commands from a seed, and the check of its recovery.
 
+use std::fmt;
 use std::num::NonZeroU32;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,36 +14,42 @@ use ardea_core::Result;
 
 use crate::attempts::{AttemptsReport, GuaranteeConfig};
 use crate::random::Random;
+use crate::simulation::{ClusterSimulation, WorldConfig};
 use crate::stopwatch::Stopwatch;
-use crate::world::{World, WorldConfig};
+use crate::world::{Failure, run};
 use crate::{drains, faults, user};
 
-/// The time after the last fault within which everything must have recovered.
-const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The interval of the checks for recovery.
-const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-
-/// A failed run.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed, which reproduces the failure.
-    pub seed: u64,
-    /// The simulated time of the failure.
-    pub at: Duration,
-    /// The violated invariant, or the unmet condition of recovery.
-    pub what: String,
-    /// The most recent log lines.
-    pub log: Vec<String>,
-}
-
-/// A successful run.
-#[derive(Clone, Copy, Debug)]
+/// Statistics of one successful run under faults, or of many.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Success {
-    /// The time from the last fault to recovery.
-    pub mended_after: Duration,
     /// The number of events.
     pub steps: u64,
+    /// The time from the last fault to recovery.
+    pub mended_after: Duration,
+    /// The longest of these times.
+    pub longest: Duration,
+}
+
+impl AddAssign for Success {
+    fn add_assign(&mut self, other: Success) {
+        self.steps += other.steps;
+        self.mended_after += other.mended_after;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+impl fmt::Display for Success {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Success {
+            steps,
+            mended_after,
+            longest,
+        } = self;
+        write!(
+            f,
+            "{steps} steps, recovered after {mended_after:.1?} in total, {longest:.1?} at most"
+        )
+    }
 }
 
 /// Runs a random small cluster under random faults of workers, hosts, masters and commands. In one
@@ -61,14 +69,9 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
     if end.per_mille(300) {
         config.ends_at = Some(end.time(Duration::ZERO, until));
     }
-    let mut world = World::new(config, world_seed);
-    let faults = random.below(25);
-    faults::plan(&mut world, faults, until);
-    let commands = random.below(8);
-    let kills = random.per_mille(250);
-    user::plan(&mut world, commands, until, kills);
-    drains::plan(&mut world, random.any(), until);
-    finish(&mut world, seed, until)
+    let mut sim = ClusterSimulation::new(config, world_seed);
+    plan_all(&mut sim, &mut random, (25, 250), until);
+    finish(&mut sim, seed, until)
 }
 
 /// Runs a small job with a guarantee under random faults, down to single records. Some jobs
@@ -80,23 +83,13 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
 /// As [`run_faults`].
 pub fn run_attempts(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
     let mut random = Random::new(seed);
-    let mut config = small_world(&mut random);
-    for vertex in &mut config.demand.vertices {
-        vertex.parallelism = vertex.parallelism.div_ceil(2);
-    }
-    let ends = random.per_mille(300);
-    config.survival = Some(GuaranteeConfig::new(&mut random, ends));
+    let config = world_with_guarantee(&mut random, 300);
     let world_seed = random.any();
     let until = random.time(Duration::from_secs(5), Duration::from_secs(40));
-    let mut world = World::new(config, world_seed);
-    let faults = random.below(20);
-    faults::plan(&mut world, faults, until);
-    let commands = random.below(8);
-    let kills = random.per_mille(100);
-    user::plan(&mut world, commands, until, kills);
-    drains::plan(&mut world, random.any(), until);
-    let success = finish(&mut world, seed, until)?;
-    Ok(world.report_of_lives(success.steps))
+    let mut sim = ClusterSimulation::new(config, world_seed);
+    plan_all(&mut sim, &mut random, (20, 100), until);
+    run(&mut sim, seed, until)?;
+    Ok(sim.report_of_lives())
 }
 
 /// Runs a small job with a guarantee on overloaded machines, while connections between its workers
@@ -107,50 +100,28 @@ pub fn run_attempts(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
 /// As [`run_faults`].
 pub fn run_resets(seed: u64) -> Result<AttemptsReport, Box<Failure>> {
     let mut random = Random::new(seed);
-    let mut config = small_world(&mut random);
-    for vertex in &mut config.demand.vertices {
-        vertex.parallelism = vertex.parallelism.div_ceil(2);
-    }
+    let mut config = world_with_guarantee(&mut random, 0);
     config.wild_clocks = false;
-    config.survival = Some(GuaranteeConfig::new(&mut random, false));
     let until = Duration::from_secs(60);
-    let mut world = World::new(config, random.any());
-    faults::plan_resets(&mut world, 1 + random.below(40), until);
-    let success = finish(&mut world, seed, until)?;
-    Ok(world.report_of_lives(success.steps))
+    let mut sim = ClusterSimulation::new(config, random.any());
+    faults::plan_resets(&mut sim, 1 + random.below(40), until);
+    run(&mut sim, seed, until)?;
+    Ok(sim.report_of_lives())
 }
 
-/// Runs the world until it has recovered from the faults, which end at `until`.
-fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<Failure>> {
-    let mut steps = 0;
-    let mut look_at = until;
-    let fail = |world: &World, what| {
-        Box::new(Failure {
-            seed,
-            at: world.now(),
-            what,
-            log: world.log().map(str::to_string).collect(),
-        })
-    };
-    loop {
-        world.step().map_err(|what| fail(world, what))?;
-        steps += 1;
-        if world.now() < look_at {
-            continue;
-        }
-        look_at = world.now() + CHECK_INTERVAL;
-        match world.missing() {
-            None => {
-                let mended_after = world.now() - until;
-                return Ok(Success {
-                    mended_after,
-                    steps,
-                });
-            }
-            Some(what) if world.now() > until + RECOVERY_TIMEOUT => return Err(fail(world, what)),
-            Some(_) => {}
-        }
-    }
+/// Runs the cluster until it has recovered from the faults, which end at `until`.
+fn finish(
+    sim: &mut ClusterSimulation,
+    seed: u64,
+    until: Duration,
+) -> Result<Success, Box<Failure>> {
+    run(sim, seed, until)?;
+    let mended_after = sim.now - until;
+    Ok(Success {
+        steps: sim.steps,
+        mended_after,
+        longest: mended_after,
+    })
 }
 
 /// A policy that packs from scratch each time. Many instances move, which the policies of
@@ -170,6 +141,30 @@ impl PackingPolicy for Reshuffle {
     ) -> Result<PackingPlan> {
         RoundRobin.pack(demand, config)
     }
+}
+
+/// Plans faults fewer than `most`, commands, and the kill of the job with this probability in a
+/// thousand.
+fn plan_all(
+    sim: &mut ClusterSimulation,
+    random: &mut Random,
+    (most, kills): (u64, u64),
+    until: Duration,
+) {
+    faults::plan(sim, random.below(most), until);
+    let commands = random.below(8);
+    user::plan(sim, commands, until, random.per_mille(kills));
+    drains::plan(sim, random.any(), until);
+}
+
+fn world_with_guarantee(random: &mut Random, ends: u64) -> WorldConfig {
+    let mut config = small_world(random);
+    for vertex in &mut config.demand.vertices {
+        vertex.parallelism = vertex.parallelism.div_ceil(2);
+    }
+    let ends = ends > 0 && random.per_mille(ends);
+    config.survival = Some(GuaranteeConfig::new(random, ends));
+    config
 }
 
 fn small_world(random: &mut Random) -> WorldConfig {
@@ -234,12 +229,12 @@ pub fn run_start(
     instances: u32,
     encodes: bool,
 ) -> Result<StartReport, Box<Failure>> {
-    let mut world = World::new(large_world(containers, instances, encodes), seed);
-    let success = finish(&mut world, seed, Duration::ZERO)?;
+    let mut sim = ClusterSimulation::new(large_world(containers, instances, encodes), seed);
+    let success = finish(&mut sim, seed, Duration::ZERO)?;
     Ok(StartReport {
-        running_after: world.first_running().unwrap_or(success.mended_after),
+        running_after: sim.watch.first_running.unwrap_or(success.mended_after),
         steps: success.steps,
-        stopwatch: world.stopwatch,
+        stopwatch: sim.stopwatch,
     })
 }
 
@@ -254,11 +249,11 @@ pub fn run_large(
     instances: u32,
     faults: u64,
 ) -> Result<Success, Box<Failure>> {
-    let mut world = World::new(large_world(containers, instances, false), seed);
+    let mut sim = ClusterSimulation::new(large_world(containers, instances, false), seed);
     let until = Duration::from_secs(60);
-    faults::plan(&mut world, faults, until);
-    user::plan(&mut world, 3, until, false);
-    finish(&mut world, seed, until)
+    faults::plan(&mut sim, faults, until);
+    user::plan(&mut sim, 3, until, false);
+    finish(&mut sim, seed, until)
 }
 
 fn large_world(containers: u32, instances: u32, encodes: bool) -> WorldConfig {

@@ -7,7 +7,7 @@ use ardea_coordination::control::ToWorker;
 use ardea_core::thread_cpu_time;
 
 /// A measurement that does not influence the simulation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Stopwatch {
     encodes: bool,
     shared: HashMap<String, u64>,
@@ -29,13 +29,7 @@ impl Stopwatch {
     pub(crate) fn new(encodes: bool) -> Self {
         Stopwatch {
             encodes,
-            shared: HashMap::new(),
-            in_masters: Duration::ZERO,
-            longest: Duration::ZERO,
-            events: 0,
-            encoding: Duration::ZERO,
-            bytes: 0,
-            messages: 0,
+            ..Stopwatch::default()
         }
     }
 

@@ -13,14 +13,15 @@ use ardea_core::{Error, ErrorCode};
 
 use crate::attempts::ProgramBehavior;
 use crate::faults::Fault;
+use crate::metastore::JobReply;
 use crate::random::Random;
-use crate::world::{Event, World};
+use crate::simulation::ClusterSimulation;
 
 /// More cpu than any container may have.
 const TOO_MUCH: MilliCores = MilliCores(1_000_000);
 
 /// Returns the definition of the simulated job, for any of its submissions.
-pub(crate) fn definition(job: &JobRef) -> JobDefinition {
+pub fn definition(job: &JobRef) -> JobDefinition {
     JobDefinition {
         job: job.clone(),
         program: ProgramRef {
@@ -36,8 +37,8 @@ pub(crate) fn definition(job: &JobRef) -> JobDefinition {
 }
 
 /// Plans upgrades at random times in three of ten worlds; some of the new programs fail.
-pub(crate) fn plan(
-    world: &mut World,
+pub fn plan(
+    sim: &mut ClusterSimulation,
     plans: &mut Vec<(Duration, Command)>,
     drawn: u64,
     until: Duration,
@@ -46,13 +47,11 @@ pub(crate) fn plan(
     if !random.per_mille(300) {
         return;
     }
-    if let Some(lives) = &mut world.attempts {
-        lives.faults_until = until;
-    }
+    sim.attempts.faults_until = until;
     let count = 1 + random.below(3);
     for _ in 0..count {
         let at = random.time(until / 8, until);
-        let order = Box::new(order(world, &mut random));
+        let order = Box::new(order(sim, &mut random));
         plans.push((at, Command::Upgrade(order.clone())));
         // A repeated request must neither upgrade a job to itself nor retry a failed upgrade.
         if count == 1 && random.per_mille(500) {
@@ -63,15 +62,15 @@ pub(crate) fn plan(
         for most in [300, 3_000, 10_000] {
             if random.per_mille(300) {
                 let after = random.time(Duration::ZERO, Duration::from_millis(most));
-                let death = Event::Fault(Fault::KillMaster);
-                world.timeline.plan((at + after).min(until), death);
+                let at = (at + after).min(until);
+                sim.plan(at, |sim| sim.inject(Fault::KillMaster));
             }
         }
     }
 }
 
-fn order(world: &mut World, random: &mut Random) -> UpgradeOrder {
-    let mut demand = world.config.demand.clone();
+fn order(sim: &mut ClusterSimulation, random: &mut Random) -> UpgradeOrder {
+    let mut demand = sim.config.demand.clone();
     for vertex in &mut demand.vertices {
         vertex.parallelism = 1 + random.below(4) as u32;
     }
@@ -90,11 +89,9 @@ fn order(world: &mut World, random: &mut Random) -> UpgradeOrder {
     }
     let job = JobRef {
         submission: random.any(),
-        ..world.job.clone()
+        ..sim.job.clone()
     };
-    if let Some(lives) = &mut world.attempts {
-        lives.program(job.submission).nature = nature;
-    }
+    sim.attempts.program(job.submission).nature = nature;
     let millis = Duration::from_millis;
     let patience = match nature {
         ProgramBehavior::Slow => random.time(millis(1_500), millis(5_000)),
@@ -104,28 +101,24 @@ fn order(world: &mut World, random: &mut Random) -> UpgradeOrder {
         next: Successor {
             definition: definition(&job),
             demand,
-            packing: world.config.packing.clone(),
+            packing: sim.config.packing.clone(),
         },
         back: random.any(),
         commit_timeout: patience,
     }
 }
 
-impl World {
+impl ClusterSimulation {
     /// Replaces a stopped job by the next one in one write, with its own masters, instead of
     /// removing its record. Returns `None` if the job is not to be replaced.
-    pub(crate) fn replace_job(
-        &mut self,
-        stored: &JobRecord,
-        expected: StoreVersion,
-    ) -> Option<StoreReply<Arc<JobRecord>>> {
+    pub fn replace_job(&mut self, stored: &JobRecord, expected: StoreVersion) -> Option<JobReply> {
         let following = Replacement::of(&self.definition, stored)?;
         let version = self.metastore.record.value.as_ref().map(|(_, it)| *it);
         if version != Some(expected) {
             return Some(StoreReply::Conflict);
         }
-        let lives = self.attempts.as_ref()?;
-        let is_unreadable = lives.is_damaged && self.random.per_mille(500);
+        let is_unreadable = self.is_damaged && self.random.per_mille(500);
+        let lives = &self.attempts;
         let from = Cell::new(None);
         let next = following.next(|next, left| {
             let nature = lives.nature(next.definition.job.submission);
@@ -144,9 +137,7 @@ impl World {
             let next = record.job.submission;
             self.check_replacement(from, next)
         });
-        if let Some(Err(broken)) = follows {
-            self.watch.broken(broken);
-        }
+        self.checked(follows.unwrap_or(Ok(())));
         Some(self.put_in_place(definition, Arc::new(record), expected))
     }
 
@@ -155,22 +146,18 @@ impl World {
         definition: JobDefinition,
         record: Arc<JobRecord>,
         expected: StoreVersion,
-    ) -> StoreReply<Arc<JobRecord>> {
+    ) -> JobReply {
         let before = self.job.submission;
         let comes_back = matches!(record.upgrade, Some(Upgrade::Over(_)));
         let what = format!("{:x} takes the place of {before:x}", record.job.submission);
-        self.watch.say(self.now, what);
+        self.remember(what);
         self.job = record.job.clone();
         self.definition = definition;
         self.cluster.followed(before);
-        if let Some(lives) = self.attempts.as_mut().filter(|_| comes_back) {
-            lives.report.rolled_back += 1;
-        }
+        self.attempts.report.rolled_back += u64::from(comes_back);
         // Each host discovers the new job after a delay.
         for _ in 0..self.config.masters {
-            let longest = Duration::from_secs(3);
-            let after = self.random.time(Duration::from_millis(50), longest);
-            self.timeline.plan(self.now + after, Event::StartMaster);
+            self.after(50, 3_000, ClusterSimulation::restart_master);
         }
         self.metastore.replace(record, expected)
     }

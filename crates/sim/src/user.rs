@@ -3,13 +3,17 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ardea_coordination::control::{CheckpointCommand, Command, CommandId, Rejection};
+use ardea_coordination::control::{
+    CandidateEvent, CheckpointCommand, Command, CommandId, MasterEvent, Rejection,
+};
+
+use ardea_coordination::packing::ContainerId;
 
 use crate::faults::Fault;
 use crate::network::Node;
 use crate::random::Random;
+use crate::simulation::{ClusterSimulation, TICK};
 use crate::upgrades;
-use crate::world::{Event, Message, TICK, World};
 
 /// The simulated user.
 #[derive(Debug, Default)]
@@ -25,17 +29,17 @@ pub struct User {
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl User {
-    pub(crate) fn plan(&mut self, mut plans: Vec<(Duration, Command)>) {
+    pub fn plan(&mut self, mut plans: Vec<(Duration, Command)>) {
         plans.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         self.plans = plans;
     }
 
     /// Returns true if no command is left to send or to answer.
-    pub(crate) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.plans.is_empty() && self.waiting.is_none()
     }
 
-    pub(crate) fn answered(&mut self, id: CommandId, reply: &Result<(), Rejection>) {
+    pub fn answered(&mut self, id: CommandId, reply: &Result<(), Rejection>) {
         let Some((_, command)) = self.waiting.take_if(|(waiting, _)| *waiting == id) else {
             return;
         };
@@ -50,20 +54,20 @@ impl User {
 }
 
 /// Plans random commands for a job at random times, with a final kill if `kills`.
-pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) {
-    let drawn = world.random.any();
+pub fn plan(sim: &mut ClusterSimulation, count: u64, until: Duration, kills: bool) {
+    let drawn = sim.random.any();
     let mut random = Random::new(drawn);
-    let vertices = world.config.demand.vertices.clone();
+    let vertices = sim.config.demand.vertices.clone();
     let mut plans = Vec::new();
     for _ in 0..count {
-        let of_lives = world.attempts.is_some() && random.per_mille(200);
+        let of_lives = sim.has_guarantee() && random.per_mille(200);
         let command = match random.below(10) {
             _ if of_lives => Command::Epochs(CheckpointCommand::Savepoint),
             0 => Command::Resume,
             1 => Command::Pause,
             2..=3 => {
                 let containers = 1 + random.below(4);
-                Command::Restart(ardea_coordination::packing::ContainerId(containers as u32))
+                Command::Restart(ContainerId(containers as u32))
             }
             _ => {
                 let Some(vertex) = random.pick(&vertices) else {
@@ -78,13 +82,12 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
         if random.per_mille(400) {
             // A leader that dies just after a command leaves it half executed.
             let after = random.time(Duration::ZERO, Duration::from_millis(300));
-            world
-                .timeline
-                .plan((at + after).min(until), Event::Fault(Fault::KillMaster));
+            let at = (at + after).min(until);
+            sim.plan(at, |sim| sim.inject(Fault::KillMaster));
         }
         plans.push((at, command));
     }
-    if world.attempts.is_some() && random.per_mille(100) {
+    if sim.has_guarantee() && random.per_mille(100) {
         let stop = Command::Epochs(CheckpointCommand::Stop);
         plans.push((random.time(Duration::ZERO, until), stop));
     }
@@ -96,22 +99,22 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
         let at = rescales.time(Duration::ZERO, until);
         plans.push((at, Command::Rescale(containers)));
     }
-    if world.attempts.is_some() {
-        upgrades::plan(world, &mut plans, drawn.rotate_left(32), until);
+    if sim.has_guarantee() {
+        upgrades::plan(sim, &mut plans, drawn.rotate_left(32), until);
     }
     if kills {
         plans.push((random.time(Duration::ZERO, until), Command::Kill));
     }
-    world.user.plan(plans);
+    sim.user.plan(plans);
 }
 
-impl World {
-    pub(crate) fn tick_user(&mut self) {
-        self.timeline.plan(self.now + TICK, Event::TickUser);
+impl ClusterSimulation {
+    pub fn tick_user(&mut self) {
+        self.plan_in(TICK, ClusterSimulation::tick_user);
         // The user sees that the job waits for a decision.
-        let is_stuck = self
-            .epochs_record()
-            .is_some_and(|record| record.safe_mode.is_some());
+        let record = self.epochs_record();
+        let is_stuck = record.is_some_and(|record| record.safe_mode.is_some());
+        let now = self.now;
         let user = &mut self.user;
         let killed = match &self.metastore.record.value {
             None => true,
@@ -126,22 +129,22 @@ impl World {
             user.count += 1;
             let retry = Command::Epochs(CheckpointCommand::Retry);
             user.waiting = Some((CommandId(user.count), retry));
-            user.send_at = self.now + COMMAND_TIMEOUT;
+            user.send_at = now + COMMAND_TIMEOUT;
         }
         if user.waiting.is_none() {
-            let due = user.plans.pop_if(|(at, _)| *at <= self.now);
+            let due = user.plans.pop_if(|(at, _)| *at <= now);
             user.count += 1;
             user.waiting = due.map(|(_, command)| (CommandId(user.count), command));
-            user.send_at = self.now;
+            user.send_at = now;
         }
         if let Some((id, command)) = &user.waiting
-            && self.now >= user.send_at
+            && now >= user.send_at
         {
-            user.send_at = self.now + COMMAND_TIMEOUT;
-            let message = Message::Command(*id, command.clone());
+            user.send_at = now + COMMAND_TIMEOUT;
+            let command = MasterEvent::Command(*id, command.clone());
             let lease = self.metastore.leader(self.job.submission);
             if let Some(master) = lease.and_then(|lease| lease.address.parse().ok()) {
-                self.send(Node::User, Node::Master(master), message);
+                self.send_to_master(Node::User, master, CandidateEvent::Master(command));
             }
         }
     }

@@ -46,7 +46,7 @@ fn what_sinks_publish_is_what_the_committed_epochs_have_read_whatever_befalls_th
     let usual = seeds.end - seeds.start >= 1_000;
     for seed in seeds {
         match run_epochs(seed) {
-            Ok(report) => total.add(&report),
+            Ok(report) => total += report,
             Err(failure) => {
                 let log = failure.log.join("\n");
                 panic!(
@@ -76,7 +76,7 @@ fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_updates_and_u
     let usual = seeds.end - seeds.start >= 1_000;
     for seed in seeds {
         match run_attempts(seed) {
-            Ok(report) => total.add(&report),
+            Ok(report) => total += report,
             Err(failure) => {
                 let log = failure.log.join("\n");
                 panic!(
@@ -140,7 +140,7 @@ fn a_grid_loses_nothing_and_never_has_two_primaries_through_faults() {
     let count = seeds.end - seeds.start;
     for seed in seeds {
         match run_grid(seed) {
-            Ok(report) => total.add(&report),
+            Ok(report) => total += report,
             Err(failure) => {
                 let log = failure.log.join("\n");
                 panic!(

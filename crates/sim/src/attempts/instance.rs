@@ -5,18 +5,16 @@
 //! parallelism. A step that receives another than the next record of a partition has found a loss
 //! or a duplicate, wherever that occurred.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use ardea_core::Epoch;
+
+use crate::dataflow::{InputAlignment, InputGate, Item};
+use crate::storage::Counts;
 
 /// The number of partitions of the records.
 pub const PARTITIONS: u32 = 12;
 
 /// An instance, by the position of its vertex in the chain and its index.
 pub type InstanceKey = (usize, u32);
-
-/// The number of received records of each partition.
-pub type Counts = BTreeMap<u32, u64>;
 
 /// The chain of vertices.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,33 +47,18 @@ impl VertexChain {
     }
 }
 
-/// An item of a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Item {
-    /// A record, by its partition and number.
-    Record(u32, u64),
-    /// The barrier at the end of an epoch.
-    Marker(Epoch),
-    /// The end of the stream.
-    Done,
-}
+/// A record, by its partition and number.
+pub type NumberedRecord = (u32, u64);
 
 /// An effect of an instance on others.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum InstanceEffect {
     /// The instance sends an item.
-    Send(InstanceKey, Item),
+    Send(InstanceKey, Item<NumberedRecord>),
     /// The instance has taken the snapshot of an epoch, with this state.
     Snapshot(Epoch, Counts),
     /// The instance has completed.
     Ended,
-}
-
-#[derive(Debug, Default)]
-struct Input {
-    queue: VecDeque<Item>,
-    marker: Option<Epoch>,
-    is_done: bool,
 }
 
 /// An instance in one execution attempt.
@@ -87,7 +70,7 @@ pub struct Instance {
     pub last_snapshot: Option<Epoch>,
     /// True if nothing was received since `last_snapshot`.
     is_at_snapshot: bool,
-    inputs: BTreeMap<u32, Input>,
+    inputs: InputGate<NumberedRecord>,
 }
 
 impl Instance {
@@ -102,7 +85,7 @@ impl Instance {
             has_ended: false,
             last_snapshot: None,
             is_at_snapshot: false,
-            inputs: inputs.map(|(_, index)| (index, Input::default())).collect(),
+            inputs: InputGate::new(inputs.map(|(_, index)| index), true),
         }
     }
 
@@ -118,7 +101,7 @@ impl Instance {
 
     /// Reads a record of each partition of a source for which `wants` is true. The source completes
     /// when there are no more records.
-    pub fn read(&mut self, row: &VertexChain, wants: impl Fn(u32) -> bool) -> Vec<Effect> {
+    pub fn read(&mut self, row: &VertexChain, wants: impl Fn(u32) -> bool) -> Vec<InstanceEffect> {
         let mut effects = Vec::new();
         if self.has_ended {
             return effects;
@@ -129,7 +112,9 @@ impl Instance {
             let has_more = row.records.is_none_or(|records| *offset < records);
             if has_more && wants(partition) {
                 let to = row.owner(1, partition);
-                effects.extend(to.map(|to| Effect::Send(to, Item::Record(partition, *offset))));
+                effects.extend(
+                    to.map(|to| InstanceEffect::Send(to, Item::Record((partition, *offset)))),
+                );
                 *offset += 1;
             }
             is_over &= row.records.is_some_and(|records| *offset >= records);
@@ -140,7 +125,7 @@ impl Instance {
         effects
     }
 
-    pub fn end_epoch(&mut self, epoch: Epoch, row: &VertexChain) -> Vec<Effect> {
+    pub fn end_epoch(&mut self, epoch: Epoch, row: &VertexChain) -> Vec<InstanceEffect> {
         let mut effects = Vec::new();
         if !self.has_ended {
             self.snapshot(epoch, row, &mut effects);
@@ -156,34 +141,22 @@ impl Instance {
     pub fn receive(
         &mut self,
         from: u32,
-        item: Item,
+        item: Item<NumberedRecord>,
         row: &VertexChain,
-    ) -> Result<Vec<Effect>, String> {
+    ) -> Result<Vec<InstanceEffect>, String> {
         let mut effects = Vec::new();
-        if let Some(input) = self.inputs.get_mut(&from) {
-            input.queue.push_back(item);
-        }
-        loop {
-            let mut open = self
-                .inputs
-                .values_mut()
-                .filter(|input| input.marker.is_none());
-            let Some(item) = open.find_map(|input| {
-                let item = input.queue.pop_front()?;
-                match item {
-                    Item::Marker(epoch) => input.marker = Some(epoch),
-                    Item::Done => input.is_done = true,
-                    Item::Record(..) => {}
-                }
-                Some(item)
-            }) else {
-                return Ok(effects);
-            };
-            if let Item::Record(partition, offset) = item {
+        self.inputs.push(from, item);
+        while let Some(item) = self.inputs.next() {
+            if let Item::Record((partition, offset)) = item {
                 self.count(partition, offset, row, &mut effects)?;
             }
-            self.align(row, &mut effects);
+            match self.inputs.reached() {
+                Some(InputAlignment::Barrier(epoch)) => self.snapshot(epoch, row, &mut effects),
+                Some(InputAlignment::End) => self.end(row, &mut effects),
+                None => {}
+            }
         }
+        Ok(effects)
     }
 
     fn count(
@@ -191,7 +164,7 @@ impl Instance {
         partition: u32,
         offset: u64,
         row: &VertexChain,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<InstanceEffect>,
     ) -> Result<(), String> {
         let which = self.which;
         if row.owner(which.0, partition) != Some(which) {
@@ -206,47 +179,26 @@ impl Instance {
         *count += 1;
         self.is_at_snapshot = false;
         let to = row.owner(which.0 + 1, partition);
-        effects.extend(to.map(|to| Effect::Send(to, Item::Record(partition, offset))));
+        effects.extend(to.map(|to| InstanceEffect::Send(to, Item::Record((partition, offset)))));
         Ok(())
     }
 
-    /// Takes the snapshot when all inputs have reached the barrier, and completes when all inputs
-    /// are done.
-    fn align(&mut self, row: &VertexChain, effects: &mut Vec<Effect>) {
-        let live = || self.inputs.values().filter(|input| !input.is_done);
-        if live().next().is_none() {
-            return self.end(row, effects);
-        }
-        if live().any(|input| input.marker.is_none()) {
-            return;
-        }
-        let Some(epoch) = live().filter_map(|input| input.marker).min() else {
-            return;
-        };
-        for input in self.inputs.values_mut() {
-            if input.marker == Some(epoch) {
-                input.marker = None;
-            }
-        }
-        self.snapshot(epoch, row, effects);
-    }
-
-    fn snapshot(&mut self, epoch: Epoch, row: &VertexChain, effects: &mut Vec<Effect>) {
+    fn snapshot(&mut self, epoch: Epoch, row: &VertexChain, effects: &mut Vec<InstanceEffect>) {
         if self.last_snapshot >= Some(epoch) {
             return;
         }
         self.last_snapshot = Some(epoch);
         self.is_at_snapshot = true;
-        effects.push(Effect::Snapshot(epoch, self.counts.clone()));
+        effects.push(InstanceEffect::Snapshot(epoch, self.counts.clone()));
         let below = row.all_of(self.which.0 + 1);
-        effects.extend(below.map(|to| Effect::Send(to, Item::Marker(epoch))));
+        effects.extend(below.map(|to| InstanceEffect::Send(to, Item::Marker(epoch))));
     }
 
-    fn end(&mut self, row: &VertexChain, effects: &mut Vec<Effect>) {
+    fn end(&mut self, row: &VertexChain, effects: &mut Vec<InstanceEffect>) {
         if !std::mem::replace(&mut self.has_ended, true) {
-            effects.push(Effect::Ended);
+            effects.push(InstanceEffect::Ended);
             let below = row.all_of(self.which.0 + 1);
-            effects.extend(below.map(|to| Effect::Send(to, Item::Done)));
+            effects.extend(below.map(|to| InstanceEffect::Send(to, Item::Done)));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The records published by sinks, across all programs of the job.
 
-use super::instance::{Counts, PARTITIONS};
+use super::instance::{InstanceKey, PARTITIONS};
+use crate::storage::{Counts, ParticipantStates};
 
 /// The number of published records of each partition. Publication is visible to all, and permanent.
 #[derive(Debug, Default)]
@@ -56,4 +57,35 @@ pub fn behind(counts: &Counts, bound: &Counts) -> Option<String> {
             format!("partition {partition} is published up to {count}, committed is {most}")
         })
     })
+}
+
+/// Returns the offset of each partition, on which all vertices must agree.
+pub fn agreed(
+    states: &ParticipantStates<InstanceKey, Counts>,
+    vertices: usize,
+) -> Result<Counts, String> {
+    let mut seen: Vec<Counts> = vec![Counts::new(); vertices];
+    for (which, counts) in states.values().flatten() {
+        let Some(of_vertex) = seen.get_mut(which.0) else {
+            return Err(format!("there is no {which:?}"));
+        };
+        for (partition, count) in counts {
+            if of_vertex.insert(*partition, *count).is_some() {
+                return Err(format!(
+                    "partition {partition} is twice at vertex {}",
+                    which.0
+                ));
+            }
+        }
+    }
+    let Some(first) = seen.first().cloned() else {
+        return Err("there is no vertex".to_string());
+    };
+    match seen.iter().find(|counts| **counts != first) {
+        _ if first.len() != PARTITIONS as usize => {
+            Err(format!("it has {} partitions", first.len()))
+        }
+        Some(other) => Err(format!("sources are at {first:?}, others at {other:?}")),
+        None => Ok(first),
+    }
 }

@@ -11,14 +11,15 @@ use ardea_coordination::control::{
 use ardea_core::{Error, ErrorCode};
 
 use super::Program;
-use super::instance::Counts;
 use super::published::behind;
 use crate::faults::Fault;
-use crate::world::{Event, World};
+use crate::metastore::CheckpointReply;
+use crate::simulation::ClusterSimulation;
+use crate::storage::Counts;
 
 /// The behaviour of a program that replaces another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum ProgramBehavior {
+pub enum ProgramBehavior {
     /// The program starts successfully.
     #[default]
     Good,
@@ -33,12 +34,18 @@ pub(crate) enum ProgramBehavior {
 }
 
 impl Program {
-    /// Checks that nothing is published beyond the state that another program resumes from.
+    /// Checks that nothing is published that no recorded epoch has read, or that is beyond the
+    /// state that another program resumes from.
     ///
     /// # Errors
     ///
     /// If it is.
-    pub(super) fn may_publish(&self, counts: &Counts) -> Result<(), String> {
+    pub fn may_publish(&self, counts: &Counts) -> Result<(), String> {
+        let newest = self.storage.newest();
+        let read = newest.and_then(|epoch| self.storage.offsets(epoch));
+        if let Some(early) = behind(counts, read.unwrap_or(&Counts::new())) {
+            return Err(early);
+        }
         let doubled = self.bound.as_ref().and_then(|bound| behind(counts, bound));
         doubled.map_or(Ok(()), |what| {
             Err(format!("a replaced program publishes: {what}"))
@@ -46,12 +53,10 @@ impl Program {
     }
 }
 
-impl World {
+impl ClusterSimulation {
     /// Returns the current behaviour of a worker's program.
-    pub(super) fn nature_of(&self, id: WorkerId) -> ProgramBehavior {
-        let of = self.workers.get(&id).map(|worker| worker.of);
-        let nature = self.attempts.as_ref().zip(of);
-        match nature.map_or(ProgramBehavior::Good, |(lives, of)| lives.nature(of)) {
+    pub fn nature_of(&self, id: WorkerId) -> ProgramBehavior {
+        match self.attempts.nature(self.submission_of(id)) {
             ProgramBehavior::Slow if !self.is_proving() => ProgramBehavior::Good,
             nature => nature,
         }
@@ -73,38 +78,31 @@ impl World {
 
     /// Handles the claim of a leader for a slow upgraded program. Around the timeout some messages
     /// are lost: the commits of the program, and its rollback.
-    pub(super) fn note_claim(
-        &mut self,
-        before: Option<&CheckpointRecord>,
-        record: &CheckpointRecord,
-    ) {
+    pub fn note_claim(&mut self, before: Option<&CheckpointRecord>, record: &CheckpointRecord) {
         let of = record.job.submission;
         let is_claim = before.is_none_or(|before| before.master < record.master);
-        let (Some(patience), Some(lives)) = (self.patience(), &mut self.attempts) else {
+        let is_slow = self.attempts.nature(of) == ProgramBehavior::Slow;
+        let Some(patience) = self.patience().filter(|_| is_claim && is_slow) else {
             return;
         };
-        if !is_claim || lives.nature(of) != ProgramBehavior::Slow {
-            return;
-        }
         let judged_at = self.now + patience;
-        lives.program(of).timeout_at = Some(judged_at);
+        self.attempts.program(of).timeout_at = Some(judged_at);
         let second = Duration::from_secs(1);
         let until = judged_at + 3 * second;
-        if until < lives.faults_until {
+        if until < self.attempts.faults_until {
             let at = judged_at.saturating_sub(self.random.time(Duration::ZERO, second));
             let storm = Fault::Storm(self.random.time(second, 3 * second));
-            self.timeline.plan(at, Event::Fault(storm));
+            self.plan(at, move |sim| sim.inject(storm));
         }
     }
 
     /// Returns the extra delay of a worker's snapshots in milliseconds.
-    pub(super) fn lateness_of(&mut self, id: WorkerId) -> u64 {
+    pub fn lateness_of(&mut self, id: WorkerId) -> u64 {
         if self.nature_of(id) != ProgramBehavior::Slow {
             return 0;
         }
-        let of = self.workers.get(&id).map(|worker| worker.of);
-        let program = self.attempts.as_mut().zip(of);
-        let judged_at = program.and_then(|(lives, of)| lives.program(of).timeout_at);
+        let of = self.submission_of(id);
+        let judged_at = self.attempts.program(of).timeout_at;
         let left = judged_at.map(|at| at.saturating_sub(self.now).as_millis() as u64);
         (left.unwrap_or(0) + self.random.below(1_000)).saturating_sub(500)
     }
@@ -116,7 +114,7 @@ impl World {
     ///
     /// If an instance of this job runs, the state is not the final one, or more than that state is
     /// published.
-    pub(crate) fn check_replacement(
+    pub fn check_replacement(
         &mut self,
         from: (u64, Option<FinalState>),
         next: u64,
@@ -128,9 +126,7 @@ impl World {
         }
         let committed = self.metastore.epochs_of(from);
         let committed = committed.and_then(|record| FinalState::of(record));
-        let Some(lives) = &mut self.attempts else {
-            return Err("a job without a guarantee is upgraded".to_string());
-        };
+        let lives = &mut self.attempts;
         let program = lives.program(from);
         let known = *program.left.get_or_insert(state);
         if known != state || (from == own && committed != state) {
@@ -138,7 +134,7 @@ impl World {
                 "a program goes on from {state:?}, and {known:?} was left of {committed:?}"
             ));
         }
-        let bound = state.map(|state| program.storage.read_by(state.epoch).cloned());
+        let bound = state.map(|state| program.storage.offsets(state.epoch).cloned());
         let bound = match bound {
             Some(Some(read)) => read,
             Some(None) => return Err(format!("{state:?} was never recorded")),
@@ -158,13 +154,12 @@ impl World {
 
     /// Handles the first read of the checkpoint record of a new job: copies the state that the job
     /// starts with, unless that state cannot be read.
-    pub(crate) fn import_state(&mut self, of: u64) -> Option<StoreReply<Arc<CheckpointRecord>>> {
-        let lives = self.attempts.as_mut()?;
-        let (from, state) = lives.programs.get(&of)?.begins?;
+    pub fn import_state(&mut self, of: u64) -> Option<CheckpointReply> {
+        let (from, state) = self.attempts.programs.get(&of)?.begins?;
         if !self.metastore.is_there(of) {
             return None;
         }
-        if lives.is_damaged {
+        if self.is_damaged {
             return Some(match self.random.per_mille(500) {
                 true => StoreReply::Unavailable,
                 false => {
@@ -173,13 +168,14 @@ impl World {
                 }
             });
         }
-        let left = lives.programs.remove(&from)?;
-        let brought = lives.program(of).storage.bring(&left.storage, state);
-        lives.programs.insert(from, left);
-        if let Err(broken) = brought {
-            self.watch.broken(broken);
-        }
         let first = Arc::new(CheckpointRecord::imported(self.job.clone(), state.epoch));
+        let left = self.attempts.programs.remove(&from)?;
+        let storage = &mut self.attempts.program(of).storage;
+        let mut checkpoints = first.checkpoints.iter();
+        let imported =
+            checkpoints.try_for_each(|it| storage.import(&left.storage, it, state.generation));
+        self.attempts.programs.insert(from, left);
+        self.checked(imported);
         let write = StoreRequest::Write {
             value: first,
             expected: None,
@@ -190,7 +186,7 @@ impl World {
 
     /// Checks a stored job record: each step of an upgrade follows from the previous one, and a
     /// completed upgrade is final.
-    pub(crate) fn check_upgrade(&mut self, before: Option<&JobRecord>, record: &JobRecord) {
+    pub fn check_upgrade(&mut self, before: Option<&JobRecord>, record: &JobRecord) {
         let before = before.and_then(|before| before.upgrade.as_ref());
         let after = record.upgrade.as_ref();
         if before == after {
@@ -208,12 +204,11 @@ impl World {
         let word = |upgrade: Option<&Upgrade>| upgrade.map(Upgrade::word);
         let what = format!("upgrade: {:?} after {:?}", word(after), word(before));
         if !is_next {
-            return self.watch.broken(what);
+            return self.breaks(what);
         }
-        self.watch.say(self.now, what);
-        if let (Some(Upgrade::Over(_)), Some(lives)) = (after, &mut self.attempts) {
-            lives.report.upgraded += 1;
-        }
+        self.remember(what);
+        let is_over = matches!(after, Some(Upgrade::Over(_)));
+        self.attempts.report.upgraded += u64::from(is_over);
     }
 
     /// Returns true if the job has committed an epoch taken by itself.

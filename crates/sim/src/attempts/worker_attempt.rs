@@ -7,20 +7,12 @@ use ardea_coordination::control::ExecutionAttempt;
 use ardea_coordination::packing::ContainerId;
 use ardea_core::Epoch;
 
-use super::instance::{Counts, Effect, Instance, InstanceKey, Item, VertexChain};
+use super::instance::{Instance, InstanceEffect, InstanceKey, NumberedRecord, VertexChain};
+use crate::dataflow::Item;
+use crate::storage::{Counts, SnapshotOwner};
 
 /// The state of several instances.
-pub type Entries = BTreeMap<InstanceKey, Counts>;
-
-/// A snapshot to be saved by a worker.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Snapshot {
-    /// The state of all the worker's instances at the end of an epoch.
-    Of(Epoch, Entries),
-    /// The final state of all the worker's instances, and the last epoch of which an instance has
-    /// taken a snapshot.
-    Last(Option<Epoch>, Entries),
-}
+pub type InstanceStates = BTreeMap<InstanceKey, Counts>;
 
 /// A worker's part of an attempt.
 #[derive(Debug)]
@@ -35,9 +27,9 @@ pub struct WorkerAttempt {
     /// The containers of all instances of the job in this attempt.
     places: BTreeMap<InstanceKey, ContainerId>,
     /// The snapshots of epochs that have not yet ended at all instances of this worker.
-    snapshots: BTreeMap<Epoch, Entries>,
+    snapshots: BTreeMap<Epoch, InstanceStates>,
     /// The output that sinks may publish, by the epoch that must be committed first.
-    prepared: BTreeMap<Epoch, Entries>,
+    prepared: BTreeMap<Epoch, InstanceStates>,
     told_end: bool,
 }
 
@@ -45,10 +37,10 @@ impl WorkerAttempt {
     /// Returns the state in memory of the intermediate steps, if it equals that of the checkpoint
     /// from which the next attempt starts. In the next attempt, the same instances at this worker
     /// need not read the checkpoint. Sources and sinks are created from the checkpoint.
-    pub fn memory_for(&self, life: &ExecutionAttempt) -> Entries {
+    pub fn memory_for(&self, life: &ExecutionAttempt) -> InstanceStates {
         let is_former = life.taken_in == self.life.generation && !self.is_broken;
         let Some(epoch) = life.from.filter(|_| is_former) else {
-            return Entries::new();
+            return InstanceStates::new();
         };
         let steps = self.instances.values();
         let steps = steps.filter(|it| !it.is_source() && !self.row.is_sink(it.which.0));
@@ -95,7 +87,7 @@ impl WorkerAttempt {
         row: VertexChain,
         whiches: impl Iterator<Item = InstanceKey>,
         places: BTreeMap<InstanceKey, ContainerId>,
-        state: &Entries,
+        state: &InstanceStates,
     ) -> Self {
         let mut all = Counts::new();
         let mut instances = BTreeMap::new();
@@ -133,27 +125,25 @@ impl WorkerAttempt {
 
     /// Returns the initial counts of the sinks, all of which are committed.
     pub fn published_before(&self) -> Counts {
-        let sinks = self
-            .instances
-            .values()
-            .filter(|it| self.row.is_sink(it.which.0));
+        let all = self.instances.values();
+        let sinks = all.filter(|it| self.row.is_sink(it.which.0));
         sinks.flat_map(|sink| sink.counts.clone()).collect()
     }
 
     /// Reads the wanted records of all sources.
-    pub fn read(&mut self, wants: impl Fn(u32) -> bool) -> Vec<(InstanceKey, Effect)> {
+    pub fn read(&mut self, wants: impl Fn(u32) -> bool) -> Vec<(InstanceKey, InstanceEffect)> {
         self.sources(|source, row| source.read(row, &wants))
     }
 
     /// Ends an epoch at all sources.
-    pub fn end_epoch(&mut self, epoch: Epoch) -> Vec<(InstanceKey, Effect)> {
+    pub fn end_epoch(&mut self, epoch: Epoch) -> Vec<(InstanceKey, InstanceEffect)> {
         self.sources(|source, row| source.end_epoch(epoch, row))
     }
 
     fn sources(
         &mut self,
-        act: impl Fn(&mut Instance, &VertexChain) -> Vec<Effect>,
-    ) -> Vec<(InstanceKey, Effect)> {
+        act: impl Fn(&mut Instance, &VertexChain) -> Vec<InstanceEffect>,
+    ) -> Vec<(InstanceKey, InstanceEffect)> {
         let mut all = Vec::new();
         let row = &self.row;
         let sources = self.instances.values_mut().filter(|it| it.is_source());
@@ -173,8 +163,8 @@ impl WorkerAttempt {
         &mut self,
         to: InstanceKey,
         from: u32,
-        item: Item,
-    ) -> Result<Vec<(InstanceKey, Effect)>, String> {
+        item: Item<NumberedRecord>,
+    ) -> Result<Vec<(InstanceKey, InstanceEffect)>, String> {
         let row = &self.row;
         let instance = self.instances.get_mut(&to).filter(|_| !self.is_broken);
         let effects = match instance {
@@ -190,10 +180,8 @@ impl WorkerAttempt {
             let prepared = self.prepared.entry(epoch).or_default();
             prepared.insert(which, counts.clone());
         }
-        self.snapshots
-            .entry(epoch)
-            .or_default()
-            .insert(which, counts);
+        let snapshots = self.snapshots.entry(epoch).or_default();
+        snapshots.insert(which, counts);
     }
 
     /// Records the completion of an instance.
@@ -210,7 +198,7 @@ impl WorkerAttempt {
 
     /// Returns the snapshots to be saved: that of each epoch that has ended at all instances of
     /// this worker, and at the end the final state.
-    pub fn complete(&mut self) -> Vec<Snapshot> {
+    pub fn complete(&mut self) -> Vec<(SnapshotOwner, InstanceStates)> {
         let mut complete = Vec::new();
         let epochs: Vec<Epoch> = self.snapshots.keys().copied().collect();
         for epoch in epochs {
@@ -225,7 +213,7 @@ impl WorkerAttempt {
                 let last = || instance.counts.clone();
                 entries.entry(*which).or_insert_with(last);
             }
-            complete.push(Snapshot::Of(epoch, entries));
+            complete.push((SnapshotOwner::Epoch(epoch), entries));
         }
         let has_ended = self.instances.values().all(|it| it.has_ended);
         if has_ended && !std::mem::replace(&mut self.told_end, true) {
@@ -236,7 +224,8 @@ impl WorkerAttempt {
                 .values()
                 .filter_map(|it| it.last_snapshot)
                 .max();
-            complete.push(Snapshot::Last(after, last.collect()));
+            let of = SnapshotOwner::Last(self.life.generation, after);
+            complete.push((of, last.collect()));
         }
         complete
     }

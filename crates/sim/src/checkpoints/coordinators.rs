@@ -2,19 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_coordination::control::{
-    CheckpointCommand, CheckpointCoordinator, CheckpointRecord, CommandId, CoordinatorAction,
-    CoordinatorEvent, CoordinatorMessage, CoordinatorStatus, EpochsOver, Generation, MasterEpoch,
-    ParticipantId, RequestId, RequiredCheckpoints, StoreReply, StoreRequest, ToParticipant,
+    CheckpointCommand, CheckpointCoordinator, CommandId, CoordinatorAction, CoordinatorEvent,
+    CoordinatorMessage, CoordinatorStatus, EpochsOver, Generation, JobRef, MasterEpoch,
+    ParticipantId, Rejection, RequestId, StoreReply, StoreRequest, ToParticipant,
 };
 use ardea_core::{Epoch, Error, ErrorCode};
 
 use super::faults::MetastoreBehavior;
 use super::model_state::ModelState;
 use super::process::Process;
-use super::simulation::{Event, ProcessIncarnation, Simulation};
-use crate::world::TICK;
+use super::simulation::{CheckpointSimulation, ProcessIncarnation};
+use crate::metastore::{CheckpointReply, CheckpointRequest};
+use crate::simulation::TICK;
 
 /// A master's process.
 #[derive(Debug)]
@@ -27,11 +29,11 @@ pub struct Coordinator {
     /// The last epoch that was triggered, and the time at which the previous one was committed or
     /// aborted.
     newest: Epoch,
-    over_at: Option<std::time::Duration>,
+    over_at: Option<Duration>,
     commands: u64,
 }
 
-impl Simulation {
+impl CheckpointSimulation {
     pub fn start_master(&mut self) {
         if self.over.is_some() {
             return;
@@ -39,8 +41,13 @@ impl Simulation {
         self.newest_master = self.newest_master.next();
         self.report.masters += 1;
         let master = self.newest_master;
+        let job = JobRef {
+            cluster: "sim".to_string(),
+            name: "epochs".to_string(),
+            submission: 1,
+        };
         let coordinator = Coordinator {
-            epochs: CheckpointCoordinator::new(self.job.clone(), master, self.config),
+            epochs: CheckpointCoordinator::new(job, master, self.config),
             lives: BTreeMap::new(),
             restored: Default::default(),
             newest: Epoch(0),
@@ -49,12 +56,12 @@ impl Simulation {
         };
         self.remember(format!("master {} begins", master.0));
         self.masters.insert(master, coordinator);
-        self.timeline.plan(self.now, Event::Tick(master));
+        self.plan_in(Duration::ZERO, move |sim| sim.tick(master));
     }
 
     pub fn tick(&mut self, master: MasterEpoch) {
         if self.masters.contains_key(&master) {
-            self.timeline.plan(self.now + TICK, Event::Tick(master));
+            self.plan_in(TICK, move |sim| sim.tick(master));
             self.at_master(master, CoordinatorEvent::Tick);
         }
     }
@@ -63,7 +70,7 @@ impl Simulation {
         let Some(coordinator) = self.masters.get_mut(&master) else {
             return;
         };
-        let actions = coordinator.epochs.on(self.now, event);
+        let actions = coordinator.epochs.on(self.world.now, event);
         for action in actions {
             self.wants(master, action);
         }
@@ -74,9 +81,9 @@ impl Simulation {
             CoordinatorAction::Record(id, request) => {
                 // A request arrives late or never, but at most once: clients of a metadata store do
                 // not repeat requests, and a refusal applies to the only copy.
-                if let Some(after) = self.network.arrivals(&mut self.random).first() {
-                    let event = Event::AtStore(master, id, request);
-                    self.timeline.plan(self.now + *after, event);
+                let arrivals = self.world.network.arrivals(&mut self.world.random);
+                if let Some(delay) = arrivals.first() {
+                    self.plan_in(*delay, move |sim| sim.at_store(master, id, request));
                 }
             }
             CoordinatorAction::To(participant, message) => self.tells(master, participant, message),
@@ -93,14 +100,11 @@ impl Simulation {
                 self.begin_life(master, generation, to);
             }
             CoordinatorAction::Resume { generation } => {
-                self.after(20, 400, Event::LookedFor(master, generation));
+                self.after(20, 400, move |sim| sim.looked_for(master, generation));
             }
-            CoordinatorAction::Keep(RequiredCheckpoints {
-                epochs,
-                below,
-                generation,
-                ..
-            }) => self.after(0, 1_500, Event::Sweep(epochs, below, generation)),
+            CoordinatorAction::Keep(kept) => {
+                self.after(0, 1_500, move |sim| sim.vault.keep(&kept));
+            }
             CoordinatorAction::Reply(id, reply) => {
                 self.remember(format!("master {}: {id:?}: {reply:?}", master.0));
             }
@@ -110,24 +114,21 @@ impl Simulation {
     }
 
     fn notes(&mut self, master: MasterEpoch, note: CoordinatorStatus) {
-        let over = match &note {
+        match &note {
             CoordinatorStatus::Aborted { epoch, .. } => {
                 self.report.aborted += 1;
                 self.was_aborted(*epoch);
-                true
             }
-            CoordinatorStatus::Committed { .. } => {
-                self.report.committed += 1;
-                true
-            }
-            CoordinatorStatus::SafeMode(_) => {
-                self.report.safe_modes += 1;
-                false
-            }
-            _ => false,
-        };
+            CoordinatorStatus::Committed { .. } => self.report.committed += 1,
+            CoordinatorStatus::SafeMode(_) => self.report.safe_modes += 1,
+            _ => {}
+        }
+        let over = matches!(
+            note,
+            CoordinatorStatus::Aborted { .. } | CoordinatorStatus::Committed { .. }
+        );
         if let Some(coordinator) = self.masters.get_mut(&master).filter(|_| over) {
-            coordinator.over_at = Some(self.now);
+            coordinator.over_at = Some(self.world.now);
         }
         self.remember(format!("master {}: {note:?}", master.0));
     }
@@ -142,20 +143,13 @@ impl Simulation {
             && epoch > coordinator.newest
         {
             coordinator.newest = epoch;
-            let too_early = coordinator.over_at.is_some_and(|at| at + pause > self.now);
-            if too_early {
-                self.breaks(format!("{epoch:?} ends too early"));
+            let over_at = coordinator.over_at;
+            if over_at.is_some_and(|at| at + pause > self.world.now) {
+                self.world.breaks(format!("{epoch:?} ends too early"));
             }
         }
-        let life = self
-            .masters
-            .get(&master)
-            .and_then(|master| master.lives.get(&to));
-        if let Some(life) = life.copied() {
-            for after in self.network.arrivals(&mut self.random) {
-                self.timeline
-                    .plan(self.now + after, Event::Word(life, message.clone()));
-            }
+        if let Some(life) = coordinator.lives.get(&to).copied() {
+            self.transmit(move |sim| sim.word(life, message));
         }
     }
 
@@ -173,12 +167,7 @@ impl Simulation {
     }
 
     /// Handles a request at the metadata store.
-    pub fn at_store(
-        &mut self,
-        master: MasterEpoch,
-        id: RequestId,
-        request: StoreRequest<Arc<CheckpointRecord>>,
-    ) {
+    pub fn at_store(&mut self, master: MasterEpoch, id: RequestId, request: CheckpointRequest) {
         let writes = matches!(request, StoreRequest::Write { .. });
         let reply = match self.store_mood {
             MetastoreBehavior::Fair => Some(self.write(request)),
@@ -188,54 +177,39 @@ impl Simulation {
             }
             MetastoreBehavior::Refuses if writes => {
                 let why = Error::new(ErrorCode::DiskFull, "no space is left");
-                Some(StoreReply::Refused(
-                    ardea_coordination::control::Rejection::not_stored(&why),
-                ))
+                Some(StoreReply::Refused(Rejection::not_stored(&why)))
             }
             MetastoreBehavior::Refuses => Some(self.write(request)),
-            MetastoreBehavior::Odd => match self.random.below(5) {
-                0 => {
-                    self.write(request);
-                    None
+            MetastoreBehavior::Odd => {
+                let behavior = self.random.below(5);
+                let reply = match behavior {
+                    2 | 3 => {
+                        let most = if behavior == 2 { 6_000 } else { 3_000 };
+                        self.after(0, most, |sim| drop(sim.write(request)));
+                        StoreReply::Unavailable
+                    }
+                    _ => self.write(request),
+                };
+                match behavior {
+                    0 | 3 => None,
+                    1 | 2 => Some(StoreReply::Unavailable),
+                    _ => Some(reply),
                 }
-                1 => {
-                    self.write(request);
-                    Some(StoreReply::Unavailable)
-                }
-                2 => {
-                    self.after(0, 6_000, Event::LateWrite(request));
-                    Some(StoreReply::Unavailable)
-                }
-                3 => {
-                    self.after(0, 3_000, Event::LateWrite(request));
-                    None
-                }
-                _ => Some(self.write(request)),
-            },
+            }
         };
         if let Some(reply) = reply {
-            for after in self.network.arrivals(&mut self.random) {
-                let event = CoordinatorEvent::Record(id, reply.clone());
-                self.timeline
-                    .plan(self.now + after, Event::ToMaster(master, event));
-            }
+            let event = CoordinatorEvent::Record(id, reply);
+            self.transmit(move |sim| sim.at_master(master, event));
         }
     }
 
     /// Executes a request at the metadata store.
-    pub fn write(
-        &mut self,
-        request: StoreRequest<Arc<CheckpointRecord>>,
-    ) -> StoreReply<Arc<CheckpointRecord>> {
+    pub fn write(&mut self, request: CheckpointRequest) -> CheckpointReply {
         let record = match &request {
             StoreRequest::Write { value, .. } => Some(Arc::clone(value)),
             _ => None,
         };
-        let before = self
-            .store
-            .value
-            .as_ref()
-            .map(|(record, _)| Arc::clone(record));
+        let before = self.store.get().map(Arc::clone);
         let reply = self.store.carry_out(request);
         if let (Some(record), StoreReply::Written(_)) = (record, &reply) {
             self.check_record(before.as_deref(), &record);
@@ -251,20 +225,21 @@ impl Simulation {
         if self.no_room && self.random.per_mille(700) {
             let reason = "there is no room".to_string();
             let event = CoordinatorEvent::NotBegun { generation, reason };
-            return self.after(20, 300, Event::ToMaster(master, event));
+            return self.after(20, 300, move |sim| sim.at_master(master, event));
         }
-        if self.vault.damaged && to.is_some() {
+        if self.is_damaged && to.is_some() {
             let reason = "a block is damaged".to_string();
             // In some attempts the storage is unavailable instead of damaged.
             let event = match generation.0 % 2 {
                 0 => CoordinatorEvent::Away { generation, reason },
                 _ => CoordinatorEvent::Unreadable { generation, reason },
             };
-            return self.after(20, 300, Event::ToMaster(master, event));
+            return self.after(20, 300, move |sim| sim.at_master(master, event));
         }
         for participant in self.shape.participants() {
-            let event = Event::Restore(master, participant, generation);
-            self.after(5, 250, event);
+            self.after(5, 250, move |sim| {
+                sim.restore(master, participant, generation)
+            });
         }
     }
 
@@ -281,28 +256,24 @@ impl Simulation {
             return;
         };
         let (restored_from, paused) = (record.restored_from, record.is_paused());
-        let life = self
-            .life(participant)
-            .filter(|life| !self.cut_off.contains(life));
-        let Some(life) = life else {
-            return self.after(100, 300, Event::Restore(master, participant, generation));
+        let taken_in = record.attempt().taken_in;
+        let Some(life) = self.reachable(participant) else {
+            return self.after(100, 300, move |sim| {
+                sim.restore(master, participant, generation)
+            });
         };
-        let held = self
-            .processes
-            .get(&life)
-            .map(|process| process.agent.generation());
+        let process = self.processes.get(&life);
+        let held = process.map(|process| process.agent.generation());
         if held > Some(generation) {
             return;
         }
         if held < Some(generation) {
-            let entries = match restored_from {
-                Some(epoch) => self.vault.restore(epoch, participant),
-                None => Some(Default::default()),
+            let states = restored_from.map(|epoch| self.vault.restore(epoch, taken_in));
+            let entries = match states.transpose() {
+                Ok(states) => states.and_then(|states| states.get(&participant)),
+                Err(broken) => return self.breaks(broken),
             };
-            let Some(entries) = entries else {
-                return self.breaks(format!("the checkpoint of {restored_from:?} is not there"));
-            };
-            let ledger = ModelState::restored(&entries);
+            let ledger = entries.map_or_else(ModelState::default, ModelState::restored);
             let process = Process::new(participant, generation, restored_from, ledger, &self.shape);
             self.processes.insert(life, process);
             self.remember(format!("{life:?} starts attempt {generation}"));
@@ -330,14 +301,14 @@ impl Simulation {
         }
         let participants = self.shape.participants().collect();
         for participant in self.shape.participants().filter(|_| !paused) {
-            self.after(1, 60, Event::Go(participant, generation));
+            self.after(1, 60, move |sim| sim.goes(participant, generation));
         }
         let event = CoordinatorEvent::Begun {
             generation,
             restored_from,
             participants,
         };
-        self.after(1, 60, Event::ToMaster(master, event));
+        self.after(1, 60, move |sim| sim.at_master(master, event));
     }
 
     /// Reports to the master the participants that exist for the attempt in the checkpoint record.
@@ -348,19 +319,13 @@ impl Simulation {
             return;
         };
         let restored_from = record.restored_from;
-        let there = |scene: &Simulation, participant| {
-            let life = scene.life(participant);
-            let life = life.filter(|life| !scene.cut_off.contains(life));
-            let process = life.and_then(|life| Some((life, scene.processes.get(&life)?)));
-            process
-                .filter(|(_, process)| process.agent.generation() == generation)
-                .map(|(life, _)| life)
-        };
         let participants: Vec<_> = self.shape.participants().collect();
-        let lives: BTreeMap<_, _> = participants
-            .iter()
-            .filter_map(|id| Some((*id, there(self, *id)?)))
-            .collect();
+        let there = participants.iter().filter_map(|id| {
+            let life = self.reachable(*id)?;
+            let process = self.processes.get(&life)?;
+            (process.agent.generation() == generation).then_some((*id, life))
+        });
+        let lives: BTreeMap<_, _> = there.collect();
         let missing = participants.iter().find(|id| !lives.contains_key(id));
         let event = match missing {
             Some(missing) => CoordinatorEvent::Lost {
@@ -378,6 +343,11 @@ impl Simulation {
             coordinator.lives = lives;
         }
         self.at_master(master, event);
+    }
+
+    fn reachable(&self, participant: ParticipantId) -> Option<ProcessIncarnation> {
+        let life = self.life(participant)?;
+        (!self.cut_off.contains(&life)).then_some(life)
     }
 
     /// Sends a user's command to the newest master.

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use ardea_coordination::control::{CheckpointCommand, CoordinatorEvent};
 
-use super::simulation::{Event, ProcessIncarnation, Simulation};
-use crate::network::NetworkConditions;
+use super::simulation::{CheckpointSimulation, ProcessIncarnation};
 use crate::random::Random;
 
 /// The time after which an unreachable process is considered lost.
 const LOSS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The behaviour of the metadata store.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MetastoreBehavior {
     /// The store executes and answers all requests.
+    #[default]
     Fair,
     /// The store executes nothing.
     Down,
@@ -24,161 +24,118 @@ pub enum MetastoreBehavior {
     Odd,
 }
 
-/// A fault or its end.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum CheckpointFault {
     /// A process dies.
     Kill,
     /// One process after another dies, for this duration.
     Epidemic(Duration),
     /// A process is unreachable for this duration, and may be considered lost.
     CutOff(Duration),
-    /// The unreachable process is reachable again.
-    Reached(ProcessIncarnation),
-    /// A process is considered lost if it is still unreachable.
-    GiveUp(ProcessIncarnation),
     /// The master dies and is replaced.
     KillMaster,
     /// Another master starts while the current one continues for this duration.
     Outrun(Duration),
     /// The metadata store behaves in this way for this duration.
     Store(MetastoreBehavior, Duration),
-    /// The metadata store behaves normally again.
-    StoreFair,
     /// Disks are full for this duration.
     DiskFull(Duration),
-    /// Disks have space again.
-    DiskFree,
     /// All or most attempts cannot start for this duration.
     NoRoom(Duration),
-    /// Attempts can start again.
-    Room,
     /// Checkpoints cannot be read for this duration.
     Damage(Duration),
-    /// Checkpoints can be read again.
-    Repaired,
     /// Messages are delayed, lost and duplicated for this duration.
     Storm(Duration),
-    /// The network is reliable again.
-    Calm,
     /// The user requests a savepoint.
     Savepoint,
     /// The user requests the stop of the job.
     Stop,
-    /// All faults end.
-    Mend,
 }
 
 /// Plans `count` random faults, spread over the time until `until`, followed by their repair.
-pub fn plan(scene: &mut Simulation, count: u64, until: Duration) {
-    let mut random = Random::new(scene.random.any());
+pub fn plan(sim: &mut CheckpointSimulation, count: u64, until: Duration) {
+    let mut random = Random::new(sim.random.any());
     for _ in 0..count {
         let long = random.time(Duration::from_millis(100), Duration::from_secs(6));
         let trouble = match random.below(24) {
-            0..=3 => Fault::Kill,
-            4 => Fault::Epidemic(long),
-            5..=6 => Fault::CutOff(long),
-            7..=9 => Fault::KillMaster,
-            10..=11 => Fault::Outrun(long),
-            12..=14 => Fault::Store(MetastoreBehavior::Odd, long),
-            15 => Fault::Store(MetastoreBehavior::Down, long),
-            16 => Fault::Store(MetastoreBehavior::Refuses, long),
-            17 => Fault::DiskFull(long),
-            18 => Fault::NoRoom(long),
-            19 => Fault::Damage(long),
-            20..=21 => Fault::Storm(long),
-            _ => Fault::Savepoint,
+            0..=3 => CheckpointFault::Kill,
+            4 => CheckpointFault::Epidemic(long),
+            5..=6 => CheckpointFault::CutOff(long),
+            7..=9 => CheckpointFault::KillMaster,
+            10..=11 => CheckpointFault::Outrun(long),
+            12..=14 => CheckpointFault::Store(MetastoreBehavior::Odd, long),
+            15 => CheckpointFault::Store(MetastoreBehavior::Down, long),
+            16 => CheckpointFault::Store(MetastoreBehavior::Refuses, long),
+            17 => CheckpointFault::DiskFull(long),
+            18 => CheckpointFault::NoRoom(long),
+            19 => CheckpointFault::Damage(long),
+            20..=21 => CheckpointFault::Storm(long),
+            _ => CheckpointFault::Savepoint,
         };
         let at = random.time(Duration::ZERO, until);
-        scene.timeline.plan(at, Event::Trouble(trouble));
+        sim.plan(at, move |sim| sim.inject(trouble));
     }
     if random.per_mille(150) {
         let at = random.time(Duration::ZERO, until);
-        scene.timeline.plan(at, Event::Trouble(Fault::Stop));
+        sim.plan(at, |sim| sim.inject(CheckpointFault::Stop));
     }
-    scene.timeline.plan(until, Event::Trouble(Fault::Mend));
+    sim.plan(until, CheckpointSimulation::mend);
 }
 
-impl Simulation {
-    pub fn inject(&mut self, trouble: Fault) {
+impl CheckpointSimulation {
+    fn inject(&mut self, trouble: CheckpointFault) {
         if self.is_mended {
             return;
         }
         self.remember(format!("trouble: {trouble:?}"));
         match trouble {
-            Fault::Kill => self.kill_one(),
-            Fault::Epidemic(long) => {
+            CheckpointFault::Kill => self.kill_one(),
+            CheckpointFault::Epidemic(long) => {
                 self.kill_one();
-                let next = self
-                    .random
-                    .time(Duration::from_millis(100), Duration::from_secs(1));
+                let millis = Duration::from_millis;
+                let next = self.random.time(millis(100), millis(1_000));
                 if let Some(left) = long.checked_sub(next) {
-                    self.in_a_while(next, Fault::Epidemic(left));
+                    self.plan_in(next, move |sim| sim.inject(CheckpointFault::Epidemic(left)));
                 }
             }
-            Fault::CutOff(long) => {
+            CheckpointFault::CutOff(long) => {
                 let lives: Vec<_> = self.processes.keys().copied().collect();
                 if let Some(life) = self.random.pick(&lives) {
                     self.cut_off.insert(life);
-                    self.in_a_while(LOSS_TIMEOUT, Fault::GiveUp(life));
-                    self.in_a_while(long, Fault::Reached(life));
+                    self.plan_in(LOSS_TIMEOUT, move |sim| sim.give_up(life));
+                    self.plan_in(long, move |sim| sim.cut_off.retain(|cut| *cut != life));
                 }
             }
-            Fault::Reached(life) => {
-                self.cut_off.remove(&life);
-            }
-            Fault::GiveUp(life) => self.give_up(life),
-            Fault::KillMaster => {
+            CheckpointFault::KillMaster => {
                 self.masters.pop_last();
-                self.after(200, 4_000, Event::StartMaster);
+                self.after(200, 4_000, CheckpointSimulation::start_master);
             }
-            Fault::Outrun(long) => {
+            CheckpointFault::Outrun(long) => {
                 let present = self.newest_master;
-                let at = self.now + long;
-                self.timeline.plan(at, Event::StopMaster(present));
+                self.plan_in(long, move |sim| drop(sim.masters.remove(&present)));
                 self.start_master();
             }
-            Fault::Store(mood, long) => {
+            CheckpointFault::Store(mood, long) => {
                 self.store_mood = mood;
-                self.in_a_while(long, Fault::StoreFair);
+                self.plan_in(long, |sim| sim.store_mood = MetastoreBehavior::Fair);
             }
-            Fault::StoreFair => self.store_mood = MetastoreBehavior::Fair,
-            Fault::DiskFull(long) => {
-                self.disk_full = true;
-                self.in_a_while(long, Fault::DiskFree);
+            CheckpointFault::DiskFull(long) => {
+                self.is_full = true;
+                self.plan_in(long, |sim| sim.is_full = false);
             }
-            Fault::DiskFree => self.disk_full = false,
-            Fault::NoRoom(long) => {
+            CheckpointFault::NoRoom(long) => {
                 self.no_room = true;
-                self.in_a_while(long, Fault::Room);
+                self.plan_in(long, |sim| sim.no_room = false);
             }
-            Fault::Room => self.no_room = false,
-            Fault::Damage(long) => {
-                self.vault.damaged = true;
-                self.in_a_while(long, Fault::Repaired);
+            CheckpointFault::Damage(long) => {
+                self.is_damaged = true;
+                self.plan_in(long, |sim| sim.is_damaged = false);
             }
-            Fault::Repaired => self.vault.damaged = false,
-            Fault::Storm(long) => self.storm(long),
-            Fault::Calm => self.network.conditions = NetworkConditions::FAIR,
-            Fault::Savepoint => self.command(CheckpointCommand::Savepoint),
-            Fault::Stop => self.command(CheckpointCommand::Stop),
-            Fault::Mend => self.mend(),
+            CheckpointFault::Storm(long) => self.storm(long),
+            CheckpointFault::Savepoint => self.command(CheckpointCommand::Savepoint),
+            CheckpointFault::Stop => self.command(CheckpointCommand::Stop),
         }
-    }
-
-    fn in_a_while(&mut self, long: Duration, trouble: Fault) {
-        self.timeline.plan(self.now + long, Event::Trouble(trouble));
-    }
-
-    fn storm(&mut self, long: Duration) {
-        let millis = Duration::from_millis;
-        self.network.conditions = NetworkConditions {
-            delay: self.random.time(millis(1), millis(50)),
-            lost: self.random.below(400),
-            doubled: self.random.below(300),
-            late: self.random.below(100),
-        };
-        self.in_a_while(long, Fault::Calm);
     }
 
     fn kill_one(&mut self) {
@@ -200,7 +157,7 @@ impl Simulation {
         self.notify_lost(life, why);
         let (participant, number) = life;
         if self.present.get(&participant) == Some(&number) {
-            self.after(50, 1_500, Event::Start(participant, number + 1));
+            self.after(50, 1_500, move |sim| sim.start(participant, number + 1));
         }
     }
 
@@ -216,7 +173,8 @@ impl Simulation {
         };
         let masters: Vec<_> = self.masters.keys().copied().collect();
         for master in masters {
-            self.after(5, 500, Event::ToMaster(master, event.clone()));
+            let event = event.clone();
+            self.after(5, 500, move |sim| sim.at_master(master, event));
         }
     }
 
@@ -224,10 +182,7 @@ impl Simulation {
     fn give_up(&mut self, life: ProcessIncarnation) {
         if self.cut_off.contains(&life) && self.life(life.0) == Some(life) {
             self.lost(life, "it can't be reached");
-            let long = self
-                .random
-                .time(Duration::from_secs(1), Duration::from_secs(8));
-            self.timeline.plan(self.now + long, Event::Stop(life));
+            self.after(1_000, 8_000, move |sim| sim.stop(life));
         }
     }
 
@@ -235,11 +190,9 @@ impl Simulation {
     fn mend(&mut self) {
         self.is_mended = true;
         self.mended_with = self.vault.newest();
-        self.network.conditions = NetworkConditions::FAIR;
+        self.repair_all();
         self.store_mood = MetastoreBehavior::Fair;
-        self.disk_full = false;
         self.no_room = false;
-        self.vault.damaged = false;
         self.cut_off.clear();
         if self.masters.is_empty() {
             self.start_master();
@@ -248,7 +201,7 @@ impl Simulation {
 
     /// Lets the user check the job, and retry or stop it if it is in safe mode.
     pub fn person(&mut self) {
-        self.after(500, 3_000, Event::Person);
+        self.after(500, 3_000, CheckpointSimulation::person);
         let newest = self.masters.last_key_value();
         let record = newest.and_then(|(_, newest)| newest.epochs.record());
         if record.is_some_and(|record| record.safe_mode.is_some()) && self.over.is_none() {

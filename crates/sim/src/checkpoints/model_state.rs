@@ -17,9 +17,10 @@ pub struct Output {
 }
 
 /// The key of a state entry.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Key {
     /// The offset of a source.
+    #[default]
     Offset,
     /// The number of received records of a source with a key.
     Count(u32, u64),
@@ -106,15 +107,11 @@ impl ModelState {
     }
 
     fn since(&self, since: Option<Epoch>) -> Entries {
-        let mut entries = Entries::new();
-        for (_, changed) in self
+        let later = self
             .snapshots
             .iter()
-            .filter(|(snapshot, _)| Some(*snapshot) > since)
-        {
-            entries.extend(changed.clone());
-        }
-        entries
+            .filter(|(epoch, _)| Some(*epoch) > since);
+        later.flat_map(|(_, changed)| changed.clone()).collect()
     }
 
     /// Drops the changes up to a committed epoch, which are in its checkpoint.

@@ -5,29 +5,20 @@ use ardea_coordination::control::{
 };
 use ardea_core::{Epoch, Guarantee};
 
-use super::EpochsReport;
 use super::process::Process;
-use super::simulation::Simulation;
+use super::published_output::{offsets, prefix};
+use super::simulation::CheckpointSimulation;
 
-impl Simulation {
-    /// Returns the statistics of the run.
-    pub fn report(&self) -> EpochsReport {
-        EpochsReport {
-            results: self.outside.results(),
-            ..self.report
-        }
-    }
-
+impl CheckpointSimulation {
     fn record(&self) -> Option<&CheckpointRecord> {
-        let stored = self.store.value.as_ref();
-        stored.map(|(record, _)| &**record)
+        self.store.get().map(|record| &**record)
     }
 
     /// Checks that only recorded epochs are reported as committed, and only other epochs as
     /// aborted.
     pub fn check_word(&mut self, message: &ToParticipant) {
         if let Some(epoch) = message.committed
-            && !self.vault.was_recorded(epoch)
+            && self.vault.offsets(epoch).is_none()
         {
             self.breaks(format!(
                 "{epoch:?} is announced as committed, and is not recorded"
@@ -40,7 +31,7 @@ impl Simulation {
 
     pub fn was_aborted(&mut self, epoch: Epoch) {
         self.aborted.insert(epoch);
-        if self.vault.was_recorded(epoch) {
+        if self.vault.offsets(epoch).is_some() {
             self.breaks(format!("{epoch:?} is aborted, and was recorded"));
         }
     }
@@ -53,30 +44,21 @@ impl Simulation {
             self.breaks(format!("{master:?} wrote after {writer:?}"));
         }
         self.writer = record.master;
-        match self.vault.recorded(record) {
-            Err(broken) => self.breaks(broken),
-            Ok(false) => {}
-            Ok(true) => {
-                let newest = record.checkpoints.last();
-                let complete = newest.is_some_and(|newest| {
-                    newest
-                        .snapshots
-                        .keys()
-                        .copied()
-                        .eq(self.shape.participants())
-                        && Some(newest.epoch) == record.committed
-                        && newest.generation == record.generation
-                });
-                if !complete {
-                    self.breaks(format!("a checkpoint is not complete: {newest:?}"));
-                }
-                if self
-                    .aborted
-                    .iter()
-                    .any(|epoch| self.vault.was_recorded(*epoch))
-                {
-                    self.breaks("an aborted epoch was recorded".to_string());
-                }
+        let recorded = self.vault.recorded(record, |_, states| Ok(offsets(states)));
+        if self.checked(recorded) == Some(true) {
+            let newest = record.checkpoints.last();
+            let complete = newest.is_some_and(|newest| {
+                let participants = newest.snapshots.keys().copied();
+                participants.eq(self.shape.participants())
+                    && Some(newest.epoch) == record.committed
+                    && newest.generation == record.generation
+            });
+            if !complete {
+                self.breaks(format!("a checkpoint is not complete: {newest:?}"));
+            }
+            let mut aborted = self.aborted.iter();
+            if aborted.any(|epoch| self.vault.offsets(*epoch).is_some()) {
+                self.breaks("an aborted epoch was recorded".to_string());
             }
         }
         let Some(before) = before else {
@@ -108,17 +90,15 @@ impl Simulation {
             return;
         };
         let committed = record.committed.unwrap_or_default();
-        let (published, prefix) = (self.outside.results(), self.vault.prefix(committed));
+        let (published, prefix) = (self.outside.results(), prefix(&self.vault, committed));
         let as_is = record.stop == StopState::AsIs;
         if !self.is_as_promised(published, prefix) && !as_is {
             self.breaks(format!(
                 "{published} results are published at the end, not {prefix}"
             ));
         }
-        let all = self
-            .shape
-            .records
-            .map(|records| records * u64::from(self.shape.sources));
+        let sources = u64::from(self.shape.sources);
+        let all = self.shape.records.map(|records| records * sources);
         if *over == EpochsOver::Finished && Some(published) != all {
             self.breaks(format!(
                 "{published} results are published at the end, of {all:?}"
@@ -127,7 +107,7 @@ impl Simulation {
     }
 
     /// Returns the first reason why the job has not recovered yet; `None` if it has.
-    pub fn missing(&self) -> Option<String> {
+    pub fn unrecovered(&self) -> Option<String> {
         if self.over.is_some() {
             return None;
         }
@@ -167,7 +147,7 @@ impl Simulation {
                 ));
             }
         }
-        let (published, prefix) = (self.outside.results(), self.vault.prefix(committed));
+        let (published, prefix) = (self.outside.results(), prefix(&self.vault, committed));
         (!self.is_as_promised(published, prefix))
             .then(|| format!("{published} results are published, not {prefix}"))
     }

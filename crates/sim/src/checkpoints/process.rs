@@ -1,16 +1,16 @@
 //! A simulated process of a dataflow: sources number records, counters count them by key, sinks
 //! prepare transactions.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use ardea_coordination::control::{CheckpointParticipant, Generation, MasterEpoch, ParticipantId};
 use ardea_core::Epoch;
 
-use super::durable_storage::key;
 use super::model_state::{Entries, Key, ModelState, Output, Value};
+use super::published_output::key;
+use crate::dataflow::{InputAlignment, InputGate, Item};
+use crate::storage::SnapshotOwner;
 
 /// The shape of the dataflow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DataflowShape {
     /// The number of sources; the ids of the other processes follow those of the sources.
     pub sources: u32,
@@ -70,36 +70,22 @@ impl DataflowShape {
     }
 }
 
-/// An item of a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Item {
-    /// A record, or its result.
-    Record(Output),
-    /// The barrier at the end of an epoch.
-    Marker(Epoch),
-    /// The end of the stream.
-    Done,
+/// A snapshot to be saved by a process.
+#[derive(Clone, Debug)]
+pub struct StateChanges {
+    pub of: SnapshotOwner,
+    /// The base epoch of the changes, or `None` for the full state.
+    pub since: Option<Epoch>,
+    pub entries: Entries,
 }
 
 /// An effect of a process on others.
 #[derive(Debug)]
 pub enum Effect {
     /// The process sends an item.
-    Send(u32, Item),
-    /// The process has taken the snapshot of an epoch: the epoch, the base epoch, and the changes
-    /// since that base.
-    Snapshot(Epoch, Option<Epoch>, Entries),
-    /// The process has completed: the epoch of its last regular snapshot, the base epoch, and the
-    /// changes from that base to the final state.
-    Last(Option<Epoch>, Option<Epoch>, Entries),
-}
-
-#[derive(Debug, Default)]
-struct Input {
-    queue: VecDeque<Item>,
-    marker: Option<Epoch>,
-    is_held: bool,
-    is_done: bool,
+    Send(u32, Item<Output>),
+    /// The process has taken a snapshot.
+    Snapshot(StateChanges),
 }
 
 /// A process; a process without an attempt belongs to generation zero.
@@ -121,7 +107,7 @@ pub struct Process {
     pub full: Option<Epoch>,
     restored_from: Option<Epoch>,
     last_snapshot: Option<Epoch>,
-    inputs: BTreeMap<u32, Input>,
+    inputs: InputGate<Output>,
     /// The output of a sink that is not prepared yet.
     open: Vec<Output>,
     prepared: u64,
@@ -136,7 +122,6 @@ impl Process {
         ledger: ModelState,
         shape: &DataflowShape,
     ) -> Self {
-        let inputs = shape.above(id).map(|from| (from, Input::default()));
         Process {
             id,
             agent: CheckpointParticipant::new(id, generation, restored_from),
@@ -149,7 +134,7 @@ impl Process {
             full: None,
             restored_from,
             last_snapshot: None,
-            inputs: inputs.collect(),
+            inputs: InputGate::new(shape.above(id), shape.aligned),
             open: Vec::new(),
             prepared: 0,
         }
@@ -157,16 +142,15 @@ impl Process {
 
     /// Describes the progress for a failure report.
     pub fn summary(&self) -> String {
-        let held = self.inputs.iter().filter(|(_, input)| input.is_held);
-        let held: Vec<_> = held.map(|(from, input)| (from, input.marker)).collect();
         format!(
-            "{} in attempt {}, reads: {}, paused: {}, ended: {}, snapshot: {:?}, holds: {held:?}",
+            "{} in attempt {}, reads: {}, paused: {}, ended: {}, snapshot: {:?}, holds: {:?}",
             self.id,
             self.agent.generation(),
             self.goes,
             self.is_paused,
             self.has_ended,
             self.last_snapshot,
+            self.inputs.held(),
         )
     }
 
@@ -178,9 +162,7 @@ impl Process {
             return effects;
         }
         let from = self.ledger.number(Key::Offset);
-        let until = shape
-            .records
-            .map_or(from + count, |all| all.min(from + count));
+        let until = (from + count).min(shape.records.unwrap_or(u64::MAX));
         for offset in from..until {
             let source = self.id.0;
             let to = shape.sources + (key(source, offset) % u64::from(shape.counters)) as u32;
@@ -206,42 +188,23 @@ impl Process {
         effects
     }
 
-    pub fn receive(&mut self, from: u32, item: Item, shape: &DataflowShape) -> Vec<Effect> {
+    pub fn receive(&mut self, from: u32, item: Item<Output>, shape: &DataflowShape) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if let Some(input) = self.inputs.get_mut(&from) {
-            input.queue.push_back(item);
-        }
-        while let Some(item) = self.next() {
-            self.take(item, shape, &mut effects);
-            self.align(shape, &mut effects);
+        self.inputs.push(from, item);
+        while let Some(item) = self.inputs.next() {
+            if let Item::Record(record) = item {
+                self.take(record, shape, &mut effects);
+            }
+            match self.inputs.reached() {
+                Some(InputAlignment::Barrier(epoch)) => self.snapshot(epoch, shape, &mut effects),
+                Some(InputAlignment::End) => self.end(shape, &mut effects),
+                None => {}
+            }
         }
         effects
     }
 
-    /// Returns the next item of the inputs that are not blocked.
-    fn next(&mut self) -> Option<Item> {
-        for input in self.inputs.values_mut().filter(|input| !input.is_held) {
-            match input.queue.pop_front() {
-                Some(Item::Marker(epoch)) => {
-                    input.marker = Some(epoch);
-                    input.is_held = true;
-                    return Some(Item::Marker(epoch));
-                }
-                Some(Item::Done) => {
-                    input.is_done = true;
-                    return Some(Item::Done);
-                }
-                Some(item) => return Some(item),
-                None => {}
-            }
-        }
-        None
-    }
-
-    fn take(&mut self, item: Item, shape: &DataflowShape, effects: &mut Vec<Effect>) {
-        let Item::Record(record) = item else {
-            return;
-        };
+    fn take(&mut self, record: Output, shape: &DataflowShape, effects: &mut Vec<Effect>) {
         if shape.role(self.id) == Role::Sink {
             return self.open.push(record);
         }
@@ -255,40 +218,6 @@ impl Process {
         effects.push(Effect::Send(to, Item::Record(result)));
     }
 
-    /// Takes the snapshot when all inputs have reached the barrier, and completes when all inputs
-    /// are done.
-    fn align(&mut self, shape: &DataflowShape, effects: &mut Vec<Effect>) {
-        let mut live = self
-            .inputs
-            .values_mut()
-            .filter(|input| !input.is_done)
-            .peekable();
-        if live.peek().is_none() {
-            return self.end(shape, effects);
-        }
-        let mut at: Option<Option<Epoch>> = None;
-        for input in live {
-            // Without alignment an input continues immediately.
-            input.is_held &= shape.aligned;
-            let marker = match shape.aligned {
-                true => input.marker.filter(|_| input.is_held),
-                false => input.marker,
-            };
-            at = Some(at.map_or(marker, |at| at.min(marker)));
-        }
-        let Some(epoch) = at.flatten() else {
-            return;
-        };
-        for input in self
-            .inputs
-            .values_mut()
-            .filter(|input| input.marker == Some(epoch))
-        {
-            input.is_held = false;
-        }
-        self.snapshot(epoch, shape, effects);
-    }
-
     fn snapshot(&mut self, epoch: Epoch, shape: &DataflowShape, effects: &mut Vec<Effect>) {
         if self.last_snapshot >= Some(epoch) {
             return;
@@ -297,7 +226,8 @@ impl Process {
         self.last_snapshot = Some(epoch);
         let since = self.agent.since().filter(|_| self.full != Some(epoch));
         let entries = self.ledger.snapshot(epoch, since);
-        effects.push(Effect::Snapshot(epoch, since, entries));
+        let of = SnapshotOwner::Epoch(epoch);
+        effects.push(Effect::Snapshot(StateChanges { of, since, entries }));
         let below = shape.below(self.id);
         effects.extend(below.map(|to| Effect::Send(to, Item::Marker(epoch))));
     }
@@ -312,7 +242,8 @@ impl Process {
         self.prepare(epoch);
         let since = self.agent.since();
         let entries = self.ledger.snapshot(epoch, since);
-        effects.push(Effect::Last(self.last_snapshot, since, entries));
+        let of = SnapshotOwner::Last(self.agent.generation(), self.last_snapshot);
+        effects.push(Effect::Snapshot(StateChanges { of, since, entries }));
         let below = shape.below(self.id);
         effects.extend(below.map(|to| Effect::Send(to, Item::Done)));
     }

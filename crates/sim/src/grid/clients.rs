@@ -9,8 +9,8 @@ use ardea_grid::protocol::{
     WhenFull,
 };
 
-use super::history::{CAPACITY, Event, HistoryOperation, OperationResult};
-use super::simulation::{GridSimulation, SimulationEvent};
+use super::history::{CAPACITY, HistoryEvent, HistoryOperation, OperationResult};
+use super::simulation::GridSimulation;
 
 /// The number of frequently used keys. The last two are counters, which are only added to.
 const KEYS: u64 = 10;
@@ -81,10 +81,12 @@ impl GridSimulation {
 
     /// Starts the next operation of a client, at a random member.
     pub fn client_acts(&mut self, client: u32) {
+        if self.is_mended {
+            return;
+        }
         let lives: Vec<u64> = self.lives.keys().copied().collect();
         let Some(life) = self.random.pick(&lives) else {
-            self.after(50, 200, SimulationEvent::Client(client));
-            return;
+            return self.after(50, 200, move |sim| sim.client_acts(client));
         };
         let (key, deed) = self.chosen_deed();
         self.start_operation(client, life, key, deed);
@@ -207,9 +209,9 @@ impl GridSimulation {
             return None;
         }
         let partition = self.partition_of(key);
-        let others: Vec<u64> = (0..KEYS + RARE)
-            .filter(|other| *other != key && !COUNTERS.contains(other))
-            .filter(|other| self.partition_of(*other) == partition)
+        let others = (0..KEYS + RARE).filter(|other| *other != key && !COUNTERS.contains(other));
+        let others: Vec<u64> = others
+            .filter(|it| self.partition_of(*it) == partition)
             .collect();
         let other = self.random.pick(&others)?;
         Some((other, self.next_value()))
@@ -220,7 +222,7 @@ impl GridSimulation {
         let beside = under_way.beside;
         let beside = beside.map(|(key, value)| (key, HistoryOperation::Put(value)));
         for (key, deed) in [(under_way.key, under_way.deed)].into_iter().chain(beside) {
-            let event = Event {
+            let event = HistoryEvent {
                 deed,
                 began: under_way.began,
                 ended: self.now,
@@ -285,7 +287,7 @@ impl GridSimulation {
             self.has_seen(&under_way, seen);
         }
         if under_way.client != super::simulation::FINAL_READER {
-            self.after(5, 150, SimulationEvent::Client(under_way.client));
+            self.after(5, 150, move |sim| sim.client_acts(under_way.client));
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::simulation::{GridSimulation, SimulationEvent};
-use crate::network::{Host, NetworkConditions};
+use super::simulation::GridSimulation;
+use crate::network::{Host, Network, NetworkConditions};
 use crate::random::Random;
 use ardea_grid::protocol::NodeEvent;
 
-/// A fault or its end.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum GridFault {
     /// A member dies, with or without proof, and is replaced or not.
     Kill { proven: bool, comes: bool },
     /// All members of a host die.
@@ -22,141 +22,128 @@ pub enum Fault {
     Leave,
     /// A host has no connection for this duration.
     Cut(Duration),
-    /// The host is connected again.
-    Joined(Host),
     /// A host can send but not receive for this duration.
     Deaf(Duration),
-    /// The host receives again.
-    Hears(Host),
     /// Two hosts are disconnected, in one or both directions, for this duration.
     Rift(Duration),
-    /// The two hosts are connected again.
-    Bridged(Host, Host),
     /// The hosts are partitioned for this duration.
     Island(Duration),
-    /// The partition ends.
-    Whole,
     /// Messages are delayed, lost and duplicated for this duration.
     Storm(Duration),
-    /// The network is reliable again.
-    Calm,
-    /// All faults end.
-    Mend,
 }
 
 /// Plans `count` random faults, spread over the time until `until`, followed by their repair.
-pub fn plan(scene: &mut GridSimulation, count: u64, until: Duration) {
-    let mut random = Random::new(scene.random.any());
+pub fn plan(sim: &mut GridSimulation, count: u64, until: Duration) {
+    let mut random = Random::new(sim.random.any());
     for _ in 0..count {
         let long = random.time(Duration::from_millis(50), Duration::from_secs(4));
         let trouble = match random.below(22) {
-            0..=5 => Fault::Kill {
+            0..=5 => GridFault::Kill {
                 proven: random.per_mille(500),
                 comes: random.per_mille(700),
             },
-            6 => Fault::KillHost,
-            7..=8 => Fault::Halt(long),
-            9..=10 => Fault::Come,
-            11 => Fault::Leave,
-            12 => Fault::Cut(long),
-            13 => Fault::Deaf(long),
-            14..=15 => Fault::Island(long),
-            16..=17 => Fault::Rift(long * 2),
-            _ => Fault::Storm(long),
+            6 => GridFault::KillHost,
+            7..=8 => GridFault::Halt(long),
+            9..=10 => GridFault::Come,
+            11 => GridFault::Leave,
+            12 => GridFault::Cut(long),
+            13 => GridFault::Deaf(long),
+            14..=15 => GridFault::Island(long),
+            16..=17 => GridFault::Rift(long * 2),
+            _ => GridFault::Storm(long),
         };
         let at = random.time(Duration::from_secs(1), until);
-        scene.timeline.plan(at, SimulationEvent::Trouble(trouble));
+        sim.plan(at, move |sim| sim.inject(trouble));
     }
-    scene
-        .timeline
-        .plan(until, SimulationEvent::Trouble(Fault::Mend));
+    sim.plan(until, GridSimulation::mend);
 }
 
 impl GridSimulation {
-    pub fn inject(&mut self, trouble: Fault) {
+    fn inject(&mut self, trouble: GridFault) {
         if self.is_mended {
             return;
         }
         self.remember(format!("trouble: {trouble:?}"));
-        let lives: Vec<u64> = self.lives.keys().copied().collect();
-        let one = self.random.pick(&lives);
-        let host = Host(self.random.below(u64::from(self.hosts)) as u32);
+        let (one, host) = self.pick_target();
         match trouble {
-            Fault::Kill { proven, comes } => {
+            GridFault::Kill { proven, comes } => {
                 if let Some(life) = one {
                     self.kill(life, proven);
                     if comes {
-                        self.after(50, 3_000, SimulationEvent::Start(host));
+                        self.after(50, 3_000, move |sim| sim.start(host));
                     }
                 }
             }
-            Fault::KillHost => self.kill_host(host),
-            Fault::Halt(long) => {
+            GridFault::KillHost => self.kill_host(host),
+            GridFault::Halt(long) => {
                 let until = self.now + long;
                 if let Some(life) = one.and_then(|id| self.lives.get_mut(&id)) {
                     life.halted = life.halted.max(until);
                 }
             }
-            Fault::Come => self.after(0, 100, SimulationEvent::Start(host)),
-            Fault::Leave => self.leaves(one),
-            Fault::Cut(long) => {
+            GridFault::Come => self.after(0, 100, move |sim| sim.start(host)),
+            GridFault::Leave => self.leaves(one),
+            GridFault::Cut(long) => {
                 self.network.cut.insert(host);
-                self.timeline.plan(
-                    self.now + long,
-                    SimulationEvent::Trouble(Fault::Joined(host)),
-                );
+                self.repair_in(long, move |network| network.cut.retain(|cut| *cut != host));
             }
-            Fault::Joined(host) => drop(self.network.cut.remove(&host)),
-            Fault::Deaf(long) => {
+            GridFault::Deaf(long) => {
                 self.network.receive_blocked.insert(host);
-                self.timeline.plan(
-                    self.now + long,
-                    SimulationEvent::Trouble(Fault::Hears(host)),
-                );
+                self.repair_in(long, move |network| {
+                    network.receive_blocked.retain(|deaf| *deaf != host);
+                });
             }
-            Fault::Hears(host) => drop(self.network.receive_blocked.remove(&host)),
-            Fault::Rift(long) => self.disconnect(host, long),
-            Fault::Bridged(one, other) => {
-                self.network.broken_links.remove(&(one, other));
-                self.network.broken_links.remove(&(other, one));
+            GridFault::Rift(long) => self.disconnect(host, long),
+            GridFault::Island(long) => {
+                let some = (0..self.hosts).map(Host);
+                let random = &mut self.world.random;
+                self.world.network.island = some.filter(|_| random.per_mille(500)).collect();
+                self.repair_in(long, |network| network.island.clear());
             }
-            Fault::Island(long) => self.divide(long),
-            Fault::Whole => self.network.island.clear(),
-            Fault::Storm(long) => {
+            GridFault::Storm(long) => {
                 self.network.conditions = NetworkConditions {
                     delay: Duration::from_millis(5 + self.random.below(60)),
                     lost: self.random.below(200),
                     doubled: self.random.below(200),
                     late: self.random.below(50),
                 };
-                self.timeline
-                    .plan(self.now + long, SimulationEvent::Trouble(Fault::Calm));
+                self.repair_in(long, |network| network.conditions = NetworkConditions::FAIR);
             }
-            Fault::Calm => self.network.conditions = NetworkConditions::FAIR,
-            Fault::Mend => self.mend(),
         }
+    }
+
+    fn pick_target(&mut self) -> (Option<u64>, Host) {
+        let lives: Vec<u64> = self.lives.keys().copied().collect();
+        (self.random.pick(&lives), self.any_host())
+    }
+
+    fn any_host(&mut self) -> Host {
+        let hosts = u64::from(self.hosts);
+        Host(self.random.below(hosts) as u32)
+    }
+
+    /// Plans the end of a fault. It draws as many random numbers as a fault, so that the outcome of
+    /// known seeds does not change.
+    fn repair_in(&mut self, long: Duration, repair: impl FnOnce(&mut Network) + 'static) {
+        self.plan_in(long, move |sim| {
+            if !sim.is_mended {
+                sim.pick_target();
+            }
+            repair(&mut sim.network);
+        });
     }
 
     /// Disconnects `host` from another host, in one or both directions.
     fn disconnect(&mut self, host: Host, long: Duration) {
-        let other = Host(self.random.below(u64::from(self.hosts)) as u32);
+        let other = self.any_host();
         self.network.broken_links.insert((host, other));
         if self.random.per_mille(700) {
             self.network.broken_links.insert((other, host));
         }
-        let bridged = Fault::Bridged(host, other);
-        self.timeline
-            .plan(self.now + long, SimulationEvent::Trouble(bridged));
-    }
-
-    fn divide(&mut self, long: Duration) {
-        let some: Vec<Host> = (0..self.hosts)
-            .map(Host)
-            .filter(|_| self.random.per_mille(500))
-            .collect();
-        self.network.island = some.into_iter().collect();
-        self.timeline
-            .plan(self.now + long, SimulationEvent::Trouble(Fault::Whole));
+        self.repair_in(long, move |network| {
+            let links = &mut network.broken_links;
+            links.retain(|link| *link != (host, other) && *link != (other, host));
+        });
     }
 
     fn kill_host(&mut self, host: Host) {
@@ -167,7 +154,7 @@ impl GridSimulation {
         if there.len() < self.lives.len() {
             for life in there {
                 self.kill(life, false);
-                self.after(50, 3_000, SimulationEvent::Start(host));
+                self.after(50, 3_000, move |sim| sim.start(host));
             }
         }
     }
@@ -191,24 +178,21 @@ impl GridSimulation {
         self.remember(format!("{life} dies"));
         self.ends(life);
         if proven {
-            self.after(0, 300, SimulationEvent::Proof(life));
+            self.after(0, 300, move |sim| sim.prove(life));
         }
     }
 
     fn mend(&mut self) {
+        self.pick_target();
         self.is_mended = true;
-        self.network.cut.clear();
-        self.network.receive_blocked.clear();
-        self.network.island.clear();
-        self.network.broken_links.clear();
-        self.network.conditions = NetworkConditions::FAIR;
+        self.repair_all();
         let now = self.now;
         self.lives
             .values_mut()
             .for_each(|life| life.halted = life.halted.min(now));
         // The operator reports the dead members.
         for life in self.dead.clone() {
-            self.timeline.plan(now, SimulationEvent::Proof(life));
+            self.plan(now, move |sim| sim.prove(life));
         }
     }
 }

@@ -46,14 +46,14 @@ pub enum OperationResult {
 
 /// An operation with its interval and outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Event {
+pub struct HistoryEvent {
     pub deed: HistoryOperation,
     pub began: Duration,
     pub ended: Duration,
     pub seen: OperationResult,
 }
 
-impl Event {
+impl HistoryEvent {
     /// Returns the contents after the operation, if it was done on the contents `there`. Returns
     /// `None` if the observed outcome is impossible then. A key has at most one value, a ring
     /// buffer several in order.
@@ -88,14 +88,14 @@ impl Event {
     }
 
     /// Returns true if the effect of the operation may have been observed.
-    fn may_show(&self, all: &[Event]) -> bool {
+    fn may_show(&self, all: &[HistoryEvent]) -> bool {
         let value = match self.deed {
             HistoryOperation::Put(value)
             | HistoryOperation::PutIfAbsent(value)
             | HistoryOperation::Replace { value, .. } => value,
             _ => return true,
         };
-        let shows = |event: &Event| {
+        let shows = |event: &HistoryEvent| {
             event.seen == OperationResult::Value(Some(value))
                 || matches!(event.deed, HistoryOperation::Replace { wanted, .. } if wanted == value)
         };
@@ -115,15 +115,15 @@ pub enum Verdict {
 /// Checks that the history is linearizable: each operation is done once, at a moment within its
 /// interval. Operations with an unknown outcome are done at most once, at any moment after their
 /// start.
-pub fn explain(events: &[Event], most: usize) -> Verdict {
+pub fn explain(events: &[HistoryEvent], most: usize) -> Verdict {
     // Unknown operations without observers may not have been done, and are skipped.
-    let counts = |event: &&Event| {
+    let counts = |event: &&HistoryEvent| {
         let reads = matches!(event.deed, HistoryOperation::Get | HistoryOperation::Peek);
         event.seen != OperationResult::Unknown || (!reads && event.may_show(events))
     };
-    let mut events: Vec<Event> = events.iter().filter(counts).copied().collect();
+    let mut events: Vec<HistoryEvent> = events.iter().filter(counts).copied().collect();
     events.sort_by_key(|event| event.began);
-    let ends = |event: &Event| match event.seen {
+    let ends = |event: &HistoryEvent| match event.seen {
         OperationResult::Unknown => Duration::MAX,
         _ => event.ended,
     };
@@ -161,8 +161,13 @@ pub fn explain(events: &[Event], most: usize) -> Verdict {
 mod tests {
     use super::*;
 
-    fn event(deed: HistoryOperation, began: u64, ended: u64, seen: OperationResult) -> Event {
-        Event {
+    fn event(
+        deed: HistoryOperation,
+        began: u64,
+        ended: u64,
+        seen: OperationResult,
+    ) -> HistoryEvent {
+        HistoryEvent {
             deed,
             began: Duration::from_millis(began),
             ended: Duration::from_millis(ended),
@@ -170,7 +175,7 @@ mod tests {
         }
     }
 
-    fn verdict(events: &[Event]) -> Verdict {
+    fn verdict(events: &[HistoryEvent]) -> Verdict {
         explain(events, 100_000)
     }
 
@@ -315,7 +320,7 @@ mod tests {
             )
         };
         let both = [offer(1, 0), offer(2, 2)];
-        let and = |more: &[Event]| verdict(&[&both[..], more].concat());
+        let and = |more: &[HistoryEvent]| verdict(&[&both[..], more].concat());
         assert_eq!(
             and(&[take(4, Some(1)), take(6, Some(2)), take(8, None)]),
             Verdict::Explained
@@ -335,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_refuses_or_lets_the_first_value_go() {
-        let mut events: Vec<Event> = (0..CAPACITY)
+        let mut events: Vec<HistoryEvent> = (0..CAPACITY)
             .map(|n| {
                 event(
                     HistoryOperation::Push(n),

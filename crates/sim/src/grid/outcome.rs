@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ardea_core::PartitionId;
 use ardea_grid::protocol::{Holder, Member, MemberId, Node, Record, Replica, View};
 
-use super::history::{Event, HistoryOperation, OperationResult, Verdict, explain};
+use super::history::{HistoryEvent, HistoryOperation, OperationResult, Verdict, explain};
 use super::simulation::{FINAL_READER, GridSimulation};
 
 /// The maximum number of states in the search for a linearization of one key.
@@ -22,12 +22,12 @@ impl GridSimulation {
         let Some(life) = self.lives.get(&id) else {
             return;
         };
-        let clock = life.clock(self.now);
+        let clock = life.clock.read(self.now);
         let serves = |partition: &PartitionId| life.node.serves(clock, *partition);
         let also = self.partitions().filter(serves).find_map(|partition| {
             let mut others = self.lives.iter().filter(|(other, _)| **other != id);
             let other = others.find(|(_, other)| {
-                other.halted <= self.now && other.node.serves(other.clock(self.now), partition)
+                other.halted <= self.now && other.node.serves(other.clock.read(self.now), partition)
             });
             other.map(|(other, _)| (partition, *other))
         });
@@ -48,9 +48,10 @@ impl GridSimulation {
         if view.number != self.newest.number.next() {
             // The member that decided the views in between has them first, and may have died
             // immediately.
+            let before = self.newest.number;
+            let number = view.number;
             self.remember(format!(
-                "views between {} and {} were never seen",
-                self.newest.number, view.number
+                "views between {before} and {number} were never seen"
             ));
         }
         let members: Vec<_> = view.members.iter().map(|member| member.id.0).collect();
@@ -77,11 +78,8 @@ impl GridSimulation {
         follows: bool,
     ) {
         let is_here = |member: &MemberId| view.has(*member);
-        let gone = old
-            .whole
-            .iter()
-            .filter(|holder| !is_here(&holder.member))
-            .count();
+        let whole = old.whole.iter();
+        let gone = whole.filter(|holder| !is_here(&holder.member)).count();
         if old.whole.len() > self.backups() {
             self.lost_copies.insert(partition, 0);
         }
@@ -94,12 +92,8 @@ impl GridSimulation {
         if let Some(lost) = self.lost_copies.get_mut(&partition) {
             *lost += gone + aborted;
         }
-        let whole_before = |member: MemberId| old.is_whole(member);
-        let filled = new
-            .whole
-            .iter()
-            .filter(|holder| !whole_before(holder.member))
-            .count() as u64;
+        let whole = new.whole.iter();
+        let filled = whole.filter(|holder| !old.is_whole(holder.member)).count() as u64;
         if new.losses > old.losses {
             self.report.lost += 1;
             self.remember(format!("{partition:?} is lost"));
@@ -109,16 +103,14 @@ impl GridSimulation {
             if follows && (gone < old.whole.len() || too_few) {
                 self.breaks(format!("{partition:?} was lost with {lost:?} copies"));
             }
-            let event = Event {
+            let event = HistoryEvent {
                 deed: HistoryOperation::Lose,
                 began: now,
                 ended: now,
                 seen: OperationResult::Unknown,
             };
-            let keys: Vec<u64> = (0..100)
-                .filter(|key| self.partition_of(*key) == partition)
-                .collect();
-            for key in keys {
+            let keys = (0..100).filter(|key| self.partition_of(*key) == partition);
+            for key in keys.collect::<Vec<u64>>() {
                 self.history.entry(key).or_default().push(event);
             }
         } else {
@@ -130,13 +122,6 @@ impl GridSimulation {
                 }
             }
         }
-    }
-
-    /// Returns true if no member is alive. The last one is never killed: it has left or was
-    /// expelled, bound by its vote, and the members that were to stay died before they knew of that
-    /// decision.
-    pub fn has_ended(&self) -> bool {
-        self.lives.is_empty()
     }
 
     /// Returns true if the remaining members do not form a quorum.
@@ -175,34 +160,28 @@ impl GridSimulation {
     }
 
     /// Returns a condition of recovery that is not met yet, or `None`.
-    pub fn missing(&mut self) -> Option<String> {
+    pub fn unrecovered(&mut self) -> Option<String> {
         let alive = self.lives.iter().filter(|(_, life)| !life.node.is_out());
         let alive = alive.map(|(id, _)| *id);
         let alive: BTreeSet<u64> = alive.filter(|id| !self.is_forlorn(*id)).collect();
-        let members: BTreeSet<u64> = self
-            .newest
-            .members
-            .iter()
-            .map(|member| member.id.0)
-            .collect();
+        let members = self.newest.members.iter();
+        let members: BTreeSet<u64> = members.map(|member| member.id.0).collect();
         if alive != members {
             return Some(format!("{alive:?} are alive, and {members:?} are members"));
         }
         for (id, life) in self.lives.iter().filter(|(id, _)| alive.contains(id)) {
             let view = life.node.view().map(|view| view.number);
             if view != Some(self.newest.number) {
+                let newest = self.newest.number;
                 return Some(format!(
-                    "{id} is in view {view:?}, and the newest is {}",
-                    self.newest.number
+                    "{id} is in view {view:?}, and the newest is {newest}"
                 ));
             }
         }
         let is_leaving = !self.newest.leaving.is_empty();
         if !self.newest.is_settled() && !is_leaving {
-            return Some(format!(
-                "not everything is where it should be: {:?}",
-                self.newest.records
-            ));
+            let records = &self.newest.records;
+            return Some(format!("not everything is where it should be: {records:?}"));
         }
         if !self.under_way.is_empty() {
             return Some(format!("not everything is answered: {:?}", self.under_way));

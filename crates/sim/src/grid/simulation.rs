@@ -1,6 +1,6 @@
 //! The simulated grid: its members, the network between them, and its clients.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +12,10 @@ use ardea_grid::protocol::{
 
 use super::GridReport;
 use super::clients::{Adds, PendingOperation};
-use super::faults::Fault;
-use super::history::Event;
-use crate::event_queue::EventQueue;
-use crate::network::{Host, Network};
+use super::history::HistoryEvent;
+use crate::network::Host;
 use crate::random::Random;
-
-/// The number of retained log lines.
-const REMEMBERED: usize = 3_000;
+use crate::world::{Simulation, SkewedClock, World, in_world};
 
 /// The client of the final reads.
 pub const FINAL_READER: u32 = u32::MAX;
@@ -30,46 +26,15 @@ const TICK: Duration = Duration::from_millis(20);
 pub struct MemberIncarnation {
     pub node: Node,
     pub host: Host,
-    began: Duration,
-    /// The drift of the member's clock in millionths.
-    rate: i64,
+    pub clock: SkewedClock,
     /// The time until which the member is halted.
     pub halted: Duration,
     pub leaves: bool,
 }
 
-impl MemberIncarnation {
-    /// Returns the time of the member's clock.
-    pub fn clock(&self, now: Duration) -> Duration {
-        let since = now.saturating_sub(self.began).as_micros() as i64;
-        Duration::from_micros((since + since * self.rate / 1_000_000) as u64)
-    }
-}
-
-/// An event of the simulation.
-pub enum SimulationEvent {
-    Tick(u64),
-    Arrives(u64, Member, Message),
-    /// A delayed request leaves its member, unless it has been recalled. The fields are the member
-    /// and the number of the request.
-    Departs(u64, u64),
-    Client(u32),
-    Start(Host),
-    /// A member that has not been admitted by now restarts with another identity.
-    GivesUp(u64),
-    /// A member that has left stops waiting for the confirmation of others.
-    Goes(u64),
-    /// The end of this incarnation is proven.
-    Proof(u64),
-    Trouble(Fault),
-}
-
 /// A simulated grid.
 pub struct GridSimulation {
-    pub random: Random,
-    pub now: Duration,
-    pub timeline: EventQueue<SimulationEvent>,
-    pub network: Network,
+    pub world: World<GridSimulation>,
     config: NodeConfig,
     pub partitions: u32,
     pub hosts: u32,
@@ -81,7 +46,7 @@ pub struct GridSimulation {
     /// The number of complete copies of each partition that were lost since the partition last had
     /// all copies.
     pub lost_copies: BTreeMap<PartitionId, usize>,
-    pub history: BTreeMap<u64, Vec<Event>>,
+    pub history: BTreeMap<u64, Vec<HistoryEvent>>,
     pub under_way: BTreeMap<u64, PendingOperation>,
     /// Requests that have not left their members yet, by member and number, with their receivers.
     held: BTreeMap<(u64, u64), (u64, Message)>,
@@ -91,8 +56,27 @@ pub struct GridSimulation {
     pub is_mended: bool,
     pub final_reads: bool,
     pub report: GridReport,
-    pub broken: Option<String>,
-    pub log: VecDeque<String>,
+}
+
+in_world!(GridSimulation);
+
+impl Simulation for GridSimulation {
+    const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+    /// Returns true if no member is alive. The last one is never killed: it has left or was
+    /// expelled, bound by its vote, and the members that were to stay died before they knew of that
+    /// decision.
+    fn has_ended(&mut self) -> bool {
+        self.report.ended = u64::from(self.lives.is_empty());
+        self.lives.is_empty()
+    }
+
+    fn missing(&mut self) -> Option<String> {
+        let missing = self.unrecovered();
+        let is_stuck = missing.is_some() && self.is_stuck();
+        self.report.stuck += u64::from(is_stuck);
+        missing.filter(|_| !is_stuck)
+    }
 }
 
 impl GridSimulation {
@@ -103,12 +87,10 @@ impl GridSimulation {
         let members = 1 + random.below(6);
         let founder = Member::new(MemberId(1), "0", "1");
         let first = View::first(founder.clone(), config.partitions, config.backups);
-        let mut scene = GridSimulation {
+        let mut sim = GridSimulation {
+            world: World::new(random),
             partitions: config.partitions,
             hosts,
-            now: Duration::ZERO,
-            timeline: EventQueue::new(),
-            network: Network::new(),
             lives: BTreeMap::new(),
             last_life: 1,
             dead: Vec::new(),
@@ -123,37 +105,47 @@ impl GridSimulation {
             is_mended: false,
             final_reads: false,
             report: GridReport::default(),
-            broken: None,
-            log: VecDeque::new(),
             config: config.clone(),
-            random,
         };
         let founder = Node::found(founder, config, Arc::new(Adds));
-        scene.lives_begin(1, founder, Host(0));
+        sim.lives_begin(1, founder, Host(0));
         for _ in 1..members {
-            let host = Host(scene.random.below(u64::from(hosts)) as u32);
-            scene.after(0, 2_000, SimulationEvent::Start(host));
+            let host = Host(sim.random.below(u64::from(hosts)) as u32);
+            sim.after(0, 2_000, move |sim| sim.start(host));
         }
-        for client in 0..2 + scene.random.below(4) as u32 {
-            scene.after(0, 100, SimulationEvent::Client(client));
+        for client in 0..2 + sim.random.below(4) as u32 {
+            sim.after(0, 100, move |sim| sim.client_acts(client));
         }
-        scene
+        sim
     }
 
     fn lives_begin(&mut self, life: u64, node: Node, host: Host) {
-        let rate = self.random.below(8_000) as i64 - 4_000;
-        self.lives.insert(
-            life,
-            MemberIncarnation {
-                node,
-                host,
-                began: self.now,
-                rate,
-                halted: Duration::ZERO,
-                leaves: false,
-            },
-        );
-        self.timeline.plan(self.now, SimulationEvent::Tick(life));
+        let drift = self.random.below(8_000) as i64 - 4_000;
+        let clock = SkewedClock::new(self.now, drift);
+        let member = MemberIncarnation {
+            node,
+            host,
+            clock,
+            halted: Duration::ZERO,
+            leaves: false,
+        };
+        self.lives.insert(life, member);
+        self.plan_in(Duration::ZERO, move |sim| sim.tick(life));
+    }
+
+    fn tick(&mut self, life: u64) {
+        if self.lives.contains_key(&life) {
+            self.plan_in(TICK, move |sim| sim.tick(life));
+            self.happens_at(life, NodeEvent::Tick);
+        }
+    }
+
+    /// Reports the proven end of an incarnation to all members.
+    pub fn prove(&mut self, life: u64) {
+        let all: Vec<u64> = self.lives.keys().copied().collect();
+        for other in all {
+            self.happens_at(other, NodeEvent::Dead(MemberId(life)));
+        }
     }
 
     /// Returns true if a write is acknowledged only when the loss of one member cannot lose it.
@@ -165,75 +157,10 @@ impl GridSimulation {
         self.config.backups
     }
 
-    /// Executes the next event.
-    ///
-    /// # Errors
-    ///
-    /// If an invariant is violated.
-    pub fn step(&mut self) -> Result<(), String> {
-        let Some((at, happening)) = self.timeline.take() else {
-            return Err("nothing happens any more".to_string());
-        };
-        self.now = at;
-        match happening {
-            SimulationEvent::Tick(life) => {
-                if self.lives.contains_key(&life) {
-                    self.timeline
-                        .plan(self.now + TICK, SimulationEvent::Tick(life));
-                    self.happens_at(life, NodeEvent::Tick);
-                }
-            }
-            SimulationEvent::Arrives(life, from, word) => {
-                self.happens_at(life, NodeEvent::From(from, word))
-            }
-            SimulationEvent::Departs(from, number) => self.departs(from, number),
-            SimulationEvent::Client(client) => {
-                if !self.is_mended {
-                    self.client_acts(client);
-                }
-            }
-            SimulationEvent::Start(host) => self.start(host),
-            SimulationEvent::GivesUp(life) => self.gives_up(life),
-            SimulationEvent::Goes(life) => self.ends(life),
-            SimulationEvent::Proof(life) => {
-                let all: Vec<u64> = self.lives.keys().copied().collect();
-                for other in all {
-                    self.happens_at(other, NodeEvent::Dead(MemberId(life)));
-                }
-            }
-            SimulationEvent::Trouble(trouble) => self.inject(trouble),
-        }
-        match self.broken.take() {
-            Some(broken) => Err(broken),
-            None => Ok(()),
-        }
-    }
-
-    pub fn breaks(&mut self, what: String) {
-        self.broken.get_or_insert(what);
-    }
-
-    pub fn remember(&mut self, what: String) {
-        if self.log.len() == REMEMBERED {
-            self.log.pop_front();
-        }
-        self.log
-            .push_back(format!("{:9.3} {what}", self.now.as_secs_f64()));
-    }
-
-    pub fn after(&mut self, least: u64, most: u64, happening: SimulationEvent) {
-        let from = Duration::from_millis(least);
-        let after = self.random.time(from, Duration::from_millis(most));
-        self.timeline.plan(self.now + after, happening);
-    }
-
     /// Starts a member, which asks existing ones for admission.
-    fn start(&mut self, host: Host) {
-        let seeds: Vec<Arc<str>> = self
-            .lives
-            .keys()
-            .map(|life| life.to_string().into())
-            .collect();
+    pub fn start(&mut self, host: Host) {
+        let lives = self.lives.keys();
+        let seeds: Vec<Arc<str>> = lives.map(|life| life.to_string().into()).collect();
         if seeds.is_empty() {
             return;
         }
@@ -243,7 +170,7 @@ impl GridSimulation {
         let me = Member::new(MemberId(life), host.0.to_string(), life.to_string());
         let node = Node::join(me, seeds, self.config.clone(), Arc::new(Adds));
         self.lives_begin(life, node, host);
-        self.after(4_000, 6_000, SimulationEvent::GivesUp(life));
+        self.after(4_000, 6_000, move |sim| sim.gives_up(life));
     }
 
     fn gives_up(&mut self, id: u64) {
@@ -256,9 +183,9 @@ impl GridSimulation {
             // The member may have been admitted at this moment. After all faults the operator
             // reports ended members.
             if self.is_mended {
-                self.timeline.plan(self.now, SimulationEvent::Proof(id));
+                self.plan_in(Duration::ZERO, move |sim| sim.prove(id));
             }
-            self.after(0, 100, SimulationEvent::Start(host));
+            self.after(0, 100, move |sim| sim.start(host));
         }
     }
 
@@ -268,13 +195,11 @@ impl GridSimulation {
             return;
         }
         self.dead.push(life);
-        let waits = |under_way: &PendingOperation| under_way.life == life;
-        let ended: Vec<u64> = self
+        let ended = self
             .under_way
             .iter()
-            .filter(|(_, asked)| waits(asked))
-            .map(|(id, _)| *id)
-            .collect();
+            .filter(|(_, asked)| asked.life == life);
+        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
         for id in ended {
             self.operation_ended(id, Outcome::Unknown);
         }
@@ -290,19 +215,19 @@ impl GridSimulation {
             return;
         };
         if life.halted > now {
-            if let NodeEvent::From(from, word) = event {
-                self.timeline
-                    .plan(life.halted, SimulationEvent::Arrives(id, from, word));
-            } else if let NodeEvent::Ask(number, ..) = event {
-                self.operation_ended(number, Outcome::Unknown);
+            let halted = life.halted;
+            match event {
+                NodeEvent::From(..) => self.plan(halted, move |sim| sim.happens_at(id, event)),
+                NodeEvent::Ask(number, ..) => self.operation_ended(number, Outcome::Unknown),
+                _ => {}
             }
             return;
         }
-        let clock = life.clock(now);
+        let clock = life.clock.read(now);
         let (host, me) = (life.host, life.node.me().clone());
         // Sometimes a member takes the next event before it produces the actions of this one.
-        let waits =
-            matches!(event, NodeEvent::Ask(..) | NodeEvent::From(..)) && self.random.per_mille(200);
+        let may_wait = matches!(event, NodeEvent::Ask(..) | NodeEvent::From(..));
+        let waits = may_wait && self.world.random.per_mille(200);
         life.node.take(clock, event);
         let mut actions = Vec::new();
         if !waits {
@@ -316,15 +241,10 @@ impl GridSimulation {
 
     /// Sends a message from one member to another, if they are connected.
     fn travels(&mut self, (host, me): (Host, &Member), to: u64, word: Message) {
-        let Some(there) = self.lives.get(&to).map(|life| life.host) else {
-            return;
-        };
-        if !self.network.connects(host, there) {
-            return;
-        }
-        for after in self.network.arrivals(&mut self.random) {
-            let arrives = SimulationEvent::Arrives(to, me.clone(), word.clone());
-            self.timeline.plan(self.now + after, arrives);
+        let there = self.lives.get(&to).map(|life| life.host);
+        if there.is_some_and(|there| self.network.connects(host, there)) {
+            let me = me.clone();
+            self.transmit(move |sim| sim.happens_at(to, NodeEvent::From(me, word)));
         }
     }
 
@@ -347,7 +267,7 @@ impl GridSimulation {
                     && self.random.per_mille(20)
                 {
                     self.held.insert((id, number), (to, word));
-                    self.after(0, 6_000, SimulationEvent::Departs(id, number));
+                    self.after(0, 6_000, move |sim| sim.departs(id, number));
                     return;
                 }
                 self.travels((host, me), to, word);
@@ -370,11 +290,11 @@ impl GridSimulation {
             NodeAction::Out => {
                 self.remember(format!("{id} is out"));
                 if self.lives.get(&id).is_some_and(|life| life.leaves) {
-                    self.after(400, 3_000, SimulationEvent::Goes(id));
+                    self.after(400, 3_000, move |sim| sim.ends(id));
                 } else {
                     // An expelled member restarts with another identity.
                     self.ends(id);
-                    self.after(10, 1_000, SimulationEvent::Start(host));
+                    self.after(10, 1_000, move |sim| sim.start(host));
                 }
             }
         }
