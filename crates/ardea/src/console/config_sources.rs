@@ -11,7 +11,15 @@ use ardea_engine::NODE_SETTINGS;
 use ardea_metrics::METRICS_SETTINGS;
 
 /// The tables of the settings of clusters, which share their files with runs in one process.
-const CLUSTER_TABLES: [&str; 6] = ["cluster", "clusters", "container", "job", "slurm", "worker"];
+const CLUSTER_TABLES: [&str; 7] = [
+    "cluster",
+    "clusters",
+    "container",
+    "instance",
+    "job",
+    "slurm",
+    "worker",
+];
 
 /// Returns the schema of a run in this process: node, fault tolerance, dead letters and metrics.
 /// The tables of clusters are ignored.
