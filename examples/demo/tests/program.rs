@@ -51,7 +51,7 @@ fn data_that_cannot_be_read_fails_the_job() {
 }
 
 #[test]
-fn a_file_with_settings_of_clusters_is_accepted_and_such_an_option_is_not() {
+fn a_file_with_settings_of_clusters_is_accepted_and_an_unknown_setting_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ardea.toml");
     fs::write(&file, "threads = 1\n[clusters.prod]\nstate = \"auto\"\n").unwrap();
@@ -62,7 +62,6 @@ fn a_file_with_settings_of_clusters_is_accepted_and_such_an_option_is_not() {
             .code()
     };
     assert_eq!(run("--quiet"), Some(3), "the job has started");
-    assert_eq!(run("--set=job.containers=2"), Some(2));
     fs::write(&file, "thread = 1\n").unwrap();
     assert_eq!(run("--quiet"), Some(2));
 }
