@@ -33,7 +33,7 @@ use spilled_keys::SpilledKeys;
 /// progress still has to write the state, it is written at that point. A removed key keeps its slot
 /// until no valid snapshot contains it; a key that was in no snapshot is freed at once.
 ///
-/// If state may be [spilled](super::spill), a key is in memory or on disk, never both. Only keys
+/// If state may be spilled, a key is in memory or on disk, never both. Only keys
 /// in memory have slots.
 pub struct StateTable<K, S> {
     /// The name of the state in snapshots.

@@ -28,8 +28,8 @@ pub trait RemoteEdges: Send + Sync {
     ///   restarted or the connection was cut, send `NONE` and the latest watermark first.
     /// * `on_idle`: send the idle marker.
     /// * `on_edge_done(i)`: no producer here routes to instance *i* any more. Signal that to the
-    ///   other end, so that it [leaves](ardea_core::Outbox::signal_producers_left) its output *i*.
-    ///   Records may arrive on the input again after another change of the routing.
+    ///   other end, so that it [leaves](ardea_core::OutboxRuntime::signal_producers_left) its
+    ///   output *i*. Records may arrive on the input again after another change of the routing.
     /// * `complete`: all producers here have ended. Signal that to the other end, so that it writes
     ///   the marker [`Done`](ardea_core::Marker::Done), and repeat it if the other process
     ///   restarts. Return [`Progress::NONE`](ardea_core::Progress::NONE) then, never done. Anything
@@ -50,10 +50,10 @@ pub trait RemoteEdges: Send + Sync {
     /// * `complete`: emit received data. At the end of the stream, write the marker
     ///   [`Done`](ardea_core::Marker::Done) and go on, since the stream may restart. Emit records
     ///   for instances that are not here as well; they are counted and dropped. Drop and
-    ///   [count](ardea_core::Outbox::count_misrouted) records for outputs that do not exist; they
-    ///   were sent by a routing older than the start of this process.
+    ///   [count](ardea_core::OutboxRuntime::count_misrouted) records for outputs that do not exist;
+    ///   they were sent by a routing older than the start of this process.
     /// * When a stream restarts because the other process restarted or the connection was cut, call
-    ///   [`signal_restart`](ardea_core::Outbox::signal_restart).
+    ///   [`signal_restart`](ardea_core::OutboxRuntime::signal_restart).
     /// * `on_drain`, instead of `complete`: this end is not needed any more. Emit received data
     ///   until the stream has ended or the connection is cut, then return done.
     ///

@@ -8,7 +8,7 @@ use crate::changes::active_snapshot::ActiveSnapshot;
 
 /// The snapshots of one processor. Time is counted in generations, from one snapshot to the next.
 ///
-/// Each entry of a table has a [`Stamp`](super::Stamp) with the generation of its last change. Each
+/// Each entry of a table has a `Stamp` with the generation of its last change. Each
 /// snapshot scans the tables, so that no list of changes is needed. A table without changes since
 /// the last commit is skipped.
 #[derive(Debug)]
