@@ -27,8 +27,10 @@ pub struct Failure {
     pub log: Vec<String>,
 }
 
-/// The part of a simulation that is common to all workloads. An event is a function of the
-/// workload `W`.
+/// An event: a function of the workload.
+type Event<W> = Box<dyn FnOnce(&mut W)>;
+
+/// The part of a simulation that is common to all workloads, with events of the workload `W`.
 pub struct World<W> {
     /// The time since the start.
     pub now: Duration,
@@ -41,7 +43,7 @@ pub struct World<W> {
     /// The number of events until now.
     pub steps: u64,
     /// Future events in order of time; events at the same time are ordered by insertion.
-    events: BTreeMap<(Duration, u64), Box<dyn FnOnce(&mut W)>>,
+    events: BTreeMap<(Duration, u64), Event<W>>,
     planned: u64,
     broken: Option<String>,
     log: VecDeque<String>,
