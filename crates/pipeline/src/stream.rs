@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ardea_codec::ExchangeData;
 use ardea_core::{
     Boundedness, Demand, Error, ErrorCode, Instance, Join, Ordinal, Parallelism, Processor,
-    ProcessorSupplier, Result, Routing, Sink, Timestamp, supplier,
+    ProcessorSupplier, Routing, Sink, Timestamp, supplier,
 };
 use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, SampleP};
 
@@ -297,11 +297,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         U: Send + 'static,
         P: Processor + 'static,
     {
-        let make: Arc<dyn ProcessorSupplier> =
-            Arc::new(move |instance: Instance| -> Result<Box<dyn Processor>> {
-                Ok(Box::new(make(instance)))
-            });
-        self.follow_named(name.into(), make)
+        self.follow_named(name.into(), supplier(make))
     }
 
     /// Sets the name of the step that produces this stream.

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{
-    InstanceContext, InstanceMetrics, Key, RestoredEntry, RestoredState, Result, StateChunk,
-    Timestamp, Waker, Watermark,
+    Error, ErrorCode, InstanceContext, InstanceMetrics, Key, RestoredEntry, RestoredState, Result,
+    StateChunk, Timestamp, Waker, Watermark,
 };
 
 use crate::codec::{StateCodecs, unsaved_without};
@@ -35,8 +35,8 @@ pub use crate::table::restoring_partitions::MIN_BUFFERED;
 /// The state of an operator with one value per key, its timers, and their time-to-live.
 ///
 /// A key has a slot, a small number that is stable until the key is removed or moved to disk. Every
-/// change goes through [`entry`](Self::entry), [`update`](Self::update) or
-/// [`remove`](Self::remove), which track it for snapshots. That costs a comparison, and a list
+/// change goes through [`entry`](Self::entry), [`update`](Self::update), [`use_at`](Self::use_at)
+/// or [`remove`](Self::remove), which track it for snapshots. That costs a comparison, and a list
 /// entry for the first change of a key in each epoch.
 ///
 /// The operator
@@ -159,8 +159,14 @@ impl<K: Key, S> KeyedState<K, S> {
     /// [`init`](ardea_core::Processor::init).
     ///
     /// # Errors
-    /// No local store can be opened.
+    /// No local store can be opened; `InvalidJob` if the job's guarantee keeps state and this state
+    /// has no serializers, so that it would be lost.
     pub fn open(&mut self, context: &InstanceContext) -> Result<()> {
+        if context.guarantee.keeps_state() && self.codecs.is_none() {
+            let what = format!("the state {:?} has no serializers", self.table.name);
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint("create it by `checkpointed`, or run the job without a guarantee"));
+        }
         self.timers.clock = context.clock.clone();
         self.waker = context.waker.clone();
         self.metrics = Arc::clone(&context.metrics);
@@ -197,7 +203,8 @@ impl<K: Key, S> KeyedState<K, S> {
         }
     }
 
-    /// Returns the state in memory, for [`hand_over_state`](ardea_core::Processor::hand_over_state).
+    /// Returns the state in memory, for
+    /// [`hand_over_state`](ardea_core::Processor::hand_over_state).
     pub fn into_memory(self) -> Option<Box<dyn Any + Send>>
     where
         S: Send + 'static,

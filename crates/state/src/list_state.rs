@@ -115,10 +115,6 @@ impl<K: Key, T: Send + 'static> NamedState for ListState<K, T> {
         self.0.restore_entry(entry)
     }
 
-    fn unsaved_state(&self) -> Option<&'static str> {
-        self.0.unsaved_state()
-    }
-
     fn hand_over(&mut self) -> Box<dyn Any + Send> {
         self.0.hand_over()
     }

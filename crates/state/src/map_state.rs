@@ -227,10 +227,6 @@ impl<K: Key, N: Key + Ord, V: Send + 'static> NamedState for MapState<K, N, V> {
         self.entries.restore_entry(entry)
     }
 
-    fn unsaved_state(&self) -> Option<&'static str> {
-        self.entries.unsaved_state()
-    }
-
     fn hand_over(&mut self) -> Box<dyn Any + Send> {
         self.names.clear();
         self.entries.hand_over()

@@ -27,9 +27,6 @@ pub trait NamedState: Checkpointed {
     /// The entry cannot be decoded, or occurs twice.
     fn restore_entry(&mut self, entry: &RestoredEntry<'_>) -> Result<()>;
 
-    /// Returns a description of the state if it has no serializers.
-    fn unsaved_state(&self) -> Option<&'static str>;
-
     /// Moves the state in memory out, for [`take_over_state`](Checkpointed::take_over_state) of the
     /// state of another attempt.
     fn hand_over(&mut self) -> Box<dyn Any + Send>;
@@ -46,10 +43,6 @@ impl<K: Key, S: Send + 'static> NamedState for KeyedState<K, S> {
 
     fn restore_entry(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
         KeyedState::restore_entry(self, entry)
-    }
-
-    fn unsaved_state(&self) -> Option<&'static str> {
-        KeyedState::unsaved_state(self)
     }
 
     fn hand_over(&mut self) -> Box<dyn Any + Send> {
@@ -107,13 +100,6 @@ impl<S: StateFields> OperatorState<S> {
     pub fn open(&mut self, context: &InstanceContext) -> Result<()> {
         let mut fields = self.0.fields().into_iter();
         fields.try_for_each(|state| state.open(context))
-    }
-
-    /// Returns a description of a state without serializers, for
-    /// [`unsaved_state`](ardea_core::Processor::unsaved_state).
-    pub fn unsaved_state(&mut self) -> Option<&'static str> {
-        let mut fields = self.0.fields().into_iter();
-        fields.find_map(|state| state.unsaved_state())
     }
 
     /// Returns the states in memory, for

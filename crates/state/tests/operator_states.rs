@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ardea_aggregate::{Aggregate, max};
 use ardea_core::{
-    Checkpointed, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Timestamp,
-    Watermark,
+    Checkpointed, ErrorCode, Guarantee, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, Result, Timestamp, Watermark,
 };
 use ardea_state::{
     AggregatingState, KeyedState, ListState, MapState, NamedState, OperatorState, StateFields,
@@ -138,4 +138,17 @@ fn every_state_of_an_operator_survives_a_failure_at_any_call() {
         ])
         .survives()
         .run();
+}
+
+#[test]
+fn a_state_without_serializers_is_refused_where_it_would_be_lost() {
+    let with = |guarantee| InstanceContext {
+        guarantee,
+        ..InstanceContext::detached("sums")
+    };
+    let mut state: KeyedState<u8, u32> = KeyedState::new("sums");
+    assert!(state.open(&with(Guarantee::None)).is_ok());
+    let error = state.open(&with(Guarantee::ExactlyOnce)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+    assert!(error.to_string().contains("\"sums\""), "{error}");
 }

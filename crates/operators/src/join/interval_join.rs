@@ -76,7 +76,6 @@ pub struct IntervalJoinP<L, R, K, U, LK, RK, J> {
     logic: Arc<IntervalJoinLogic<LK, RK, J>>,
     interval: JoinInterval,
     state: OperatorState<JoinState<K, L, R>>,
-    is_serialized: bool,
     order: RecordOrder<K>,
     backlog: Backlog<U>,
     watermark: Watermark,
@@ -177,7 +176,6 @@ where
             logic,
             interval,
             state: OperatorState::new(JoinState::default()),
-            is_serialized: false,
             order: RecordOrder::default(),
             backlog: Backlog::default(),
             watermark: Watermark::NONE,
@@ -194,7 +192,6 @@ where
         right: Arc<dyn StateCodec<R>>,
     ) -> Self {
         self.state.set_codecs(key, left, right);
-        self.is_serialized = true;
         self
     }
 }
@@ -348,10 +345,8 @@ where
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
-        match self.is_serialized {
-            true => None,
-            false => Some("the records that may still be joined, which have no serializer"),
-        }
+        let what = "the records that may still be joined, which have no serializer";
+        self.state.left.unsaved_state().map(|_| what)
     }
 
     fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {

@@ -36,7 +36,8 @@ const TIMERS_PER_CALL: usize = 512;
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, OutboxRuntime, Processor, Rows, Timestamp, Watermark};
+/// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, OutboxRuntime, Processor};
+/// use ardea_core::{Rows, Timestamp, Watermark};
 /// use ardea_operators::{KeyedContext, KeyedLogic, StatefulMapP};
 ///
 /// type Out<'a, 'o> = KeyedContext<'a, 'o, (String, u32)>;

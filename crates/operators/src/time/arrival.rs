@@ -20,8 +20,8 @@ use crate::instance_state::InstanceCounters;
 ///
 /// ```
 /// use std::time::Duration;
-/// use ardea_core::{Chunk, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, OutboxRuntime};
-/// use ardea_core::{Processor, Rows, Timestamp, Watermark};
+/// use ardea_core::{Chunk, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox};
+/// use ardea_core::{OutboxRuntime, Processor, Rows, Timestamp, Watermark};
 /// use ardea_operators::ArrivalTimeP;
 ///
 /// let hand = ManualClock::new();

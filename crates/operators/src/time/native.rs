@@ -22,7 +22,8 @@ use crate::time::emitter::WatermarkEmitter;
 /// dead letters.
 ///
 /// ```
-/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, OutboxRuntime, Processor, Rows, Timestamp, Watermark};
+/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, OutboxRuntime, Processor};
+/// use ardea_core::{Rows, Timestamp, Watermark};
 /// use ardea_operators::{NativeTimeP, WatermarkPolicy};
 ///
 /// let mut inbox = Inbox::default();

@@ -29,7 +29,8 @@ use crate::time::{EventTime, WatermarkPolicy};
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, OutboxRuntime, Processor, Rows, Timestamp, Watermark};
+/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, OutboxRuntime, Processor};
+/// use ardea_core::{Rows, Timestamp, Watermark};
 /// use ardea_operators::{StampP, WatermarkPolicy};
 ///
 /// let mut inbox = Inbox::default();

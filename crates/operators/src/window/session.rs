@@ -236,13 +236,10 @@ impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
             let mut is_new = false;
             let slot = match too_old {
                 true => keys.find(&key),
-                // Sessions are not on disk, so there is nothing to read.
-                false => keys
-                    .slot(key, || {
-                        is_new = true;
-                        Sessions::default()
-                    })
-                    .ok(),
+                false => Some(keys.slot_in_memory(key, || {
+                    is_new = true;
+                    Sessions::default()
+                })),
             };
             let Some((slot, (key, sessions))) =
                 slot.and_then(|slot| Some((slot, keys.update(slot)?)))

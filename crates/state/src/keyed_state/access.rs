@@ -26,6 +26,15 @@ impl<K: Key, S> KeyedState<K, S> {
         })
     }
 
+    /// Works like [`slot`](Self::slot), for states without [spilling](Self::allow_spilling).
+    #[inline]
+    pub fn slot_in_memory(&mut self, key: Cow<'_, K>, create: impl FnOnce() -> S) -> u32 {
+        self.table.slot_or_insert(key, || TimedValue {
+            value: create(),
+            used: Timestamp::MIN,
+        })
+    }
+
     /// Returns the slot and the value of `key`, prepared for a change. A new key has the value
     /// `create()`.
     ///

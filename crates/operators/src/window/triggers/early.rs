@@ -59,13 +59,11 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeEarly<'_, F> {
             let acc = open.current();
             let acc = acc.acc(fold, Cow::Borrowed(&*key), kept.as_deref_mut());
             feed.accumulate(acc, record);
-            let state = slider
-                .triggers
-                .entry(Cow::Borrowed(&*key), F::State::default);
-            let decision = match state {
-                Ok((_, state)) => feed.on_record(state, record, time),
-                // Triggers are not on disk, so there is nothing to read.
-                Err(_) => Decision::Wait,
+            let triggers = &mut slider.triggers;
+            let slot = triggers.slot_in_memory(Cow::Borrowed(&*key), F::State::default);
+            let decision = match triggers.update(slot) {
+                Some((_, state)) => feed.on_record(state, record, time),
+                None => Decision::Wait,
             };
             if decision == Decision::Fire {
                 slider.early_results(fold, open, &key, pending);
