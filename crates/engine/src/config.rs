@@ -36,9 +36,9 @@ pub struct NodeConfig {
     pub spin: Duration,
     /// Poll interval of a source that had no data and requested no wake-up.
     pub idle_poll: Duration,
-    /// Latency budget: the maximum time for which a source with few records gathers them, so that
-    /// they pass through the job together. Zero passes each record on at once. At high rates it has
-    /// no effect.
+    /// Latency budget: the maximum time for which a source, the network or the receiving end of a
+    /// network edge gathers records while few come, so that they pass through the job together.
+    /// Zero passes each record on at once. At high rates it has no effect.
     pub latency: Duration,
     /// Chain processors joined by forward edges into one tasklet. Switched off only to measure the
     /// gain.

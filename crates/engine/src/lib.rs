@@ -60,6 +60,7 @@
 
 mod config;
 mod deployment;
+mod gathering_delay;
 mod job;
 mod node;
 mod planning;
@@ -80,7 +81,8 @@ mod model;
 
 pub use config::{JobConfig, NODE_SETTINGS, NodeConfig, OnInstanceFailure, StateBackendConfig};
 pub use deployment::{Deployment, StartMode};
-pub use executor::cores::{allowed_cores, lower_priority, pin_to};
+pub use executor::cores::{allowed_cores, lower_priority, pin_to, wake_on_time};
+pub use gathering_delay::GatheringDelay;
 pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
 #[cfg(not(loom))]
 pub use job::{Interruptible, end_on_interrupt, on_interrupt};

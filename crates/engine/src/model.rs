@@ -75,6 +75,24 @@ fn of_two_that_ring_neither_is_lost() {
     });
 }
 
+#[test]
+fn a_wake_up_of_a_deferred_tasklet_is_seen_after_the_deferral() {
+    loom::model(|| {
+        let notifier = Arc::new(ThreadNotifier::new(1));
+        notifier.defer(0);
+        let thread = thread::current();
+        let ringer = Arc::clone(&notifier);
+        let ringing = thread::spawn(move || {
+            if ringer.notify_data(0) {
+                thread.unpark();
+            }
+        });
+        notifier.end_deferral(0);
+        wait_for(&notifier, 0);
+        ringing.join().unwrap();
+    });
+}
+
 /// Lets other threads go on until the tasklet is woken.
 fn wait_until_ready(worker: &WorkerShared) {
     let mut taken = Vec::new();

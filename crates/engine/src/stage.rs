@@ -340,7 +340,7 @@ impl ProcessorStage {
     /// receivers, which are polled by `complete`. In the middle of another callback the call is
     /// deferred until that callback is done.
     fn wake_if_due(&mut self) -> Result<bool> {
-        if matches!(self.kind, Kind::Source { .. } | Kind::Receiver) {
+        if self.reads_from_outside() {
             self.wake_at = None;
             return Ok(false);
         }

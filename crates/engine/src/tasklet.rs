@@ -13,17 +13,16 @@ use ardea_core::{
 use crate::channels::control_queue::{Change, ControlQueue, Handover};
 use crate::channels::input::InputSet;
 use crate::channels::output::{CloseMode, OutputEdge};
+use crate::gathering_delay::GatheringDelay;
 use crate::job::{JobShared, Part};
 use crate::panics::quietly;
 use crate::stage::{Feed, ProcessorStage};
 
 mod restart;
 mod snapshots;
-mod source_delay;
 mod work_time;
 
 use snapshots::SnapshotWork;
-use source_delay::SourceDelay;
 use work_time::WorkTime;
 
 pub(crate) use restart::RestartFactory;
@@ -38,6 +37,8 @@ pub(crate) enum SliceEnd {
     Leisure { from: Duration },
     /// There is nothing to do until a queue, a waker or this deadline wakes the tasklet.
     Rest { wake_at: Option<Duration> },
+    /// The tasklet gathers records until this time. Data does not wake it before.
+    Gather { until: Duration },
     /// The tasklet has ended, successfully or not; only [`Tasklet::report`] may be called.
     Finished,
 }
@@ -82,8 +83,8 @@ pub(crate) struct Tasklet {
     inputs: Option<InputSet>,
     outputs: Vec<OutputEdge>,
     turns: SliceConfig,
-    /// Present if the first stage is a source.
-    delay: Option<SourceDelay>,
+    /// Present if the first stage is a source, or receives records from another process.
+    delay: Option<GatheringDelay>,
     at: CallSite,
     is_open: bool,
     /// True if the stages take snapshots.
@@ -127,8 +128,8 @@ impl Tasklet {
             is_returning: false,
             work: WorkTime::new(metrics),
             delay: stages[0]
-                .is_source()
-                .then(|| SourceDelay::new(turns.latency)),
+                .reads_from_outside()
+                .then(|| GatheringDelay::of_records(turns.latency)),
             stages,
             is_urgent: inputs.is_urgent(),
             inputs: Some(inputs),
@@ -190,10 +191,8 @@ impl Tasklet {
         }
         let clock = self.stages[0].context.clock.clone();
         let start = clock.now();
-        if let Some(wake_at) = self.gathers_until(start) {
-            return Ok(SliceEnd::Rest {
-                wake_at: Some(wake_at),
-            });
+        if let Some(until) = self.gathers_until(start) {
+            return Ok(SliceEnd::Gather { until });
         }
         for stage in &self.stages {
             stage.context.metrics.end_rest(start);
@@ -235,13 +234,16 @@ impl Tasklet {
         let is_blocked = is_idle && self.count_blocked(flushed);
         if let Some(delay) = &mut self.delay {
             let emitted = self.stages[0].context.metrics.records_out();
-            delay.end_slice(start, emitted, is_idle && !is_blocked);
+            delay.end_call(start, emitted, is_idle && !is_blocked);
         }
         if !is_idle {
             return Ok(SliceEnd::Again);
         }
         for stage in &self.stages {
             stage.context.metrics.begin_rest(now, is_blocked);
+        }
+        if let Some(until) = self.gathers_until(now) {
+            return Ok(SliceEnd::Gather { until });
         }
         let poll = start.saturating_add(self.turns.idle_poll);
         let next_call = |stage: &ProcessorStage| {
@@ -257,7 +259,7 @@ impl Tasklet {
         })
     }
 
-    /// Returns the time until which a source gathers records, if it must not be called at `now`.
+    /// Returns the time until which the tasklet gathers records, if it must not be called at `now`.
     /// Requests to the job and pending work of snapshots and restores do not wait.
     fn gathers_until(&self, now: Duration) -> Option<Duration> {
         let until = self.delay.as_ref()?.delay(now)?;

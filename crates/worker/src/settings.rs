@@ -11,6 +11,7 @@ use ardea_coordination::packing::Resources;
 use ardea_core::Result;
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
+use ardea_network::exchange::LinkConfig;
 
 /// The definitions of the settings under `worker`. A worker also uses the settings under `node` and
 /// `metrics`.
@@ -132,6 +133,16 @@ impl WorkerConfig {
             leave_within: resolved.duration("worker.leave_within")?,
             instance_restarts: resolved.count("worker.instance_restarts")? as u32,
         })
+    }
+
+    /// Returns the settings of the connections to other containers.
+    pub(crate) fn link(&self) -> LinkConfig {
+        LinkConfig {
+            latency: self.node.latency,
+            silence_timeout: self.peer_silence,
+            heartbeat_interval: self.peer_silence / 8,
+            ..LinkConfig::default()
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use ardea_coordination::packing::InstanceId;
 use ardea_core::{Clock, DeadLetters, Error, ErrorCode, Result, Token, Waker};
 use ardea_engine::{Job, Node};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
-use ardea_network::exchange::{Identity, LinkConfig, WorkerNumber};
+use ardea_network::exchange::{Identity, WorkerNumber};
 use ardea_network::rpc::{BLOCKING_THREAD_KEEP_ALIVE, HandshakeRequest, Security};
 use ardea_network::tls::Tls;
 use ardea_output::RotationRole;
@@ -192,11 +192,7 @@ impl<'a> Setup<'a> {
             host, job, worker, ..
         } = self.start;
         let identity = identity(job, *worker, self.token.clone());
-        let link = LinkConfig {
-            silence_timeout: self.config.peer_silence,
-            heartbeat_interval: self.config.peer_silence / 8,
-            ..LinkConfig::default()
-        };
+        let link = self.config.link();
         let tell: Arc<EventCallback> = Arc::new(move |event: NetworkEvent| {
             let _ = events.send(Event::Network(event));
         });

@@ -88,7 +88,7 @@ pub static NODE_SETTINGS: &[Setting] = &[
         key: "latency",
         kind: duration(Duration::ZERO, Duration::from_secs(1)),
         default: "500us",
-        about: "how long a source with few records gathers them",
+        about: "how long a source or a network connection with few records gathers them",
         trades: "longer uses less CPU at low rates, 0 passes each record on at once",
     },
     Setting {

@@ -305,6 +305,6 @@ fn panicked(what: &str, payload: Box<dyn Any + Send>) -> Error {
 fn waker(place: TaskletWaker, woken: Arc<AtomicBool>) -> Waker {
     Waker::new(move || {
         woken.store(true, Ordering::Release);
-        place.wake();
+        place.wake_for_data();
     })
 }

@@ -42,7 +42,7 @@ pub fn lower_priority() {
 
 /// Sets the timer slack of the calling thread to 1 µs, so that it wakes on time; the default is 50
 /// µs.
-pub(super) fn wake_on_time() {
+pub fn wake_on_time() {
     // If the kernel refuses, only latency suffers.
     let _ = set_current_timer_slack(NonZeroU64::new(1_000));
 }

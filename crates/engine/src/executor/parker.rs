@@ -7,8 +7,13 @@
 //! `sleeping` and then reads `ready`. All four are sequentially consistent. So either the waker
 //! sees `sleeping` and unparks the thread, or the thread sees the addition and doesn't park. An
 //! unpark before the park makes the park return at once.
+//!
+//! **Deferred tasklets.** A tasklet that gathers records has a deadline, at which the thread wakes
+//! by itself. Until then data makes the tasklet ready without waking the thread. A waker adds to
+//! `ready` and then reads `deferred`; the thread ends the deferral and then takes from `ready`. So
+//! either the waker sees the end and wakes the thread, or the thread takes the addition.
 
-use crate::executor::ready::ReadySet;
+use crate::executor::ready::{ReadySet, TaskletFlags};
 use crate::shim::{AtomicBool, Ordering, in_sequence};
 
 /// The ready tasklets of a thread, and its sleeping flag.
@@ -16,6 +21,7 @@ use crate::shim::{AtomicBool, Ordering, in_sequence};
 pub(crate) struct ThreadNotifier {
     ready: ReadySet,
     sleeping: AtomicBool,
+    deferred: TaskletFlags,
 }
 
 impl ThreadNotifier {
@@ -24,6 +30,7 @@ impl ThreadNotifier {
         ThreadNotifier {
             ready: ReadySet::new(tasklets),
             sleeping: AtomicBool::new(false),
+            deferred: TaskletFlags::new(tasklets),
         }
     }
 
@@ -34,6 +41,26 @@ impl ThreadNotifier {
         self.ready.add(tasklet);
         in_sequence();
         self.sleeping.load(Ordering::SeqCst)
+    }
+
+    /// Like [`notify`](Self::notify), for data: the wake-up of a deferred tasklet waits.
+    #[inline]
+    #[must_use]
+    pub(crate) fn notify_data(&self, tasklet: u32) -> bool {
+        self.notify(tasklet) && !self.deferred.is_set(tasklet)
+    }
+
+    /// For the owning thread: defers the wake-ups for data of a tasklet until
+    /// [`end_deferral`](Self::end_deferral). The thread must wake by itself for that call.
+    pub(crate) fn defer(&self, tasklet: u32) {
+        self.deferred.set(tasklet);
+    }
+
+    /// For the owning thread: ends the deferral of a tasklet, if it is deferred. The thread must
+    /// then take the ready tasklets before it parks.
+    pub(crate) fn end_deferral(&self, tasklet: u32) {
+        self.deferred.clear(tasklet);
+        in_sequence();
     }
 
     /// For the owning thread: makes a tasklet ready.

@@ -65,6 +65,41 @@ impl ReadySet {
     }
 }
 
+/// A flag for each tasklet of a thread: the owning thread writes, any thread reads.
+#[derive(Debug)]
+pub(crate) struct TaskletFlags(Box<[AtomicU64]>);
+
+impl TaskletFlags {
+    pub(crate) fn new(tasklets: usize) -> Self {
+        let words = tasklets.div_ceil(BITS).max(1);
+        TaskletFlags((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub(crate) fn set(&self, tasklet: u32) {
+        let (word, bit) = self.place(tasklet);
+        word.fetch_or(bit, Ordering::SeqCst);
+    }
+
+    pub(crate) fn clear(&self, tasklet: u32) {
+        let (word, bit) = self.place(tasklet);
+        word.fetch_and(!bit, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn is_set(&self, tasklet: u32) -> bool {
+        let (word, bit) = self.place(tasklet);
+        word.load(Ordering::SeqCst) & bit != 0
+    }
+
+    #[inline]
+    fn place(&self, tasklet: u32) -> (&AtomicU64, u64) {
+        (
+            &self.0[tasklet as usize / BITS],
+            1 << (tasklet as usize % BITS),
+        )
+    }
+}
+
 /// Returns the positions of the set bits of a word, lowest first.
 fn ones(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

@@ -136,6 +136,7 @@ impl Worker {
     fn fire_timers(&mut self) -> Duration {
         let now = self.settings.clock.now();
         while let Some(number) = self.timers.expired(now) {
+            self.shared.notifier.end_deferral(number);
             self.shared.notifier.add(number);
         }
         now
@@ -180,10 +181,15 @@ impl Worker {
                 wake_at: Some(deadline),
             } => self.timers.arm(number, deadline),
             SliceEnd::Rest { wake_at: None } => {}
+            SliceEnd::Gather { until } => {
+                self.timers.arm(number, until);
+                self.shared.notifier.defer(number);
+            }
             SliceEnd::Finished => {
                 let ended = slot.take();
                 self.live -= 1;
                 self.timers.disarm(number);
+                self.shared.notifier.end_deferral(number);
                 // The place is released before the job is over, so that a caller that waited for
                 // the end can start another job.
                 self.shared.release(number);

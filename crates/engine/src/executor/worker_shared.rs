@@ -136,6 +136,16 @@ impl TaskletWaker {
         }
     }
 
+    /// Wakes the tasklet for data, which may wait while the tasklet gathers records.
+    #[inline]
+    pub(crate) fn wake_for_data(&self) {
+        if let Some((worker, number)) = &self.0
+            && worker.notifier.notify_data(*number)
+        {
+            worker.unpark();
+        }
+    }
+
     pub(crate) fn admit(&self, tasklet: Box<Tasklet>) {
         if let Some((worker, number)) = &self.0 {
             worker.admit(*number, tasklet);

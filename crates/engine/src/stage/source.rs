@@ -15,6 +15,11 @@ impl ProcessorStage {
         matches!(self.kind, Kind::Source { .. })
     }
 
+    /// Returns true if the stage is a source or receives records from another process.
+    pub(crate) fn reads_from_outside(&self) -> bool {
+        matches!(self.kind, Kind::Source { .. } | Kind::Receiver)
+    }
+
     /// Returns true if the stage is a source that must end an epoch, or drain.
     pub(crate) fn has_request(&self) -> bool {
         let signals = &self.context.signals;

@@ -29,6 +29,9 @@ const MAX_EARLY_GRANTS: usize = 65_536;
 /// Configuration of a [`Link`].
 #[derive(Clone, Copy, Debug)]
 pub struct LinkConfig {
+    /// Latency budget: the maximum time for which the thread that polls the link gathers frames
+    /// before it passes them on. Zero passes each frame on at once.
+    pub latency: Duration,
     /// Interval of keep-alives on an idle connection.
     pub heartbeat_interval: Duration,
     /// Time without received data after which a peer is disconnected.
@@ -51,6 +54,7 @@ pub struct LinkConfig {
 impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {
+            latency: Duration::ZERO,
             heartbeat_interval: Duration::from_millis(250),
             silence_timeout: Duration::from_secs(2),
             handshake_timeout: Duration::from_secs(5),

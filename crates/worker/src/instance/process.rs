@@ -14,7 +14,7 @@ use ardea_engine::{
     Deployment, Job, JobConfig, JobStatus, Node, Parallelisms, Placement, RemoteEdges, Site,
     StartMode,
 };
-use ardea_network::exchange::{Identity, LinkConfig, Transport, WorkerNumber};
+use ardea_network::exchange::{Identity, Transport, WorkerNumber};
 
 use super::subgraph::Subgraph;
 use super::{FromInstance, InstanceStart, ToInstance, site_of};
@@ -268,11 +268,7 @@ fn connect(
         incarnation: start.incarnation,
         token,
     };
-    let link = LinkConfig {
-        silence_timeout: config.peer_silence,
-        heartbeat_interval: config.peer_silence / 8,
-        ..LinkConfig::default()
-    };
+    let link = config.link();
     let news = news.clone();
     let told: Arc<EventCallback> =
         Arc::new(move |event| drop(news.send(ProcessEvent::Network(event))));

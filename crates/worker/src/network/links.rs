@@ -245,6 +245,14 @@ impl Links {
         made
     }
 
+    /// Returns the number of bytes sent and received over the present links.
+    pub(super) fn moved_bytes(&self) -> u64 {
+        let counts = self.entries.values().map(|entry| entry.link.counts());
+        counts
+            .map(|counts| counts.bytes_in + counts.bytes_out)
+            .sum()
+    }
+
     /// Returns the latest time of the next poll.
     pub(super) fn next_poll(&self) -> Option<Duration> {
         let links = self.entries.values().map(|entry| entry.link.next_poll());

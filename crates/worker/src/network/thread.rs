@@ -1,9 +1,11 @@
 //! The event loop of the network thread.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use ardea_core::{Clock, Result};
+use ardea_engine::{GatheringDelay, wake_on_time};
 use ardea_network::exchange::{Identity, LinkConfig, Listener, Transport};
 
 use super::links::{Links, MOST_STRANGERS};
@@ -63,9 +65,12 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
         tell,
     } = setup;
     let connects_to_all = listener.is_none();
+    let mut gathering = GatheringDelay::of_bytes(config.latency);
     let mut links = Links::new(identity, config, connects_to_all, tell);
     let mut requests = Vec::new();
     let mut publish_at = Duration::ZERO;
+    wake_on_time();
+    let mut woken_at = clock.now();
     loop {
         let now = clock.now();
         shared.take_requests(&mut requests);
@@ -88,12 +93,22 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
             publish_at = now + PUBLISH_EVERY;
             shared.set_counts(links.counts());
         }
-        let wait = match (made, links.next_poll()) {
-            (true, _) => Duration::ZERO,
-            (false, Some(at)) => at.saturating_sub(now).min(LONGEST_WAIT),
-            (false, None) => LONGEST_WAIT,
-        };
-        transport.wait(wait)?;
+        if made {
+            transport.wait(Duration::ZERO)?;
+            continue;
+        }
+        gathering.end_call(woken_at, links.moved_bytes(), true);
+        match gathering.delay(now) {
+            Some(until) => {
+                thread::sleep(until - now);
+                transport.wait(Duration::ZERO)?;
+            }
+            None => {
+                let poll_at = links.next_poll().unwrap_or(now + LONGEST_WAIT);
+                transport.wait(poll_at.saturating_sub(now).min(LONGEST_WAIT))?;
+            }
+        }
+        woken_at = clock.now();
     }
 }
 
