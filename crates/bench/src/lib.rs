@@ -23,6 +23,7 @@
 //! * [`breakdown`], with the features `kafka` and `redis`: CPU time of a job from Kafka to Redis,
 //!   by
 //!   part;
+//! * [`input`]: queries over JSON lines, CSV and text, compared with a plain loop and DuckDB;
 //! * [`exchange`]: records from one worker to another;
 //! * [`forward`]: cost of forwarding frames in a worker;
 //! * [`grid`]: cost of reading and writing a map of a grid;
@@ -70,6 +71,7 @@ pub mod failover;
 mod flags;
 pub mod forward;
 pub mod grid;
+pub mod input;
 pub mod latency;
 mod load;
 mod long_running;
@@ -139,6 +141,7 @@ benchmarks!(
     failover::FailoverParams,
     forward::ForwardParams,
     grid::GridParams,
+    input::InputParams,
     latency::LatencyParams,
     nexmark::NexmarkParams,
     recovery::RecoveryParams,
@@ -201,6 +204,7 @@ mod tests {
         check::<failover::FailoverParams>();
         check::<forward::ForwardParams>();
         check::<grid::GridParams>();
+        check::<input::InputParams>();
         check::<latency::LatencyParams>();
         check::<nexmark::NexmarkParams>();
         check::<recovery::RecoveryParams>();

@@ -65,6 +65,10 @@ pub enum Command {
     Run(JobArgs),
     /// List the jobs that come with ardea
     Examples,
+    /// Infer the schema of a file of JSON lines or CSV, and print it as a Rust struct, a Python
+    /// class and an SQL table
+    #[command(after_help = INSPECT_HELP)]
+    Inspect(InspectArgs),
     /// List the components for topologies in YAML files, with their settings
     Components(ComponentsArgs),
     /// Show how a job would run, without running it, or how a job of a cluster is running
@@ -172,6 +176,15 @@ Examples:
 JOB is a job that comes with ardea (`ardea examples` lists them), or else a job of a cluster; with --cluster or --at it is \
 always a job of a cluster. Words after the job's name are its arguments; options of ardea are recognized there too. With \
 --dry-run the job is packed as for a cluster.";
+
+const INSPECT_HELP: &str = "\
+Examples:
+  ardea inspect bids.jsonl
+  ardea inspect flights.csv.gz --name flight --records 100_000
+  ardea inspect export.txt --format tsv --json
+
+The types are those of the first records. A field is optional if one of them lacks it or has null in it. A value of \
+another type later in the file makes its record a bad one.";
 
 const CHECKPOINTS_HELP: &str = "\
 Examples:
@@ -302,6 +315,34 @@ pub enum NexmarkCommand {
     Generate(GenerateArgs),
     /// Compute a query over a file of events; writes one JSON object per result
     Run(QueryArgs),
+}
+
+/// The arguments of `ardea inspect`.
+#[derive(clap::Args, Debug)]
+pub struct InspectArgs {
+    /// The file; may be compressed
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Number of records to read
+    #[arg(long, value_name = "N", value_parser = at_least_one, default_value = "10000")]
+    pub records: u64,
+    /// Format of the file (default: by its name)
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub format: Option<InspectFormat>,
+    /// Name of the struct, class and table (default: that of the file)
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// The formats that `ardea inspect` reads.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+pub enum InspectFormat {
+    /// A JSON object per line
+    Json,
+    /// Comma-separated values with a header
+    Csv,
+    /// Tab-separated values with a header
+    Tsv,
 }
 
 /// The arguments of `ardea nexmark generate`.

@@ -11,6 +11,7 @@ mod describe;
 mod diff;
 mod examples;
 mod generate;
+mod inspect;
 mod list;
 mod logs;
 mod map;
@@ -40,6 +41,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Demo(args) => ardea_demo::run(&args, context),
         Command::Run(args) => run::run(&args, context),
         Command::Examples => examples::run(context),
+        Command::Inspect(args) => inspect::run(&args, context),
         Command::Components(args) => components::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Submit(args) => submit::run(&args, context),

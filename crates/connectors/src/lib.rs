@@ -76,6 +76,7 @@ pub mod preview;
 
 pub mod dead_letters;
 pub mod format;
+pub mod inference;
 
 mod sink_builder;
 mod source_builder;

@@ -18,6 +18,7 @@ use ardea_bench::exchange::ExchangeParams;
 use ardea_bench::failover::FailoverParams;
 use ardea_bench::forward::ForwardParams;
 use ardea_bench::grid::GridParams;
+use ardea_bench::input::InputParams;
 use ardea_bench::latency::LatencyParams;
 use ardea_bench::nexmark::NexmarkParams;
 use ardea_bench::recovery::RecoveryParams;
@@ -64,6 +65,8 @@ pub enum BenchCommand {
     Forward(BenchArgs<ForwardParams>),
     /// Cost of reading and writing a map in the memory of several members
     Grid(BenchArgs<GridParams>),
+    /// Queries over JSON lines, CSV and text, compared with a plain loop and DuckDB
+    Input(BenchArgs<InputParams>),
     /// Time from submitting a job until its first record has passed through
     Submit(BenchArgs<SubmitParams>),
     /// Outage after a worker is killed
@@ -158,6 +161,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Exchange(bench) => bench.run(context),
         BenchCommand::Forward(bench) => bench.run(context),
         BenchCommand::Grid(bench) => bench.run(context),
+        BenchCommand::Input(bench) => bench.run(context),
         BenchCommand::Submit(bench) => bench.run(context),
         BenchCommand::Recovery(bench) => bench.run(context),
         BenchCommand::ActiveActive {

@@ -45,6 +45,7 @@ const COMMANDS: &[&[&str]] = &[
     &["metastore", "remove"],
     &["version"],
     &["replicas"],
+    &["inspect"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],
@@ -66,6 +67,7 @@ const BENCHMARKS: &[&[&str]] = &[
     &["bench", "active-active"],
     &["bench", "rescale"],
     &["bench", "grid"],
+    &["bench", "input"],
 ];
 
 #[cfg(not(feature = "bench"))]

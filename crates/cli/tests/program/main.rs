@@ -20,6 +20,7 @@ mod examples;
 mod exit_codes;
 mod generate;
 mod help;
+mod inspect;
 mod interrupts;
 mod keyboard;
 mod metastore;

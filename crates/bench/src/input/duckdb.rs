@@ -1,0 +1,81 @@
+//! The same queries in DuckDB, over the same file.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::{InputFormat, InputParams, InputQuery};
+
+/// The time that DuckDB used for a query.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DuckDbTimes {
+    /// User and system time of all its threads.
+    pub(super) cpu_s: f64,
+    pub(super) wall_s: f64,
+}
+
+/// The program around the query: only the query is timed, not the start of the interpreter.
+const PROGRAM: &str = r"
+import duckdb, json, resource, sys, time
+threads, query = int(sys.argv[1]), sys.argv[2]
+connection = duckdb.connect(config={'threads': threads})
+connection.execute('SELECT 1').fetchall()
+def cpu():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+wall, before = time.monotonic(), cpu()
+connection.execute(query)
+print(json.dumps({'cpu_s': cpu() - before, 'wall_s': time.monotonic() - wall}))
+";
+
+/// The environment variable with the Python interpreter that has the package `duckdb`.
+const PYTHON: &str = "ARDEA_BENCH_PYTHON";
+
+/// Runs the query; `None` if there is no Python with DuckDB, or DuckDB fails.
+pub(super) fn run(params: &InputParams, input: &Path, output: &Path) -> Option<DuckDbTimes> {
+    let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
+    let answer = Command::new(python)
+        .args(["-c", PROGRAM, &params.threads.to_string()])
+        .arg(query(params, input, output))
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let times: Value = serde_json::from_slice(&answer.stdout).ok()?;
+    Some(DuckDbTimes {
+        cpu_s: times.get("cpu_s")?.as_f64()?,
+        wall_s: times.get("wall_s")?.as_f64()?,
+    })
+}
+
+fn query(params: &InputParams, input: &Path, output: &Path) -> String {
+    let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "''"));
+    let (input, output) = (quoted(input), quoted(output));
+    let bids = match params.format {
+        InputFormat::Json => format!(
+            "(SELECT auction, bidder, price, date_time FROM read_json({input}, \
+             format='newline_delimited', columns={{kind: 'VARCHAR', auction: 'UBIGINT', \
+             bidder: 'UBIGINT', price: 'UBIGINT', date_time: 'BIGINT'}}) WHERE kind = 'bid')"
+        ),
+        InputFormat::Csv => format!("read_csv({input}, header=true)"),
+    };
+    match params.query {
+        InputQuery::Q1 => format!(
+            "COPY (SELECT auction, bidder, price * 0.908::DOUBLE AS price, date_time FROM {bids}) \
+             TO {output} (FORMAT json)"
+        ),
+        // Each bid counts in the slide of its time; a window is the sum of five slides.
+        InputQuery::Q5 => format!(
+            "COPY (WITH slides AS (SELECT date_time // 2000 AS slide, auction, count(*) AS bids \
+             FROM {bids} GROUP BY ALL), windows AS (SELECT slide + ahead AS last, auction, \
+             sum(bids) AS bids FROM slides, range(5) AS shifts(ahead) GROUP BY ALL) \
+             SELECT last, auction, bids FROM windows \
+             QUALIFY bids = max(bids) OVER (PARTITION BY last)) TO {output} (FORMAT json)"
+        ),
+        InputQuery::Words => format!(
+            "COPY (SELECT word, count(*) FROM (SELECT unnest(string_split(line, ' ')) AS word \
+             FROM read_csv({input}, columns={{line: 'VARCHAR'}}, header=false, delim='\\t', \
+             quote='', escape='')) GROUP BY word) TO {output} (FORMAT csv)"
+        ),
+    }
+}
