@@ -58,9 +58,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod batch_delay;
 mod config;
 mod deployment;
-mod gathering_delay;
 mod job;
 mod node;
 mod planning;
@@ -79,10 +79,10 @@ mod shim;
 #[cfg(all(test, loom))]
 mod model;
 
+pub use batch_delay::BatchDelay;
 pub use config::{JobConfig, NODE_SETTINGS, NodeConfig, OnInstanceFailure, StateBackendConfig};
 pub use deployment::{Deployment, StartMode};
 pub use executor::cores::{allowed_cores, lower_priority, pin_to, wake_on_time};
-pub use gathering_delay::GatheringDelay;
 pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
 #[cfg(not(loom))]
 pub use job::{Interruptible, end_on_interrupt, on_interrupt};

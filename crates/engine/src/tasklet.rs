@@ -10,10 +10,10 @@ use ardea_core::{
     Clock, Error, ErrorCode, OutboxRuntime, Result, panic_message, take_failed_index,
 };
 
+use crate::batch_delay::BatchDelay;
 use crate::channels::control_queue::{Change, ControlQueue, Handover};
 use crate::channels::input::InputSet;
 use crate::channels::output::{CloseMode, OutputEdge};
-use crate::gathering_delay::GatheringDelay;
 use crate::job::{JobShared, Part};
 use crate::panics::quietly;
 use crate::stage::{Feed, ProcessorStage};
@@ -84,7 +84,7 @@ pub(crate) struct Tasklet {
     outputs: Vec<OutputEdge>,
     turns: SliceConfig,
     /// Present if the first stage is a source, or receives records from another process.
-    delay: Option<GatheringDelay>,
+    delay: Option<BatchDelay>,
     at: CallSite,
     is_open: bool,
     /// True if the stages take snapshots.
@@ -129,7 +129,7 @@ impl Tasklet {
             work: WorkTime::new(metrics),
             delay: stages[0]
                 .reads_from_outside()
-                .then(|| GatheringDelay::of_records(turns.latency)),
+                .then(|| BatchDelay::of_records(turns.latency)),
             stages,
             is_urgent: inputs.is_urgent(),
             inputs: Some(inputs),

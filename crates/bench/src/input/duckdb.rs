@@ -9,7 +9,7 @@ use super::{InputFormat, InputParams, InputQuery};
 
 /// The time that DuckDB used for a query.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DuckDbTimes {
+pub(super) struct QueryTimes {
     /// User and system time of all its threads.
     pub(super) cpu_s: f64,
     pub(super) wall_s: f64,
@@ -33,7 +33,7 @@ print(json.dumps({'cpu_s': cpu() - before, 'wall_s': time.monotonic() - wall}))
 const PYTHON: &str = "ARDEA_BENCH_PYTHON";
 
 /// Runs the query; `None` if there is no Python with DuckDB, or DuckDB fails.
-pub(super) fn run(params: &InputParams, input: &Path, output: &Path) -> Option<DuckDbTimes> {
+pub(super) fn run(params: &InputParams, input: &Path, output: &Path) -> Option<QueryTimes> {
     let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
     let answer = Command::new(python)
         .args(["-c", PROGRAM, &params.threads.to_string()])
@@ -42,7 +42,7 @@ pub(super) fn run(params: &InputParams, input: &Path, output: &Path) -> Option<D
         .output()
         .ok()?;
     let times: Value = serde_json::from_slice(&answer.stdout).ok()?;
-    Some(DuckDbTimes {
+    Some(QueryTimes {
         cpu_s: times.get("cpu_s")?.as_f64()?,
         wall_s: times.get("wall_s")?.as_f64()?,
     })

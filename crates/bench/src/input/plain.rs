@@ -23,7 +23,7 @@ type Counts<K> = HashMap<K, u64, FixedState>;
 
 /// A bid, as far as the queries need it.
 #[derive(Clone, Copy)]
-struct NeededBid {
+struct RawBid {
     auction: u64,
     bidder: u64,
     price: u64,
@@ -53,7 +53,7 @@ pub(super) fn results(params: &InputParams, input: &Path) -> io::Result<u64> {
             let mut results = 0;
             each_bid(params, &mut lines, |bid| {
                 results += 1;
-                let NeededBid {
+                let RawBid {
                     auction,
                     bidder,
                     date_time,
@@ -99,7 +99,7 @@ pub(super) fn results(params: &InputParams, input: &Path) -> io::Result<u64> {
 fn each_bid(
     params: &InputParams,
     lines: &mut impl BufRead,
-    mut take: impl FnMut(NeededBid) -> io::Result<()>,
+    mut take: impl FnMut(RawBid) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut line = Vec::new();
     let mut is_header = params.format == InputFormat::Csv;
@@ -118,9 +118,9 @@ fn each_bid(
     Ok(())
 }
 
-fn bid_of_json(line: &[u8]) -> io::Result<Option<NeededBid>> {
+fn bid_of_json(line: &[u8]) -> io::Result<Option<RawBid>> {
     let event: JsonEvent<'_> = serde_json::from_slice(line)?;
-    Ok((event.kind == "bid").then_some(NeededBid {
+    Ok((event.kind == "bid").then_some(RawBid {
         auction: event.auction,
         bidder: event.bidder,
         price: event.price,
@@ -129,11 +129,11 @@ fn bid_of_json(line: &[u8]) -> io::Result<Option<NeededBid>> {
 }
 
 /// Returns the bid of a CSV line; the generator writes no quotes.
-fn bid_of_csv(line: &[u8]) -> io::Result<NeededBid> {
+fn bid_of_csv(line: &[u8]) -> io::Result<RawBid> {
     let line = std::str::from_utf8(line).map_err(io::Error::other)?;
     let mut fields = line.split(',');
     let mut field = |skipped: usize| fields.nth(skipped).unwrap_or_default();
-    Ok(NeededBid {
+    Ok(RawBid {
         auction: field(0).parse().map_err(io::Error::other)?,
         bidder: field(0).parse().map_err(io::Error::other)?,
         price: field(0).parse().map_err(io::Error::other)?,

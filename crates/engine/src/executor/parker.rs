@@ -13,7 +13,7 @@
 //! `ready` and then reads `deferred`; the thread ends the deferral and then takes from `ready`. So
 //! either the waker sees the end and wakes the thread, or the thread takes the addition.
 
-use crate::executor::ready::{ReadySet, TaskletFlags};
+use crate::executor::ready::{ReadySet, TaskletSet};
 use crate::shim::{AtomicBool, Ordering, in_sequence};
 
 /// The ready tasklets of a thread, and its sleeping flag.
@@ -21,7 +21,7 @@ use crate::shim::{AtomicBool, Ordering, in_sequence};
 pub(crate) struct ThreadNotifier {
     ready: ReadySet,
     sleeping: AtomicBool,
-    deferred: TaskletFlags,
+    deferred: TaskletSet,
 }
 
 impl ThreadNotifier {
@@ -30,7 +30,7 @@ impl ThreadNotifier {
         ThreadNotifier {
             ready: ReadySet::new(tasklets),
             sleeping: AtomicBool::new(false),
-            deferred: TaskletFlags::new(tasklets),
+            deferred: TaskletSet::new(tasklets),
         }
     }
 
@@ -47,19 +47,19 @@ impl ThreadNotifier {
     #[inline]
     #[must_use]
     pub(crate) fn notify_data(&self, tasklet: u32) -> bool {
-        self.notify(tasklet) && !self.deferred.is_set(tasklet)
+        self.notify(tasklet) && !self.deferred.contains(tasklet)
     }
 
     /// For the owning thread: defers the wake-ups for data of a tasklet until
     /// [`end_deferral`](Self::end_deferral). The thread must wake by itself for that call.
     pub(crate) fn defer(&self, tasklet: u32) {
-        self.deferred.set(tasklet);
+        self.deferred.insert(tasklet);
     }
 
     /// For the owning thread: ends the deferral of a tasklet, if it is deferred. The thread must
     /// then take the ready tasklets before it parks.
     pub(crate) fn end_deferral(&self, tasklet: u32) {
-        self.deferred.clear(tasklet);
+        self.deferred.remove(tasklet);
         in_sequence();
     }
 

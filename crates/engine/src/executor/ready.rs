@@ -65,28 +65,28 @@ impl ReadySet {
     }
 }
 
-/// A flag for each tasklet of a thread: the owning thread writes, any thread reads.
+/// A set of tasklet numbers: the owning thread writes, any thread reads.
 #[derive(Debug)]
-pub(crate) struct TaskletFlags(Box<[AtomicU64]>);
+pub(crate) struct TaskletSet(Box<[AtomicU64]>);
 
-impl TaskletFlags {
+impl TaskletSet {
     pub(crate) fn new(tasklets: usize) -> Self {
         let words = tasklets.div_ceil(BITS).max(1);
-        TaskletFlags((0..words).map(|_| AtomicU64::new(0)).collect())
+        TaskletSet((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    pub(crate) fn set(&self, tasklet: u32) {
+    pub(crate) fn insert(&self, tasklet: u32) {
         let (word, bit) = self.place(tasklet);
         word.fetch_or(bit, Ordering::SeqCst);
     }
 
-    pub(crate) fn clear(&self, tasklet: u32) {
+    pub(crate) fn remove(&self, tasklet: u32) {
         let (word, bit) = self.place(tasklet);
         word.fetch_and(!bit, Ordering::SeqCst);
     }
 
     #[inline]
-    pub(crate) fn is_set(&self, tasklet: u32) -> bool {
+    pub(crate) fn contains(&self, tasklet: u32) -> bool {
         let (word, bit) = self.place(tasklet);
         word.load(Ordering::SeqCst) & bit != 0
     }

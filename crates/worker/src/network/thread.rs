@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_core::{Clock, Result};
-use ardea_engine::{GatheringDelay, wake_on_time};
+use ardea_engine::{BatchDelay, wake_on_time};
 use ardea_network::exchange::{Identity, LinkConfig, Listener, Transport};
 
 use super::links::{Links, MOST_STRANGERS};
@@ -65,7 +65,7 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
         tell,
     } = setup;
     let connects_to_all = listener.is_none();
-    let mut gathering = GatheringDelay::of_bytes(config.latency);
+    let mut batching = BatchDelay::of_bytes(config.latency);
     let mut links = Links::new(identity, config, connects_to_all, tell);
     let mut requests = Vec::new();
     let mut publish_at = Duration::ZERO;
@@ -97,8 +97,8 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
             transport.wait(Duration::ZERO)?;
             continue;
         }
-        gathering.end_call(woken_at, links.moved_bytes(), true);
-        match gathering.delay(now) {
+        batching.end_call(woken_at, links.moved_bytes(), true);
+        match batching.delay(now) {
             Some(until) => {
                 thread::sleep(until - now);
                 transport.wait(Duration::ZERO)?;

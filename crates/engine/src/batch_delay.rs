@@ -16,7 +16,7 @@ const FULL_RATE_PERIOD: Duration = Duration::from_micros(100);
 /// node's clock, so that all sources of a thread are called in one wake-up. A part that was idle is
 /// called at once, and so is one with a high rate, whose wake-ups cost little per record.
 #[derive(Clone, Copy, Debug)]
-pub struct GatheringDelay {
+pub struct BatchDelay {
     /// The maximum delay of a record; zero if calls are never delayed.
     budget: Duration,
     /// The distance of the calls from the multiples of the budget.
@@ -31,10 +31,10 @@ pub struct GatheringDelay {
     until: Duration,
 }
 
-impl GatheringDelay {
+impl BatchDelay {
     /// Returns the delay of a source or receiver, whose amounts are records.
     pub fn of_records(budget: Duration) -> Self {
-        GatheringDelay {
+        BatchDelay {
             budget,
             offset: Duration::ZERO,
             full_rate: 16,
@@ -49,10 +49,10 @@ impl GatheringDelay {
     /// The calls lie between two multiples of the budget: after the sources have sent their
     /// records, and before the receivers are called.
     pub fn of_bytes(budget: Duration) -> Self {
-        GatheringDelay {
+        BatchDelay {
             offset: budget / 2,
             full_rate: 4 << 10,
-            ..GatheringDelay::of_records(budget)
+            ..BatchDelay::of_records(budget)
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_source_with_few_records_is_called_at_multiples_of_the_budget() {
-        let mut source = GatheringDelay::of_records(BUDGET);
+        let mut source = BatchDelay::of_records(BUDGET);
         assert_eq!(source.delay(at(10_120)), None);
         source.end_call(at(10_120), 1, true);
         assert_eq!(source.delay(at(10_130)), Some(at(10_500)));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn an_idle_source_is_called_at_once() {
-        let mut source = GatheringDelay::of_records(BUDGET);
+        let mut source = BatchDelay::of_records(BUDGET);
         source.end_call(at(10_120), 1, true);
         source.end_call(at(10_500), 1, true);
         assert_eq!(source.delay(at(10_510)), None);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_source_with_a_high_rate_is_called_at_once() {
-        let mut source = GatheringDelay::of_records(BUDGET);
+        let mut source = BatchDelay::of_records(BUDGET);
         source.end_call(at(10_000), 1, true);
         source.end_call(at(10_500), 81, true);
         assert_eq!(source.delay(at(10_510)), None, "16 per 100 us");
@@ -131,21 +131,21 @@ mod tests {
 
     #[test]
     fn a_source_with_more_records_or_without_room_is_called_at_once() {
-        let mut source = GatheringDelay::of_records(BUDGET);
+        let mut source = BatchDelay::of_records(BUDGET);
         source.end_call(at(10_000), 1, false);
         assert_eq!(source.delay(at(10_010)), None);
     }
 
     #[test]
     fn without_a_budget_a_source_is_called_at_once() {
-        let mut source = GatheringDelay::of_records(Duration::ZERO);
+        let mut source = BatchDelay::of_records(Duration::ZERO);
         source.end_call(at(10_120), 1, true);
         assert_eq!(source.delay(at(10_130)), None);
     }
 
     #[test]
     fn a_network_thread_is_called_between_two_calls_of_the_sources() {
-        let mut thread = GatheringDelay::of_bytes(BUDGET);
+        let mut thread = BatchDelay::of_bytes(BUDGET);
         thread.end_call(at(10_120), 100, true);
         assert_eq!(thread.delay(at(10_130)), Some(at(10_250)));
         thread.end_call(at(10_250), 200, true);
