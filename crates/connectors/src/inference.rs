@@ -83,7 +83,8 @@ impl InferredSchema {
     }
 
     /// Infers the schema of CSV records, given with their header as the first. Types are inferred
-    /// from the texts: an empty field is null, and numbers with a leading zero are texts.
+    /// from the texts: an empty field is null, numbers with a leading zero are texts, and so are values
+    /// of several types.
     pub fn of_csv<'a>(mut format: Csv, frames: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut schema = InferredSchema::empty();
         for frame in frames {
@@ -91,6 +92,11 @@ impl InferredSchema {
                 Ok(Some(record)) => schema.add(record.kinds(kind_of_text)),
                 Ok(None) => {}
                 Err(_) => schema.bad += 1,
+            }
+        }
+        for field in &mut schema.fields {
+            if field.kind == InferredType::Mixed {
+                field.kind = InferredType::Text;
             }
         }
         schema

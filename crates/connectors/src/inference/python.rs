@@ -8,7 +8,7 @@ use super::{InferredField, InferredType};
 const RESERVED: &[&str] = &[
     "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif",
     "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
-    "none", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+    "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
 /// Returns the classes, the inner ones first, since annotations name them.

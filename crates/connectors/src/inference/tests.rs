@@ -56,7 +56,7 @@ fn csv_numbers_with_leading_zeros_are_texts_and_empty_fields_are_null() {
             ("price", &Float, false),
             ("born", &Integer, true),
             ("at", &Text, false),
-            ("size", &Mixed, false),
+            ("size", &Text, false),
         ]
     );
 }
@@ -89,6 +89,7 @@ struct AuctionEventItem {
 class AuctionEventItem:
     id: int
     tags: list[str]
+
 
 @dataclass
 class AuctionEvent:
