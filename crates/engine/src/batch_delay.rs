@@ -23,9 +23,9 @@ pub struct BatchDelay {
     offset: Duration,
     /// The amount per [`FULL_RATE_PERIOD`] from which calls are not delayed.
     full_rate: u32,
-    /// The start of the latest call.
+    /// The start of the latest call that ended idle.
     call_start: Duration,
-    /// The amount that has been moved since the start.
+    /// The amount that had been moved at its end.
     moved: u64,
     /// The time before which there is no call.
     until: Duration,
@@ -63,19 +63,23 @@ impl BatchDelay {
     }
 
     /// Ends a call that began at `start`. `moved` is the amount moved since the start of the
-    /// process; `is_idle` is true if nothing was left to do.
+    /// process; `is_idle` is true if nothing was left to do. The calls up to an idle one count as
+    /// one.
     pub fn end_call(&mut self, start: Duration, moved: u64, is_idle: bool) {
         if self.budget.is_zero() {
+            return;
+        }
+        self.until = Duration::ZERO;
+        if !is_idle {
             return;
         }
         let amount = u128::from(moved.saturating_sub(self.moved));
         let period = start.saturating_sub(self.call_start);
         let has_full_rate = amount * FULL_RATE_PERIOD.as_nanos()
             >= u128::from(self.full_rate) * period.as_nanos().max(FULL_RATE_PERIOD.as_nanos());
-        self.until = match is_idle && amount > 0 && !has_full_rate {
-            true => next_multiple(start + self.offset, self.budget) - self.offset,
-            false => Duration::ZERO,
-        };
+        if amount > 0 && !has_full_rate {
+            self.until = next_multiple(start + self.offset, self.budget) - self.offset;
+        }
         (self.call_start, self.moved) = (start, moved);
     }
 }
@@ -134,6 +138,8 @@ mod tests {
         let mut source = BatchDelay::of_records(BUDGET);
         source.end_call(at(10_000), 1, false);
         assert_eq!(source.delay(at(10_010)), None);
+        source.end_call(at(10_020), 1, true);
+        assert_eq!(source.delay(at(10_030)), Some(at(10_500)), "after the rest");
     }
 
     #[test]
