@@ -40,6 +40,8 @@ pub use decompressed_files::{listed, unpacked};
 pub use follow::FollowSource;
 pub use part_file::{Compression, PartFile};
 pub(crate) use part_file::{cannot_lock, cannot_write};
+pub(crate) use read::block_reader::BlockPositions;
+pub(crate) use read::blocks::FileBlocks;
 pub use read::{FileSource, csv, json_lines, lines, read};
 pub use special_file::ReadyEvent;
 pub use watch::WatchSource;

@@ -102,7 +102,9 @@ pub use chunk::{Chunk, Records};
 pub use clock::{Clock, ManualClock};
 pub use codec::ChunkCodec;
 pub use connector::{Sink, Source};
-pub use context::{DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals};
+pub use context::{
+    DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals, UpstreamVertex,
+};
 pub use cpu_time::thread_cpu_time;
 pub use dag::Dag;
 pub use dead_letter::{DeadLetter, DeadLetters, OnError};
@@ -116,7 +118,7 @@ pub use key::{Key, KeyBytes};
 pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use lost_position::OnLostPosition;
 pub use metrics::{InstanceMetrics, MetricsSnapshot};
-pub use origins::{OriginRun, Origins};
+pub use origins::{OriginLine, OriginRun, Origins};
 pub use outbox::{Lane, Marker, Outbox, OutboxRuntime, RemoteSignal};
 pub use partition::{PARTITION_COUNT, PartitionId};
 pub use position::{RecordGuard, panic_message, take_failed_index};

@@ -53,6 +53,7 @@ pub struct Csv {
 struct Options {
     delimiter: u8,
     header: bool,
+    single_line: bool,
     empty_as_none: bool,
 }
 
@@ -61,6 +62,7 @@ impl Default for Options {
         Options {
             delimiter: b',',
             header: true,
+            single_line: false,
             empty_as_none: false,
         }
     }
@@ -84,6 +86,13 @@ impl Csv {
     /// fields in this order.
     pub fn without_header(mut self) -> Self {
         self.options.header = false;
+        self
+    }
+
+    /// Reads each line as a record: quoted fields must not contain newlines. Then the instances of a
+    /// file source can share large files, and a stray quote costs one line.
+    pub fn single_line(mut self) -> Self {
+        self.options.single_line = true;
         self
     }
 
@@ -183,9 +192,12 @@ impl Reading {
 
 impl<T: DeserializeOwned> Decode<T> for Csv {
     fn framing(&self) -> Framing {
-        Framing::Quoted {
-            quote: QUOTE,
-            delimiter: self.options.delimiter,
+        match self.options.single_line {
+            true => Framing::Lines,
+            false => Framing::Quoted {
+                quote: QUOTE,
+                delimiter: self.options.delimiter,
+            },
         }
     }
 
