@@ -23,6 +23,7 @@
 //! assert!(Pairs.decode(b"a=x").is_err());
 //! ```
 
+mod borrowed;
 mod checked;
 mod csv;
 mod json;
@@ -31,6 +32,7 @@ mod non_finite;
 
 use std::io::{self, Read};
 
+pub use borrowed::{DecodeWith, RawRecord};
 pub use csv::Csv;
 pub use json::{JsonLines, LossyJsonLines};
 pub use lines::{Debugged, Lines, MultilineText};

@@ -414,11 +414,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
                 None => format!("{}:{line}", self.origin),
                 Some(blocks) => blocks.location(&self.origin, offset),
             };
-            self.bad.report(
-                location,
-                || frame.bytes.to_vec(),
-                reason,
-            )?;
+            self.bad.report(location, || frame.bytes.to_vec(), reason)?;
         }
         Ok(false)
     }

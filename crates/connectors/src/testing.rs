@@ -217,7 +217,12 @@ impl<T: Send + 'static> Driven<T> {
 
     /// Restores the instance from the snapshots of all instances of an earlier attempt.
     pub fn give_back_all(&mut self, chunks: &[StateChunk]) -> Result<()> {
-        restore_snapshot(&mut *self.processor, self.context.instance, Epoch(1), chunks)
+        restore_snapshot(
+            &mut *self.processor,
+            self.context.instance,
+            Epoch(1),
+            chunks,
+        )
     }
 
     pub fn values(&self) -> Vec<&T> {

@@ -58,12 +58,7 @@ impl Origins {
     const RUNS: usize = 1_000;
 
     /// Adds the next runs of an instance of the source `vertex`.
-    pub fn add(
-        &self,
-        vertex: &str,
-        instance: Instance,
-        runs: impl IntoIterator<Item = OriginRun>,
-    ) {
+    pub fn add(&self, vertex: &str, instance: Instance, runs: impl IntoIterator<Item = OriginRun>) {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = sources.entry((vertex.to_string(), instance)).or_default();
         kept.extend(runs);

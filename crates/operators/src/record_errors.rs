@@ -109,9 +109,12 @@ impl<T> RecordErrors<T> {
 fn place(context: &InstanceContext, ordinal: Ordinal, position: u64) -> String {
     let input = context.inputs.get(ordinal.index());
     // Only then does this instance receive all records of one instance in order.
-    let is_ordered = |input: &&UpstreamVertex| input.is_forward || context.instance.parallelism == 1;
+    let is_ordered =
+        |input: &&UpstreamVertex| input.is_forward || context.instance.parallelism == 1;
     if let Some(producer) = input.filter(is_ordered)
-        && let Some(origin) = context.origins.of(&producer.name, context.instance, position)
+        && let Some(origin) = context
+            .origins
+            .of(&producer.name, context.instance, position)
     {
         return origin;
     }

@@ -89,12 +89,7 @@ impl BlockReader {
     }
 
     /// Returns the offset of the first line that begins in the block from `start` to `end`.
-    fn first_line(
-        &mut self,
-        start: u64,
-        end: u64,
-        scratch: &mut [u8],
-    ) -> io::Result<Option<u64>> {
+    fn first_line(&mut self, start: u64, end: u64, scratch: &mut [u8]) -> io::Result<Option<u64>> {
         // A line begins after each newline before it.
         let (mut at, last) = (start - 1, end - 1);
         let mut size = TAIL;
@@ -170,7 +165,7 @@ pub(crate) struct BlockPositions {
 #[derive(Debug)]
 struct Positions {
     /// The blocks in the stream whose records have not all been emitted.
-    segments: VecDeque<Segment>,
+    segments: VecDeque<StreamBlock>,
     /// The blocks without the segments before these.
     unread: FileBlocks,
     /// An offset in the file, and the number of the line that contains it.
@@ -179,7 +174,7 @@ struct Positions {
 
 /// A block in the stream.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+struct StreamBlock {
     /// The offset of its first line in the stream.
     at: u64,
     /// The offset of this line in the file.
@@ -202,7 +197,7 @@ impl BlockPositions {
     /// Adds a block that begins at the end of the stream.
     fn begin(&self, stride: usize, at: u64, from: u64, blocks: &FileBlocks) {
         let block = blocks.strides[stride].block;
-        self.lock().segments.push_back(Segment {
+        self.lock().segments.push_back(StreamBlock {
             at,
             from,
             stride,
@@ -256,8 +251,8 @@ impl BlockPositions {
         OriginLine::Deferred(Arc::new(move || blocks.count_lines(offset).ok()))
     }
 
-    /// Returns the location of the line at an offset of the stream: its number, or its offset if the
-    /// lines before it cannot be counted.
+    /// Returns the location of the line at an offset of the stream: its number, or its offset if
+    /// the lines before it cannot be counted.
     pub fn location(&self, origin: &str, offset: u64) -> String {
         match self.count_lines(self.file_offset(offset)) {
             Ok(line) => format!("{origin}:{line}"),
@@ -289,7 +284,7 @@ impl BlockPositions {
 
 impl FileBlocks {
     /// Marks the block of a segment as read.
-    fn finish(&mut self, segment: &Segment) {
+    fn finish(&mut self, segment: &StreamBlock) {
         let stride = &mut self.strides[segment.stride];
         stride.block = segment.block;
         *stride = stride.next(self.block_bytes);

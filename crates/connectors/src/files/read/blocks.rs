@@ -75,8 +75,8 @@ impl FileBlocks {
         FileBlocks::rest_of(whole, instance.parallelism, block_bytes, end)?.deal(instance)
     }
 
-    /// Returns the rest of a file that one instance has read up to a position; `None` if the rest is
-    /// too small to be shared by `instances`.
+    /// Returns the rest of a file that one instance has read up to a position; `None` if the rest
+    /// is too small to be shared by `instances`.
     pub fn after(
         offset: u64,
         before: Vec<u8>,
@@ -136,7 +136,11 @@ impl FileBlocks {
     /// Moves strides behind blocks that are finished.
     pub fn skip_finished(&mut self) {
         for stride in &mut self.strides {
-            if stride.from >= self.block_bytes.saturating_mul(stride.block.saturating_add(1)) {
+            if stride.from
+                >= self
+                    .block_bytes
+                    .saturating_mul(stride.block.saturating_add(1))
+            {
                 *stride = stride.next(self.block_bytes);
             }
         }
@@ -222,7 +226,9 @@ mod tests {
             let mut merged = shares.next().unwrap();
             shares.for_each(|share| merged.add(share));
             let dealt = instances(after).map(|it| merged.clone().deal(it).unwrap());
-            dealt.map(|mut own| read(&mut own, usize::MAX).len()).collect()
+            dealt
+                .map(|mut own| read(&mut own, usize::MAX).len())
+                .collect()
         };
         assert_eq!(counts(3, 2), [300, 300]);
         assert_eq!(counts(2, 3), [200, 200, 200]);
@@ -232,7 +238,15 @@ mod tests {
     #[test]
     fn a_small_file_and_the_rest_of_one_are_not_shared() {
         let of = |parallelism, end| {
-            FileBlocks::of(Instance { index: 0, parallelism }, BYTES, end).is_some()
+            FileBlocks::of(
+                Instance {
+                    index: 0,
+                    parallelism,
+                },
+                BYTES,
+                end,
+            )
+            .is_some()
         };
         assert!(!of(1, 1_000) && !of(2, 39) && of(2, 40));
         let after = |offset| FileBlocks::after(offset, Vec::new(), 2, BYTES, 100).is_some();

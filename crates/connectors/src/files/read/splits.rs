@@ -13,8 +13,8 @@ use ardea_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::files::fingerprint::Fingerprint;
 use super::blocks::FileBlocks;
+use crate::files::fingerprint::Fingerprint;
 use crate::stream_position::{StreamPosition, TrailingBytes};
 
 /// The name of the state with the number of instances.
@@ -58,7 +58,7 @@ impl FilePosition {
         }
         let place = &self.place;
         let end = self.file.map(|file| file.length());
-        // Whether a file is compressed is only known after its first bytes were read.
+        // The first bytes determine if a file is compressed.
         match block_bytes.zip(end) {
             Some((block_bytes, end)) if !self.is_packed && place.offset > 0 => {
                 let before = place.before.clone();
@@ -268,7 +268,10 @@ impl FileSplits {
                 continue;
             };
             let file = reached.file;
-            match (reached.into_blocks(block_bytes, instances), shared.get_mut(&path)) {
+            match (
+                reached.into_blocks(block_bytes, instances),
+                shared.get_mut(&path),
+            ) {
                 (Err(reached), _) => whole.push((path, Some(reached))),
                 (Ok(blocks), None) => drop(shared.insert(path, (blocks, file))),
                 (Ok(blocks), Some((others, fingerprint))) => {
