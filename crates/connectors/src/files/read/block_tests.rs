@@ -109,7 +109,7 @@ proptest! {
         for driven in &mut attempt(source, last, &snapshots) {
             driven.run().unwrap();
             prop_assert!(driven.records.is_sorted());
-            all.extend(driven.records.drain(..));
+            all.append(&mut driven.records);
         }
         let mut all: Vec<String> = all.into_iter().map(|(line, _): (String, Timestamp)| line).collect();
         all.sort_unstable();
@@ -251,13 +251,13 @@ fn a_drained_job_stops_in_the_middle_and_reads_on_there() {
         driven.run_until_records(5);
         signals(&driven.context).drain();
         driven.run().unwrap();
-        all.extend(driven.records.drain(..));
+        all.append(&mut driven.records);
     }
     assert!(all.len() < 1_000);
     let snapshots: Vec<_> = before.iter_mut().map(|it| it.snapshot().unwrap()).collect();
     for mut driven in attempt(source, 2, &snapshots) {
         driven.run().unwrap();
-        all.extend(driven.records.drain(..));
+        all.append(&mut driven.records);
     }
     all.sort_unstable();
     assert!(all.iter().map(|(line, _)| line.as_str()).eq(text.lines()));

@@ -52,20 +52,23 @@ impl FilePosition {
     }
 
     /// Returns the unread blocks of the file, if `instances` can share it.
-    fn into_blocks(self, block_bytes: Option<u64>, instances: u32) -> Result<FileBlocks, Self> {
-        if let Some(blocks) = self.blocks {
-            return Ok(blocks);
-        }
+    fn unread(&self, block_bytes: Option<u64>, instances: u32) -> Option<FileBlocks> {
         let place = &self.place;
-        let end = self.file.map(|file| file.length());
-        // The first bytes determine if a file is compressed.
-        match block_bytes.zip(end) {
-            Some((block_bytes, end)) if !self.is_packed && place.offset > 0 => {
-                let before = place.before.clone();
-                FileBlocks::after(place.offset, before, instances, block_bytes, end).ok_or(self)
-            }
-            _ => Err(self),
+        if self.blocks.is_some() {
+            return self.blocks.clone();
         }
+        // The first bytes determine if a file is compressed.
+        if self.is_packed || place.offset == 0 {
+            return None;
+        }
+        let before = place.before.clone();
+        FileBlocks::after(
+            place.offset,
+            before,
+            instances,
+            block_bytes?,
+            self.file?.length(),
+        )
     }
 }
 
@@ -263,18 +266,13 @@ impl FileSplits {
         let mut whole = Vec::new();
         let mut shared: BTreeMap<PathBuf, (FileBlocks, Option<Fingerprint>)> = BTreeMap::new();
         for (path, reached) in left {
-            let Some(reached) = reached else {
-                whole.push((path, None));
-                continue;
-            };
-            let file = reached.file;
-            match (
-                reached.into_blocks(block_bytes, instances),
-                shared.get_mut(&path),
-            ) {
-                (Err(reached), _) => whole.push((path, Some(reached))),
-                (Ok(blocks), None) => drop(shared.insert(path, (blocks, file))),
-                (Ok(blocks), Some((others, fingerprint))) => {
+            let position = reached.as_ref();
+            let unread = position.and_then(|position| position.unread(block_bytes, instances));
+            let file = position.and_then(|position| position.file);
+            match (unread, shared.get_mut(&path)) {
+                (None, _) => whole.push((path, reached)),
+                (Some(blocks), None) => drop(shared.insert(path, (blocks, file))),
+                (Some(blocks), Some((others, fingerprint))) => {
                     others.add(blocks);
                     *fingerprint = fingerprint.or(file);
                 }
