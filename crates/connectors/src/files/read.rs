@@ -67,8 +67,15 @@ where
 
 /// A source that reads a file, or the files of a directory in the order of their names, to the end.
 ///
-/// * Each file is read by one instance from beginning to end; the instances share the files of a
-///   directory.
+/// * A large plain file whose records are lines is read by all instances, in blocks of 1 MiB. It
+///   has at least two blocks per instance. A line belongs to the block that contains its first
+///   byte. Each instance emits its records in the order of the file. Such a file is read up to the
+///   length it had at the start of the job. On a cluster it must not change until all instances
+///   have started.
+/// * Other files are read by one instance from beginning to end: small and compressed files, pipes,
+///   and files of records that may contain newlines ([`Framing::Quoted`]).
+/// * By default there is one instance per core, or one if the decoder's records may contain
+///   newlines, or the name or the suffix is that of a compressed file.
 /// * A missing file or directory, or a directory without a matching file, fails the job at its
 ///   start.
 /// * Gzip and zstd are decompressed, from pipes as well.
@@ -110,7 +117,8 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         self
     }
 
-    /// Reads all records in order, with one instance.
+    /// Reads all records in order, with one instance. A job needs this if its result depends on the
+    /// order of the records of different lines, beyond their event times.
     pub fn in_order(self) -> Self {
         self.parallelism(Parallelism::ONE)
     }
