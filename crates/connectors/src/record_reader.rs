@@ -203,7 +203,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         self.signals = Arc::clone(&context.signals);
     }
 
-    /// Like [`attach`](Self::attach), for the only intake of a source: downstream operators can
+    /// Like [`attach`](Self::attach), for the only intake of an instance: downstream operators can
     /// then look up the origin of a record.
     pub fn attach_only(&mut self, context: &InstanceContext) {
         self.attach(context);
@@ -468,7 +468,9 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             ),
             Some(blocks) => {
                 let reached = blocks.file_offset(offset);
-                let read = format!("one of several instances had read up to byte {reached}");
+                let read = format!(
+                    "the lines of one of several instances up to byte {reached} had been read"
+                );
                 (blocks.location(&origin, offset), read)
             }
         };

@@ -211,7 +211,7 @@ pub(super) fn open_blocks(
         true => Some(Fingerprint::of(&file).map_err(failed)?),
         false => None,
     };
-    let reader = BlockReader::new(file, blocks).map_err(failed)?;
+    let reader = BlockReader::new(file, path, blocks).map_err(failed)?;
     let positions = reader.positions();
     let input = Input {
         reader: Decompressed::plain(Raw::Blocks(reader)),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ardea_core::OriginLine;
@@ -11,6 +12,7 @@ use memchr::{memchr, memchr_iter};
 
 use super::blocks::FileBlocks;
 use crate::files::checked::Checked;
+use crate::files::open::open_at_once;
 
 /// The number of bytes read after the end of a block to complete its last line.
 const TAIL: usize = 4 << 10;
@@ -35,10 +37,10 @@ pub(in crate::files) struct BlockReader {
 }
 
 impl BlockReader {
-    pub fn new(file: File, mut blocks: FileBlocks) -> io::Result<Self> {
+    pub fn new(file: File, path: &Path, mut blocks: FileBlocks) -> io::Result<Self> {
         blocks.skip_finished();
         let positions = BlockPositions {
-            file: file.try_clone()?,
+            path: path.to_path_buf(),
             start: blocks.start(),
             state: Mutex::new(Positions {
                 segments: VecDeque::new(),
@@ -156,7 +158,8 @@ fn usize_of(bytes: u64) -> usize {
 /// The positions of a [`BlockReader`]'s stream in the file.
 #[derive(Debug)]
 pub(crate) struct BlockPositions {
-    file: File,
+    /// The path of the file, which is opened again to count lines.
+    path: PathBuf,
     /// The offset with which the stream begins.
     start: u64,
     state: Mutex<Positions>,
@@ -267,10 +270,11 @@ impl BlockPositions {
         if offset < at {
             (at, line) = (0, 1);
         }
+        let file = open_at_once(&self.path)?;
         let mut buffer = vec![0; COUNT_SIZE.min(usize_of(offset - at))];
         while at < offset {
             let size = buffer.len().min(usize_of(offset - at));
-            let read = self.file.read_at(&mut buffer[..size], at)?;
+            let read = file.read_at(&mut buffer[..size], at)?;
             if read == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
