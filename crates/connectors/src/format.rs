@@ -56,6 +56,10 @@ pub enum Framing {
 ///
 /// The value given to a source is a prototype: each instance, and each connection of a server, uses
 /// its own clone. A clone starts without state, such as a CSV header.
+///
+/// Frames are decoded independently of each other, apart from the
+/// [beginning](Self::needs_beginning) of a stream: a restored job starts in the middle, and the
+/// instances of a file source share large files of [lines](Framing::Lines).
 pub trait Decode<T>: Clone + Send + Sync + 'static {
     /// Returns the rule that splits bytes into frames.
     fn framing(&self) -> Framing {
