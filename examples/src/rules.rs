@@ -100,8 +100,9 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     args.finish()?;
     let p = Pipeline::new("rules");
     let time = |event: &Event| Timestamp::from_secs(event.second);
+    // The rules depend on the order of a card's events.
     let events = p
-        .read_from(json_of(&file))
+        .read_from(json_of(&file).parallelism(1))
         .with_timestamps(time, WatermarkPolicy::out_of_order(lag));
     alerts(events).write_to(stdout::json_lines().build());
     Ok(p)

@@ -62,6 +62,11 @@ impl Packing {
     }
 }
 
+/// Returns true if a stream that begins with `head`, of at least four bytes, is compressed.
+pub(crate) fn is_compressed(head: &[u8]) -> bool {
+    Packing::of(head).is_some()
+}
+
 /// A reader that decompresses gzip and zstd, detected by the first bytes.
 ///
 /// A compressed stream that ends early, has a wrong checksum, or has data other than padding after

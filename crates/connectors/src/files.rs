@@ -3,9 +3,9 @@
 //!
 //! Reading: [`lines`], [`csv()`], [`json_lines`], or [`read()`] with a custom format. A path names
 //! a file or a directory. The files of a directory are read in the order of their names and
-//! distributed over the instances. Gzip and zstd are detected by the first bytes of a file.
-//! [`FileSource::follow`] tails a growing file; [`FileSource::watch`] also reads files that are
-//! added to the directory later.
+//! distributed over the instances, which share large files. Gzip and zstd are detected by the first
+//! bytes of a file. [`FileSource::follow`] tails a growing file; [`FileSource::watch`] also reads
+//! files that are added to the directory later.
 //!
 //! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write()`]. A file is named
 //! `….part` until it is complete, so readers never see a partial file.
@@ -40,6 +40,8 @@ pub use decompressed_files::{listed, unpacked};
 pub use follow::FollowSource;
 pub use part_file::{Compression, PartFile};
 pub(crate) use part_file::{cannot_lock, cannot_write};
+pub(crate) use read::block_reader::BlockPositions;
+pub(crate) use read::blocks::FileBlocks;
 pub use read::{FileSource, csv, json_lines, lines, read};
 pub use special_file::ReadyEvent;
 pub use watch::WatchSource;

@@ -23,6 +23,7 @@
 //! assert!(Pairs.decode(b"a=x").is_err());
 //! ```
 
+mod borrowed;
 mod checked;
 mod csv;
 mod json;
@@ -31,6 +32,7 @@ mod non_finite;
 
 use std::io::{self, Read};
 
+pub use borrowed::{DecodeWith, RawRecord};
 pub use csv::Csv;
 pub use json::{JsonLines, LossyJsonLines};
 pub use lines::{Debugged, Lines, MultilineText};
@@ -54,6 +56,10 @@ pub enum Framing {
 ///
 /// The value given to a source is a prototype: each instance, and each connection of a server, uses
 /// its own clone. A clone starts without state, such as a CSV header.
+///
+/// Frames are decoded independently of each other, apart from the
+/// [beginning](Self::needs_beginning) of a stream: a restored job starts in the middle, and the
+/// instances of a file source share large files of [lines](Framing::Lines).
 pub trait Decode<T>: Clone + Send + Sync + 'static {
     /// Returns the rule that splits bytes into frames.
     fn framing(&self) -> Framing {

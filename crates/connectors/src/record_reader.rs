@@ -5,12 +5,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, Error, ErrorCode, InstanceContext, JobSignals, Lane, OnError, Ordinal, OriginRun,
-    Outbox, Progress, RecordGuard, Result, Timestamp,
+    BadRecords, Error, ErrorCode, InstanceContext, JobSignals, Lane, OnError, Ordinal, OriginLine,
+    OriginRun, Outbox, Progress, RecordGuard, Result, Timestamp,
 };
 
 use crate::OnDamage;
 use crate::decompressed::Damage;
+use crate::files::{BlockPositions, FileBlocks};
 use crate::format::Decode;
 use crate::framer::{BYTE_ORDER_MARK, Framer, Limits};
 use crate::stream_position::{StreamPosition, TrailingBytes};
@@ -125,12 +126,12 @@ struct LineOrigins {
 
 impl LineOrigins {
     #[inline]
-    fn note(&mut self, stream: &Arc<str>, line: u64) {
+    fn note(&mut self, stream: &Arc<str>, line: u64, number: impl FnOnce() -> OriginLine) {
         if line != self.next_line {
             self.runs.push(OriginRun {
                 position: self.emitted,
                 stream: Arc::clone(stream),
-                line,
+                line: number(),
             });
         }
         self.next_line = line + 1;
@@ -169,8 +170,11 @@ pub(crate) struct Intake<T, D> {
     /// The name of the stream: a path or a peer.
     origin: Arc<str>,
     trail: Option<LineOrigins>,
-    /// The number of the next line, from one.
+    /// The number of the next line, from one. If the stream consists of blocks of a file, only the
+    /// first line of the file has the number one, and [`BlockPositions`] has the others.
     line: u64,
+    /// The positions in the file of a stream that consists of blocks of this file.
+    blocks: Option<Arc<BlockPositions>>,
     record: PhantomData<fn() -> T>,
 }
 
@@ -188,6 +192,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             origin: Arc::from(""),
             trail: None,
             line: 1,
+            blocks: None,
             record: PhantomData,
         }
     }
@@ -198,13 +203,11 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         self.signals = Arc::clone(&context.signals);
     }
 
-    /// Like [`attach`](Self::attach), for the only intake of a source: downstream operators can
+    /// Like [`attach`](Self::attach), for the only intake of an instance: downstream operators can
     /// then look up the origin of a record.
     pub fn attach_only(&mut self, context: &InstanceContext) {
         self.attach(context);
-        if context.instance.parallelism == 1 {
-            self.trail = Some(LineOrigins::default());
-        }
+        self.trail = Some(LineOrigins::default());
     }
 
     /// Starts a new stream.
@@ -214,6 +217,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             trail.next_line = 0;
         }
         self.line = 1;
+        self.blocks = None;
         self.bad_header = None;
         self.framer.begin();
         self.decoder.begin();
@@ -240,6 +244,24 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         }
         self.framer.begin_at(place);
         self.line = place.line;
+        Ok(())
+    }
+
+    /// Starts the stream of an instance's blocks of a file. `reader` reads the file from its
+    /// beginning, as in [`begin_at`](Self::begin_at).
+    pub fn begin_blocks(
+        &mut self,
+        origin: impl Into<Arc<str>>,
+        blocks: Arc<BlockPositions>,
+        reader: &mut (impl Read + ?Sized),
+    ) -> io::Result<()> {
+        let place = StreamPosition {
+            offset: blocks.start(),
+            line: if blocks.start() == 0 { 1 } else { 2 },
+            before: Vec::new(),
+        };
+        self.begin_at(origin, &place, reader)?;
+        self.blocks = Some(blocks);
         Ok(())
     }
 
@@ -282,6 +304,12 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         self.framer.place(self.line)
     }
 
+    /// Returns the blocks after the last emitted record, if the stream consists of blocks.
+    pub fn unread_blocks(&self) -> Option<FileBlocks> {
+        let place = self.place();
+        Some(self.blocks.as_ref()?.unread(place.offset, &place.before))
+    }
+
     /// Returns true if the format can only be decoded from the beginning of a stream.
     pub fn needs_beginning(&self) -> bool {
         self.decoder.needs_beginning()
@@ -290,6 +318,13 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
     /// Reads once from `reader`; called when [`deliver`](Self::deliver) returns true. Returns the
     /// number of bytes, zero at the end of the stream.
     pub fn fill(&mut self, reader: &mut (impl Read + ?Sized)) -> io::Result<usize> {
+        if let Some(blocks) = &self.blocks {
+            blocks.advance(self.framer.offset());
+            // The next line may be in another block.
+            if let Some(trail) = &mut self.trail {
+                trail.next_line = 0;
+            }
+        }
         self.framer.fill(reader)
     }
 
@@ -326,7 +361,8 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         let emptied = self.decode(lane);
         if let Some(trail) = self.trail.as_mut().filter(|trail| !trail.runs.is_empty()) {
             let context = self.bad.context();
-            context.origins.add(&context.vertex, trail.runs.drain(..));
+            let runs = trail.runs.drain(..);
+            context.origins.add(&context.vertex, context.instance, runs);
         }
         emptied
     }
@@ -338,6 +374,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             return Ok(true);
         }
         while room > 0 {
+            let offset = self.framer.offset();
             let Some(frame) = self.framer.next() else {
                 return Ok(true);
             };
@@ -348,7 +385,10 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
                     Ok(Some(record)) => {
                         lane.push(record, Timestamp::MIN);
                         if let Some(trail) = &mut self.trail {
-                            trail.note(&self.origin, line);
+                            trail.note(&self.origin, line, || match &self.blocks {
+                                None => OriginLine::Number(line),
+                                Some(blocks) => blocks.origin_line(offset),
+                            });
                         }
                         room -= 1;
                         guard.advance();
@@ -370,12 +410,11 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
                 });
                 return Ok(true);
             }
-            let origin = &self.origin;
-            self.bad.report(
-                || format!("{origin}:{line}"),
-                || frame.bytes.to_vec(),
-                reason,
-            )?;
+            let location = || match &self.blocks {
+                None => format!("{}:{line}", self.origin),
+                Some(blocks) => blocks.location(&self.origin, offset),
+            };
+            self.bad.report(location, || frame.bytes.to_vec(), reason)?;
         }
         Ok(false)
     }
@@ -421,9 +460,20 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
     /// [`ErrorCode::ReadFailed`] if damage fails the job.
     pub fn damage(&mut self, damage: &Damage) -> Result<()> {
         let reason = &damage.reason;
-        let (bytes, lines) = (self.framer.offset(), self.line - 1);
-        let (origin, line) = (Arc::clone(&self.origin), self.line);
-        let read = format!("{lines} lines had been read, {bytes} bytes");
+        let (origin, offset, line) = (Arc::clone(&self.origin), self.framer.offset(), self.line);
+        let (location, read) = match &self.blocks {
+            None => (
+                format!("{origin}:{line}"),
+                format!("{} lines had been read, {offset} bytes", line - 1),
+            ),
+            Some(blocks) => {
+                let reached = blocks.file_offset(offset);
+                let read = format!(
+                    "the lines of one of several instances up to byte {reached} had been read"
+                );
+                (blocks.location(&origin, offset), read)
+            }
+        };
         if self.on_damage == OnDamage::Fail {
             let what = format!("cannot read {origin} to its end");
             let hint = match self.bad_header {
@@ -447,7 +497,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         );
         let partial = self.take_partial();
         self.damaged.report(
-            || format!("{origin}:{line}"),
+            || location,
             || partial.unwrap_or_default(),
             format!("{reason}; {read}"),
         )

@@ -44,18 +44,19 @@ fn snapshot_of(processor: &mut dyn Processor, snapshot: SnapshotRequest) -> Resu
     }
 }
 
-/// Restores a processor from a snapshot taken at the end of an epoch.
+/// Restores a processor from the snapshots of all instances, taken at the end of an epoch.
 fn restore_snapshot(
     processor: &mut dyn Processor,
     instance: Instance,
     epoch: Epoch,
-    chunk: &StateChunk,
+    chunks: &[StateChunk],
 ) -> Result<()> {
-    let mut position = 0;
-    while position < chunk.byte_len() {
-        processor
-            .state()
-            .restore(&mut RestoredState::new(chunk, &mut position, instance, 3))?;
+    for chunk in chunks {
+        let mut position = 0;
+        while position < chunk.byte_len() {
+            let mut state = RestoredState::new(chunk, &mut position, instance, 3);
+            processor.state().restore(&mut state)?;
+        }
     }
     while !processor.state().on_restored(epoch)?.done {}
     Ok(())
@@ -211,7 +212,17 @@ impl<T: Send + 'static> Driven<T> {
     }
 
     pub fn give_back(&mut self, chunk: &StateChunk) -> Result<()> {
-        restore_snapshot(&mut *self.processor, self.context.instance, Epoch(1), chunk)
+        self.give_back_all(std::slice::from_ref(chunk))
+    }
+
+    /// Restores the instance from the snapshots of all instances of an earlier attempt.
+    pub fn give_back_all(&mut self, chunks: &[StateChunk]) -> Result<()> {
+        restore_snapshot(
+            &mut *self.processor,
+            self.context.instance,
+            Epoch(1),
+            chunks,
+        )
     }
 
     pub fn values(&self) -> Vec<&T> {
@@ -316,7 +327,8 @@ impl<T: Send + 'static> Fed<T> {
     }
 
     pub fn give_back(&mut self, epoch: Epoch, chunk: &StateChunk) -> Result<()> {
-        restore_snapshot(&mut *self.processor, self.context.instance, epoch, chunk)
+        let chunks = std::slice::from_ref(chunk);
+        restore_snapshot(&mut *self.processor, self.context.instance, epoch, chunks)
     }
 
     pub fn commit(&mut self, epoch: Epoch) -> Result<()> {

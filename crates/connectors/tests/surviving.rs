@@ -20,8 +20,27 @@ use ardea_engine::{
 
 /// The timeout of waiting in tests.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The number of lines in each file.
-const LINES: usize = 4_000;
+/// The content of the copied folder.
+#[derive(Clone, Copy)]
+struct Content {
+    files: usize,
+    lines: usize,
+    /// The length of the text after the number of each line.
+    padding: usize,
+}
+
+const SMALL_FILES: Content = Content {
+    files: 5,
+    lines: 4_000,
+    padding: 0,
+};
+
+/// A file that up to three instances share.
+const LARGE_FILE: Content = Content {
+    files: 1,
+    lines: 3_500,
+    padding: 2_000,
+};
 
 /// The entries of an instance, as chunks.
 type Entries = Vec<StateChunk>;
@@ -175,13 +194,15 @@ fn seen(folder: &Path) -> Vec<String> {
     lines
 }
 
-fn copied_once(is_one_file: bool, lives: &[([u32; 2], u64)]) {
+fn copied_once(content: Content, is_one_file: bool, lives: &[([u32; 2], u64)]) {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fs::create_dir(&from).unwrap();
     let mut all = Vec::new();
-    for file in 0..5 {
-        let lines: Vec<String> = (0..LINES).map(|n| format!("{file}/{n:05}")).collect();
+    let padding = "x".repeat(content.padding);
+    for file in 0..content.files {
+        let lines = (0..content.lines).map(|n| format!("{file}/{n:05}{padding}"));
+        let lines: Vec<String> = lines.collect();
         fs::write(from.join(format!("{file}.txt")), lines.join("\n")).unwrap();
         all.extend(lines);
     }
@@ -249,8 +270,8 @@ fn files_are_copied_once_whatever_stops_the_job() {
         ([2, 1], 0),
         ([2, 1], 0),
     ];
-    copied_once(true, &lives);
-    copied_once(false, &lives);
+    copied_once(SMALL_FILES, true, &lives);
+    copied_once(SMALL_FILES, false, &lives);
 }
 
 #[test]
@@ -262,6 +283,20 @@ fn files_are_copied_once_also_by_other_numbers_of_instances() {
         ([2, 3], 2),
         ([1, 1], 0),
     ];
-    copied_once(true, &lives);
-    copied_once(false, &lives);
+    copied_once(SMALL_FILES, true, &lives);
+    copied_once(SMALL_FILES, false, &lives);
+}
+
+#[test]
+fn a_file_that_instances_share_is_copied_once_whatever_stops_the_job_and_rescales_it() {
+    let lives = [
+        ([2, 1], 2),
+        ([2, 1], 1),
+        ([1, 2], 2),
+        ([3, 1], 2),
+        ([2, 2], 1),
+        ([3, 1], 0),
+    ];
+    copied_once(LARGE_FILE, true, &lives);
+    copied_once(LARGE_FILE, false, &lives);
 }

@@ -176,6 +176,15 @@ impl JobSignals {
     }
 }
 
+/// The vertex that produces an input of an instance.
+#[derive(Clone, Debug)]
+pub struct UpstreamVertex {
+    /// The vertex's name.
+    pub name: Arc<str>,
+    /// True if each instance receives the records of the upstream instance with the same index.
+    pub is_forward: bool,
+}
+
 /// The runtime context of an instance; passed to [`Processor::init`](crate::Processor::init).
 #[derive(Clone, Debug)]
 pub struct InstanceContext {
@@ -185,8 +194,8 @@ pub struct InstanceContext {
     pub vertex: Arc<str>,
     /// The index of the instance, and the parallelism of the vertex.
     pub instance: Instance,
-    /// The names of the upstream vertices, by input.
-    pub inputs: Arc<[Arc<str>]>,
+    /// The upstream vertices, by input.
+    pub inputs: Arc<[UpstreamVertex]>,
     /// The clock, which a test may control.
     pub clock: Clock,
     /// Requests to the job. A call that takes long must check now and then whether the job was

@@ -1,7 +1,10 @@
 //! Origins of a source's records, for a downstream step that has to set one aside.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Instance;
 
 /// Consecutive records of a source that were read from consecutive lines, each from one line.
 #[derive(Clone, Debug)]
@@ -10,49 +13,76 @@ pub struct OriginRun {
     pub position: u64,
     /// The origin of the records: a file, a peer.
     pub stream: Arc<str>,
-    /// The line of the first record, from one.
-    pub line: u64,
+    /// The line of the first record.
+    pub line: OriginLine,
 }
 
-/// The latest runs of the sources of a job. Only sources that read lines and have one instance add
-/// runs.
+/// The number of a line, from one.
+#[derive(Clone)]
+pub enum OriginLine {
+    /// The number is known.
+    Number(u64),
+    /// The number is determined on request, for example by counting the lines before it. The
+    /// function returns `None` if this fails.
+    Deferred(Arc<dyn Fn() -> Option<u64> + Send + Sync>),
+}
+
+impl fmt::Debug for OriginLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OriginLine::Number(line) => line.fmt(f),
+            OriginLine::Deferred(_) => f.write_str("deferred"),
+        }
+    }
+}
+
+/// The latest runs of the sources of a job. Only sources that read lines add runs.
 ///
 /// Each update and each lookup takes a lock; a file without bad or blank lines is one run.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use ardea_core::{OriginRun, Origins};
+/// use ardea_core::{Instance, OriginLine, OriginRun, Origins};
 ///
 /// let origins = Origins::default();
-/// origins.add("lines", [OriginRun { position: 0, stream: Arc::from("in.csv"), line: 2 }]);
-/// assert_eq!(origins.of("lines", 40).as_deref(), Some("in.csv:42"));
-/// assert_eq!(origins.of("numbers", 40), None);
+/// let run = OriginRun { position: 0, stream: Arc::from("in.csv"), line: OriginLine::Number(2) };
+/// origins.add("lines", Instance::ONLY, [run]);
+/// assert_eq!(origins.of("lines", Instance::ONLY, 40).as_deref(), Some("in.csv:42"));
+/// assert_eq!(origins.of("numbers", Instance::ONLY, 40), None);
 /// ```
 #[derive(Debug, Default)]
-pub struct Origins(Mutex<HashMap<String, VecDeque<OriginRun>>>);
+pub struct Origins(Mutex<HashMap<(String, Instance), VecDeque<OriginRun>>>);
 
 impl Origins {
-    /// The maximum number of runs per source.
+    /// The maximum number of runs per instance of a source.
     const RUNS: usize = 1_000;
 
-    /// Adds the next runs of the source `vertex`.
-    pub fn add(&self, vertex: &str, runs: impl IntoIterator<Item = OriginRun>) {
+    /// Adds the next runs of an instance of the source `vertex`.
+    pub fn add(&self, vertex: &str, instance: Instance, runs: impl IntoIterator<Item = OriginRun>) {
         let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = sources.entry(vertex.to_string()).or_default();
+        let kept = sources.entry((vertex.to_string(), instance)).or_default();
         kept.extend(runs);
         let too_many = kept.len().saturating_sub(Self::RUNS);
         kept.drain(..too_many);
     }
 
-    /// Returns the origin of the record at this position of a source's output, such as `in.csv:42`,
-    /// if still known.
-    pub fn of(&self, vertex: &str, position: u64) -> Option<String> {
-        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = sources.get(vertex)?;
-        let behind = kept.partition_point(|run| run.position <= position);
-        let run = kept.get(behind.checked_sub(1)?)?;
-        let line = run.line + (position - run.position);
+    /// Returns the origin of the record at this position of the output of a source's instance, such
+    /// as `in.csv:42`, if still known.
+    pub fn of(&self, vertex: &str, instance: Instance, position: u64) -> Option<String> {
+        let run = self.run(vertex, instance, position)?;
+        let first = match &run.line {
+            OriginLine::Number(line) => *line,
+            OriginLine::Deferred(line) => line()?,
+        };
+        let line = first + (position - run.position);
         Some(format!("{}:{line}", run.stream))
+    }
+
+    fn run(&self, vertex: &str, instance: Instance, position: u64) -> Option<OriginRun> {
+        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = sources.get(&(vertex.to_string(), instance))?;
+        let behind = kept.partition_point(|run| run.position <= position);
+        kept.get(behind.checked_sub(1)?).cloned()
     }
 }
 
@@ -67,12 +97,13 @@ mod tests {
             let run = OriginRun {
                 position: number * 10,
                 stream: Arc::from(format!("file {number}")),
-                line: 1,
+                line: OriginLine::Number(1),
             };
-            origins.add("lines", [run]);
+            origins.add("lines", Instance::ONLY, [run]);
         }
-        assert_eq!(origins.of("lines", 19_995).as_deref(), Some("file 1999:6"));
-        assert_eq!(origins.of("lines", 10_000).as_deref(), Some("file 1000:1"));
-        assert_eq!(origins.of("lines", 9_999), None);
+        let of = |position| origins.of("lines", Instance::ONLY, position);
+        assert_eq!(of(19_995).as_deref(), Some("file 1999:6"));
+        assert_eq!(of(10_000).as_deref(), Some("file 1000:1"));
+        assert_eq!(of(9_999), None);
     }
 }

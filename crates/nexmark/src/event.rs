@@ -5,6 +5,11 @@
 //! `{"kind":"bid","auction":1001,"bidder":1007,"price":250,…,"date_time":1436918400000,…}`. Unknown
 //! fields are ignored, missing or null strings are empty, and a missing number is an error.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The exchange rate of query 1 from dollars to euros. Prices are integers, so the product is a
@@ -111,13 +116,82 @@ pub enum Event {
     Bid(Bid),
 }
 
-/// The format of an event in a file: the kind is one of its fields.
+/// The format of an event in a file: the kind is one of its fields. Reading it stores the fields
+/// before the kind, so [`JsonVisitor`] only reads events of which it is not the first field.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Event", tag = "kind", rename_all = "snake_case")]
 enum JsonEvent {
     Person(Person),
     Auction(Auction),
     Bid(Bid),
+}
+
+/// The kind of an event in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EventKind {
+    Person,
+    Auction,
+    Bid,
+}
+
+/// The name of a field.
+#[derive(Deserialize)]
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Reads an event, whose kind is usually its first field.
+struct JsonVisitor;
+
+impl<'de> Visitor<'de> for JsonVisitor {
+    type Value = Event;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Event, A::Error> {
+        let Some(FieldName(name)) = map.next_key()? else {
+            return Err(A::Error::missing_field("kind"));
+        };
+        if name != "kind" {
+            let fields = FieldsFrom {
+                first: Some(name),
+                rest: map,
+            };
+            return JsonEvent::deserialize(MapAccessDeserializer::new(fields));
+        }
+        let kind = map.next_value()?;
+        let fields = MapAccessDeserializer::new(map);
+        Ok(match kind {
+            EventKind::Person => Event::Person(Person::deserialize(fields)?),
+            EventKind::Auction => Event::Auction(Auction::deserialize(fields)?),
+            EventKind::Bid => Event::Bid(Bid::deserialize(fields)?),
+        })
+    }
+}
+
+/// The fields of an object of which the first name was already read.
+struct FieldsFrom<'a, A> {
+    first: Option<Cow<'a, str>>,
+    rest: A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for FieldsFrom<'de, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        match self.first.take() {
+            Some(name) => seed.deserialize(name.into_deserializer()).map(Some),
+            None => self.rest.next_key_seed(seed),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.rest.next_value_seed(seed)
+    }
 }
 
 /// The format of an event between instances.
@@ -142,7 +216,7 @@ impl Serialize for Event {
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            JsonEvent::deserialize(deserializer)
+            deserializer.deserialize_map(JsonVisitor)
         } else {
             BinaryEvent::deserialize(deserializer)
         }
@@ -248,9 +322,16 @@ mod tests {
         assert!(
             read(r#"{"kind":"bid","auction":1,"bidder":2,"price":3.5,"date_time":0}"#).is_err()
         );
-        let error = read(r#"{"kind":"offer","auction":1}"#)
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("offer") && error.contains("bid"), "{error}");
+        for line in [
+            r#"{"kind":"offer","auction":1}"#,
+            r#"{"auction":1,"kind":"offer"}"#,
+        ] {
+            let error = read(line).unwrap_err().to_string();
+            assert!(error.contains("offer") && error.contains("bid"), "{error}");
+        }
+        for line in ["{}", r#"{"auction":1}"#] {
+            let error = read(line).unwrap_err().to_string();
+            assert!(error.contains("kind"), "{error}");
+        }
     }
 }

@@ -26,6 +26,7 @@ mod windows;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ardea_connectors::format::{Decode, JsonLines};
 use ardea_connectors::{files, stdout};
 use ardea_core::{Bounded, Error, ErrorCode, Result, Sink, Timestamp};
 use ardea_pipeline::{Pipeline, Stream, Timed, WatermarkPolicy};
@@ -79,12 +80,22 @@ pub fn build(run: &QueryRun) -> Result<Pipeline> {
 impl QueryRun {
     /// Returns the events of the input, with their times.
     fn events(&self, p: &Pipeline) -> Stream<Event, Bounded, Timed> {
+        self.read(p, JsonLines, Event::date_time)
+    }
+
+    /// Returns the records of the input, with their times in milliseconds.
+    fn read<T: Send + 'static>(
+        &self,
+        p: &Pipeline,
+        decoder: impl Decode<T>,
+        date_time: fn(&T) -> i64,
+    ) -> Stream<T, Bounded, Timed> {
         // With an unknown disorder nothing is late, and windows close at the end of the file.
         let policy = WatermarkPolicy::out_of_order(self.out_of_order.unwrap_or(Duration::MAX))
             .idle_timeout(None);
-        p.read_from(files::json_lines::<Event>(&self.input).build())
+        p.read_from(files::read(&self.input, decoder).build())
             .with_timestamps(
-                |event: &Event| Timestamp::from_millis(event.date_time()),
+                move |record| Timestamp::from_millis(date_time(record)),
                 policy,
             )
     }

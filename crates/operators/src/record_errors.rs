@@ -5,7 +5,8 @@ use std::fmt::{Debug, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use ardea_core::{
-    BadRecords, InstanceContext, OnError, Ordinal, Result, panic_message, take_failed_index,
+    BadRecords, InstanceContext, OnError, Ordinal, Result, UpstreamVertex, panic_message,
+    take_failed_index,
 };
 
 /// Returns the bytes of a record for a dead letter: text and bytes unchanged, other types as their
@@ -106,15 +107,19 @@ impl<T> RecordErrors<T> {
 /// Returns the origin of a record: file and line if the record came directly from a source that
 /// provides them, otherwise the producing step and the record's position.
 fn place(context: &InstanceContext, ordinal: Ordinal, position: u64) -> String {
-    // Only then does this instance receive all records of the producer in order.
-    let is_only = context.instance.parallelism == 1;
-    if let Some(producer) = context.inputs.get(ordinal.index()).filter(|_| is_only)
-        && let Some(origin) = context.origins.of(producer, position)
+    let input = context.inputs.get(ordinal.index());
+    // Only then does this instance receive all records of one instance in order.
+    let is_ordered =
+        |input: &&UpstreamVertex| input.is_forward || context.instance.parallelism == 1;
+    if let Some(producer) = input.filter(is_ordered)
+        && let Some(origin) = context
+            .origins
+            .of(&producer.name, context.instance, position)
     {
         return origin;
     }
-    let from = match context.inputs.get(ordinal.index()) {
-        Some(producer) => format!("from {producer:?}"),
+    let from = match input {
+        Some(producer) => format!("from {:?}", producer.name),
         None => format!("of input {}", ordinal.index()),
     };
     match context.instance.parallelism {

@@ -316,14 +316,46 @@ fn a_dead_letter_of_a_step_behind_a_file_names_its_line_and_has_the_text_as_it_w
     };
     let at = |place: &str| dir.path().join(place).display().to_string();
     let expected = [("a:2", "two"), ("a:4", "four"), ("b:3", "three")];
-    assert_eq!(
-        letters_of(1, false),
-        expected.map(|(place, text)| (at(place), text.to_string()))
-    );
+    for threads in [1, 2] {
+        assert_eq!(
+            letters_of(threads, false),
+            expected.map(|(place, text)| (at(place), text.to_string()))
+        );
+    }
     // After a redistribution, the origin of a record is unknown, and is not reported.
     for (origin, _) in letters_of(2, true) {
         assert!(origin.contains("from \"rebalance\""), "{origin}");
     }
+}
+
+#[test]
+fn a_dead_letter_behind_a_file_that_instances_share_names_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("in");
+    let line = |n: usize| match n % 1_000 {
+        7 => "bad".to_string(),
+        _ => format!("{n:01000}"),
+    };
+    let text: Vec<String> = (1..=6_000).map(line).collect();
+    std::fs::write(&path, text.join("\n")).unwrap();
+    let p = Pipeline::new("numbers");
+    let numbers = p
+        .read_from(files::lines(&path).build())
+        .try_map(|line| line.parse::<u32>(), OnError::DeadLetter)
+        .collect();
+    let node = Node::start(NodeConfig::with_threads(2)).unwrap();
+    let job = p.submit(&node, JobConfig::default()).unwrap();
+    job.join().unwrap();
+    let values = numbers.take();
+    assert_eq!(values.len(), 5_994);
+    assert!(!values.is_sorted(), "both instances have read");
+    let letters = job.dead_letters().sample().into_iter();
+    let mut origins: Vec<String> = letters.map(|letter| letter.origin).collect();
+    origins.sort_unstable();
+    let expected = (0..6).map(|n| format!("{}:{}", path.display(), n * 1_000 + 7));
+    let mut expected: Vec<String> = expected.collect();
+    expected.sort_unstable();
+    assert_eq!(origins, expected);
 }
 
 #[test]

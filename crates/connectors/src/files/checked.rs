@@ -16,8 +16,11 @@ use crate::stream_position::TrailingBytes;
 pub(super) struct Checked {
     file: File,
     position: u64,
-    /// The last bytes before the position.
+    /// The last bytes that were read.
     passed: TrailingBytes,
+    /// The position after these bytes, which is the present position unless it was
+    /// [moved](Self::jump).
+    passed_end: u64,
     /// The minimum length seen so far, if the file must not shrink.
     length: Option<u64>,
 }
@@ -51,6 +54,7 @@ impl Checked {
             file,
             position: 0,
             passed: TrailingBytes::default(),
+            passed_end: 0,
             length: None,
         }
     }
@@ -59,6 +63,7 @@ impl Checked {
     pub fn go_to(&mut self, position: u64) -> io::Result<()> {
         self.position = position;
         self.passed = TrailingBytes::default();
+        self.passed_end = position;
         let kept = usize::try_from(position).unwrap_or(usize::MAX);
         let mut before = vec![0; TrailingBytes::KEPT.min(kept)];
         let from = position - before.len() as u64;
@@ -70,10 +75,22 @@ impl Checked {
         Ok(())
     }
 
+    /// Moves to a position. The next read compares the bytes that were read before the move.
+    pub fn jump(&mut self, position: u64) {
+        self.position = position;
+    }
+
     /// Moves to the beginning.
     pub fn restart(&mut self) {
         self.position = 0;
         self.passed = TrailingBytes::default();
+        self.passed_end = 0;
+    }
+
+    /// Sets the minimum length of the file.
+    pub fn at_least(mut self, length: u64) -> Self {
+        self.length = self.length.max(Some(length));
+        self
     }
 
     pub fn file(&self) -> &File {
@@ -105,14 +122,14 @@ impl Checked {
         })
     }
 
-    /// Returns true if the last bytes before the position are still those read earlier.
+    /// Returns true if the last bytes that were read are still in the file.
     fn has_passed(&self) -> io::Result<bool> {
         let expected = self.passed.last();
         let mut before = [0; TrailingBytes::KEPT];
         let before = &mut before[..expected.len()];
         match self
             .file
-            .read_exact_at(before, self.position - expected.len() as u64)
+            .read_exact_at(before, self.passed_end - expected.len() as u64)
         {
             Ok(()) => Ok(before == expected),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
@@ -120,30 +137,14 @@ impl Checked {
         }
     }
 
-    /// Reads at the position without moving it and without comparing the bytes before it.
-    pub fn read_on(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read_at(buffer, self.position)
-    }
-
-    /// Moves the position past `bytes`, which [`read_on`](Self::read_on) returned.
-    pub fn advance(&mut self, bytes: &[u8]) {
-        self.position += bytes.len() as u64;
-        self.passed.add(bytes);
-    }
-}
-
-impl Read for Checked {
+    /// Compares the file with the bytes read from it.
+    ///
     /// # Errors
-    /// An I/O error, or [`Damage`] if the file has changed before the position.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.read_on(buffer)?;
-        // Comparing after the read excludes bytes of a file rewritten meanwhile.
-        let position = self.position;
+    /// An I/O error, or [`Damage`] if the file has changed.
+    pub fn refuse_change(&mut self) -> io::Result<()> {
+        let position = self.passed_end;
         let damage = match self.condition()? {
-            Condition::Intact => {
-                self.advance(&buffer[..read]);
-                return Ok(read);
-            }
+            Condition::Intact => return Ok(()),
             Condition::Shorter(length) => format!(
                 "it has become shorter while it was read: {length} bytes, of which {position} had been read"
             ),
@@ -154,6 +155,36 @@ impl Read for Checked {
             }
         };
         Err(io::Error::other(Damage::transient(damage)))
+    }
+
+    /// Reads at the position without moving it and without comparing the bytes before it.
+    pub fn read_on(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(buffer, self.position)
+    }
+
+    /// Moves the position past `bytes`, which [`read_on`](Self::read_on) returned.
+    pub fn advance(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if self.passed_end != self.position {
+            self.passed = TrailingBytes::default();
+        }
+        self.position += bytes.len() as u64;
+        self.passed.add(bytes);
+        self.passed_end = self.position;
+    }
+}
+
+impl Read for Checked {
+    /// # Errors
+    /// An I/O error, or [`Damage`] if the file has changed before the position.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.read_on(buffer)?;
+        // Comparing after the read excludes bytes of a file rewritten meanwhile.
+        self.refuse_change()?;
+        self.advance(&buffer[..read]);
+        Ok(read)
     }
 }
 

@@ -156,7 +156,7 @@ fn unfit_setting<T, D>(source: &FileSource<T, D>) -> Option<&'static str> {
     if source.suffix.is_some() {
         return Some("one file is followed, and `suffix` chooses among those of a directory");
     }
-    if source.parallelism != Parallelism::ONE {
+    if !matches!(source.parallelism, None | Some(Parallelism::ONE)) {
         return Some("one file is followed, and one instance reads it");
     }
     (source.reading.on_damage == Some(OnDamage::Keep)).then_some(

@@ -3,8 +3,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
 use rustix::fs::OFlags;
@@ -13,6 +14,8 @@ use super::checked::Checked;
 use super::fingerprint::{FileIdentity, Fingerprint};
 use super::list::cannot_read;
 use super::part_file::Compression;
+use super::read::block_reader::{BlockPositions, BlockReader};
+use super::read::blocks::FileBlocks;
 use crate::decompressed::{Decompressed, damage};
 use crate::fd_poll::CancellablePoll;
 use crate::stream_position::StreamPosition;
@@ -20,6 +23,8 @@ use crate::stream_position::StreamPosition;
 /// An open file before decompression.
 pub(super) enum Raw {
     Plain(Checked),
+    /// Some blocks of a plain file.
+    Blocks(BlockReader),
     /// A pipe or a device.
     Stream(CancellablePoll<File>),
 }
@@ -28,6 +33,7 @@ impl Read for Raw {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Raw::Plain(file) => file.read(buffer),
+            Raw::Blocks(blocks) => blocks.read(buffer),
             Raw::Stream(stream) => stream.read(buffer),
         }
     }
@@ -123,18 +129,7 @@ pub(super) fn open_at(
         return Err(changed(path, "it is no plain file any more"));
     }
     if let Some(fingerprint) = resumption.fingerprint {
-        let file = open_at_once(path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
-        if length < fingerprint.length() {
-            let why = format!(
-                "it had {} bytes when it was opened first, and has {length} by now",
-                fingerprint.length()
-            );
-            return Err(changed(path, &why));
-        }
-        if !fingerprint.is_of(&file).map_err(failed)? {
-            return Err(changed(path, "another file has this name by now"));
-        }
+        check_identity(path, &open_at_once(path).map_err(failed)?, &fingerprint)?;
     }
     // Reading starts with the bytes that are compared.
     let from = place.offset.saturating_sub(place.before.len() as u64);
@@ -160,14 +155,75 @@ pub(super) fn open_at(
     let mut before = vec![0; place.before.len()];
     match input.reader.read_exact(&mut before) {
         Ok(()) if before == place.before => Ok(Some(input)),
-        Ok(()) => Err(changed(
-            path,
-            "its content up to where it had been read is another one",
-        )),
+        Ok(()) => Err(changed(path, REWRITTEN)),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(shorter(path, place)),
         Err(error) => Err(broken(path, &error)),
     }
 }
+
+/// Checks that a file is the one that an earlier attempt has read.
+fn check_identity(path: &Path, file: &File, fingerprint: &Fingerprint) -> Result<()> {
+    let failed = |error| cannot_read(path, error);
+    let length = file.metadata().map_err(failed)?.len();
+    if length < fingerprint.length() {
+        let why = format!(
+            "it had {} bytes when it was opened first, and has {length} by now",
+            fingerprint.length()
+        );
+        return Err(changed(path, &why));
+    }
+    if !fingerprint.is_of(file).map_err(failed)? {
+        return Err(changed(path, "another file has this name by now"));
+    }
+    Ok(())
+}
+
+/// Opens an instance's blocks of a plain file. Also returns their positions in the file. Computes
+/// the fingerprint if `is_kept`.
+///
+/// # Errors
+/// As [`open_at`]; `fingerprint` is that of an earlier attempt.
+pub(super) fn open_blocks(
+    path: &Path,
+    blocks: FileBlocks,
+    fingerprint: Option<&Fingerprint>,
+    is_kept: bool,
+) -> Result<(Input, Arc<BlockPositions>)> {
+    let failed = |error| cannot_read(path, error);
+    let file = open_at_once(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(changed(path, "it is no plain file any more"));
+    }
+    if let Some(fingerprint) = fingerprint {
+        check_identity(path, &file, fingerprint)?;
+    }
+    for stride in &blocks.strides {
+        let mut before = vec![0; stride.before.len()];
+        let from = stride.from.saturating_sub(before.len() as u64);
+        match file.read_exact_at(&mut before, from) {
+            Ok(()) if before == stride.before => {}
+            Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(failed(error)),
+            Ok(()) | Err(_) => return Err(changed(path, REWRITTEN)),
+        }
+    }
+    let fingerprint = match is_kept {
+        true => Some(Fingerprint::of(&file).map_err(failed)?),
+        false => None,
+    };
+    let reader = BlockReader::new(file, path, blocks).map_err(failed)?;
+    let positions = reader.positions();
+    let input = Input {
+        reader: Decompressed::plain(Raw::Blocks(reader)),
+        may_wait: false,
+        fingerprint,
+        mark: Some(FileIdentity::of(&metadata)),
+    };
+    Ok((input, positions))
+}
+
+/// The reason for refusing a file whose content before the position has changed.
+const REWRITTEN: &str = "its content up to where it had been read is another one";
 
 fn shorter(path: &Path, place: &StreamPosition) -> Error {
     let why = format!(

@@ -1,5 +1,7 @@
 //! Bounded sources that read files to their end.
 
+pub(super) mod block_reader;
+pub(super) mod blocks;
 pub(super) mod splits;
 pub(super) mod supply;
 
@@ -18,11 +20,13 @@ use super::fingerprint::Fingerprint;
 use super::follow::FollowSource;
 use super::list::{Listing, cannot_read};
 use super::open::{self, Input, Resumption};
+use super::part_file::Compression;
 use super::watch::WatchSource;
 use crate::decompressed::{Damage, damage};
 use crate::fd_poll::not_now;
-use crate::format::{Csv, Decode, JsonLines, Lines};
+use crate::format::{Csv, Decode, Framing, JsonLines, Lines};
 use crate::record_reader::{Intake, READ_SIZE, Reading, reading_options};
+use blocks::BLOCK_BYTES;
 use splits::FilePosition;
 use supply::{InitialListing, Next, Supply};
 
@@ -54,7 +58,8 @@ where
     FileSource {
         path: path.as_ref().to_path_buf(),
         suffix: None,
-        parallelism: Parallelism::ONE,
+        parallelism: None,
+        block_bytes: BLOCK_BYTES,
         reading: Reading::new(decoder),
         record: PhantomData,
     }
@@ -62,8 +67,15 @@ where
 
 /// A source that reads a file, or the files of a directory in the order of their names, to the end.
 ///
-/// * Each file is read by one instance from beginning to end; the instances share the files of a
-///   directory.
+/// * A large plain file whose records are lines is read by all instances, in blocks of 1 MiB. It
+///   has at least two blocks per instance. A line belongs to the block that contains its first
+///   byte. Each instance emits its records in the order of the file. Such a file is read up to the
+///   length it had at the start of the job. On a cluster it must not change until all instances
+///   have started.
+/// * Other files are read by one instance from beginning to end: small and compressed files, pipes,
+///   and files of records that may contain newlines ([`Framing::Quoted`]).
+/// * By default there is one instance per core, or one if the decoder's records may contain
+///   newlines, or the name or the suffix is that of a compressed file.
 /// * A missing file or directory, or a directory without a matching file, fails the job at its
 ///   start.
 /// * Gzip and zstd are decompressed, from pipes as well.
@@ -84,7 +96,8 @@ where
 pub struct FileSource<T, D> {
     pub(super) path: PathBuf,
     pub(super) suffix: Option<String>,
-    pub(super) parallelism: Parallelism,
+    pub(super) parallelism: Option<Parallelism>,
+    block_bytes: u64,
     pub(super) reading: Reading<D>,
     record: PhantomData<fn() -> T>,
 }
@@ -98,10 +111,41 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         self
     }
 
-    /// Sets the number of instances that share the files of a directory.
+    /// Sets the number of instances, which share the input.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
-        self.parallelism = parallelism.into();
+        self.parallelism = Some(parallelism.into());
         self
+    }
+
+    /// Reads all records in order, with one instance. A job needs this if its result depends on the
+    /// order of the records of different lines, beyond their event times.
+    pub fn in_order(self) -> Self {
+        self.parallelism(Parallelism::ONE)
+    }
+
+    /// Sets the size of the blocks of files that instances share.
+    #[cfg(test)]
+    pub(crate) fn block_bytes(mut self, bytes: u64) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// Returns true if instances can share a file: its records are lines.
+    fn is_divisible(&self) -> bool {
+        self.reading.decoder.framing() == Framing::Lines
+    }
+
+    /// Returns the number of instances: by default one per core if the files can be shared.
+    fn instances(&self) -> Parallelism {
+        let suffix = self.suffix.as_deref().unwrap_or_default();
+        let names = [self.path.clone(), PathBuf::from(format!("file{suffix}"))];
+        let is_plain = |name: &PathBuf| Compression::of_name(name) == Compression::None;
+        let is_shared = self.is_divisible() && names.iter().all(is_plain);
+        match self.parallelism {
+            Some(parallelism) => parallelism,
+            None if is_shared => Parallelism::Auto,
+            None => Parallelism::ONE,
+        }
     }
 
     /// Tails the file after its end; see [`FollowSource`].
@@ -117,7 +161,12 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
     /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
         let name = format!("read {}", self.path.display());
-        let listing = Arc::new(Listing::new(self.path, self.suffix));
+        let (parallelism, is_divisible) = (self.instances(), self.is_divisible());
+        let listing = Listing::new(self.path, self.suffix);
+        let listing = Arc::new(match is_divisible {
+            true => listing.shared(self.block_bytes),
+            false => listing,
+        });
         let listed = Arc::clone(&listing);
         let files = move |_: u32| listed.now().into_iter().map(FileUse::Reads).collect();
         let reading = self.reading;
@@ -129,7 +178,7 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         };
         Source::new(name, Arc::new(supply))
             .using_files(files)
-            .parallelism(self.parallelism)
+            .parallelism(parallelism)
             .isolation(Isolation::Thread)
     }
 }
@@ -207,9 +256,23 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
                 open::open(&path, self.keeps_state)?
             }
             Some(FilePosition {
+                blocks: Some(blocks),
+                file,
+                ..
+            }) => {
+                let (input, positions) =
+                    open::open_blocks(&path, blocks, file.as_ref(), self.keeps_state)?;
+                let mut from_beginning = open::open(&path, false)?.reader;
+                let intake = &mut self.intake;
+                let begun = intake.begin_blocks(origin, positions, &mut from_beginning);
+                begun.map_err(|error| cannot_read(&path, error))?;
+                input
+            }
+            Some(FilePosition {
                 is_packed,
                 place,
                 file,
+                ..
             }) => {
                 let signals = &self.signals;
                 let resumption = Resumption {
@@ -301,7 +364,12 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
                         return Ok(Progress::DONE);
                     }
                     Ok(_) => self.is_packed = input.reader.is_packed(),
-                    Err(error) if not_now(&error) => return Ok(Progress::NONE),
+                    Err(error) if not_now(&error) => {
+                        return Ok(match input.may_wait {
+                            true => Progress::NONE,
+                            false => Progress::MADE,
+                        });
+                    }
                     Err(error) => {
                         self.is_packed = input.reader.is_packed();
                         self.supply.stopped(input, false);
@@ -356,6 +424,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Checkpointed for ReadP<T, D, S>
             is_packed: self.is_packed,
             place: self.intake.place(),
             file: self.fingerprint,
+            blocks: self.intake.unread_blocks(),
         };
         let at_hand = self.at_hand.as_deref().map(|file| (file, &reached));
         self.supply.take_snapshot(snapshot, at_hand)
@@ -392,6 +461,8 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> SourceControl for ReadP<T, D, S
     }
 }
 
+#[cfg(test)]
+mod block_tests;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]

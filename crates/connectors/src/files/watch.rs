@@ -6,7 +6,7 @@ mod read_files;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{FileUse, Instance, Isolation, Processor, Result, Source, Unbounded};
+use ardea_core::{FileUse, Instance, Isolation, Parallelism, Processor, Result, Source, Unbounded};
 
 use super::list::Listing;
 use super::read::{FileSource, ReadP};
@@ -98,7 +98,7 @@ impl<T: Send + 'static, D: Decode<T>> WatchSource<T, D> {
         };
         Source::new(name, Arc::new(supply))
             .using_files(files)
-            .parallelism(parallelism)
+            .parallelism(parallelism.unwrap_or(Parallelism::ONE))
             .isolation(Isolation::Thread)
     }
 }

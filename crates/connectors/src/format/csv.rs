@@ -5,12 +5,15 @@ mod header;
 mod record;
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use csv_core::{ReadRecordResult, Terminator};
 use serde::de::DeserializeOwned;
 
-use super::{Decode, Framing};
+use super::borrowed::{RawFields, RecordFormat};
+use super::{Decode, DecodeWith, Framing, RawRecord};
 use encode::Writing;
+pub(super) use record::CsvRecord;
 use record::Record;
 
 /// Comma-separated values: each file or connection begins with a header that names the fields.
@@ -53,6 +56,7 @@ pub struct Csv {
 struct Options {
     delimiter: u8,
     header: bool,
+    single_line: bool,
     empty_as_none: bool,
 }
 
@@ -61,6 +65,7 @@ impl Default for Options {
         Options {
             delimiter: b',',
             header: true,
+            single_line: false,
             empty_as_none: false,
         }
     }
@@ -85,6 +90,37 @@ impl Csv {
     pub fn without_header(mut self) -> Self {
         self.options.header = false;
         self
+    }
+
+    /// Reads each line as a record: quoted fields must not contain newlines. Then the instances of
+    /// a file source can share large files, and a stray quote costs one line.
+    pub fn single_line(mut self) -> Self {
+        self.options.single_line = true;
+        self
+    }
+
+    /// Decodes each record with a function, which can read it into a type that borrows from it; see
+    /// [`JsonLines::decode_with`](super::JsonLines::decode_with). Fields that the type does not have
+    /// are not decoded.
+    ///
+    /// ```
+    /// use ardea_connectors::format::{Csv, Decode};
+    ///
+    /// let mut lengths = Csv::new().decode_with(|record| {
+    ///     let (name, _year): (&str, u16) = record.read()?;
+    ///     Ok(Some(name.len()))
+    /// });
+    /// assert_eq!(lengths.decode(b"name,year"), Ok(None), "the header is no record");
+    /// assert_eq!(lengths.decode(b"N101,1990"), Ok(Some(4)));
+    /// ```
+    pub fn decode_with<T, F>(self, function: F) -> DecodeWith<Csv, F>
+    where
+        F: Fn(RawRecord<'_>) -> Result<Option<T>, String>,
+    {
+        DecodeWith {
+            format: self,
+            function,
+        }
     }
 
     /// Writes `Some` of an empty text like `None`, as an empty field, which reads back as `None`.
@@ -119,6 +155,8 @@ struct Reading {
     ends: Vec<usize>,
     record: Record,
     header: Option<Record>,
+    /// The place of [`CsvRecord::probe`].
+    probe: OnceLock<Record>,
 }
 
 impl Reading {
@@ -135,6 +173,7 @@ impl Reading {
             ends: Vec::new(),
             record: Record::default(),
             header: None,
+            probe: OnceLock::new(),
         }
     }
 
@@ -181,11 +220,14 @@ impl Reading {
     }
 }
 
-impl<T: DeserializeOwned> Decode<T> for Csv {
+impl RecordFormat for Csv {
     fn framing(&self) -> Framing {
-        Framing::Quoted {
-            quote: QUOTE,
-            delimiter: self.options.delimiter,
+        match self.options.single_line {
+            true => Framing::Lines,
+            false => Framing::Quoted {
+                quote: QUOTE,
+                delimiter: self.options.delimiter,
+            },
         }
     }
 
@@ -209,7 +251,8 @@ impl<T: DeserializeOwned> Decode<T> for Csv {
         self.options.header && !has_begun
     }
 
-    fn decode(&mut self, frame: &[u8]) -> Result<Option<T>, String> {
+    #[inline]
+    fn record<'a>(&'a mut self, frame: &'a [u8]) -> Result<Option<RawRecord<'a>>, String> {
         if frame.is_empty() {
             return Ok(None);
         }
@@ -218,7 +261,12 @@ impl<T: DeserializeOwned> Decode<T> for Csv {
             .reading
             .get_or_insert_with(|| Box::new(Reading::new(options)));
         reading.parse(frame);
-        let Reading { record, header, .. } = &mut **reading;
+        let Reading {
+            record,
+            header,
+            probe,
+            ..
+        } = &mut **reading;
         if options.header {
             let Some(header) = header else {
                 let names = record.clone().with_bytes();
@@ -231,7 +279,41 @@ impl<T: DeserializeOwned> Decode<T> for Csv {
                 return Err(format!("{has} fields where the header has {wants}"));
             }
         }
-        record.decode(header.as_ref()).map(Some)
+        probe.take();
+        Ok(Some(RawRecord(RawFields::Csv(CsvRecord {
+            record,
+            header: header.as_ref(),
+            probe,
+        }))))
+    }
+}
+
+impl<T: DeserializeOwned> Decode<T> for Csv {
+    fn framing(&self) -> Framing {
+        RecordFormat::framing(self)
+    }
+
+    fn begin(&mut self) {
+        RecordFormat::begin(self);
+    }
+
+    fn needs_beginning(&self) -> bool {
+        RecordFormat::needs_beginning(self)
+    }
+
+    fn fields(&self) -> Option<usize> {
+        RecordFormat::fields(self)
+    }
+
+    fn awaits_header(&self) -> bool {
+        RecordFormat::awaits_header(self)
+    }
+
+    fn decode(&mut self, frame: &[u8]) -> Result<Option<T>, String> {
+        match self.record(frame)? {
+            Some(record) => record.read().map(Some),
+            None => Ok(None),
+        }
     }
 }
 

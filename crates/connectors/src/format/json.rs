@@ -3,8 +3,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::borrowed::{RawFields, RecordFormat};
 use super::checked::{Rules, check};
-use super::{Decode, Encode, NonFinite};
+use super::{Decode, DecodeWith, Encode, NonFinite, RawRecord};
 
 /// One JSON value per line, for any serde type; blank lines are skipped.
 ///
@@ -15,6 +16,33 @@ use super::{Decode, Encode, NonFinite};
 pub struct JsonLines;
 
 impl JsonLines {
+    /// Decodes each value with a function, which can read it into a type that borrows from the line
+    /// and has only the fields that are needed. The function returns `None` to drop a record.
+    ///
+    /// ```
+    /// use ardea_connectors::files;
+    /// use ardea_connectors::format::JsonLines;
+    /// use ardea_core::{Bounded, Source};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Event<'a> { kind: &'a str, auction: Option<u64> }
+    ///
+    /// let bids = JsonLines.decode_with(|line| {
+    ///     let event: Event = line.read()?;
+    ///     Ok(event.auction.filter(|_| event.kind == "bid"))
+    /// });
+    /// let auctions: Source<u64, Bounded> = files::read("events.jsonl", bids).build();
+    /// ```
+    pub fn decode_with<T, F>(self, function: F) -> DecodeWith<JsonLines, F>
+    where
+        F: Fn(RawRecord<'_>) -> Result<Option<T>, String>,
+    {
+        DecodeWith {
+            format: self,
+            function,
+        }
+    }
+
     /// Sets the replacement for NaN and infinite floats.
     pub fn non_finite(self, choice: NonFinite) -> LossyJsonLines {
         LossyJsonLines { non_finite: choice }
@@ -44,9 +72,22 @@ impl<T: DeserializeOwned> Decode<T> for JsonLines {
         match serde_json::from_slice(frame) {
             Ok(record) => Ok(Some(record)),
             Err(_) if frame.trim_ascii().is_empty() => Ok(None),
-            Err(error) => Err(format!("not the JSON expected: {error}")),
+            Err(error) => Err(unexpected(&error)),
         }
     }
+}
+
+impl RecordFormat for JsonLines {
+    #[inline]
+    fn record<'a>(&'a mut self, frame: &'a [u8]) -> Result<Option<RawRecord<'a>>, String> {
+        let is_blank = frame.trim_ascii_start().is_empty();
+        Ok((!is_blank).then_some(RawRecord(RawFields::Json(frame))))
+    }
+}
+
+/// Returns the reason for refusing a text.
+pub(super) fn unexpected(error: &serde_json::Error) -> String {
+    format!("not the JSON expected: {error}")
 }
 
 impl<T: Serialize> Encode<T> for JsonLines {

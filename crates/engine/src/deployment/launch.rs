@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, Processor, Result,
-    StateBackend, Vertex, VertexId, Waker, Watermark, panic_message,
+    Routing, StateBackend, UpstreamVertex, Vertex, VertexId, Waker, Watermark, panic_message,
 };
 
 use crate::NodeConfig;
@@ -222,7 +222,10 @@ impl Launch {
         let signals = Arc::clone(&self.job.signals);
         let context = InstanceContext {
             waker: waker(place.clone(), Arc::clone(&woken)),
-            inputs: Arc::from([Arc::clone(from)]),
+            inputs: Arc::from([UpstreamVertex {
+                name: Arc::clone(from),
+                is_forward: false,
+            }]),
             ..self.context(
                 &Arc::from(format!("{from} → {to}")),
                 Instance::ONLY,
@@ -259,14 +262,17 @@ impl Launch {
         }
     }
 
-    /// Returns the names of the upstream vertices, by input.
-    fn producers(&self, vertex: VertexId) -> Arc<[Arc<str>]> {
+    /// Returns the upstream vertices, by input.
+    fn producers(&self, vertex: VertexId) -> Arc<[UpstreamVertex]> {
         let dag = &self.wiring.dag;
         let edges = dag.inputs(vertex).into_iter();
         edges
             .map(|edge| {
-                let from = dag.edges()[edge.index()].source().0;
-                Arc::clone(dag.get(from).name())
+                let edge = &dag.edges()[edge.index()];
+                UpstreamVertex {
+                    name: Arc::clone(dag.get(edge.source().0).name()),
+                    is_forward: matches!(edge.wanted_routing(), Routing::Forward),
+                }
             })
             .collect()
     }

@@ -7,8 +7,7 @@ use ardea_pipeline::{Pipeline, Window, WindowResult};
 use serde::{Deserialize, Serialize};
 
 use super::QueryRun;
-use super::bids::bids;
-use crate::Bid;
+use super::bids::{BidFields, bids};
 
 #[derive(Serialize, Deserialize)]
 struct Hot {
@@ -54,7 +53,7 @@ pub(super) fn q7(run: &QueryRun, p: &Pipeline) {
     bids(run, p)
         .key_by(|_| ())
         .window(Window::tumbling(run.window()))
-        .aggregate("highest", all_with_max(|bid: &Bid| bid.price))
+        .aggregate("highest", all_with_max(|bid: &BidFields| bid.price))
         .flat_map(|window| {
             let (window_start, window_end) = (window.start.as_millis(), window.end.as_millis());
             window.value.into_iter().map(move |bid| Highest {

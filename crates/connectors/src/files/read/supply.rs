@@ -9,7 +9,7 @@ use ardea_core::{
     StateShape,
 };
 
-use super::splits::{FilePosition, FileSplits};
+use super::splits::{FilePosition, FileSplits, ToRead};
 use crate::files::fingerprint::FileIdentity;
 use crate::files::list::Listing;
 use crate::files::open::Input;
@@ -73,12 +73,12 @@ pub(in crate::files) trait Supply: Send + 'static {
 pub(in crate::files) struct InitialListing {
     listing: Arc<Listing>,
     /// The listing, until the first call of `start` or a restore.
-    listed: Option<Result<Vec<PathBuf>>>,
+    listed: Option<Result<Vec<ToRead>>>,
     share: FileSplits,
 }
 
 impl InitialListing {
-    pub fn new(listing: Arc<Listing>, listed: Result<Vec<PathBuf>>) -> Self {
+    pub fn new(listing: Arc<Listing>, listed: Result<Vec<ToRead>>) -> Self {
         InitialListing {
             listing,
             listed: Some(listed),
@@ -124,7 +124,7 @@ impl Supply for InitialListing {
     fn forgets(&self) -> Option<&'static str> {
         match self.listed.as_ref()?.as_ref().ok()?.as_slice() {
             // Directory listings contain plain files only.
-            [only] if only.exists() && !only.is_file() => Some(
+            [(only, _)] if only.exists() && !only.is_file() => Some(
                 "data read from a pipe or a device, which can't be read again (read a plain file instead)",
             ),
             _ => None,
@@ -152,7 +152,7 @@ impl Supply for InitialListing {
     }
 
     fn on_restored(&mut self) -> Result<()> {
-        if self.share.resume()? {
+        if self.share.resume(self.listing.block_bytes())? {
             self.share
                 .left()
                 .try_for_each(|file| self.listing.check(file))?;

@@ -176,7 +176,7 @@ fn drained_behind_its_last_byte_it_has_come_to_its_end_and_before_it_not() {
         let (_dir, path) = file("in", numbers(count).trim_end());
         let listing = Arc::new(Listing::new(path.clone(), None));
         let mut reader = ReadP::new(
-            InitialListing::new(listing, Ok(vec![path])),
+            InitialListing::new(listing, Ok(vec![(path, None)])),
             &Reading::new(Lines),
         );
         let context = context("s");

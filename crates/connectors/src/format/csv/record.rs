@@ -1,9 +1,10 @@
 //! A CSV record, and its conversion into a value.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use csv::{ByteRecord, DeserializeErrorKind, ErrorKind, StringRecord};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 
 /// A record as text or as bytes. A record that is valid UTF-8 is decoded as text, any other one as
 /// bytes.
@@ -58,9 +59,33 @@ impl Record {
         }
     }
 
-    /// Deserializes the fields. The caller has filled the bytes of `header`.
-    pub(super) fn decode<T: DeserializeOwned>(&self, header: Option<&Record>) -> Result<T, String> {
-        let value = self.deserialize(header).map_err(|error| {
+    fn deserialize<'a, T>(&'a self, header: Option<&'a Record>) -> csv::Result<T>
+    where
+        T: Deserialize<'a>,
+    {
+        if self.is_text && header.is_none_or(|header| header.is_text) {
+            return self.text.deserialize(header.map(|header| &header.text));
+        }
+        self.as_bytes()
+            .deserialize(header.map(|header| &header.bytes))
+    }
+}
+
+/// A record with its header, if the format has one.
+#[derive(Clone, Copy)]
+pub(in crate::format) struct CsvRecord<'a> {
+    pub(super) record: &'a Record,
+    /// The header, whose bytes are filled.
+    pub(super) header: Option<&'a Record>,
+    /// An empty place for a record that tests the types of fields.
+    pub(super) probe: &'a OnceLock<Record>,
+}
+
+impl<'a> CsvRecord<'a> {
+    /// Deserializes the fields.
+    pub(in crate::format) fn decode<T: Deserialize<'a>>(&self) -> Result<T, String> {
+        let header = self.header;
+        let value = self.record.deserialize(header).map_err(|error| {
             let ErrorKind::Deserialize { err, .. } = error.kind() else {
                 return error.to_string();
             };
@@ -69,7 +94,7 @@ impl Record {
                 None => err.to_string(),
             }
         })?;
-        match self.overflow::<T>(header) {
+        match self.overflow::<T>() {
             None => Ok(value),
             Some(at) => Err(format!(
                 "{}: the number is beyond the range of a 64-bit float",
@@ -78,42 +103,40 @@ impl Record {
         }
     }
 
-    fn deserialize<T: DeserializeOwned>(&self, header: Option<&Record>) -> csv::Result<T> {
-        if self.is_text && header.is_none_or(|header| header.is_text) {
-            return self.text.deserialize(header.map(|header| &header.text));
-        }
-        self.as_bytes()
-            .deserialize(header.map(|header| &header.bytes))
-    }
-
     /// Returns the index of a field whose number would be read as an infinite float; `None` if
     /// there is none.
     #[inline]
-    fn overflow<T: DeserializeOwned>(&self, header: Option<&Record>) -> Option<usize> {
-        let mut fields = self.fields().enumerate();
-        fields.find_map(|(at, field)| {
-            (overflows(field) && self.is_float::<T>(at, header)).then_some(at)
-        })
+    fn overflow<T: Deserialize<'a>>(&self) -> Option<usize> {
+        match self.record.fields().any(overflows) {
+            true => self.float_overflow::<T>(),
+            false => None,
+        }
     }
 
-    /// Returns true if `T` reads the numeric field `at` as a float: a text in the field then fails.
+    /// Returns the index of a number beyond a float that `T` reads as a float: a text in the field
+    /// then fails.
     #[cold]
-    fn is_float<T: DeserializeOwned>(&self, at: usize, header: Option<&Record>) -> bool {
-        let fields = self.fields().enumerate();
-        let tried = Record {
-            bytes: fields
-                .map(|(index, field)| if index == at { b"-".as_slice() } else { field })
-                .collect(),
-            ..Record::default()
-        };
-        let error = tried.deserialize::<T>(header).err();
-        error.is_some_and(|error| match error.kind() {
+    fn float_overflow<T: Deserialize<'a>>(&self) -> Option<usize> {
+        let tried = self.probe.get_or_init(|| {
+            let fields = self.record.fields();
+            let bytes = fields.map(|field| match overflows(field) {
+                true => b"-".as_slice(),
+                false => field,
+            });
+            Record {
+                bytes: bytes.collect(),
+                ..Record::default()
+            }
+        });
+        let error = tried.deserialize::<T>(self.header).err()?;
+        match error.kind() {
             ErrorKind::Deserialize { err, .. } => {
                 let is_float = matches!(err.kind(), DeserializeErrorKind::ParseFloat(_));
-                is_float && err.field() == Some(at as u64)
+                let at = usize::try_from(err.field()?).ok()?;
+                (is_float && self.record.fields().nth(at).is_some_and(overflows)).then_some(at)
             }
-            _ => false,
-        })
+            _ => None,
+        }
     }
 }
 
