@@ -124,9 +124,18 @@ mod tests {
 
     #[test]
     fn each_query_gives_as_many_results_as_the_plain_loop() {
-        for query in [InputQuery::Q1, InputQuery::Q5, InputQuery::Words] {
+        let csv = |query| (query, InputFormat::Csv);
+        let json = |query| (query, InputFormat::Json);
+        for (query, format) in [
+            json(InputQuery::Q1),
+            json(InputQuery::Q5),
+            json(InputQuery::Words),
+            csv(InputQuery::Q1),
+            csv(InputQuery::Q5),
+        ] {
             let params = InputParams {
                 query,
+                format,
                 events: 20_000,
                 threads: 2,
                 ..InputParams::default()

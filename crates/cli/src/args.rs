@@ -371,7 +371,8 @@ pub struct QueryArgs {
     /// The query: q0 to q8, or q13
     #[arg(long, value_name = "QUERY")]
     pub query: String,
-    /// File of events from `ardea nexmark generate`, `-` for standard input; may be compressed
+    /// File of events from `ardea nexmark generate`, `-` for standard input; may be compressed. For
+    /// q1, q2, q5, q7 and q13 also a CSV file of bids
     #[arg(long, short, value_name = "FILE")]
     pub input: PathBuf,
     /// Output file, `-` for standard output; compressed if its name ends in .gz or .zst

@@ -41,7 +41,8 @@ pub use query::Query;
 pub struct QueryRun {
     /// The query.
     pub query: Query,
-    /// A file of events as JSON lines; may be compressed.
+    /// A file of events as JSON lines; may be compressed. For queries over bids alone (q1, q2, q5,
+    /// q7, q13) also a CSV file of bids, with a header.
     pub input: PathBuf,
     /// The file of results, as JSON lines; `-` is the standard output.
     pub output: PathBuf,
@@ -98,6 +99,16 @@ impl QueryRun {
                 move |record| Timestamp::from_millis(date_time(record)),
                 policy,
             )
+    }
+
+    /// Returns true if the name of the input is that of a CSV file.
+    fn is_csv(&self) -> bool {
+        let name = self.input.to_string_lossy();
+        let name = name
+            .strip_suffix(".gz")
+            .or(name.strip_suffix(".zst"))
+            .unwrap_or(&name);
+        name.ends_with(".csv")
     }
 
     fn window(&self) -> Duration {

@@ -1,6 +1,6 @@
 //! The queries over single bids.
 
-use ardea_connectors::format::JsonLines;
+use ardea_connectors::format::{Csv, JsonLines};
 use ardea_core::Bounded;
 use ardea_pipeline::{Pipeline, Stream, Timed};
 use serde::{Deserialize, Serialize};
@@ -43,8 +43,12 @@ impl EventFields {
     }
 }
 
-/// Returns the bids of the input.
+/// Returns the bids of the input: of a CSV file each record is one.
 pub(super) fn bids(run: &QueryRun, p: &Pipeline) -> Stream<BidFields, Bounded, Timed> {
+    if run.is_csv() {
+        let decoder = Csv::new().decode_with(|record| record.read().map(Some));
+        return run.read(p, decoder, |bid: &BidFields| bid.date_time);
+    }
     let decoder = JsonLines.decode_with(|line| line.read::<EventFields>()?.into_bid());
     run.read(p, decoder, |bid| bid.date_time)
 }
