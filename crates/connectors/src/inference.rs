@@ -83,8 +83,8 @@ impl InferredSchema {
     }
 
     /// Infers the schema of CSV records, given with their header as the first. Types are inferred
-    /// from the texts: an empty field is null, numbers with a leading zero are texts, and so are values
-    /// of several types.
+    /// from the texts. An empty field is null. Numbers with a leading zero and values of several
+    /// types are texts.
     pub fn of_csv<'a>(mut format: Csv, frames: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut schema = InferredSchema::empty();
         for frame in frames {
