@@ -1,0 +1,179 @@
+//! Decoding of blocks of lines into columns.
+
+mod builder;
+mod json;
+mod json_scanner;
+mod text;
+
+use std::fmt;
+
+use ardea_core::{Error, ErrorCode, Result};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use builder::Columns;
+use json::JsonReader;
+
+/// The reason why a record is bad.
+type Reason = Box<str>;
+
+/// The default maximum number of rows of a decoded batch.
+pub const BATCH_ROWS: usize = 8192;
+
+/// The place of a value in a record: the names of the fields that lead to it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FieldPath(Vec<String>);
+
+impl FieldPath {
+    /// Creates a path of these keys, from the outermost object to the value.
+    pub fn keys<S: Into<String>>(keys: impl IntoIterator<Item = S>) -> Self {
+        FieldPath(keys.into_iter().map(Into::into).collect())
+    }
+}
+
+impl From<&str> for FieldPath {
+    /// Creates the path of a text with dots between the keys, such as `bid.price`.
+    fn from(path: &str) -> Self {
+        FieldPath::keys(path.split('.'))
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0.join("."))
+    }
+}
+
+/// A record that could not be decoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadLine {
+    /// The number of lines before it in the block.
+    pub line: usize,
+    /// The offset of its first byte in the block.
+    pub start: usize,
+    /// The offset after its last byte, without the newline.
+    pub end: usize,
+    /// The reason.
+    pub reason: Box<str>,
+}
+
+/// Returns the reason for a line that is not valid UTF-8 after `valid` bytes.
+#[cold]
+fn invalid_utf8(valid: usize) -> Reason {
+    format!("invalid UTF-8 at byte {}", valid + 1).into()
+}
+
+/// A decoder from blocks of whole lines to record batches.
+///
+/// Only the fields of the schema are decoded; other fields are checked and skipped. A line that is
+/// not well-formed, or whose value does not fit its column, is a bad record: it is reported and
+/// leaves no row, and the lines after it are decoded.
+///
+/// * A missing field is null if the column is nullable; otherwise the record is bad.
+/// * A field that occurs twice makes its record bad, if the field is decoded.
+/// * Integers must be in the range of their column, and are not read from `1.0` or `"1"`.
+/// * Timestamps are integers in the unit of their column, or texts of RFC 3339.
+/// * Blank lines are skipped.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ardea_columns::ColumnDecoder;
+/// use arrow_array::{cast::AsArray, types::UInt64Type};
+/// use arrow_schema::{DataType, Field, Schema};
+///
+/// let price = Field::new("price", DataType::UInt64, false);
+/// let mut decoder = ColumnDecoder::json(Arc::new(Schema::new(vec![price])))?;
+/// let mut bad = Vec::new();
+/// decoder.decode(b"{\"id\":7,\"price\":3}\n{\"price\":-1}\n{\"price\":4}\n", &mut bad);
+/// assert_eq!((bad.len(), bad[0].line), (1, 1));
+/// let batch = decoder.finish()?;
+/// assert_eq!(batch.column(0).as_primitive::<UInt64Type>().values(), &[3, 4]);
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ColumnDecoder {
+    columns: Columns,
+    reader: JsonReader,
+    batch_rows: usize,
+}
+
+impl ColumnDecoder {
+    /// Creates a decoder of JSON lines. The columns are the fields of these names.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if the type of a column cannot be decoded from text.
+    pub fn json(schema: SchemaRef) -> Result<Self> {
+        let names = schema.fields().iter();
+        let paths: Vec<_> = names.map(|field| FieldPath::keys([field.name()])).collect();
+        ColumnDecoder::json_at(schema, &paths)
+    }
+
+    /// Creates a decoder of JSON lines with the path of each column, such as `bid.price`.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if the type of a column cannot be decoded from text, if there is
+    /// not one path for each column, or if two paths overlap.
+    pub fn json_at(schema: SchemaRef, paths: &[FieldPath]) -> Result<Self> {
+        if paths.len() != schema.fields().len() {
+            let (paths, columns) = (paths.len(), schema.fields().len());
+            let what = format!("{paths} paths are given for {columns} columns");
+            return Err(Error::new(ErrorCode::InvalidJob, what).hint("give one path per column"));
+        }
+        Ok(ColumnDecoder {
+            columns: Columns::new(schema, BATCH_ROWS)?,
+            reader: JsonReader::new(paths)?,
+            batch_rows: BATCH_ROWS,
+        })
+    }
+
+    /// Returns the schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        self.columns.schema()
+    }
+
+    /// Returns the number of decoded rows that [`finish`](Self::finish) will return.
+    pub fn rows(&self) -> usize {
+        self.columns.rows()
+    }
+
+    /// Returns true if the batch has all its rows: [`decode`](Self::decode) would read nothing.
+    pub fn is_full(&self) -> bool {
+        self.columns.rows() >= self.batch_rows
+    }
+
+    /// Decodes lines from the front of `block` until the batch is full, and returns the number of
+    /// bytes read. Bad records are added to `bad`. The last line may lack its newline.
+    pub fn decode(&mut self, block: &[u8], bad: &mut Vec<BadLine>) -> usize {
+        let (mut start, mut line) = (0, 0);
+        while start < block.len() && !self.is_full() {
+            let rest = &block[start..];
+            let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+            let read = self.reader.read(&rest[..length], &mut self.columns);
+            let finished = read.and_then(|has_record| match has_record {
+                true => self.columns.finish_row(),
+                false => Ok(()),
+            });
+            if let Err(reason) = finished {
+                self.columns.discard_row();
+                let end = start + rest[..length].strip_suffix(b"\r").map_or(length, <[u8]>::len);
+                bad.push(BadLine {
+                    line,
+                    start,
+                    end,
+                    reason,
+                });
+            }
+            start += length + 1;
+            line += 1;
+        }
+        start.min(block.len())
+    }
+
+    /// Takes the decoded rows as a batch.
+    ///
+    /// # Errors
+    /// Internal errors only.
+    pub fn finish(&mut self) -> Result<RecordBatch> {
+        self.columns.finish()
+    }
+}
