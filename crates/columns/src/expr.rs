@@ -13,6 +13,7 @@ use std::fmt;
 use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use bind::column_index;
 pub use bound::BoundExpr;
 
 /// An expression over the columns of a batch: one value for each record.

@@ -6,8 +6,18 @@ mod batch_codec;
 mod decode;
 mod error;
 mod expr;
+mod key;
+mod steps;
+mod window;
 
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
 pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath};
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
+pub use key::{ColumnScatter, GroupKey, KeyColumns};
+pub use steps::{ColumnFilterP, ColumnTimestampsP, ProjectP};
+pub use window::{
+    Accumulator, AccumulatorRow, AggregateExpr, AggregateFunction, Argument, BoundAggregate,
+    ColumnSliceP, CombineAccumulators, Extreme, WindowColumnsP, avg, count, count_of, max, min,
+    sum,
+};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_arith::boolean::{and_kleene, is_not_null, is_null, not, or_kleene};
 use arrow_arith::numeric::{add, div, mul, neg, rem, sub};
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, BooleanArray, Datum, RecordBatch, Scalar, UInt32Array};
+use arrow_array::{ArrayRef, Datum, RecordBatch, Scalar, UInt32Array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_ord::cmp;
 use arrow_schema::{ArrowError, DataType, Field};
@@ -97,13 +97,6 @@ impl BoundExpr {
     /// If any record has no value: see [`Expr`](super::Expr).
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef, ArrowError> {
         self.node.evaluate(batch)?.into_array(batch.num_rows())
-    }
-
-    /// Returns the value of a condition for each record. Its type must be Boolean.
-    pub(crate) fn evaluate_condition(&self, batch: &RecordBatch) -> Result<BooleanArray, ArrowError> {
-        let values = self.evaluate(batch)?;
-        let values = values.as_boolean_opt().cloned();
-        values.ok_or_else(|| ArrowError::ComputeError("a condition is not Boolean".to_string()))
     }
 }
 

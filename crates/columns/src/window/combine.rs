@@ -1,0 +1,60 @@
+//! The second stage of windows over columns: combines the partial results of the first.
+
+use std::sync::Arc;
+
+use ardea_aggregate::Aggregate;
+use ardea_operators::Partial;
+
+use super::{AccumulatorRow, BoundAggregate};
+use crate::key::GroupKey;
+
+/// Combines the partial results of [`ColumnSliceP`](super::ColumnSliceP).
+///
+/// `DEDUCTS` is true if all aggregates [deduct](BoundAggregate::deducts): windows then slide by
+/// removing old slices.
+#[derive(Clone, Debug)]
+pub struct CombineAccumulators<const DEDUCTS: bool> {
+    empty: Arc<AccumulatorRow>,
+}
+
+impl<const DEDUCTS: bool> CombineAccumulators<DEDUCTS> {
+    /// Creates the second stage of these aggregates.
+    pub fn new(aggregates: &[BoundAggregate]) -> Self {
+        let empty = aggregates.iter().map(BoundAggregate::create);
+        CombineAccumulators {
+            empty: Arc::new(AccumulatorRow(empty.collect())),
+        }
+    }
+}
+
+impl<const DEDUCTS: bool> Aggregate<Partial<GroupKey, AccumulatorRow>>
+    for CombineAccumulators<DEDUCTS>
+{
+    type Acc = AccumulatorRow;
+    type Out = AccumulatorRow;
+
+    const DEDUCTS: bool = DEDUCTS;
+
+    fn create(&self) -> AccumulatorRow {
+        AccumulatorRow::clone(&self.empty)
+    }
+
+    #[inline]
+    fn accumulate(&self, acc: &mut AccumulatorRow, part: &Partial<GroupKey, AccumulatorRow>) {
+        acc.combine(&part.acc);
+    }
+
+    #[inline]
+    fn combine(&self, acc: &mut AccumulatorRow, other: &AccumulatorRow) {
+        acc.combine(other);
+    }
+
+    #[inline]
+    fn deduct(&self, acc: &mut AccumulatorRow, other: &AccumulatorRow) {
+        acc.deduct(other);
+    }
+
+    fn finish(&self, acc: &AccumulatorRow) -> AccumulatorRow {
+        acc.clone()
+    }
+}
