@@ -10,6 +10,9 @@ mod key;
 mod steps;
 mod window;
 
+#[cfg(test)]
+mod test_adapter;
+
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
 pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath};

@@ -25,6 +25,11 @@ impl<const DEDUCTS: bool> CombineAccumulators<DEDUCTS> {
             empty: Arc::new(AccumulatorRow(empty.collect())),
         }
     }
+
+    /// Returns accumulators without records.
+    pub(super) fn empty(&self) -> AccumulatorRow {
+        AccumulatorRow::clone(&self.empty)
+    }
 }
 
 impl<const DEDUCTS: bool> Aggregate<Partial<GroupKey, AccumulatorRow>>
@@ -36,7 +41,7 @@ impl<const DEDUCTS: bool> Aggregate<Partial<GroupKey, AccumulatorRow>>
     const DEDUCTS: bool = DEDUCTS;
 
     fn create(&self) -> AccumulatorRow {
-        AccumulatorRow::clone(&self.empty)
+        self.empty()
     }
 
     #[inline]
