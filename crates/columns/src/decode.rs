@@ -5,6 +5,9 @@ mod json;
 mod json_scanner;
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use ardea_core::{Error, ErrorCode, Result};
