@@ -7,7 +7,9 @@ mod decode;
 mod error;
 mod expr;
 mod key;
+mod rows;
 mod steps;
+mod stream;
 mod window;
 
 #[cfg(test)]
@@ -18,7 +20,9 @@ pub use batch_codec::ColumnCodec;
 pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath};
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
+pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
 pub use steps::{ColumnFilterP, ColumnTimestampsP, ProjectP};
+pub use stream::{ColumnRecord, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use window::{
     Accumulator, AccumulatorRow, AggregateExpr, AggregateFunction, Argument, BoundAggregate,
     ColumnSliceP, CombineAccumulators, Extreme, WindowColumnsP, avg, count, count_of, max, min,

@@ -8,7 +8,7 @@ mod timestamps;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use expressions::Expressions;
+pub(crate) use expressions::{Expressions, record_errors};
 pub use filter::ColumnFilterP;
 pub use project::ProjectP;
 pub use timestamps::ColumnTimestampsP;

@@ -33,6 +33,14 @@ impl Port {
             parallelism,
         }
     }
+
+    /// Returns the second output of the same vertex.
+    pub(crate) fn second(self) -> Port {
+        Port {
+            ordinal: Ordinal::SECOND,
+            ..self
+        }
+    }
 }
 
 /// The routing of an input, and the codec of its records between processes.

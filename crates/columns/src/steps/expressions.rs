@@ -89,7 +89,8 @@ impl Expressions {
 }
 
 
-fn record_errors(policy: OnError) -> RecordErrors<RecordBatch> {
+/// Returns a handler for records in columns. Dead letters have the record as text.
+pub(crate) fn record_errors(policy: OnError) -> RecordErrors<RecordBatch> {
     RecordErrors::new(policy, |record| text_of(record).into_bytes())
 }
 

@@ -56,8 +56,16 @@ pub struct AggregateExpr {
     alias: Option<String>,
 }
 
-/// The argument of an aggregate: the name of a column, or an expression.
+/// The name of a column, or an expression.
+#[derive(Clone, Debug)]
 pub struct Argument(Expr);
+
+impl Argument {
+    /// Returns the expression.
+    pub fn into_expr(self) -> Expr {
+        self.0
+    }
+}
 
 impl From<&str> for Argument {
     fn from(column: &str) -> Self {
