@@ -8,6 +8,7 @@ mod error;
 mod expr;
 mod key;
 mod rows;
+mod source;
 mod steps;
 mod stream;
 mod window;
@@ -21,6 +22,7 @@ pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath};
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
+pub use source::{BlockRead, BlockReader, ColumnSourceP};
 pub use steps::{ColumnFilterP, ColumnTimestampsP, ProjectP};
 pub use stream::{ColumnRecord, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use window::{
