@@ -1,6 +1,7 @@
 //! Decoding of blocks of lines into columns.
 
 mod builder;
+mod csv;
 mod json;
 mod json_scanner;
 mod text;
@@ -15,6 +16,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use builder::Columns;
+use csv::{CsvReader, header_names};
 use json::JsonReader;
 
 /// The reason why a record is bad.
@@ -96,8 +98,15 @@ fn invalid_utf8(valid: usize) -> Reason {
 #[derive(Debug)]
 pub struct ColumnDecoder {
     columns: Columns,
-    reader: JsonReader,
+    reader: Reader,
     batch_rows: usize,
+}
+
+/// The reader of a format.
+#[derive(Debug)]
+enum Reader {
+    Json(JsonReader),
+    Csv(CsvReader),
 }
 
 impl ColumnDecoder {
@@ -124,7 +133,37 @@ impl ColumnDecoder {
         }
         Ok(ColumnDecoder {
             columns: Columns::new(schema, BATCH_ROWS)?,
-            reader: JsonReader::new(paths)?,
+            reader: Reader::Json(JsonReader::new(paths)?),
+            batch_rows: BATCH_ROWS,
+        })
+    }
+
+    /// Creates a decoder of CSV whose header is `header`. The columns are the fields of these names,
+    /// and are null if the header lacks them.
+    ///
+    /// Blocks have no header. Fields may be quoted, and then contain delimiters, newlines and
+    /// doubled quotes. An empty field is null if its column is nullable. A record with another
+    /// number of fields than the header is bad. After a bad record, decoding goes on with the line
+    /// after the mistake.
+    ///
+    /// # Errors
+    /// [`ErrorCode::BadRecord`] if the header is not well-formed; [`ErrorCode::InvalidJob`] if the
+    /// type of a column cannot be decoded from text, or the header lacks a column that is not
+    /// nullable, or has it twice.
+    pub fn csv(schema: SchemaRef, delimiter: u8, header: &[u8]) -> Result<Self> {
+        let names = header_names(header, delimiter)?;
+        ColumnDecoder::csv_with_names(schema, delimiter, &names)
+    }
+
+    /// Works like [`csv`](Self::csv), with the names of the fields.
+    ///
+    /// # Errors
+    /// Those of [`csv`](Self::csv).
+    pub fn csv_with_names(schema: SchemaRef, delimiter: u8, names: &[String]) -> Result<Self> {
+        let columns = Columns::new(schema, BATCH_ROWS)?;
+        Ok(ColumnDecoder {
+            reader: Reader::Csv(CsvReader::new(&columns, delimiter, names)?),
+            columns,
             batch_rows: BATCH_ROWS,
         })
     }
@@ -150,8 +189,7 @@ impl ColumnDecoder {
         let (mut start, mut line) = (0, 0);
         while start < block.len() && !self.is_full() {
             let rest = &block[start..];
-            let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-            let read = self.reader.read(&rest[..length], &mut self.columns);
+            let (length, newlines, read) = self.read(rest);
             let finished = read.and_then(|has_record| match has_record {
                 true => self.columns.finish_row(),
                 false => Ok(()),
@@ -167,9 +205,25 @@ impl ColumnDecoder {
                 });
             }
             start += length + 1;
-            line += 1;
+            line += 1 + newlines;
         }
         start.min(block.len())
+    }
+
+    /// Reads the record at the front of `rest` into the current row. Returns its length without the
+    /// newline, the number of newlines in it, and true if there is a record.
+    #[inline]
+    fn read(&mut self, rest: &[u8]) -> (usize, usize, Result<bool, Reason>) {
+        match &mut self.reader {
+            Reader::Json(reader) => {
+                let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+                (length, 0, reader.read(&rest[..length], &mut self.columns))
+            }
+            Reader::Csv(reader) => {
+                let record = reader.read(rest, &mut self.columns);
+                (record.length, record.newlines, record.result)
+            }
+        }
     }
 
     /// Takes the decoded rows as a batch.

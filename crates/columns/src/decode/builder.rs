@@ -86,11 +86,6 @@ impl ColumnBuilder {
         self.field.name()
     }
 
-    /// Returns true if the column takes text.
-    pub(super) fn is_text(&self) -> bool {
-        matches!(self.values, Values::Text(..))
-    }
-
     /// Appends an integer, given by its sign and magnitude.
     #[inline]
     pub(super) fn push_integer(&mut self, negative: bool, magnitude: u64) -> Result<(), Reason> {
@@ -168,6 +163,54 @@ impl ColumnBuilder {
                 }
             }
             _ => return Err(self.unexpected("a string")),
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Appends a value given as the text of a field. An empty text is null if the column is
+    /// nullable.
+    #[inline]
+    pub(super) fn push_field(&mut self, field: &[u8]) -> Result<(), Reason> {
+        if field.is_empty() && self.field.is_nullable() {
+            return self.push_null();
+        }
+        let integer = match &self.values {
+            Values::Text(..) => return self.push_text(field),
+            Values::Bool(_) => None,
+            Values::Int(..) | Values::UInt(..) | Values::Float(_) => integer_of(field),
+        };
+        match (integer, &self.values) {
+            (Some((negative, magnitude)), _) => self.push_integer(negative, magnitude),
+            (None, Values::Bool(_)) if field == b"true" => self.push_bool(true),
+            (None, Values::Bool(_)) if field == b"false" => self.push_bool(false),
+            (None, Values::Float(_)) => self.push_float(field),
+            (None, Values::Int(..))
+                if matches!(
+                    self.field.data_type(),
+                    DataType::Timestamp(..) | DataType::Date32
+                ) =>
+            {
+                self.push_text(field)
+            }
+            _ => Err(self.unexpected(&format!("{:?}", String::from_utf8_lossy(field)))),
+        }
+    }
+
+    /// Appends a float given as text, which may be `inf` or `nan`.
+    fn push_float(&mut self, field: &[u8]) -> Result<(), Reason> {
+        let text = String::from_utf8_lossy(field);
+        let value = text.parse::<f64>().ok();
+        // A number that is too large reads as infinite.
+        let has_digits = field.iter().any(u8::is_ascii_digit);
+        match (&mut self.values, value) {
+            (Values::Float(values), Some(value)) if value.is_finite() || !has_digits => {
+                values.push(value);
+            }
+            (_, Some(_)) => {
+                return Err(format!("column {:?}: {text} is out of range", self.name()).into());
+            }
+            _ => return Err(self.unexpected(&format!("{text:?}"))),
         }
         self.len += 1;
         Ok(())
@@ -274,6 +317,29 @@ impl ColumnBuilder {
             }
         })
     }
+}
+
+/// Returns the sign and magnitude of an integer of up to 64 bits given as text.
+#[inline]
+fn integer_of(text: &[u8]) -> Option<(bool, u64)> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut magnitude = 0u64;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        let shifted = magnitude.checked_mul(10)?;
+        magnitude = shifted.checked_add(digit.into())?;
+    }
+    Some((negative, magnitude))
 }
 
 /// Returns the array of a narrower type. All values are in its range.

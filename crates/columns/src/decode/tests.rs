@@ -159,6 +159,57 @@ fn a_batch_ends_when_it_is_full_and_the_rest_follows() {
 }
 
 #[test]
+fn csv_fields_are_read_by_their_names() {
+    let header = b"\xef\xbb\xbftext,x,\"id\",small,rate,at,flag,x\r\n";
+    let decoder = ColumnDecoder::csv(all_types(), b',', header).unwrap();
+    let block = b"a,,1,-7,2.5,1500,true,\r\n\
+\"b, \"\"c\"\"\nd\",\"\n\",+2,,nan,1970-01-01T00:00:01Z,,\"\" \n\
+\n\
+\"\",\xc3\xa9,3,0,1,,false,last";
+    let (batch, bad) = decode(decoder, block);
+    assert_eq!(bad, []);
+    let texts: Vec<_> = batch.column(4).as_string::<i32>().iter().collect();
+    assert_eq!(texts, [Some("a"), Some("b, \"c\"\nd"), None]);
+    assert_eq!(batch.column(2).as_primitive::<UInt64Type>().values(), &[1, 2, 3]);
+    let small: Vec<_> = batch.column(1).as_primitive::<Int8Type>().iter().collect();
+    assert_eq!(small, [Some(-7), None, Some(0)]);
+    assert!(batch.column(3).as_primitive::<Float64Type>().value(1).is_nan());
+    let times: Vec<_> = batch.column(5).as_primitive::<TimestampMillisecondType>().iter().collect();
+    assert_eq!(times, [Some(1500), Some(1000), None]);
+    assert_eq!(batch.column(6).null_count(), 3, "the header has no such field");
+}
+
+#[test]
+fn bad_csv_records_say_what_is_wrong_and_lose_no_other_record() {
+    for (record, part) in [
+        ("1", "1 fields where the header has 2"),
+        ("1,a,b", "3 fields"),
+        (",a", "expected an unsigned integer, found \"\""),
+        ("-1,a", "out of range"),
+        ("1.0,a", "1.0"),
+        ("99999999999999999999,a", "99999999999999999999"),
+        ("1,\"a\"b", "text after a closing quote"),
+        ("1,\"a", "a quoted field has no end"),
+        ("x,\"a\nb\"", "found \"x\""),
+    ] {
+        let decoder = || ColumnDecoder::csv(all_types(), b';', b"id;text").unwrap();
+        let record = record.replace(',', ";");
+        let block = format!("1;a\n{record}\n2;b\n");
+        let (batch, bad) = decode(decoder(), block.as_bytes());
+        assert_eq!(batch.num_rows(), 2, "{record}");
+        assert_eq!(bad.len(), 1, "{record}");
+        assert_eq!((bad[0].line, &block[bad[0].start..bad[0].end]), (1, &record[..]));
+        assert!(bad[0].reason.contains(part), "{record}: {}", bad[0].reason);
+    }
+    let invalid = decode(ColumnDecoder::csv(all_types(), b',', b"id,x").unwrap(), b"1,\xff\n2,\n");
+    assert!(invalid.1[0].reason.contains("UTF-8") && invalid.0.num_rows() == 1);
+    let refused = |header| ColumnDecoder::csv(all_types(), b',', header).unwrap_err().to_string();
+    assert!(refused(b"text").contains("no field \"id\""));
+    assert!(refused(b"id,id").contains("two fields"));
+    assert!(refused(b"id,\"x").contains("header"));
+}
+
+#[test]
 fn types_that_no_text_has_are_refused() {
     let list = DataType::new_list(DataType::Int8, true);
     let error = ColumnDecoder::json(schema(&[("tags", list, true)])).unwrap_err().to_string();
@@ -210,6 +261,23 @@ proptest! {
             // Skipped by serde_json without a check.
             [bad, ..] if bad.reason.contains("surrogate") => {}
             [bad, ..] => prop_assert!(expected.is_err(), "{}: {}", line, bad.reason),
+        }
+    }
+
+    #[test]
+    fn csv_records_are_those_of_the_csv_crate(
+        rows in prop::collection::vec((any::<u64>(), "[a-z,\"\r\n é]{0,10}"), 1..20),
+    ) {
+        let mut writer = ::csv::Writer::from_writer(Vec::new());
+        rows.iter().for_each(|row| writer.serialize(row).unwrap());
+        let block = writer.into_inner().unwrap();
+        let (batch, bad) = decode(
+            ColumnDecoder::csv(all_types(), b',', b"id,text").unwrap(), &block);
+        prop_assert_eq!(bad, []);
+        prop_assert_eq!(batch.num_rows(), rows.len());
+        for (at, (id, text)) in rows.iter().enumerate() {
+            prop_assert_eq!(batch.column(2).as_primitive::<UInt64Type>().value(at), *id);
+            prop_assert_eq!(batch.column(4).as_string::<i32>().value(at), text);
         }
     }
 
