@@ -41,7 +41,11 @@ impl BlockReader for FileBlocks {
         };
         let read = (&self.file).take(BLOCK_BYTES as u64).read_to_end(block);
         if read.map_err(failed)? == 0 {
-            return Ok(if block.is_empty() { BlockRead::End } else { BlockRead::Lines });
+            return Ok(if block.is_empty() {
+                BlockRead::End
+            } else {
+                BlockRead::Lines
+            });
         }
         let end = memchr::memrchr(b'\n', block).map_or(block.len(), |at| at + 1);
         self.rest.extend_from_slice(&block[end..]);
@@ -61,7 +65,10 @@ fn read(path: String, schema: &SchemaRef) -> Source<ColumnRecord, Bounded> {
         let file = File::open(&path).map_err(failed)?;
         let (path, rest) = (path.clone(), Vec::new());
         let blocks = FileBlocks { path, file, rest };
-        Ok(Box::new(ColumnSourceP::new(blocks, ColumnDecoder::json(Arc::clone(&schema))?)))
+        Ok(Box::new(ColumnSourceP::new(
+            blocks,
+            ColumnDecoder::json(Arc::clone(&schema))?,
+        )))
     };
     Source::new("read", Arc::new(supply)).isolation(Isolation::Thread)
 }
@@ -83,10 +90,15 @@ struct Hot {
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let query = arguments.next().unwrap_or_else(|| "q1".to_string());
-    let path = arguments.next().unwrap_or_else(|| "events.jsonl".to_string());
+    let path = arguments
+        .next()
+        .unwrap_or_else(|| "events.jsonl".to_string());
     let nullable = |name: &str, kind| Field::new(name, kind, true);
     let p = Pipeline::new("nexmark");
-    let mut fields = vec![nullable("kind", DataType::Utf8), nullable("auction", DataType::UInt64)];
+    let mut fields = vec![
+        nullable("kind", DataType::Utf8),
+        nullable("auction", DataType::UInt64),
+    ];
     if query.starts_with("q1") {
         fields.push(nullable("price", DataType::UInt64));
         let schema = Arc::new(Schema::new(fields));
@@ -95,11 +107,17 @@ fn main() -> Result<()> {
             .select([col("auction"), (col("price") * 0.908).alias("euros")]);
         match query == "q1-rows" {
             true => euros.rows::<Euros>().write_to_local(null::sink()),
-            false => euros.filter(col("euros").lt(0.0)).rows::<Euros>().write_to_local(null::sink()),
+            false => euros
+                .filter(col("euros").lt(0.0))
+                .rows::<Euros>()
+                .write_to_local(null::sink()),
         }
         p.run()?;
     } else {
-        fields.push(nullable("date_time", DataType::Timestamp(TimeUnit::Millisecond, None)));
+        fields.push(nullable(
+            "date_time",
+            DataType::Timestamp(TimeUnit::Millisecond, None),
+        ));
         let schema = Arc::new(Schema::new(fields));
         let windows = Window::sliding(Duration::from_secs(10), Duration::from_secs(2));
         let hot = Columns::read_from(&p, read(path, &schema), schema)
@@ -113,11 +131,23 @@ fn main() -> Result<()> {
             .collect();
         p.run()?;
         let counts = hot.take();
-        println!("{} results, {} bids", counts.len(), counts.iter().sum::<i64>());
+        println!(
+            "{} results, {} bids",
+            counts.len(),
+            counts.iter().sum::<i64>()
+        );
     }
     let statistics = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let ticks = statistics.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
-    let ticks: Vec<u64> = ticks.skip(11).take(2).filter_map(|it| it.parse().ok()).collect();
+    let ticks = statistics
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_ascii_whitespace();
+    let ticks: Vec<u64> = ticks
+        .skip(11)
+        .take(2)
+        .filter_map(|it| it.parse().ok())
+        .collect();
     println!("{query}: user and system cpu {ticks:?} hundredths of a second");
     Ok(())
 }

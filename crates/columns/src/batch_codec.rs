@@ -114,7 +114,10 @@ mod tests {
         }
         assert!(payloads > 1);
         assert_eq!(arrived.batch::<ColumnBatch>().unwrap(), &batch(10_000));
-        assert_eq!(ColumnCodec.encode(&mut left, 1, &mut Vec::new()).unwrap(), 0);
+        assert_eq!(
+            ColumnCodec.encode(&mut left, 1, &mut Vec::new()).unwrap(),
+            0
+        );
     }
 
     #[test]

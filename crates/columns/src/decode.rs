@@ -138,8 +138,8 @@ impl ColumnDecoder {
         })
     }
 
-    /// Creates a decoder of CSV whose header is `header`. The columns are the fields of these names,
-    /// and are null if the header lacks them.
+    /// Creates a decoder of CSV whose header is `header`. The columns are the fields of these
+    /// names, and are null if the header lacks them.
     ///
     /// Blocks have no header. Fields may be quoted, and then contain delimiters, newlines and
     /// doubled quotes. An empty field is null if its column is nullable. A record with another
@@ -196,7 +196,10 @@ impl ColumnDecoder {
             });
             if let Err(reason) = finished {
                 self.columns.discard_row();
-                let end = start + rest[..length].strip_suffix(b"\r").map_or(length, <[u8]>::len);
+                let end = start
+                    + rest[..length]
+                        .strip_suffix(b"\r")
+                        .map_or(length, <[u8]>::len);
                 bad.push(BadLine {
                     line,
                     start,

@@ -1,4 +1,4 @@
-//! Expressions over the columns of a batch.
+//! ExprList over the columns of a batch.
 
 mod bind;
 mod bound;

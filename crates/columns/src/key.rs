@@ -81,8 +81,8 @@ fn refused(field: &Field, hint: &str) -> Error {
 /// The key columns of a schema.
 ///
 /// A record's key is that of the same values in Rust, with the same partition: one column is its
-/// value, several are a tuple, and none is `()`. A nullable column is an `Option`. The timestamps of
-/// a key are [`Timestamp`](ardea_core::Timestamp)s.
+/// value, several are a tuple, and none is `()`. A nullable column is an `Option`. The timestamps
+/// of a key are [`Timestamp`](ardea_core::Timestamp)s.
 #[derive(Clone, Debug)]
 pub struct KeyColumns {
     columns: Vec<KeyColumn>,
@@ -125,7 +125,10 @@ impl KeyColumns {
             let values = batch.column(column.index);
             let to = column.kind.encoded_type(column.field.data_type());
             let values = cast_to(values, &to)?;
-            Ok((KeyValues::new(column.kind, &values), column.field.is_nullable()))
+            Ok((
+                KeyValues::new(column.kind, &values),
+                column.field.is_nullable(),
+            ))
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         Ok(EncodedKeys::new(&columns, batch.num_rows()))
@@ -143,14 +146,20 @@ impl KeyColumns {
             let parts = keys.clone().map(|key| key.part((part, arity), is_nullable));
             let integer = |bytes: &[u8]| bytes.try_into().map_or(0, i64::from_le_bytes);
             let integers = || -> Int64Array {
-                parts.clone().map(|it| it.map(|bytes| integer(&bytes))).collect()
+                parts
+                    .clone()
+                    .map(|it| it.map(|bytes| integer(&bytes)))
+                    .collect()
             };
             let encoded = column.kind.encoded_type(column.field.data_type());
             let values: ArrayRef = match column.kind {
                 KeyKind::Integer => cast_to(&(Arc::new(integers()) as ArrayRef), &encoded)?,
-                KeyKind::Unsigned => Arc::new(integers().unary::<_, UInt64Type>(|bits| bits as u64)),
+                KeyKind::Unsigned => {
+                    Arc::new(integers().unary::<_, UInt64Type>(|bits| bits as u64))
+                }
                 KeyKind::Text => {
-                    let texts = parts.map(|it| it.map(|it| String::from_utf8_lossy(&it).into_owned()));
+                    let texts =
+                        parts.map(|it| it.map(|it| String::from_utf8_lossy(&it).into_owned()));
                     Arc::new(texts.collect::<StringArray>())
                 }
                 KeyKind::Binary => Arc::new(parts.collect::<BinaryArray>()),

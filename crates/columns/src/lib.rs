@@ -23,10 +23,10 @@ pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, l
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
 pub use source::{BlockRead, BlockReader, ColumnSourceP};
-pub use steps::{ColumnFilterP, ColumnTimestampsP, ProjectP};
+pub use steps::{ColumnFilterP, ColumnStampP, ProjectP};
 pub use stream::{ColumnRecord, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use window::{
-    Accumulator, AccumulatorRow, AggregateExpr, AggregateFunction, Argument, BoundAggregate,
-    ColumnSliceP, CombineAccumulators, Extreme, WindowColumnsP, avg, count, count_of, max, min,
-    sum,
+    Accumulator, AccumulatorCombine, AccumulatorRow, AggregateExpr, AggregateFunction,
+    BoundAggregate, ColumnArgument, ColumnExtreme, ColumnSliceP, WindowColumnsP, avg, count,
+    count_of, max, min, sum,
 };

@@ -111,14 +111,15 @@ impl<T: Serialize + Send + 'static> Processor for ColumnsOfRowsP<T> {
         }
         let position = inbox.position();
         let rows = inbox.rows::<T>()?;
-        let records = serde_arrow::to_record_batch(self.schema.fields(), &rows.values())
-            .map_err(|error| {
+        let records = serde_arrow::to_record_batch(self.schema.fields(), &rows.values()).map_err(
+            |error| {
                 let what = "a row does not fit the columns";
                 Error::new(ErrorCode::BadRecord, what)
                     .because(error)
                     .at_record(input.index(), position)
                     .hint("check the names and types of the schema against the fields of the row")
-            })?;
+            },
+        )?;
         let batch = ColumnBatch::new(records, rows.times().to_vec())?;
         rows.clear();
         emit(outbox, Ordinal::FIRST, batch)

@@ -18,8 +18,8 @@ pub trait BlockReader: Send + 'static {
     /// Those of the input.
     fn read_block(&mut self, block: &mut Vec<u8>) -> Result<BlockRead>;
 
-    /// Returns the origin of a line for messages, such as `in.json:7`. `line` and `offset` are those
-    /// of the line in the last block.
+    /// Returns the origin of a line for messages, such as `in.json:7`. `line` and `offset` are
+    /// those of the line in the last block.
     fn origin(&self, line: usize, offset: usize) -> String;
 }
 
@@ -36,8 +36,8 @@ pub enum BlockRead {
 
 /// The source of the records of blocks of lines, in columns.
 ///
-/// Emits full batches, and what there is when the reader waits. A bad record is handled by the error
-/// policy; the default is dead letters.
+/// Emits full batches, and what there is when the reader waits. A bad record is handled by the
+/// error policy; the default is dead letters.
 pub struct ColumnSourceP<R> {
     reader: R,
     decoder: ColumnDecoder,
@@ -121,7 +121,11 @@ impl<R: BlockReader> Processor for ColumnSourceP<R> {
                 BlockRead::Lines => {}
                 BlockRead::Wait => {
                     self.emit(outbox)?;
-                    return Ok(if had_rows { Progress::MADE } else { Progress::NONE });
+                    return Ok(if had_rows {
+                        Progress::MADE
+                    } else {
+                        Progress::NONE
+                    });
                 }
                 BlockRead::End => {
                     self.emit(outbox)?;

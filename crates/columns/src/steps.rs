@@ -1,14 +1,14 @@
 //! Processors on single records.
 
-mod expressions;
+mod expr_list;
 mod filter;
 mod project;
-mod timestamps;
+mod stamp;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use expressions::{Expressions, record_errors};
+pub(crate) use expr_list::{ExprList, record_errors};
 pub use filter::ColumnFilterP;
 pub use project::ProjectP;
-pub use timestamps::ColumnTimestampsP;
+pub use stamp::ColumnStampP;

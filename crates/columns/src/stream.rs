@@ -15,10 +15,10 @@ use serde::de::DeserializeOwned;
 use crate::expr::{BoundExpr, Expr};
 use crate::key::{GroupKey, KeyColumns};
 use crate::rows::{ColumnsOfRowsP, RowsOfColumnsP};
-use crate::steps::{ColumnFilterP, ColumnTimestampsP, ProjectP};
+use crate::steps::{ColumnFilterP, ColumnStampP, ProjectP};
 use crate::window::{
-    AccumulatorRow, AggregateExpr, Argument, BoundAggregate, ColumnSliceP, CombineAccumulators,
-    WindowColumnsP,
+    AccumulatorCombine, AccumulatorRow, AggregateExpr, BoundAggregate, ColumnArgument,
+    ColumnSliceP, WindowColumnsP,
 };
 
 /// A record of a stream whose chunks are [`ColumnBatch`](crate::ColumnBatch)es. It has no values.
@@ -39,7 +39,7 @@ pub enum ColumnRecord {}
 /// use arrow_schema::{DataType, Field, Schema, TimeUnit};
 /// use serde::{Deserialize, Serialize};
 ///
-/// #[derive(Serialize)]
+/// #[derive(Clone, Serialize)]
 /// struct Bid { auction: u64, price: u64, time: i64 }
 /// #[derive(Deserialize, Debug, PartialEq, Eq, PartialOrd, Ord)]
 /// struct Hot { auction: u64, bids: i64, price: Option<u64> }
@@ -118,8 +118,11 @@ impl<B: Boundedness, E> Columns<B, E> {
     }
 
     /// Replaces the columns by these: names of columns, or expressions.
-    pub fn select<A: Into<Argument>>(self, columns: impl IntoIterator<Item = A>) -> Self {
-        let columns: Vec<Expr> = columns.into_iter().map(|it| it.into().into_expr()).collect();
+    pub fn select<A: Into<ColumnArgument>>(self, columns: impl IntoIterator<Item = A>) -> Self {
+        let columns: Vec<Expr> = columns
+            .into_iter()
+            .map(|it| it.into().into_expr())
+            .collect();
         self.step("select", |schema| select(&columns, schema))
     }
 
@@ -127,7 +130,10 @@ impl<B: Boundedness, E> Columns<B, E> {
     pub fn with_column(self, column: impl Into<Expr>) -> Self {
         let column = column.into();
         self.step("select", |schema| {
-            let known = schema.fields().iter().map(|field| Expr::Column(field.name().clone()));
+            let known = schema
+                .fields()
+                .iter()
+                .map(|field| Expr::Column(field.name().clone()));
             select(&known.chain([column]).collect::<Vec<_>>(), schema)
         })
     }
@@ -136,14 +142,14 @@ impl<B: Boundedness, E> Columns<B, E> {
     /// becomes a dead letter.
     pub fn with_timestamps(
         self,
-        time: impl Into<Argument>,
+        time: impl Into<ColumnArgument>,
         policy: WatermarkPolicy,
     ) -> Columns<B, Timed> {
         let time = time.into().into_expr();
         let timed = self.step("timestamps", |schema| {
-            ColumnTimestampsP::new(&time, schema, policy)?;
+            ColumnStampP::new(&time, schema, policy)?;
             let of = Arc::clone(schema);
-            let make = supplier(move || ColumnTimestampsP::new(&time, &of, policy));
+            let make = supplier(move || ColumnStampP::new(&time, &of, policy));
             Ok((Arc::clone(schema), make))
         });
         Columns {
@@ -153,10 +159,7 @@ impl<B: Boundedness, E> Columns<B, E> {
     }
 
     /// Groups the records by these columns.
-    pub fn key_by<S: AsRef<str>>(
-        self,
-        columns: impl IntoIterator<Item = S>,
-    ) -> KeyedColumns<B, E> {
+    pub fn key_by<S: AsRef<str>>(self, columns: impl IntoIterator<Item = S>) -> KeyedColumns<B, E> {
         let schema = self.schema.as_ref().map_err(Error::clone);
         let key = schema.and_then(|schema| KeyColumns::bind(schema, columns));
         KeyedColumns { columns: self, key }
@@ -226,7 +229,8 @@ struct BoundWindow {
 
 impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
     /// Emits one record per key and window when the watermark reaches the window's end: the bounds
-    /// of the window, the key, and the aggregates. See [`WindowColumnsP`]. Late records are counted.
+    /// of the window, the key, and the aggregates. See [`WindowColumnsP`]. Late records are
+    /// counted.
     pub fn aggregate(
         self,
         name: impl Into<String>,
@@ -244,24 +248,32 @@ impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
         let aggregates: Vec<_> = aggregates.into_iter().collect();
         let Columns { stream, schema } = self.keyed.columns;
         let input = schema.clone();
-        let bound = schema.and_then(|schema| {
-            bind_window(self.keyed.key?, &schema, self.window, &aggregates)
-        });
-        let deducts = bound.as_ref().is_ok_and(|it| it.aggregates.iter().all(BoundAggregate::deducts));
+        let bound = schema
+            .and_then(|schema| bind_window(self.keyed.key?, &schema, self.window, &aggregates));
+        let deducts = bound
+            .as_ref()
+            .is_ok_and(|it| it.aggregates.iter().all(BoundAggregate::deducts));
         let (first, results, schema, aggregates) = match bound {
-            Ok(bound) => (bound.first, bound.results, Ok(bound.schema), bound.aggregates),
+            Ok(bound) => (
+                bound.first,
+                bound.results,
+                Ok(bound.schema),
+                bound.aggregates,
+            ),
             Err(error) => (failing(&error), failing(&error), Err(error), Vec::new()),
         };
         let partials: Stream<Partial<GroupKey, AccumulatorRow>, B, E> =
             stream.extend_with("partial", first);
         let late = partials.second_output::<ColumnRecord>().with_source_time();
-        let by_key = partials.key_by(|partial| partial.key.clone()).window(self.window);
+        let by_key = partials
+            .key_by(|partial| partial.key.clone())
+            .window(self.window);
         let results: Stream<ColumnRecord, B, Timed> = match deducts {
             true => by_key
-                .aggregate(name, CombineAccumulators::<true>::new(&aggregates))
+                .aggregate(name, AccumulatorCombine::<true>::new(&aggregates))
                 .extend_with("results", results),
             false => by_key
-                .aggregate(name, CombineAccumulators::<false>::new(&aggregates))
+                .aggregate(name, AccumulatorCombine::<false>::new(&aggregates))
                 .extend_with("results", results),
         };
         let results = Columns {
@@ -295,7 +307,11 @@ fn bind_window(
     let of_results = aggregates.clone();
     Ok(BoundWindow {
         first: supplier(move || {
-            Ok(ColumnSliceP::new(spec, first_key.clone(), first_aggregates.clone()))
+            Ok(ColumnSliceP::new(
+                spec,
+                first_key.clone(),
+                first_aggregates.clone(),
+            ))
         }),
         results: supplier(move || WindowColumnsP::new(key.clone(), of_results.clone())),
         schema,

@@ -183,7 +183,9 @@ pub(crate) fn call_once(
     let mut inbox = Inbox::default();
     inbox.fill(Chunk::new(ColumnBatch::untimed(records)));
     let mut outbox = Outbox::new(1, 1024);
-    processor.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
+    processor
+        .process(Ordinal::FIRST, &mut inbox, &mut outbox)
+        .unwrap();
     let batch = outbox.take_chunk(0, Chunk::default);
     let batch = batch.map(|mut chunk| chunk.batch::<ColumnBatch>().unwrap().take());
     let markers = std::iter::from_fn(|| outbox.take_marker(0)).collect();

@@ -14,10 +14,11 @@ mod slices;
 #[cfg(test)]
 mod tests;
 
-pub use accumulator::{Accumulator, AccumulatorRow, Extreme};
+pub use accumulator::{Accumulator, AccumulatorRow, ColumnExtreme};
 pub use aggregate_expr::{
-    AggregateExpr, AggregateFunction, Argument, BoundAggregate, avg, count, count_of, max, min, sum,
+    AggregateExpr, AggregateFunction, BoundAggregate, ColumnArgument, avg, count, count_of, max,
+    min, sum,
 };
-pub use combine::CombineAccumulators;
+pub use combine::AccumulatorCombine;
 pub use results::WindowColumnsP;
 pub use slices::ColumnSliceP;

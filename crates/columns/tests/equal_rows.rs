@@ -46,7 +46,11 @@ fn schema() -> SchemaRef {
         Field::new("auction", DataType::UInt64, false),
         Field::new("price", DataType::Int64, true),
         Field::new("rate", DataType::Float64, false),
-        Field::new("time", DataType::Timestamp(TimeUnit::Microsecond, None), false),
+        Field::new(
+            "time",
+            DataType::Timestamp(TimeUnit::Microsecond, None),
+            false,
+        ),
     ]))
 }
 
@@ -126,11 +130,20 @@ fn by_rows(bids: Vec<Bid>, window: Window) -> (Vec<Summary>, Vec<i64>) {
     };
     let mut late: Vec<_> = late.take().iter().map(|bid: &Bid| bid.time).collect();
     late.sort();
-    (sorted(lists.take().into_iter().map(summary).collect()), late)
+    (
+        sorted(lists.take().into_iter().map(summary).collect()),
+        late,
+    )
 }
 
 fn bids() -> impl Strategy<Value = Vec<Bid>> {
-    let bid = ("[ab]", 0u64..3, prop::option::of(-10i64..100), -1e9..1e9, 0i64..40);
+    let bid = (
+        "[ab]",
+        0u64..3,
+        prop::option::of(-10i64..100),
+        -1e9..1e9,
+        0i64..40,
+    );
     prop::collection::vec(bid, 0..300).prop_map(|bids| {
         let bids = bids.into_iter().enumerate();
         let bid = |(index, (name, auction, price, rate, jitter)): (usize, _)| Bid {
@@ -177,14 +190,21 @@ fn columns(p: &Pipeline) -> Columns<Bounded, Untimed> {
         rate: 0.5,
         time: 1,
     };
-    p.read_from(items(vec![bid(Some(1)), bid(None), bid(Some(3))])).into_columns(schema())
+    p.read_from(items(vec![bid(Some(1)), bid(None), bid(Some(3))]))
+        .into_columns(schema())
 }
 
 #[test]
 fn a_step_that_does_not_fit_fails_the_job_and_names_the_columns() {
     let p = Pipeline::new("wrong");
     let wrong = columns(&p).filter(col("prize").gt(1)).select(["name"]);
-    assert!(wrong.schema().unwrap_err().to_string().contains("price: Int64"));
+    assert!(
+        wrong
+            .schema()
+            .unwrap_err()
+            .to_string()
+            .contains("price: Int64")
+    );
     wrong.rows::<Bid>().collect();
     let error = p.run().unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
@@ -199,7 +219,13 @@ fn session_windows_are_refused() {
         .key_by(["auction"])
         .window(Window::session(Duration::from_secs(1)))
         .aggregate("sessions", [count()]);
-    assert!(sessions.schema().unwrap_err().to_string().contains("session"));
+    assert!(
+        sessions
+            .schema()
+            .unwrap_err()
+            .to_string()
+            .contains("session")
+    );
 }
 
 #[test]
@@ -220,7 +246,9 @@ fn records_that_are_no_row_become_dead_letters() {
 #[test]
 fn a_literal_of_any_type_is_a_column() {
     let p = Pipeline::new("constants");
-    let nothing = lit(false).and(ardea_columns::Expr::Literal(Literal::Null)).alias("never");
+    let nothing = lit(false)
+        .and(ardea_columns::Expr::Literal(Literal::Null))
+        .alias("never");
     let flags = columns(&p).select([nothing]).rows::<Flag>().collect();
     p.run().unwrap();
     assert_eq!(flags.take().len(), 3);

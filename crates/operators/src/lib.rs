@@ -89,10 +89,11 @@ pub use stateless::{
     PartitionMapP, SampleP, SplitP, TeeMapP, TeeP, TryMapP,
 };
 pub use time::{
-    ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkEmitter, WatermarkPolicy, require_times,
+    ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkEmitter, WatermarkPolicy,
+    require_times,
 };
 pub use window::{
     CalendarUnit, Decision, EarlyFiring, EmitChanges, EmitResults, Firing, NoEarly, SessionOutput,
-    SessionSpec, SessionWindowP, Slice, SliceCombineP, SlidingWindowP, Trigger, Weekday, WindowChange,
-    WindowResult, WindowSpec, ZoneName,
+    SessionSpec, SessionWindowP, Slice, SliceCombineP, SlidingWindowP, Trigger, Weekday,
+    WindowChange, WindowResult, WindowSpec, ZoneName,
 };

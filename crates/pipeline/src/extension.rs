@@ -14,11 +14,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// The processors read input 0. Records of output 0 are those of the returned stream, and of
     /// output 1 those of its [`second_output`](Self::second_output). The type `U` may stand for
     /// records in another layout than rows, if all readers of the stream know it.
-    pub fn extend_with<U>(
-        self,
-        kind: &str,
-        make: Arc<dyn ProcessorSupplier>,
-    ) -> Stream<U, B, E> {
+    pub fn extend_with<U>(self, kind: &str, make: Arc<dyn ProcessorSupplier>) -> Stream<U, B, E> {
         let name = self.pipeline.fresh_name(kind);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let first = lowering.follow(name, inputs[0], Arc::clone(&make));

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use ardea_aggregate::Aggregate;
 use ardea_codec::StateValue;
-use ardea_core::{
-    Boundedness, Error, ErrorCode, Key, ProcessorSupplier, Routing, supplier,
-};
+use ardea_core::{Boundedness, Error, ErrorCode, Key, ProcessorSupplier, Routing, supplier};
 use ardea_operators::{
     FoldOne, FoldPartials, KeyedFold, NoEarly, Partial, SessionSpec, SessionWindowP, SliceCombineP,
     SlidingWindowP, Trigger, WindowChange, WindowResult, WindowSpec,

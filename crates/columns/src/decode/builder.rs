@@ -4,20 +4,22 @@ use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
 use arrow_array::types::{
-    ArrowPrimitiveType, ArrowTimestampType, Date32Type, Float32Type, Int8Type, Int16Type, Int32Type,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    ArrowPrimitiveType, ArrowTimestampType, Date32Type, Float32Type, Int8Type, Int16Type,
+    Int32Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
 };
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch,
     RecordBatchOptions, StringArray, UInt64Array,
 };
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{
+    BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer,
+};
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 
 use super::Reason;
-use crate::error::arrow_error;
 use super::text::{parse_date, parse_timestamp};
+use crate::error::arrow_error;
 
 /// The values of a column under construction.
 #[derive(Debug)]
@@ -259,7 +261,11 @@ impl ColumnBuilder {
             (Values::Float(_), _) => "a number",
             (Values::Text(..), _) => "a string",
         };
-        format!("column {:?}: expected {expected}, found {found}", self.name()).into()
+        format!(
+            "column {:?}: expected {expected}, found {found}",
+            self.name()
+        )
+        .into()
     }
 
     #[cold]
@@ -311,7 +317,8 @@ impl ColumnBuilder {
             Values::Text(bytes, ends) => {
                 let offsets = [0].into_iter().chain(ends.drain(..)).collect::<Vec<i32>>();
                 let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-                let bytes = Buffer::from_vec(std::mem::replace(bytes, Vec::with_capacity(bytes.len())));
+                let bytes =
+                    Buffer::from_vec(std::mem::replace(bytes, Vec::with_capacity(bytes.len())));
                 let text = StringArray::try_new(offsets, bytes, nulls);
                 Arc::new(text.map_err(|error| arrow_error("decoded text is not valid", error))?)
             }

@@ -39,12 +39,15 @@ impl CsvReader {
     /// Creates a reader of the fields named like the columns. `names` are those of the fields.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if the name of a column occurs twice, or the field of a column that
-    /// is not nullable is missing.
+    /// [`ErrorCode::InvalidJob`] if the name of a column occurs twice, or the field of a column
+    /// that is not nullable is missing.
     pub(super) fn new(columns: &Columns, delimiter: u8, names: &[String]) -> Result<Self> {
         let mut targets = vec![None; names.len()];
         for (column, wanted) in columns.schema().fields().iter().enumerate() {
-            let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted.name());
+            let mut found = names
+                .iter()
+                .enumerate()
+                .filter(|(_, name)| *name == wanted.name());
             let what = match (found.next(), found.next()) {
                 (Some((field, _)), None) => {
                     targets[field] = Some(column);
@@ -98,7 +101,11 @@ impl CsvReader {
         }
     }
 
-    fn fields(&mut self, scanner: &mut CsvScanner<'_>, columns: &mut Columns) -> Result<(), Reason> {
+    fn fields(
+        &mut self,
+        scanner: &mut CsvScanner<'_>,
+        columns: &mut Columns,
+    ) -> Result<(), Reason> {
         let mut failed = None;
         let mut count = 0;
         loop {
@@ -138,14 +145,20 @@ pub(super) fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>> 
         delimiter,
     };
     let bad = |reason: Reason| {
-        Error::new(ErrorCode::BadRecord, format!("the header can't be read: {reason}"))
-            .hint("the header has to be a line in UTF-8")
+        Error::new(
+            ErrorCode::BadRecord,
+            format!("the header can't be read: {reason}"),
+        )
+        .hint("the header has to be a line in UTF-8")
     };
     let (mut names, mut unquoted) = (Vec::new(), Vec::new());
     loop {
         let (name, end) = scanner.field(&mut unquoted).map_err(bad)?;
         let name = std::str::from_utf8(name);
-        names.push(name.map_err(|error| bad(invalid_utf8(error.valid_up_to())))?.to_string());
+        names.push(
+            name.map_err(|error| bad(invalid_utf8(error.valid_up_to())))?
+                .to_string(),
+        );
         match end {
             FieldEnd::Delimiter => scanner.at += 1,
             FieldEnd::Record => return Ok(names),
@@ -190,7 +203,11 @@ impl<'a> CsvScanner<'a> {
     fn find_end(&mut self) -> FieldEnd {
         let zero = |word: u64| word.wrapping_sub(ONES) & !word;
         let delimiters = ONES * u64::from(self.delimiter);
-        while let Some(word) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+        while let Some(word) = self
+            .bytes
+            .get(self.at..)
+            .and_then(|rest| rest.first_chunk())
+        {
             let word = u64::from_le_bytes(*word);
             self.seen |= word;
             let marks = zero(word ^ delimiters) | zero(word ^ (ONES * u64::from(b'\n')));

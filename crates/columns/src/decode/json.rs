@@ -8,7 +8,7 @@ use super::{FieldPath, Reason};
 
 /// The fields of an object that are decoded.
 #[derive(Debug, Default)]
-struct Wanted {
+struct FieldTree {
     fields: Vec<(Box<[u8]>, Target)>,
 }
 
@@ -18,10 +18,10 @@ enum Target {
     /// The value goes to the column with this index.
     Column(usize),
     /// The value is an object with such fields.
-    Object(Wanted),
+    Object(FieldTree),
 }
 
-impl Wanted {
+impl FieldTree {
     /// Adds a path to a column.
     ///
     /// # Errors
@@ -32,10 +32,15 @@ impl Wanted {
             Error::new(ErrorCode::InvalidJob, what).hint("give every column a path of its own")
         };
         let Some((key, inner)) = keys.split_first() else {
-            return Err(Error::new(ErrorCode::InvalidJob, "a column has an empty path")
-                .hint("name the field of the column"));
+            return Err(
+                Error::new(ErrorCode::InvalidJob, "a column has an empty path")
+                    .hint("name the field of the column"),
+            );
         };
-        let found = self.fields.iter_mut().find(|(name, _)| **name == *key.as_bytes());
+        let found = self
+            .fields
+            .iter_mut()
+            .find(|(name, _)| **name == *key.as_bytes());
         match (found, inner) {
             (None, []) => {
                 let target = Target::Column(column);
@@ -43,9 +48,10 @@ impl Wanted {
                 Ok(())
             }
             (None, inner) => {
-                let mut wanted = Wanted::default();
+                let mut wanted = FieldTree::default();
                 wanted.add(path, inner, column)?;
-                self.fields.push((key.as_bytes().into(), Target::Object(wanted)));
+                self.fields
+                    .push((key.as_bytes().into(), Target::Object(wanted)));
                 Ok(())
             }
             (Some((_, Target::Object(wanted))), inner @ [_, ..]) => wanted.add(path, inner, column),
@@ -73,7 +79,7 @@ impl Wanted {
 /// The reader of JSON objects, one per line.
 #[derive(Debug)]
 pub(super) struct JsonReader {
-    root: Wanted,
+    root: FieldTree,
 }
 
 impl JsonReader {
@@ -82,7 +88,7 @@ impl JsonReader {
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if two paths overlap, or a path is empty.
     pub(super) fn new(paths: &[FieldPath]) -> Result<Self> {
-        let mut root = Wanted::default();
+        let mut root = FieldTree::default();
         for (column, path) in paths.iter().enumerate() {
             root.add(path, &path.0, column)?;
         }
@@ -106,7 +112,7 @@ impl JsonReader {
 /// Reads an object, `depth` levels deep, into the current row.
 fn object(
     scanner: &mut JsonScanner<'_>,
-    wanted: &Wanted,
+    wanted: &FieldTree,
     columns: &mut Columns,
     depth: u32,
 ) -> Result<(), Reason> {

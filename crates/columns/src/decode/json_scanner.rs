@@ -1,7 +1,7 @@
 //! A scanner over one JSON value: reads or skips its parts, and checks all of them.
 
-use super::{Reason, invalid_utf8};
 use super::builder::ColumnBuilder;
+use super::{Reason, invalid_utf8};
 
 /// The maximum nesting of arrays and objects.
 const MAX_DEPTH: u32 = 128;
@@ -116,7 +116,11 @@ impl<'a> JsonScanner<'a> {
     /// Moves to the next quote, backslash or control character.
     #[inline]
     fn find_special(&mut self) -> Result<u8, Reason> {
-        while let Some(word) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+        while let Some(word) = self
+            .bytes
+            .get(self.at..)
+            .and_then(|rest| rest.first_chunk())
+        {
             let word = u64::from_le_bytes(*word);
             self.seen |= word;
             let marks = special_bytes(word);
@@ -275,7 +279,9 @@ impl<'a> JsonScanner<'a> {
             [b'0', _, ..] => Err(self.invalid("a number with a leading zero")),
             // Nineteen digits always fit.
             _ if digits.len() <= 19 => Ok(Some(value)),
-            _ => Ok(std::str::from_utf8(digits).ok().and_then(|it| it.parse().ok())),
+            _ => Ok(std::str::from_utf8(digits)
+                .ok()
+                .and_then(|it| it.parse().ok())),
         }
     }
 

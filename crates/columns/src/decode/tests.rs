@@ -1,3 +1,5 @@
+//! JSON lines and CSV: values, mistakes, and comparison with other readers.
+
 use std::sync::Arc;
 
 use arrow_array::Array;
@@ -13,7 +15,8 @@ use super::*;
 
 fn schema(fields: &[(&str, DataType, bool)]) -> SchemaRef {
     let fields = fields.iter();
-    let fields = fields.map(|(name, kind, is_nullable)| Field::new(*name, kind.clone(), *is_nullable));
+    let fields =
+        fields.map(|(name, kind, is_nullable)| Field::new(*name, kind.clone(), *is_nullable));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
@@ -40,7 +43,11 @@ fn decode(mut decoder: ColumnDecoder, block: &[u8]) -> (RecordBatch, Vec<BadLine
 fn reason(line: &str) -> String {
     let block = format!("{{\"id\":1}}\n{line}\n{{\"id\":2}}");
     let (batch, bad) = decode(ColumnDecoder::json(all_types()).unwrap(), block.as_bytes());
-    assert_eq!(batch.num_rows(), 2, "{line}: the lines around it are decoded");
+    assert_eq!(
+        batch.num_rows(),
+        2,
+        "{line}: the lines around it are decoded"
+    );
     assert!(batch.columns().iter().all(|column| column.len() == 2));
     assert_eq!(bad.len(), 1, "{line}");
     assert_eq!((bad[0].line, &block[bad[0].start..bad[0].end]), (1, line));
@@ -62,12 +69,19 @@ fn values_of_every_type_are_read_wherever_they_stand() {
     assert_eq!(small, [Some(-128), None, None]);
     let ids = batch.column(2).as_primitive::<UInt64Type>();
     assert_eq!(ids.values(), &[u64::MAX, 0, 5]);
-    let rates: Vec<_> = batch.column(3).as_primitive::<Float64Type>().iter().collect();
+    let rates: Vec<_> = batch
+        .column(3)
+        .as_primitive::<Float64Type>()
+        .iter()
+        .collect();
     assert_eq!(rates, [Some(-1500.0), Some(7.0), None]);
     let texts: Vec<_> = batch.column(4).as_string::<i32>().iter().collect();
     assert_eq!(texts, [Some("hé\n😀"), Some(""), None]);
     let times = batch.column(5).as_primitive::<TimestampMillisecondType>();
-    assert_eq!(times.iter().collect::<Vec<_>>(), [Some(1500), Some(-4), None]);
+    assert_eq!(
+        times.iter().collect::<Vec<_>>(),
+        [Some(1500), Some(-4), None]
+    );
     let days = batch.column(6).as_primitive::<Date32Type>();
     assert_eq!(days.iter().collect::<Vec<_>>(), [Some(2), None, None]);
 }
@@ -114,7 +128,11 @@ fn invalid_utf_8_is_found_in_decoded_and_in_skipped_fields() {
         block.extend_from_slice(b"\xff\"}\r\n{\"id\":2}\r\n");
         let (batch, bad) = decode(ColumnDecoder::json(all_types()).unwrap(), &block);
         assert_eq!((batch.num_rows(), bad.len()), (1, 1));
-        assert!(bad[0].reason.contains("invalid UTF-8 at byte"), "{}", bad[0].reason);
+        assert!(
+            bad[0].reason.contains("invalid UTF-8 at byte"),
+            "{}",
+            bad[0].reason
+        );
         assert_eq!(block[bad[0].end], b'\r');
     }
 }
@@ -126,7 +144,11 @@ fn nested_fields_are_reached_by_their_path() {
         ("name", DataType::Utf8, true),
         ("dotted", DataType::Int64, true),
     ]);
-    let paths = [FieldPath::from("bid.price"), "bid.by.name".into(), FieldPath::keys(["a.b"])];
+    let paths = [
+        FieldPath::from("bid.price"),
+        "bid.by.name".into(),
+        FieldPath::keys(["a.b"]),
+    ];
     let decoder = ColumnDecoder::json_at(Arc::clone(&columns), &paths).unwrap();
     let block = br#"{"bid":{"by":{"name":"ann","price":9},"price":3},"a.b":1}
 {"price":7,"bid":null}
@@ -146,7 +168,9 @@ fn nested_fields_are_reached_by_their_path() {
 #[test]
 fn a_batch_ends_when_it_is_full_and_the_rest_follows() {
     let mut decoder = ColumnDecoder::json(schema(&[("n", DataType::Int64, false)])).unwrap();
-    let block: String = (0..BATCH_ROWS + 10).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    let block: String = (0..BATCH_ROWS + 10)
+        .map(|n| format!("{{\"n\":{n}}}\n"))
+        .collect();
     let mut bad = Vec::new();
     let read = decoder.decode(block.as_bytes(), &mut bad);
     assert!(decoder.is_full() && block.as_bytes()[read - 1] == b'\n');
@@ -170,13 +194,30 @@ fn csv_fields_are_read_by_their_names() {
     assert_eq!(bad, []);
     let texts: Vec<_> = batch.column(4).as_string::<i32>().iter().collect();
     assert_eq!(texts, [Some("a"), Some("b, \"c\"\nd"), None]);
-    assert_eq!(batch.column(2).as_primitive::<UInt64Type>().values(), &[1, 2, 3]);
+    assert_eq!(
+        batch.column(2).as_primitive::<UInt64Type>().values(),
+        &[1, 2, 3]
+    );
     let small: Vec<_> = batch.column(1).as_primitive::<Int8Type>().iter().collect();
     assert_eq!(small, [Some(-7), None, Some(0)]);
-    assert!(batch.column(3).as_primitive::<Float64Type>().value(1).is_nan());
-    let times: Vec<_> = batch.column(5).as_primitive::<TimestampMillisecondType>().iter().collect();
+    assert!(
+        batch
+            .column(3)
+            .as_primitive::<Float64Type>()
+            .value(1)
+            .is_nan()
+    );
+    let times: Vec<_> = batch
+        .column(5)
+        .as_primitive::<TimestampMillisecondType>()
+        .iter()
+        .collect();
     assert_eq!(times, [Some(1500), Some(1000), None]);
-    assert_eq!(batch.column(6).null_count(), 3, "the header has no such field");
+    assert_eq!(
+        batch.column(6).null_count(),
+        3,
+        "the header has no such field"
+    );
 }
 
 #[test]
@@ -198,12 +239,22 @@ fn bad_csv_records_say_what_is_wrong_and_lose_no_other_record() {
         let (batch, bad) = decode(decoder(), block.as_bytes());
         assert_eq!(batch.num_rows(), 2, "{record}");
         assert_eq!(bad.len(), 1, "{record}");
-        assert_eq!((bad[0].line, &block[bad[0].start..bad[0].end]), (1, &record[..]));
+        assert_eq!(
+            (bad[0].line, &block[bad[0].start..bad[0].end]),
+            (1, &record[..])
+        );
         assert!(bad[0].reason.contains(part), "{record}: {}", bad[0].reason);
     }
-    let invalid = decode(ColumnDecoder::csv(all_types(), b',', b"id,x").unwrap(), b"1,\xff\n2,\n");
+    let invalid = decode(
+        ColumnDecoder::csv(all_types(), b',', b"id,x").unwrap(),
+        b"1,\xff\n2,\n",
+    );
     assert!(invalid.1[0].reason.contains("UTF-8") && invalid.0.num_rows() == 1);
-    let refused = |header| ColumnDecoder::csv(all_types(), b',', header).unwrap_err().to_string();
+    let refused = |header| {
+        ColumnDecoder::csv(all_types(), b',', header)
+            .unwrap_err()
+            .to_string()
+    };
     assert!(refused(b"text").contains("no field \"id\""));
     assert!(refused(b"id,id").contains("two fields"));
     assert!(refused(b"id,\"x").contains("header"));
@@ -212,18 +263,27 @@ fn bad_csv_records_say_what_is_wrong_and_lose_no_other_record() {
 #[test]
 fn types_that_no_text_has_are_refused() {
     let list = DataType::new_list(DataType::Int8, true);
-    let error = ColumnDecoder::json(schema(&[("tags", list, true)])).unwrap_err().to_string();
+    let error = ColumnDecoder::json(schema(&[("tags", list, true)]))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("tags") && error.contains("List"), "{error}");
 }
 
 /// JSON with the mistakes that people and programs make.
 fn nearly_json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
-        Just("null".to_string()), Just("true".into()), Just("-0.5e+7".into()), Just("tru".into()),
-        any::<i64>().prop_map(|n| n.to_string()), any::<f64>().prop_map(|n| n.to_string()),
+        Just("null".to_string()),
+        Just("true".into()),
+        Just("-0.5e+7".into()),
+        Just("tru".into()),
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<f64>().prop_map(|n| n.to_string()),
         ".{0,12}".prop_map(|text| serde_json::to_string(&text).unwrap()),
         r#""[a-z\\"é/nu0-9]{0,20}""#.prop_map(|text| text),
-        Just("1.".into()), Just("01".into()), Just("-".into()), Just("\"".into()),
+        Just("1.".into()),
+        Just("01".into()),
+        Just("-".into()),
+        Just("\"".into()),
     ];
     leaf.prop_recursive(4, 24, 5, |inner| {
         let comma = prop_oneof![9 => Just(","), 1 => Just(""), 1 => Just(" , ")];
@@ -239,7 +299,11 @@ fn nearly_json() -> impl Strategy<Value = String> {
                 }
                 text.push_str(item);
             }
-            if is_object { format!("{{{text}}}") } else { format!("[{text}]") }
+            if is_object {
+                format!("{{{text}}}")
+            } else {
+                format!("[{text}]")
+            }
         })
     })
 }

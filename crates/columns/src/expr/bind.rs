@@ -70,13 +70,18 @@ impl Expr {
 /// [`ErrorCode::InvalidJob`] with the known columns if there is none of this name, or several.
 pub(crate) fn column_index(schema: &Schema, name: &str) -> Result<usize> {
     let fields = schema.fields().iter();
-    let mut found = fields.clone().enumerate().filter(|(_, it)| it.name() == name);
+    let mut found = fields
+        .clone()
+        .enumerate()
+        .filter(|(_, it)| it.name() == name);
     let what = match (found.next(), found.next()) {
         (Some((index, _)), None) => return Ok(index),
         (None, _) => format!("there is no column {name:?}"),
         (Some(_), Some(_)) => format!("there are several columns {name:?}"),
     };
-    let known: Vec<_> = fields.map(|it| format!("{}: {}", it.name(), it.data_type())).collect();
+    let known: Vec<_> = fields
+        .map(|it| format!("{}: {}", it.name(), it.data_type()))
+        .collect();
     Err(Error::new(ErrorCode::InvalidJob, what)
         .hint(format!("the columns are {}", known.join(", "))))
 }
@@ -124,7 +129,10 @@ fn bind(expr: &Expr, schema: &Schema) -> Result<Typed> {
 
 fn unary(expr: &Expr, operation: UnaryOperation, input: Typed) -> Result<Typed> {
     let kind = input.kind.clone();
-    let is_check = matches!(operation, UnaryOperation::IsNull | UnaryOperation::IsNotNull);
+    let is_check = matches!(
+        operation,
+        UnaryOperation::IsNull | UnaryOperation::IsNotNull
+    );
     let input = match operation {
         UnaryOperation::IsNull | UnaryOperation::IsNotNull => input,
         UnaryOperation::Not => require_boolean(input, expr)

@@ -44,5 +44,8 @@ fn is_unsigned_or_null(kind: &DataType) -> bool {
 }
 
 fn is_text(kind: &DataType) -> bool {
-    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    matches!(
+        kind,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    )
 }

@@ -1,3 +1,5 @@
+//! Expressions: types, null, overflow, refusals, and their form as JSON.
+
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -34,7 +36,10 @@ fn value(expr: Expr) -> Result<ArrayRef, ArrowError> {
     let value = bound.evaluate(&batch)?;
     assert_eq!(value.data_type(), bound.field().data_type(), "{expr}");
     assert_eq!(value.len(), batch.num_rows());
-    assert!(bound.field().is_nullable() || value.null_count() == 0, "{expr}");
+    assert!(
+        bound.field().is_nullable() || value.null_count() == 0,
+        "{expr}"
+    );
     Ok(value)
 }
 
@@ -54,8 +59,14 @@ const N: Option<bool> = None;
 fn integers_are_computed_in_64_bits_and_overflow_is_an_error() {
     let wider = value(col("small") + 1).unwrap();
     assert_eq!(wider.as_primitive::<Int64Type>().value(0), 1 << 31);
-    assert!(matches!(value(col("price") + 1), Err(ArrowError::ArithmeticOverflow(_))));
-    assert!(matches!(value(col("small") / 0), Err(ArrowError::DivideByZero)));
+    assert!(matches!(
+        value(col("price") + 1),
+        Err(ArrowError::ArithmeticOverflow(_))
+    ));
+    assert!(matches!(
+        value(col("small") / 0),
+        Err(ArrowError::DivideByZero)
+    ));
     let half = value(col("price") / 2).unwrap();
     let half: Vec<_> = half.as_primitive::<UInt64Type>().iter().collect();
     assert_eq!(half, [Some(1), None, Some(u64::MAX / 2)]);
@@ -69,7 +80,10 @@ fn floats_follow_ieee_754() {
     let product = value(col("price") * 0.5).unwrap();
     assert_eq!(product.as_primitive::<Float64Type>().value(0), 1.5);
     let infinite = value(col("rate") / 0.0).unwrap();
-    assert_eq!(infinite.as_primitive::<Float64Type>().value(0), f64::INFINITY);
+    assert_eq!(
+        infinite.as_primitive::<Float64Type>().value(0),
+        f64::INFINITY
+    );
     assert_eq!(flags(col("rate").lt(0.0)), [F, T, F]);
     assert_eq!(flags(col("rate").gt(1e300)), [F, F, T]);
 }
@@ -82,7 +96,10 @@ fn null_follows_the_three_valued_logic_of_sql() {
     assert_eq!(flags(col("flag").or(col("price").is_null())), [T, T, N]);
     assert_eq!(flags(!col("flag")), [F, T, N]);
     assert_eq!(flags(col("kind").is_not_null()), [T, T, F]);
-    assert_eq!(flags(col("kind").eq(Expr::Literal(Literal::Null))), [N, N, N]);
+    assert_eq!(
+        flags(col("kind").eq(Expr::Literal(Literal::Null))),
+        [N, N, N]
+    );
 }
 
 #[test]
@@ -107,9 +124,15 @@ fn a_cast_that_does_not_fit_is_an_error_and_a_constant_is_cast_once() {
 #[test]
 fn refusals_name_the_expression_the_types_and_the_columns() {
     let text = refusal(col("prise").gt(1));
-    assert!(text.contains("\"prise\"") && text.contains("price: UInt64"), "{text}");
+    assert!(
+        text.contains("\"prise\"") && text.contains("price: UInt64"),
+        "{text}"
+    );
     let text = refusal(col("kind") * 2);
-    assert!(text.contains("kind * 2") && text.contains("Utf8 and Int64"), "{text}");
+    assert!(
+        text.contains("kind * 2") && text.contains("Utf8 and Int64"),
+        "{text}"
+    );
     assert!(refusal(col("kind").gt(1)).contains('>'));
     assert!(refusal(col("price").and(true)).contains("and"));
     let condition = col("price").bind_condition(&batch().schema()).unwrap_err();

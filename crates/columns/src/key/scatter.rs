@@ -45,7 +45,10 @@ impl Scatter for ColumnScatter {
             if rows.is_empty() {
                 continue;
             }
-            let times = rows.iter().map(|row| batch.times()[*row as usize]).collect();
+            let times = rows
+                .iter()
+                .map(|row| batch.times()[*row as usize])
+                .collect();
             let records = take_record_batch(batch.records(), &UInt32Array::from(rows))
                 .map_err(|error| arrow_error("a batch could not be partitioned", error))?;
             append_to(to, ColumnBatch::new(records, times)?)?;

@@ -1,3 +1,5 @@
+//! Keys of columns are those of Rust.
+
 use std::sync::Arc;
 
 use ardea_core::{Chunk, Key, PartitionId, Scatter};

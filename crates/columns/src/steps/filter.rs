@@ -3,7 +3,7 @@
 use ardea_core::{Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Result};
 use arrow_array::cast::AsArray;
 
-use super::expressions::Expressions;
+use super::expr_list::ExprList;
 use crate::batch::{emit, take_if_free};
 use crate::expr::BoundExpr;
 
@@ -12,14 +12,14 @@ use crate::expr::BoundExpr;
 /// A record for which the condition has no value is handled by the error policy; the default is
 /// dead letters.
 pub struct ColumnFilterP {
-    condition: Expressions,
+    condition: ExprList,
 }
 
 impl ColumnFilterP {
     /// Creates a filter by a [condition](crate::Expr::bind_condition).
     pub fn new(condition: BoundExpr) -> Self {
         ColumnFilterP {
-            condition: Expressions::new(vec![condition]),
+            condition: ExprList::new(vec![condition]),
         }
     }
 

@@ -8,7 +8,7 @@ use ardea_core::{
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Fields, Schema, SchemaRef};
 
-use super::expressions::Expressions;
+use super::expr_list::ExprList;
 use crate::batch::{ColumnBatch, emit, take_if_free};
 use crate::error::arrow_error;
 use crate::expr::BoundExpr;
@@ -18,7 +18,7 @@ use crate::expr::BoundExpr;
 /// A record for which an expression has no value is handled by the error policy; the default is
 /// dead letters.
 pub struct ProjectP {
-    columns: Expressions,
+    columns: ExprList,
     schema: SchemaRef,
 }
 
@@ -30,7 +30,7 @@ impl ProjectP {
     pub fn new(columns: Vec<BoundExpr>) -> Result<Self> {
         Ok(ProjectP {
             schema: ProjectP::schema_of(&columns)?,
-            columns: Expressions::new(columns),
+            columns: ExprList::new(columns),
         })
     }
 
@@ -41,10 +41,14 @@ impl ProjectP {
     pub fn schema_of(columns: &[BoundExpr]) -> Result<SchemaRef> {
         let fields: Fields = columns.iter().map(|it| Arc::clone(it.field())).collect();
         for (index, field) in fields.iter().enumerate() {
-            if fields[..index].iter().any(|other| other.name() == field.name()) {
+            if fields[..index]
+                .iter()
+                .any(|other| other.name() == field.name())
+            {
                 let what = format!("two columns have the name {:?}", field.name());
-                return Err(Error::new(ErrorCode::InvalidJob, what)
-                    .hint("name one of them by `alias`"));
+                return Err(
+                    Error::new(ErrorCode::InvalidJob, what).hint("name one of them by `alias`")
+                );
             }
         }
         Ok(Arc::new(Schema::new(fields)))

@@ -1,3 +1,5 @@
+//! Steps on single records under the schedules of the test kit.
+
 use std::time::Duration;
 
 use ardea_core::{Chunk, ErrorCode, Inbox, Marker, OnError, Ordinal, Outbox, Processor, Watermark};
@@ -34,9 +36,9 @@ fn filter(condition: Expr) -> ColumnFilterP {
     ColumnFilterP::new(condition.bind_condition(&schema()).unwrap())
 }
 
-fn timestamps(time: Expr) -> ColumnTimestampsP {
+fn timestamps(time: Expr) -> ColumnStampP {
     let policy = WatermarkPolicy::out_of_order(Duration::from_micros(2)).max_ahead(None);
-    ColumnTimestampsP::new(&time, &schema(), policy).unwrap()
+    ColumnStampP::new(&time, &schema(), policy).unwrap()
 }
 
 #[test]
@@ -44,7 +46,9 @@ fn a_filter_keeps_the_records_whose_condition_is_true() {
     let expected = [row(3, 20, "c"), row(4, u64::MAX, "d"), row(5, 11, "e")];
     ProcessorTest::new(|| Around::<_, Row>::new(filter(col("price").gt(10))))
         .input(input())
-        .output(Expected::timed(expected.map(|row| (row.clone(), at(row.0)))))
+        .output(Expected::timed(
+            expected.map(|row| (row.clone(), at(row.0))),
+        ))
         .run();
 }
 
@@ -67,14 +71,21 @@ fn a_record_without_a_value_is_a_dead_letter_and_the_others_pass() {
 #[test]
 fn columns_are_computed_and_event_times_stay() {
     let columns = [col("number") - 1, col("price"), col("text").alias("name")];
-    let columns = columns.map(|column| column.bind(&schema()).unwrap()).to_vec();
-    let expected = rows().into_iter().map(|(n, price, text)| ((n - 1, price, text), at(n)));
+    let columns = columns
+        .map(|column| column.bind(&schema()).unwrap())
+        .to_vec();
+    let expected = rows()
+        .into_iter()
+        .map(|(n, price, text)| ((n - 1, price, text), at(n)));
     ProcessorTest::new(move || Around::<_, Row>::new(ProjectP::new(columns.clone()).unwrap()))
         .input(input())
         .output(Expected::timed(expected))
         .run();
     let euros = (col("price") * 0.5).alias("euros").bind(&schema()).unwrap();
-    let (batch, _) = call_once(&mut ProjectP::new(vec![euros]).unwrap(), to_columns(&rows()));
+    let (batch, _) = call_once(
+        &mut ProjectP::new(vec![euros]).unwrap(),
+        to_columns(&rows()),
+    );
     let batch = batch.unwrap();
     assert_eq!(batch.records().schema_ref().field(0).name(), "euros");
     let euros = batch.records().column(0).as_primitive::<Float64Type>();
@@ -85,14 +96,20 @@ fn columns_are_computed_and_event_times_stay() {
 fn two_columns_of_one_name_are_refused() {
     let columns = ["number", "number"].map(|name| col(name).bind(&schema()).unwrap());
     let error = ProjectP::new(columns.to_vec()).err().unwrap().to_string();
-    assert!(error.contains("number") && error.contains("alias"), "{error}");
+    assert!(
+        error.contains("number") && error.contains("alias"),
+        "{error}"
+    );
 }
 
 #[test]
 fn event_times_come_from_a_column_and_watermarks_follow() {
     let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
     let time = col("number").cast(micros.clone());
-    let untimed = TestInput::new().values(rows()).barrier().values([row(9, None, "f")]);
+    let untimed = TestInput::new()
+        .values(rows())
+        .barrier()
+        .values([row(9, None, "f")]);
     let all = rows().into_iter().chain([row(9, None, "f")]);
     let expected: Vec<_> = all.map(|row| (row.clone(), at(row.0))).collect();
     ProcessorTest::new(move || Around::<_, Row>::new(timestamps(time.clone())))
@@ -111,7 +128,12 @@ fn event_times_come_from_a_column_and_watermarks_follow() {
 fn a_record_without_event_time_is_a_dead_letter() {
     let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
     let cast = col("price").cast(DataType::Int64).cast(millis);
-    let values = [row(1, 5, "a"), row(2, None, "b"), row(4, u64::MAX, "d"), row(5, 11, "e")];
+    let values = [
+        row(1, 5, "a"),
+        row(2, None, "b"),
+        row(4, u64::MAX, "d"),
+        row(5, 11, "e"),
+    ];
     ProcessorTest::new(move || Around::<_, Row>::new(timestamps(cast.clone())))
         .input(values.to_vec())
         .output(Expected::timed([
@@ -122,7 +144,9 @@ fn a_record_without_event_time_is_a_dead_letter() {
         .makes_watermarks()
         .run();
     let policy = WatermarkPolicy::in_order();
-    let error = ColumnTimestampsP::new(&col("price"), &schema(), policy).err().unwrap();
+    let error = ColumnStampP::new(&col("price"), &schema(), policy)
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("UInt64"), "{error}");
 }
 
@@ -134,6 +158,8 @@ fn a_batch_waits_until_its_output_is_empty() {
     let mut earlier = Chunk::new(ColumnBatch::untimed(to_columns(&rows()[..1])));
     assert!(outbox.offer_chunk(Ordinal::FIRST, &mut earlier).unwrap());
     let mut filter = filter(col("number").gt(1));
-    filter.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
+    filter
+        .process(Ordinal::FIRST, &mut inbox, &mut outbox)
+        .unwrap();
     assert_eq!(inbox.len(), 5);
 }

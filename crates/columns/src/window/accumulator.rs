@@ -27,14 +27,14 @@ pub enum Accumulator {
         count: u64,
     },
     /// The least value.
-    Least(Option<Extreme>),
+    Least(Option<ColumnExtreme>),
     /// The greatest value.
-    Greatest(Option<Extreme>),
+    Greatest(Option<ColumnExtreme>),
 }
 
 /// The least or greatest value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Extreme {
+pub enum ColumnExtreme {
     /// An integer, a boolean or a time.
     Integer(i128),
     /// A float.
@@ -47,13 +47,15 @@ pub enum Extreme {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AccumulatorRow(pub Box<[Accumulator]>);
 
-impl Extreme {
+impl ColumnExtreme {
     /// Returns true if the value is less than the other. NaN is the greatest float.
-    fn is_less(&self, other: &Extreme) -> bool {
+    fn is_less(&self, other: &ColumnExtreme) -> bool {
         match (self, other) {
-            (Extreme::Integer(a), Extreme::Integer(b)) => a < b,
-            (Extreme::Float(a), Extreme::Float(b)) => a < b || (b.is_nan() && !a.is_nan()),
-            (Extreme::Text(a), Extreme::Text(b)) => a < b,
+            (ColumnExtreme::Integer(a), ColumnExtreme::Integer(b)) => a < b,
+            (ColumnExtreme::Float(a), ColumnExtreme::Float(b)) => {
+                a < b || (b.is_nan() && !a.is_nan())
+            }
+            (ColumnExtreme::Text(a), ColumnExtreme::Text(b)) => a < b,
             // The values of one aggregate have one type.
             _ => false,
         }
@@ -82,7 +84,7 @@ impl Accumulator {
                 *sum += value;
                 *count += 1;
             }
-            other => other.add_extreme(Extreme::Integer(value)),
+            other => other.add_extreme(ColumnExtreme::Integer(value)),
         }
     }
 
@@ -93,24 +95,24 @@ impl Accumulator {
                 sum.add(value);
                 *count += 1;
             }
-            other => other.add_extreme(Extreme::Float(value)),
+            other => other.add_extreme(ColumnExtreme::Float(value)),
         }
     }
 
     fn add_text(&mut self, value: &str) {
         // Most values replace no other: they are compared before they are copied.
         let replaces = match self {
-            Accumulator::Least(Some(Extreme::Text(least))) => *value < **least,
-            Accumulator::Greatest(Some(Extreme::Text(greatest))) => *value > **greatest,
+            Accumulator::Least(Some(ColumnExtreme::Text(least))) => *value < **least,
+            Accumulator::Greatest(Some(ColumnExtreme::Text(greatest))) => *value > **greatest,
             _ => true,
         };
         if replaces {
-            self.add_extreme(Extreme::Text(value.into()));
+            self.add_extreme(ColumnExtreme::Text(value.into()));
         }
     }
 
     #[inline]
-    fn add_extreme(&mut self, value: Extreme) {
+    fn add_extreme(&mut self, value: ColumnExtreme) {
         match self {
             Accumulator::Least(least) => {
                 if least.as_ref().is_none_or(|least| value.is_less(least)) {
@@ -118,7 +120,10 @@ impl Accumulator {
                 }
             }
             Accumulator::Greatest(greatest) => {
-                if greatest.as_ref().is_none_or(|greatest| greatest.is_less(&value)) {
+                if greatest
+                    .as_ref()
+                    .is_none_or(|greatest| greatest.is_less(&value))
+                {
                     *greatest = Some(value);
                 }
             }

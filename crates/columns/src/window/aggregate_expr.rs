@@ -6,7 +6,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use arrow_schema::{DataType, Field, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Accumulator, Extreme};
+use super::{Accumulator, ColumnExtreme};
 use crate::expr::{BoundExpr, Expr, col};
 
 /// The function of an aggregate. All but the count of records ignore null.
@@ -58,24 +58,24 @@ pub struct AggregateExpr {
 
 /// The name of a column, or an expression.
 #[derive(Clone, Debug)]
-pub struct Argument(Expr);
+pub struct ColumnArgument(Expr);
 
-impl Argument {
+impl ColumnArgument {
     /// Returns the expression.
     pub fn into_expr(self) -> Expr {
         self.0
     }
 }
 
-impl From<&str> for Argument {
+impl From<&str> for ColumnArgument {
     fn from(column: &str) -> Self {
-        Argument(col(column))
+        ColumnArgument(col(column))
     }
 }
 
-impl From<Expr> for Argument {
+impl From<Expr> for ColumnArgument {
     fn from(expr: Expr) -> Self {
-        Argument(expr)
+        ColumnArgument(expr)
     }
 }
 
@@ -89,27 +89,27 @@ pub fn count() -> AggregateExpr {
 }
 
 /// Returns the number of records whose argument is not null.
-pub fn count_of(argument: impl Into<Argument>) -> AggregateExpr {
+pub fn count_of(argument: impl Into<ColumnArgument>) -> AggregateExpr {
     AggregateExpr::new(AggregateFunction::Count, argument)
 }
 
 /// Returns the total of the argument. A total of integers that exceeds 64 bits fails the job.
-pub fn sum(argument: impl Into<Argument>) -> AggregateExpr {
+pub fn sum(argument: impl Into<ColumnArgument>) -> AggregateExpr {
     AggregateExpr::new(AggregateFunction::Sum, argument)
 }
 
 /// Returns the least value of the argument. NaN is greater than all other numbers.
-pub fn min(argument: impl Into<Argument>) -> AggregateExpr {
+pub fn min(argument: impl Into<ColumnArgument>) -> AggregateExpr {
     AggregateExpr::new(AggregateFunction::Min, argument)
 }
 
 /// Returns the greatest value of the argument. NaN is greater than all other numbers.
-pub fn max(argument: impl Into<Argument>) -> AggregateExpr {
+pub fn max(argument: impl Into<ColumnArgument>) -> AggregateExpr {
     AggregateExpr::new(AggregateFunction::Max, argument)
 }
 
 /// Returns the mean of the argument.
-pub fn avg(argument: impl Into<Argument>) -> AggregateExpr {
+pub fn avg(argument: impl Into<ColumnArgument>) -> AggregateExpr {
     AggregateExpr::new(AggregateFunction::Avg, argument)
 }
 
@@ -125,7 +125,7 @@ pub struct BoundAggregate {
 
 impl AggregateExpr {
     /// Creates an aggregate of an argument.
-    pub fn new(function: AggregateFunction, argument: impl Into<Argument>) -> Self {
+    pub fn new(function: AggregateFunction, argument: impl Into<ColumnArgument>) -> Self {
         AggregateExpr {
             function,
             argument: Some(argument.into().0),
@@ -183,7 +183,10 @@ impl AggregateExpr {
 
     /// Returns the type in which an argument of type `kind` is accumulated.
     fn accumulated_type(&self, kind: &DataType) -> Option<DataType> {
-        let is_extreme = matches!(self.function, AggregateFunction::Min | AggregateFunction::Max);
+        let is_extreme = matches!(
+            self.function,
+            AggregateFunction::Min | AggregateFunction::Max
+        );
         Some(match kind {
             _ if self.function == AggregateFunction::Count => kind.clone(),
             _ if kind.is_unsigned_integer() => DataType::UInt64,
@@ -208,7 +211,10 @@ impl BoundAggregate {
 
     /// Returns true if a part of the records can be removed from the result.
     pub fn deducts(&self) -> bool {
-        !matches!(self.function, AggregateFunction::Min | AggregateFunction::Max)
+        !matches!(
+            self.function,
+            AggregateFunction::Min | AggregateFunction::Max
+        )
     }
 
     /// Returns an empty accumulator.
@@ -219,8 +225,8 @@ impl BoundAggregate {
             AggregateFunction::Count => Accumulator::Count(0),
             AggregateFunction::Sum | AggregateFunction::Avg if is_float => Accumulator::floats(),
             AggregateFunction::Sum | AggregateFunction::Avg => Accumulator::integers(),
-            AggregateFunction::Min => Accumulator::Least(None::<Extreme>),
-            AggregateFunction::Max => Accumulator::Greatest(None::<Extreme>),
+            AggregateFunction::Min => Accumulator::Least(None::<ColumnExtreme>),
+            AggregateFunction::Max => Accumulator::Greatest(None::<ColumnExtreme>),
         }
     }
 }

@@ -13,15 +13,15 @@ use crate::key::GroupKey;
 /// `DEDUCTS` is true if all aggregates [deduct](BoundAggregate::deducts): windows then slide by
 /// removing old slices.
 #[derive(Clone, Debug)]
-pub struct CombineAccumulators<const DEDUCTS: bool> {
+pub struct AccumulatorCombine<const DEDUCTS: bool> {
     empty: Arc<AccumulatorRow>,
 }
 
-impl<const DEDUCTS: bool> CombineAccumulators<DEDUCTS> {
+impl<const DEDUCTS: bool> AccumulatorCombine<DEDUCTS> {
     /// Creates the second stage of these aggregates.
     pub fn new(aggregates: &[BoundAggregate]) -> Self {
         let empty = aggregates.iter().map(BoundAggregate::create);
-        CombineAccumulators {
+        AccumulatorCombine {
             empty: Arc::new(AccumulatorRow(empty.collect())),
         }
     }
@@ -33,7 +33,7 @@ impl<const DEDUCTS: bool> CombineAccumulators<DEDUCTS> {
 }
 
 impl<const DEDUCTS: bool> Aggregate<Partial<GroupKey, AccumulatorRow>>
-    for CombineAccumulators<DEDUCTS>
+    for AccumulatorCombine<DEDUCTS>
 {
     type Acc = AccumulatorRow;
     type Out = AccumulatorRow;

@@ -11,7 +11,7 @@ use arrow_array::{
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-use super::{Accumulator, AccumulatorRow, AggregateFunction, BoundAggregate, Extreme};
+use super::{Accumulator, AccumulatorRow, AggregateFunction, BoundAggregate, ColumnExtreme};
 use crate::batch::{ColumnBatch, emit};
 use crate::error::arrow_error;
 use crate::key::{GroupKey, KeyColumns};
@@ -25,8 +25,8 @@ const BOUNDS: [&str; 2] = ["window_start", "window_end"];
 /// Returns the results of windows to columns: the bounds of the window, the key columns, and the
 /// aggregates.
 ///
-/// The bounds are timestamps in microseconds, `window_start` and `window_end`. A result's event time
-/// is the last microsecond of its window.
+/// The bounds are timestamps in microseconds, `window_start` and `window_end`. A result's event
+/// time is the last microsecond of its window.
 pub struct WindowColumnsP {
     key: KeyColumns,
     aggregates: Vec<BoundAggregate>,
@@ -41,13 +41,22 @@ impl WindowColumnsP {
     pub fn new(key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Result<Self> {
         let time = DataType::Timestamp(TimeUnit::Microsecond, None);
         let bounds = BOUNDS.map(|name| Arc::new(Field::new(name, time.clone(), false)));
-        let columns = key.fields().chain(aggregates.iter().map(BoundAggregate::field));
+        let columns = key
+            .fields()
+            .chain(aggregates.iter().map(BoundAggregate::field));
         let fields: Vec<_> = bounds.into_iter().chain(columns.cloned()).collect();
         for (index, field) in fields.iter().enumerate() {
-            if fields[..index].iter().any(|other| other.name() == field.name()) {
-                let what = format!("two columns of window results have the name {:?}", field.name());
-                return Err(Error::new(ErrorCode::InvalidJob, what)
-                    .hint("name the aggregate by `alias`"));
+            if fields[..index]
+                .iter()
+                .any(|other| other.name() == field.name())
+            {
+                let what = format!(
+                    "two columns of window results have the name {:?}",
+                    field.name()
+                );
+                return Err(
+                    Error::new(ErrorCode::InvalidJob, what).hint("name the aggregate by `alias`")
+                );
             }
         }
         Ok(WindowColumnsP {
@@ -98,12 +107,12 @@ impl BoundAggregate {
     ) -> Result<ArrayRef> {
         let average = self.function == AggregateFunction::Avg;
         let values: ArrayRef = match self.create() {
-            Accumulator::Count(_) => Arc::new(Int64Array::from_iter_values(
-                accumulators.map(|it| match it {
+            Accumulator::Count(_) => Arc::new(Int64Array::from_iter_values(accumulators.map(
+                |it| match it {
                     Some(Accumulator::Count(count)) => *count as i64,
                     _ => 0,
-                }),
-            )),
+                },
+            ))),
             Accumulator::Integers { .. } | Accumulator::Floats { .. } if average => {
                 Arc::new(accumulators.map(mean_of).collect::<Float64Array>())
             }
@@ -158,12 +167,15 @@ impl BoundAggregate {
         Ok(Arc::new(values.map_err(exceeded)?))
     }
 
-    fn extremes<'a>(&self, values: impl Iterator<Item = Option<&'a Extreme>>) -> Result<ArrayRef> {
+    fn extremes<'a>(
+        &self,
+        values: impl Iterator<Item = Option<&'a ColumnExtreme>>,
+    ) -> Result<ArrayRef> {
         Ok(match self.accumulated() {
             DataType::Float64 => Arc::new(
                 values
                     .map(|it| match it {
-                        Some(Extreme::Float(value)) => Some(*value),
+                        Some(ColumnExtreme::Float(value)) => Some(*value),
                         _ => None,
                     })
                     .collect::<Float64Array>(),
@@ -171,13 +183,13 @@ impl BoundAggregate {
             DataType::Utf8 => Arc::new(
                 values
                     .map(|it| match it {
-                        Some(Extreme::Text(value)) => Some(&**value),
+                        Some(ColumnExtreme::Text(value)) => Some(&**value),
                         _ => None,
                     })
                     .collect::<StringArray>(),
             ),
             _ => self.integers(values.map(|it| match it {
-                Some(Extreme::Integer(value)) => Some(*value),
+                Some(ColumnExtreme::Integer(value)) => Some(*value),
                 _ => None,
             }))?,
         })

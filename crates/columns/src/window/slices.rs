@@ -14,27 +14,27 @@ use super::accumulator::add_values;
 use super::{Accumulator, AccumulatorRow, BoundAggregate};
 use crate::batch::{ColumnBatch, emit, take_if_free};
 use crate::key::{EncodedKeys, GroupKey, KeyColumns};
-use crate::steps::Expressions;
+use crate::steps::ExprList;
 
 /// The default maximum number of groups over all open slices.
 const MOST_GROUPS: usize = 64 * 1024;
 
 /// Aggregates the records of each key over slices of time.
 ///
-/// Emits a [`Partial`] for each key of a slice when the watermark closes the slice, at the end of an
-/// epoch, or when there are more than [`groups_max`](Self::groups_max) groups. It therefore has no
-/// state to checkpoint. A [`SlidingWindowP`](ardea_operators::SlidingWindowP) with the same
+/// Emits a [`Partial`] for each key of a slice when the watermark closes the slice, at the end of
+/// an epoch, or when there are more than [`groups_max`](Self::groups_max) groups. It therefore has
+/// no state to checkpoint. A [`SlidingWindowP`](ardea_operators::SlidingWindowP) with the same
 /// [`WindowSpec`] combines the partial results by
-/// [`CombineAccumulators`](super::CombineAccumulators).
+/// [`AccumulatorCombine`](super::AccumulatorCombine).
 ///
-/// Late records are counted and sent to the second output, if the vertex has one. A record for which
-/// an argument of an aggregate has no value is handled by the error policy; the default is dead
-/// letters.
+/// Late records are counted and sent to the second output, if the vertex has one. A record for
+/// which an argument of an aggregate has no value is handled by the error policy; the default is
+/// dead letters.
 pub struct ColumnSliceP {
     spec: WindowSpec,
     key: KeyColumns,
     aggregates: Vec<BoundAggregate>,
-    arguments: Expressions,
+    arguments: ExprList,
     open: BTreeMap<Slice, SliceGroups>,
     /// The slice being emitted, and the number of groups emitted.
     emitting: Option<(Slice, SliceGroups, usize)>,
@@ -61,7 +61,7 @@ impl ColumnSliceP {
         ColumnSliceP {
             spec,
             key,
-            arguments: Expressions::new(arguments.collect()),
+            arguments: ExprList::new(arguments.collect()),
             aggregates,
             open: BTreeMap::new(),
             emitting: None,
@@ -148,10 +148,18 @@ impl ColumnSliceP {
         while first < times.len() {
             let slice = self.spec.slice_of(times[first]);
             let (from, to) = (self.spec.first_of(slice), self.spec.last_of(slice));
-            let run = times[first..].iter().take_while(|it| (from..=to).contains(*it));
+            let run = times[first..]
+                .iter()
+                .take_while(|it| (from..=to).contains(*it));
             let after = first + run.count().max(1);
             let groups = self.open.entry(slice).or_default();
-            groups.add(&self.aggregates, keys, arguments, first..after, &mut self.groups);
+            groups.add(
+                &self.aggregates,
+                keys,
+                arguments,
+                first..after,
+                &mut self.groups,
+            );
             first = after;
         }
     }

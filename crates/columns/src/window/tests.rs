@@ -1,3 +1,5 @@
+//! Both stages of windows under the schedules of the test kit.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +50,11 @@ fn all() -> Vec<AggregateExpr> {
 fn input() -> TestInput<Row> {
     let timed = |micros: i64, price: Option<u64>, text| (row(micros, price, text), at(micros));
     TestInput::new()
-        .records([timed(1, Some(5), "a"), timed(9, None, "b"), timed(12, Some(1), "a")])
+        .records([
+            timed(1, Some(5), "a"),
+            timed(9, None, "b"),
+            timed(12, Some(1), "a"),
+        ])
         .watermark(at(10))
         .records([timed(3, Some(2), "a"), timed(25, Some(9), "b")])
         .barrier()
@@ -67,10 +73,13 @@ fn table(key: &KeyColumns, aggregates: &[BoundAggregate], rows: Vec<ResultRow>) 
     });
     inbox.fill(Chunk::new(rows.collect::<ardea_core::Rows<_>>()));
     let mut outbox = Outbox::new(1, 1024);
-    step.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
+    step.process(Ordinal::FIRST, &mut inbox, &mut outbox)
+        .unwrap();
     let mut chunk = outbox.take_chunk(0, Chunk::default).unwrap();
     let records: &RecordBatch = chunk.batch::<ColumnBatch>().unwrap().records();
-    pretty::pretty_format_batches(std::slice::from_ref(records)).unwrap().to_string()
+    pretty::pretty_format_batches(std::slice::from_ref(records))
+        .unwrap()
+        .to_string()
 }
 
 type ResultRow = WindowResult<GroupKey, AccumulatorRow>;
@@ -104,7 +113,11 @@ fn check_slices(names: &[&str], aggregates: &[AggregateExpr], groups: usize, exp
     .input(input())
     .output(Expected::check(move |partials| {
         let found = table(&for_table, &for_results, combined(partials));
-        match found.lines().map(str::trim).eq(expected.lines().map(str::trim)) {
+        match found
+            .lines()
+            .map(str::trim)
+            .eq(expected.lines().map(str::trim))
+        {
             true => Ok(()),
             false => Err(found),
         }
@@ -141,7 +154,7 @@ fn partial_results_of_every_kind_survive_failures_and_rescales() {
 /// Runs the second stage over partial results, with failures.
 fn survive<const DEDUCTS: bool>(aggregates: &[BoundAggregate]) {
     let partial = |name: &str, time: i64| {
-        let mut acc = CombineAccumulators::<DEDUCTS>::new(aggregates).empty();
+        let mut acc = AccumulatorCombine::<DEDUCTS>::new(aggregates).empty();
         for (n, accumulator) in acc.0.iter_mut().enumerate() {
             let value = i128::from(time) * 7 % 5 + n as i128;
             match accumulator {
@@ -151,8 +164,8 @@ fn survive<const DEDUCTS: bool>(aggregates: &[BoundAggregate]) {
                     sum.add(value as f64 / 3.0);
                     *count += 1;
                 }
-                Accumulator::Least(least) => *least = Some(Extreme::Text(name.into())),
-                Accumulator::Greatest(greatest) => *greatest = Some(Extreme::Integer(value)),
+                Accumulator::Least(least) => *least = Some(ColumnExtreme::Text(name.into())),
+                Accumulator::Greatest(greatest) => *greatest = Some(ColumnExtreme::Integer(value)),
             }
         }
         let key = GroupKey::Bytes(name.as_bytes().into());
@@ -167,7 +180,10 @@ fn survive<const DEDUCTS: bool>(aggregates: &[BoundAggregate]) {
         .records([partial("b", 49), partial("b", 59)]);
     let fold = |aggregates: &[BoundAggregate]| {
         let by_key = |partial: &PartialRow| partial.key.clone();
-        Arc::new(FoldOne::new(by_key, CombineAccumulators::<DEDUCTS>::new(aggregates)))
+        Arc::new(FoldOne::new(
+            by_key,
+            AccumulatorCombine::<DEDUCTS>::new(aggregates),
+        ))
     };
     let fold = fold(aggregates);
     let codecs = || StateCodecs::new(state_codec_of().unwrap(), state_codec_of().unwrap());
@@ -199,8 +215,14 @@ fn aggregates_of_other_types_are_refused() {
     assert!(refusal(avg(col("price").is_null())).contains("Boolean"));
     assert!(refusal(max("prize")).contains("price: UInt64"));
     let twice = bound(&[count(), count()]);
-    let error = WindowColumnsP::new(key(&[]), twice).err().unwrap().to_string();
-    assert!(error.contains("count") && error.contains("alias"), "{error}");
+    let error = WindowColumnsP::new(key(&[]), twice)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("count") && error.contains("alias"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -218,7 +240,7 @@ fn times_and_flags_have_extremes_of_their_own_type() {
             _ => argument,
         };
         let aggregates = bound(&[min(argument).alias("least")]);
-        let row = AccumulatorRow([Accumulator::Least(Some(Extreme::Integer(1)))].into());
+        let row = AccumulatorRow([Accumulator::Least(Some(ColumnExtreme::Integer(1)))].into());
         let result = WindowResult {
             start: at(0),
             end: at(1),

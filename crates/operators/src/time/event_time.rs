@@ -54,8 +54,8 @@ impl<E: Display> EventTime for Result<Timestamp, E> {
     }
 }
 
-/// Checks that each record has an event time before the end of time. `position` is that of the first
-/// record on the input.
+/// Checks that each record has an event time before the end of time. `position` is that of the
+/// first record on the input.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidJob`] with the position of the first record without one.

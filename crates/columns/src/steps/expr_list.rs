@@ -12,16 +12,16 @@ use crate::batch::ColumnBatch;
 use crate::error::arrow_error;
 use crate::expr::BoundExpr;
 
-/// Expressions over the records of an input. A record for which any of them has no value is handled
+/// ExprList over the records of an input. A record for which any of them has no value is handled
 /// by the error policy and removed.
-pub(crate) struct Expressions {
+pub(crate) struct ExprList {
     expressions: Vec<BoundExpr>,
     errors: RecordErrors<RecordBatch>,
 }
 
-impl Expressions {
+impl ExprList {
     pub(crate) fn new(expressions: Vec<BoundExpr>) -> Self {
-        Expressions {
+        ExprList {
             expressions,
             errors: record_errors(OnError::DeadLetter),
         }
@@ -42,7 +42,9 @@ impl Expressions {
 
     fn values(&self, records: &RecordBatch) -> Result<Vec<ArrayRef>, ArrowError> {
         let expressions = self.expressions.iter();
-        expressions.map(|expression| expression.evaluate(records)).collect()
+        expressions
+            .map(|expression| expression.evaluate(records))
+            .collect()
     }
 
     /// Evaluates the expressions on a batch whose first record is at `position` of the input.
@@ -60,7 +62,8 @@ impl Expressions {
         self.find_bad(batch.records(), 0..batch.len(), &mut |row, error| {
             keep[row] = false;
             let record = batch.records().slice(row, 1);
-            self.errors.handle(input, position + row as u64, &record, error)
+            self.errors
+                .handle(input, position + row as u64, &record, error)
         })?;
         let batch = batch.filter(&BooleanArray::from(keep))?;
         let values = self
@@ -87,7 +90,6 @@ impl Expressions {
         self.find_bad(records, middle..rows.end, report)
     }
 }
-
 
 /// Returns a handler for records in columns. Dead letters have the record as text.
 pub(crate) fn record_errors(policy: OnError) -> RecordErrors<RecordBatch> {

@@ -11,7 +11,7 @@ use arrow_array::types::TimestampMicrosecondType;
 use arrow_array::{Array, BooleanArray};
 use arrow_schema::{DataType, Schema, TimeUnit};
 
-use super::expressions::Expressions;
+use super::expr_list::ExprList;
 use crate::batch::{ColumnBatch, emit, take_if_free};
 use crate::expr::Expr;
 
@@ -22,12 +22,12 @@ use crate::expr::Expr;
 /// [`max_ahead`](WatermarkPolicy::max_ahead); the default is dead letters. Watermarks follow the
 /// [`WatermarkPolicy`] after each batch and replace upstream watermarks. A silent input is declared
 /// idle.
-pub struct ColumnTimestampsP {
-    time: Expressions,
+pub struct ColumnStampP {
+    time: ExprList,
     emitter: WatermarkEmitter,
 }
 
-impl ColumnTimestampsP {
+impl ColumnStampP {
     /// Creates a step with the event times `time`, and watermarks by `policy`.
     ///
     /// # Errors
@@ -41,8 +41,8 @@ impl ColumnTimestampsP {
                 .hint("cast it to a timestamp in its unit: Timestamp(Millisecond, None)"));
         }
         let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
-        Ok(ColumnTimestampsP {
-            time: Expressions::new(vec![time.clone().cast(micros).bind(schema)?]),
+        Ok(ColumnStampP {
+            time: ExprList::new(vec![time.clone().cast(micros).bind(schema)?]),
             emitter: WatermarkEmitter::new(policy),
         })
     }
@@ -63,7 +63,11 @@ impl ColumnTimestampsP {
     ) -> Result<(ColumnBatch, Timestamp)> {
         let (batch, values) = self.time.evaluate(batch, input, position)?;
         let values = values[0].as_primitive::<TimestampMicrosecondType>();
-        let times: Vec<_> = values.values().iter().map(|it| Timestamp::from_micros(*it)).collect();
+        let times: Vec<_> = values
+            .values()
+            .iter()
+            .map(|it| Timestamp::from_micros(*it))
+            .collect();
         let (records, _) = batch.into_parts();
         let mut bound = self.emitter.bound();
         let earliest = times.iter().fold(Timestamp::MAX, |a, b| a.min(*b));
@@ -90,7 +94,7 @@ impl ColumnTimestampsP {
     }
 }
 
-impl Processor for ColumnTimestampsP {
+impl Processor for ColumnStampP {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.time.attach(context);
         self.emitter.attach(context);
@@ -129,7 +133,7 @@ impl Processor for ColumnTimestampsP {
     }
 }
 
-impl Checkpointed for ColumnTimestampsP {
+impl Checkpointed for ColumnStampP {
     fn states(&mut self) -> Vec<StateShape> {
         WatermarkEmitter::states()
     }
