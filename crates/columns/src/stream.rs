@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Boundedness, Error, ErrorCode, Instance, Processor, ProcessorSupplier, Result, Source,
-    WatermarkPolicy,
+    Boundedness, Ends, Error, ErrorCode, Instance, Processor, ProcessorSupplier, Result, Source,
+    Timestamp, WatermarkPolicy,
 };
-use ardea_operators::Partial;
+use ardea_operators::{Firing, Partial, WindowResult, WindowSpec};
 use ardea_pipeline::{HasEventTime, Pipeline, Stream, Timed, Untimed, Window};
 use arrow_schema::{Schema, SchemaRef};
 use serde::Serialize;
@@ -202,6 +202,39 @@ pub struct KeyedColumns<B, E> {
     key: Result<KeyColumns>,
 }
 
+impl<B: Ends, E> KeyedColumns<B, E> {
+    /// Aggregates all records of each key at the end of a bounded stream: one record with the key
+    /// and the aggregates. Without records there is no result. For unbounded streams, use windows.
+    pub fn aggregate(
+        self,
+        name: impl Into<String>,
+        aggregates: impl IntoIterator<Item = AggregateExpr>,
+    ) -> Columns<B, E> {
+        let aggregates: Vec<_> = aggregates.into_iter().collect();
+        let Columns { stream, schema } = self.columns;
+        let bound = schema.and_then(|schema| bind(self.key?, &schema, None, &aggregates));
+        let (bound, schema) = BoundAggregates::or_failing(bound);
+        let by_key = stream
+            .extend_with::<PartialRow>("partial", bound.first)
+            .key_by(|partial| partial.key.clone());
+        let whole = |(key, value)| WindowResult {
+            start: Timestamp::MIN,
+            end: Timestamp::MAX,
+            key,
+            value,
+            firing: Firing::OnTime,
+        };
+        let results = match bound.deducts {
+            true => by_key.aggregate(name, AccumulatorCombine::<true>::new(&bound.aggregates)),
+            false => by_key.aggregate(name, AccumulatorCombine::<false>::new(&bound.aggregates)),
+        };
+        Columns {
+            stream: results.map(whole).extend_with("results", bound.results),
+            schema,
+        }
+    }
+}
+
 impl<B: Boundedness, E: HasEventTime> KeyedColumns<B, E> {
     /// Assigns the records of each key to event-time windows.
     pub fn window(self, window: Window) -> WindowedColumns<B, E> {
@@ -219,12 +252,34 @@ pub struct WindowedColumns<B, E> {
     window: Window,
 }
 
-/// The parts of a bound window aggregate.
-struct BoundWindow {
+/// A partial result between the stages of an aggregate.
+type PartialRow = Partial<GroupKey, AccumulatorRow>;
+
+/// Bound aggregates, and the processors before and after their second stage.
+struct BoundAggregates {
     first: Arc<dyn ProcessorSupplier>,
     results: Arc<dyn ProcessorSupplier>,
-    schema: SchemaRef,
     aggregates: Vec<BoundAggregate>,
+    deducts: bool,
+}
+
+impl BoundAggregates {
+    /// Returns the aggregates and the schema of their results. If they are not bound, the
+    /// processors fail.
+    fn or_failing(bound: Result<(Self, SchemaRef)>) -> (Self, Result<SchemaRef>) {
+        match bound {
+            Ok((bound, schema)) => (bound, Ok(schema)),
+            Err(error) => {
+                let bound = BoundAggregates {
+                    first: failing(&error),
+                    results: failing(&error),
+                    aggregates: Vec::new(),
+                    deducts: true,
+                };
+                (bound, Err(error))
+            }
+        }
+    }
 }
 
 impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
@@ -248,34 +303,22 @@ impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
         let aggregates: Vec<_> = aggregates.into_iter().collect();
         let Columns { stream, schema } = self.keyed.columns;
         let input = schema.clone();
-        let bound = schema
-            .and_then(|schema| bind_window(self.keyed.key?, &schema, self.window, &aggregates));
-        let deducts = bound
-            .as_ref()
-            .is_ok_and(|it| it.aggregates.iter().all(BoundAggregate::deducts));
-        let (first, results, schema, aggregates) = match bound {
-            Ok(bound) => (
-                bound.first,
-                bound.results,
-                Ok(bound.schema),
-                bound.aggregates,
-            ),
-            Err(error) => (failing(&error), failing(&error), Err(error), Vec::new()),
-        };
-        let partials: Stream<Partial<GroupKey, AccumulatorRow>, B, E> =
-            stream.extend_with("partial", first);
+        let window = self.window;
+        let bound = schema.and_then(|schema| {
+            let spec = spec_of(window)?;
+            bind(self.keyed.key?, &schema, Some(spec), &aggregates)
+        });
+        let (bound, schema) = BoundAggregates::or_failing(bound);
+        let partials = stream.extend_with::<PartialRow>("partial", bound.first);
         let late = partials.second_output::<ColumnRecord>().with_source_time();
         let by_key = partials
             .key_by(|partial| partial.key.clone())
-            .window(self.window);
-        let results: Stream<ColumnRecord, B, Timed> = match deducts {
-            true => by_key
-                .aggregate(name, AccumulatorCombine::<true>::new(&aggregates))
-                .extend_with("results", results),
-            false => by_key
-                .aggregate(name, AccumulatorCombine::<false>::new(&aggregates))
-                .extend_with("results", results),
+            .window(window);
+        let results = match bound.deducts {
+            true => by_key.aggregate(name, AccumulatorCombine::<true>::new(&bound.aggregates)),
+            false => by_key.aggregate(name, AccumulatorCombine::<false>::new(&bound.aggregates)),
         };
+        let results = results.extend_with("results", bound.results);
         let results = Columns {
             stream: results,
             schema,
@@ -288,35 +331,45 @@ impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
     }
 }
 
-fn bind_window(
+/// Returns the bounds of windows.
+fn spec_of(window: Window) -> Result<WindowSpec> {
+    window.spec()?.ok_or_else(|| {
+        let what = "records in columns have no session windows yet";
+        Error::new(ErrorCode::InvalidJob, what).hint("convert them to rows first: .rows::<T>()")
+    })
+}
+
+/// Binds aggregates by key, in windows or over all records.
+fn bind(
     key: KeyColumns,
     schema: &Schema,
-    window: Window,
+    windows: Option<WindowSpec>,
     aggregates: &[AggregateExpr],
-) -> Result<BoundWindow> {
-    let Some(spec) = window.spec()? else {
-        let what = "records in columns have no session windows yet";
-        return Err(Error::new(ErrorCode::InvalidJob, what)
-            .hint("convert them to rows first: .rows::<T>()"));
-    };
+) -> Result<(BoundAggregates, SchemaRef)> {
     let bound = aggregates.iter().map(|it| it.bind(schema));
     let aggregates = bound.collect::<Result<Vec<_>>>()?;
-    let results = WindowColumnsP::new(key.clone(), aggregates.clone())?;
-    let schema = Arc::clone(results.schema());
-    let (first_key, first_aggregates) = (key.clone(), aggregates.clone());
-    let of_results = aggregates.clone();
-    Ok(BoundWindow {
-        first: supplier(move || {
-            Ok(ColumnSliceP::new(
-                spec,
-                first_key.clone(),
-                first_aggregates.clone(),
-            ))
-        }),
-        results: supplier(move || WindowColumnsP::new(key.clone(), of_results.clone())),
-        schema,
+    let results = match windows {
+        Some(_) => WindowColumnsP::new,
+        None => WindowColumnsP::without_bounds,
+    };
+    let schema = Arc::clone(results(key.clone(), aggregates.clone())?.schema());
+    let deducts = aggregates.iter().all(BoundAggregate::deducts);
+    let parts = (key, aggregates.clone());
+    let of_results = parts.clone();
+    let first = move || {
+        let (key, aggregates) = parts.clone();
+        Ok(match windows {
+            Some(windows) => ColumnSliceP::new(windows, key, aggregates),
+            None => ColumnSliceP::of_all(key, aggregates),
+        })
+    };
+    let bound = BoundAggregates {
+        first: supplier(first),
+        results: supplier(move || results(of_results.0.clone(), of_results.1.clone())),
         aggregates,
-    })
+        deducts,
+    };
+    Ok((bound, schema))
 }
 
 fn select(columns: &[Expr], schema: &Schema) -> Result<BoundStep> {

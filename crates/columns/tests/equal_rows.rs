@@ -174,12 +174,52 @@ proptest! {
     }
 
     #[test]
+    fn aggregates_of_all_records_equal_those_over_rows(bids in bids(), threads in 1u32..4) {
+        let p = Pipeline::new("all");
+        let all = p
+            .read_from(items(bids.clone()))
+            .into_columns(schema())
+            .key_by(["auction"])
+            .aggregate("all", [count().alias("bids"), max("price").alias("greatest")])
+            .rows::<Total>()
+            .collect();
+        let none: [&str; 0] = [];
+        let one = p
+            .read_from(items(bids.clone()))
+            .into_columns(schema())
+            .key_by(none)
+            .aggregate("one", [sum(col("auction") * 2).alias("total")])
+            .rows::<(u64,)>()
+            .collect();
+        p.run_with(NodeConfig::with_threads(threads)).unwrap();
+        let mut expected: Vec<Total> = Vec::new();
+        for auction in 0..3 {
+            let of: Vec<_> = bids.iter().filter(|bid| bid.auction == auction).collect();
+            if !of.is_empty() {
+                let greatest = of.iter().filter_map(|bid| bid.price).max();
+                expected.push(Total { auction, bids: of.len() as i64, greatest });
+            }
+        }
+        prop_assert_eq!(all.take_sorted(), expected);
+        let total = bids.iter().map(|bid| bid.auction * 2).sum::<u64>();
+        let totals: Vec<u64> = one.take().into_iter().map(|it| it.0).collect();
+        prop_assert_eq!(totals, if bids.is_empty() { vec![] } else { vec![total] });
+    }
+
+    #[test]
     fn rows_are_the_same_after_a_way_through_columns(bids in bids()) {
         let p = Pipeline::new("there and back");
         let back = p.read_from(items(bids.clone())).into_columns(schema()).rows::<Bid>().collect();
         p.run().unwrap();
         prop_assert_eq!(back.take(), bids);
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+struct Total {
+    auction: u64,
+    bids: i64,
+    greatest: Option<i64>,
 }
 
 fn columns(p: &Pipeline) -> Columns<Bounded, Untimed> {

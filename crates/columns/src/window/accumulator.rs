@@ -32,6 +32,23 @@ pub enum Accumulator {
     Greatest(Option<ColumnExtreme>),
 }
 
+/// Sums are equal if they round to the same float.
+#[cfg(test)]
+impl PartialEq for AccumulatorRow {
+    fn eq(&self, other: &Self) -> bool {
+        use Accumulator::*;
+        self.0.iter().zip(&other.0).all(|pair| match pair {
+            (Count(a), Count(b)) => a == b,
+            (Integers { sum: a, count: m }, Integers { sum: b, count: n }) => a == b && m == n,
+            (Floats { sum: a, count: m }, Floats { sum: b, count: n }) => {
+                a.value() == b.value() && m == n
+            }
+            (Least(a), Least(b)) | (Greatest(a), Greatest(b)) => a == b,
+            _ => false,
+        })
+    }
+}
+
 /// The least or greatest value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ColumnExtreme {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ardea_core::{Error, ErrorCode, Inbox, Ordinal, Outbox, Processor, Result, Timestamp};
 use ardea_operators::WindowResult;
 use arrow_array::{
-    ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
-    UInt64Array,
+    ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+    TimestampMicrosecondArray, UInt64Array,
 };
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -30,6 +30,7 @@ const BOUNDS: [&str; 2] = ["window_start", "window_end"];
 pub struct WindowColumnsP {
     key: KeyColumns,
     aggregates: Vec<BoundAggregate>,
+    has_bounds: bool,
     schema: SchemaRef,
 }
 
@@ -39,21 +40,31 @@ impl WindowColumnsP {
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if two columns would have one name.
     pub fn new(key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Result<Self> {
+        WindowColumnsP::with(key, aggregates, true)
+    }
+
+    /// Creates a step for results without the bounds of windows.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn without_bounds(key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Result<Self> {
+        WindowColumnsP::with(key, aggregates, false)
+    }
+
+    fn with(key: KeyColumns, aggregates: Vec<BoundAggregate>, has_bounds: bool) -> Result<Self> {
         let time = DataType::Timestamp(TimeUnit::Microsecond, None);
         let bounds = BOUNDS.map(|name| Arc::new(Field::new(name, time.clone(), false)));
         let columns = key
             .fields()
             .chain(aggregates.iter().map(BoundAggregate::field));
-        let fields: Vec<_> = bounds.into_iter().chain(columns.cloned()).collect();
+        let bounds = bounds.into_iter().filter(|_| has_bounds);
+        let fields: Vec<_> = bounds.chain(columns.cloned()).collect();
         for (index, field) in fields.iter().enumerate() {
             if fields[..index]
                 .iter()
                 .any(|other| other.name() == field.name())
             {
-                let what = format!(
-                    "two columns of window results have the name {:?}",
-                    field.name()
-                );
+                let what = format!("two columns of results have the name {:?}", field.name());
                 return Err(
                     Error::new(ErrorCode::InvalidJob, what).hint("name the aggregate by `alias`")
                 );
@@ -62,6 +73,7 @@ impl WindowColumnsP {
         Ok(WindowColumnsP {
             key,
             aggregates,
+            has_bounds,
             schema: Arc::new(Schema::new(fields)),
         })
     }
@@ -76,12 +88,16 @@ impl WindowColumnsP {
             let times = rows.iter().map(|row| of(row).as_micros());
             Arc::new(TimestampMicrosecondArray::from_iter_values(times))
         };
-        let mut columns = vec![bound(|row| row.start), bound(|row| row.end)];
+        let mut columns = Vec::new();
+        if self.has_bounds {
+            columns.extend([bound(|row| row.start), bound(|row| row.end)]);
+        }
         columns.extend(self.key.decode(rows.iter().map(|row| &row.key))?);
         for (index, aggregate) in self.aggregates.iter().enumerate() {
             columns.push(aggregate.finish(rows.iter().map(|row| row.value.0.get(index)))?);
         }
-        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
             .map_err(|error| arrow_error("window results do not form a batch", error))
     }
 }

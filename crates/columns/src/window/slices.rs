@@ -9,10 +9,12 @@ use ardea_core::{
 };
 use ardea_operators::{KeyIndex, Partial, Slice, WindowSpec, require_times};
 use arrow_array::{ArrayRef, BooleanArray};
+use arrow_select::filter::filter;
 
 use super::accumulator::add_values;
 use super::{Accumulator, AccumulatorRow, BoundAggregate};
 use crate::batch::{ColumnBatch, emit, take_if_free};
+use crate::error::arrow_error;
 use crate::key::{EncodedKeys, GroupKey, KeyColumns};
 use crate::steps::ExprList;
 
@@ -31,7 +33,8 @@ const MOST_GROUPS: usize = 64 * 1024;
 /// which an argument of an aggregate has no value is handled by the error policy; the default is
 /// dead letters.
 pub struct ColumnSliceP {
-    spec: WindowSpec,
+    /// The slices; `None` if all records are in one.
+    spec: Option<WindowSpec>,
     key: KeyColumns,
     aggregates: Vec<BoundAggregate>,
     arguments: ExprList,
@@ -57,6 +60,16 @@ struct SliceGroups {
 impl ColumnSliceP {
     /// Creates a first stage with the slices of `spec`.
     pub fn new(spec: WindowSpec, key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Self {
+        ColumnSliceP::with(Some(spec), key, aggregates)
+    }
+
+    /// Creates a first stage without windows: all records are in one slice, which ends with the
+    /// input. Records need no event time.
+    pub fn of_all(key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Self {
+        ColumnSliceP::with(None, key, aggregates)
+    }
+
+    fn with(spec: Option<WindowSpec>, key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Self {
         let arguments = aggregates.iter().filter_map(|it| it.argument.clone());
         ColumnSliceP {
             spec,
@@ -100,7 +113,8 @@ impl ColumnSliceP {
                 continue;
             };
             let mut lane = outbox.lane::<Partial<GroupKey, AccumulatorRow>>(Ordinal::FIRST)?;
-            let time = self.spec.last_of(*slice);
+            let spec = self.spec.as_ref();
+            let time = spec.map_or(Timestamp::MIN, |spec| spec.last_of(*slice));
             let after = groups.keys.len().min(*next + lane.room());
             for group in *next..after {
                 let take = |all: &mut Vec<Accumulator>| {
@@ -118,40 +132,63 @@ impl ColumnSliceP {
         }
     }
 
+    /// Emits the slices that `watermark` closes. Without windows, only the end closes the slice.
     fn emit_closed(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
         if outbox.lanes() > 0 && !outbox.has_room(Ordinal::FIRST) {
             return Ok(Progress::NONE);
         }
-        let limit = (watermark < Watermark::END).then(|| self.spec.first_open(watermark));
+        let limit = match &self.spec {
+            _ if watermark == Watermark::END => None,
+            None => return Ok(Progress::DONE),
+            Some(spec) => Some(spec.first_open(watermark)),
+        };
         Ok(Progress::done_if(self.emit_before(limit, outbox)?))
     }
 
-    /// Sends late records to the second output, and returns the others.
-    fn separate_late(&mut self, batch: ColumnBatch, outbox: &mut Outbox) -> Result<ColumnBatch> {
-        let before = self.spec.late_before(self.watermark);
-        let late: BooleanArray = batch.times().iter().map(|it| Some(*it < before)).collect();
-        let count = late.true_count();
-        if count == 0 {
-            return Ok(batch);
+    /// Sends late records to the second output, and returns the others with their arguments.
+    fn separate_late(
+        &self,
+        spec: &WindowSpec,
+        (batch, arguments): (ColumnBatch, Vec<ArrayRef>),
+        outbox: &mut Outbox,
+    ) -> Result<(ColumnBatch, Vec<ArrayRef>)> {
+        let before = spec.late_before(self.watermark);
+        let late = batch.times().iter().filter(|time| **time < before).count();
+        if late == 0 {
+            return Ok((batch, arguments));
         }
-        self.metrics.count_late(count as u64);
+        self.metrics.count_late(late as u64);
+        let mask = |is_late: bool| -> BooleanArray {
+            let times = batch.times().iter();
+            times
+                .map(|time| Some((*time < before) == is_late))
+                .collect()
+        };
         if outbox.lanes() > Ordinal::SECOND.index() {
-            emit(outbox, Ordinal::SECOND, batch.filter(&late)?)?;
+            emit(outbox, Ordinal::SECOND, batch.filter(&mask(true))?)?;
         }
-        let in_time: BooleanArray = batch.times().iter().map(|it| Some(*it >= before)).collect();
-        batch.filter(&in_time)
+        let in_time = mask(false);
+        let arguments = arguments.iter().map(|values| filter(values, &in_time));
+        let arguments = arguments
+            .collect::<Result<_, _>>()
+            .map_err(|error| arrow_error("late records could not be removed", error))?;
+        Ok((batch.filter(&in_time)?, arguments))
     }
 
     /// Adds the records of a batch to the groups of their slices.
     fn add(&mut self, times: &[Timestamp], keys: &EncodedKeys, arguments: &[ArrayRef]) {
         let mut first = 0;
         while first < times.len() {
-            let slice = self.spec.slice_of(times[first]);
-            let (from, to) = (self.spec.first_of(slice), self.spec.last_of(slice));
-            let run = times[first..]
-                .iter()
-                .take_while(|it| (from..=to).contains(*it));
-            let after = first + run.count().max(1);
+            let (slice, after) = match &self.spec {
+                None => (0, times.len()),
+                Some(spec) => {
+                    let slice = spec.slice_of(times[first]);
+                    let (from, to) = (spec.first_of(slice), spec.last_of(slice));
+                    let rest = times[first..].iter();
+                    let run = rest.take_while(|it| (from..=to).contains(*it));
+                    (slice, first + run.count().max(1))
+                }
+            };
             let groups = self.open.entry(slice).or_default();
             groups.add(
                 &self.aggregates,
@@ -210,18 +247,14 @@ impl Processor for ColumnSliceP {
         let Some(batch) = take_if_free(inbox, outbox, &[Ordinal::SECOND])? else {
             return Ok(());
         };
-        require_times(batch.times(), input, position)?;
-        let latest = self.spec.latest();
-        if let Some(row) = batch.times().iter().position(|time| *time > latest) {
-            let time = batch.times()[row];
-            let what =
-                format!("a record at {time} came to windows that would end after the end of time");
-            return Err(Error::new(ErrorCode::InvalidJob, what)
-                .at_record(input.index(), position + row as u64)
-                .hint("give it an earlier time"));
+        if let Some(spec) = &self.spec {
+            require_slices(spec, batch.times(), input, position)?;
         }
-        let batch = self.separate_late(batch, outbox)?;
-        let (batch, arguments) = self.arguments.evaluate(batch, input, position)?;
+        let mut evaluated = self.arguments.evaluate(batch, input, position)?;
+        if let Some(spec) = &self.spec {
+            evaluated = self.separate_late(spec, evaluated, outbox)?;
+        }
+        let (batch, arguments) = evaluated;
         let keys = self.key.encode(batch.records())?;
         self.add(batch.times(), &keys, &arguments);
         Ok(())
@@ -248,4 +281,23 @@ impl Processor for ColumnSliceP {
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.emit_closed(Watermark::END, outbox)
     }
+}
+
+/// Checks that each record has an event time whose windows end before the end of time.
+fn require_slices(
+    spec: &WindowSpec,
+    times: &[Timestamp],
+    input: Ordinal,
+    position: u64,
+) -> Result<()> {
+    require_times(times, input, position)?;
+    let latest = spec.latest();
+    let Some(row) = times.iter().position(|time| *time > latest) else {
+        return Ok(());
+    };
+    let time = times[row];
+    let what = format!("a record at {time} came to windows that would end after the end of time");
+    Err(Error::new(ErrorCode::InvalidJob, what)
+        .at_record(input.index(), position + row as u64)
+        .hint("give it an earlier time"))
 }
