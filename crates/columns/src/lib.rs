@@ -1,4 +1,30 @@
 //! Record batches in Arrow columns: decoding, expressions and operators.
+//!
+//! A chunk of an edge holds a [`ColumnBatch`] instead of rows: an Arrow record batch, beside the
+//! column of event times. The steps on columns work on whole batches by Arrow's kernels. Languages
+//! other than Rust build on them: an [`Expr`] and an [`AggregateExpr`] are plain data.
+//!
+//! In reading order:
+//!
+//! * [`ColumnBatch`], [`ColumnCodec`]: batches, and their form between processes;
+//! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
+//! * [`ColumnDecoder`], [`ColumnSourceP`]: JSON lines and CSV, decoded only into the columns that
+//!   are asked for;
+//! * [`Columns`], [`IntoColumns`]: the API of pipelines;
+//! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
+//!   steps on single records;
+//! * [`KeyColumns`], [`ColumnScatter`]: keys, with the partitions of the same keys in Rust;
+//! * [`AggregateExpr`], [`ColumnSliceP`], [`AccumulatorCombine`], [`WindowColumnsP`]: windows.
+//!
+//! # Invariants
+//!
+//! * A key of columns has the canonical bytes of the same key in Rust.
+//! * A record that cannot be decoded, or for which an expression has no value, is reported; the
+//!   other records of its batch are not lost.
+//! * The state of windows is that of [`SlidingWindowP`](ardea_operators::SlidingWindowP).
+//! * Sums do not depend on the order of records, on threads or on batches.
+//!
+//! See [`Columns`] for an example.
 #![forbid(unsafe_code)]
 
 mod batch;

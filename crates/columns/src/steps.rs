@@ -2,6 +2,7 @@
 
 mod expr_list;
 mod filter;
+mod forward;
 mod project;
 mod stamp;
 
@@ -10,5 +11,6 @@ mod tests;
 
 pub(crate) use expr_list::{ExprList, record_errors};
 pub use filter::ColumnFilterP;
+pub(crate) use forward::ForwardP;
 pub use project::ProjectP;
 pub use stamp::ColumnStampP;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Boundedness, Ends, Error, ErrorCode, Instance, Processor, ProcessorSupplier, Result, Source,
-    Timestamp, WatermarkPolicy,
+    Boundedness, ChunkCodec, Ends, Error, ErrorCode, Instance, Processor, ProcessorSupplier,
+    Result, Routing, Source, Timestamp, WatermarkPolicy,
 };
 use ardea_operators::{Firing, Partial, WindowResult, WindowSpec};
 use ardea_pipeline::{HasEventTime, Pipeline, Stream, Timed, Untimed, Window};
@@ -12,10 +12,11 @@ use arrow_schema::{Schema, SchemaRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::batch_codec::ColumnCodec;
 use crate::expr::{BoundExpr, Expr};
-use crate::key::{GroupKey, KeyColumns};
+use crate::key::{ColumnScatter, GroupKey, KeyColumns};
 use crate::rows::{ColumnsOfRowsP, RowsOfColumnsP};
-use crate::steps::{ColumnFilterP, ColumnStampP, ProjectP};
+use crate::steps::{ColumnFilterP, ColumnStampP, ForwardP, ProjectP};
 use crate::window::{
     AccumulatorCombine, AccumulatorRow, AggregateExpr, BoundAggregate, ColumnArgument,
     ColumnSliceP, WindowColumnsP,
@@ -165,6 +166,17 @@ impl<B: Boundedness, E> Columns<B, E> {
         KeyedColumns { columns: self, key }
     }
 
+    /// Distributes the batches evenly over all cores. For expensive steps after a source with one
+    /// instance. `name` is that of the step.
+    pub fn rebalance(self, name: impl Into<String>) -> Self {
+        let way: (_, Arc<dyn ChunkCodec>) = (Routing::RoundRobin, Arc::new(ColumnCodec));
+        let make = supplier(|| Ok(ForwardP));
+        Columns {
+            stream: self.stream.exchange_with(name, way, make),
+            schema: self.schema,
+        }
+    }
+
     /// Converts the records to rows; see [`RowsOfColumnsP`].
     pub fn rows<T: DeserializeOwned + Send + 'static>(self) -> Stream<T, B, E> {
         let make = supplier(|| Ok(RowsOfColumnsP::<T>::default()));
@@ -200,6 +212,33 @@ impl<T: Serialize + Send + 'static, B: Boundedness, E> IntoColumns<B, E> for Str
 pub struct KeyedColumns<B, E> {
     columns: Columns<B, E>,
     key: Result<KeyColumns>,
+}
+
+impl<B: Boundedness, E> KeyedColumns<B, E> {
+    /// Adds a custom step whose instances receive the batches of their keys, and emit batches of
+    /// `schema`. Each key has the partition of the same key in Rust.
+    pub fn custom<P: Processor + 'static>(
+        self,
+        name: impl Into<String>,
+        schema: SchemaRef,
+        make: impl Fn(&KeyColumns) -> Result<P> + Send + Sync + 'static,
+    ) -> Columns<B, E> {
+        let codec: Arc<dyn ChunkCodec> = Arc::new(ColumnCodec);
+        let (routing, make, schema) = match self.columns.schema.and(self.key) {
+            Ok(key) => {
+                let by_key = Routing::Keyed(Arc::new(ColumnScatter::new(key.clone())));
+                (by_key, supplier(move || make(&key)), Ok(schema))
+            }
+            Err(error) => (Routing::AllToOne, failing(&error), Err(error)),
+        };
+        Columns {
+            stream: self
+                .columns
+                .stream
+                .exchange_with(name, (routing, codec), make),
+            schema,
+        }
+    }
 }
 
 impl<B: Ends, E> KeyedColumns<B, E> {

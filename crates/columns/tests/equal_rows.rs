@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use ardea_aggregate::collect_list;
 use ardea_columns::{
-    AggregateExpr, Columns, IntoColumns, Literal, avg, col, count, count_of, lit, max, min, sum,
+    AggregateExpr, ColumnBatch, Columns, IntoColumns, Literal, avg, col, count, count_of, lit, max,
+    min, sum,
 };
 use ardea_connectors::collections::items;
-use ardea_core::{Bounded, ErrorCode, Timestamp};
+use ardea_core::{Bounded, Chunk, ErrorCode, Inbox, Ordinal, Outbox, Processor, Result, Timestamp};
 use ardea_engine::NodeConfig;
 use ardea_pipeline::{Pipeline, Stream, Timed, Untimed, WatermarkPolicy, Window};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -187,6 +190,7 @@ proptest! {
         let one = p
             .read_from(items(bids.clone()))
             .into_columns(schema())
+            .rebalance("spread")
             .key_by(none)
             .aggregate("one", [sum(col("auction") * 2).alias("total")])
             .rows::<(u64,)>()
@@ -249,6 +253,53 @@ fn a_step_that_does_not_fit_fails_the_job_and_names_the_columns() {
     let error = p.run().unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
     assert!(error.to_string().contains("prize"), "{error}");
+}
+
+/// Emits the first record of each key of an instance.
+struct FirstOfKeysP {
+    seen: std::collections::BTreeSet<u64>,
+}
+
+impl Processor for FirstOfKeysP {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        if !outbox.accepts_chunk(Ordinal::FIRST) {
+            return Ok(());
+        }
+        let batch = inbox.batch::<ColumnBatch>()?.take();
+        let keys = batch.records().column(1).as_primitive::<UInt64Type>();
+        let is_first = keys.values().iter().map(|key| Some(self.seen.insert(*key)));
+        let first = batch.filter(&is_first.collect())?;
+        outbox.offer_chunk(Ordinal::FIRST, &mut Chunk::new(first))?;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_custom_step_receives_all_records_of_its_keys() {
+    let p = Pipeline::new("first of keys");
+    let bid = |auction| Bid {
+        name: "a".into(),
+        auction,
+        price: None,
+        rate: 0.0,
+        time: 0,
+    };
+    let first = p
+        .read_from(items((0..10_000).map(|n| bid(n % 100)).collect::<Vec<_>>()))
+        .into_columns(schema())
+        .rebalance("spread")
+        .key_by(["auction"])
+        .custom("first", schema(), |_| {
+            Ok(FirstOfKeysP {
+                seen: Default::default(),
+            })
+        })
+        .rows::<Bid>()
+        .collect();
+    p.run_with(NodeConfig::with_threads(3)).unwrap();
+    let mut auctions: Vec<_> = first.take().iter().map(|bid| bid.auction).collect();
+    auctions.sort();
+    assert_eq!(auctions, (0..100).collect::<Vec<_>>());
 }
 
 #[test]

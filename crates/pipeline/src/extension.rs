@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Boundedness, ProcessorSupplier};
+use ardea_core::{Boundedness, ChunkCodec, ProcessorSupplier, Routing};
 
-use crate::step::Lower;
+use crate::step::{EdgeInput, Lower};
 use crate::stream::Stream;
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
@@ -21,6 +21,26 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             Ok(vec![first, first.second()])
         });
         self.pipeline.add(name, vec![self.from], 1, lower)
+    }
+
+    /// Works like [`extend_with`](Self::extend_with), and exchanges the records between all
+    /// instances by `routing`. `codec` is that of edges between processes. The step runs on all
+    /// cores, and has a name given by the author if its processors have state.
+    pub fn exchange_with<U>(
+        self,
+        name: impl Into<String>,
+        (routing, codec): (Routing, Arc<dyn ChunkCodec>),
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<U, B, E> {
+        let input = EdgeInput::with_codec(routing, codec);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let parallelism = lowering.default_parallelism();
+            let inputs = [(inputs[0], input.clone())];
+            let make = Arc::clone(&make);
+            let first = lowering.vertex_with_inputs(name, parallelism, inputs, make);
+            Ok(vec![first, first.second()])
+        });
+        self.pipeline.add(name.into(), vec![self.from], 1, lower)
     }
 
     /// Returns the second output of a step added by [`extend_with`](Self::extend_with). It needs no

@@ -67,6 +67,14 @@ impl EdgeInput {
         }
     }
 
+    /// Creates an input of records in another layout than rows.
+    pub(crate) fn with_codec(routing: Routing, codec: Arc<dyn ChunkCodec>) -> EdgeInput {
+        EdgeInput {
+            routing,
+            codec: Some(codec),
+        }
+    }
+
     /// Returns an input with the same codec and another routing.
     pub(crate) fn routed(&self, routing: Routing) -> EdgeInput {
         EdgeInput {

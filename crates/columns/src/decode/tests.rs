@@ -309,7 +309,7 @@ fn nearly_json() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn a_line_is_well_formed_exactly_if_serde_json_reads_it(value in nearly_json()) {
