@@ -137,3 +137,100 @@ impl<R: BlockReader> Processor for ColumnSourceP<R> {
         Ok(Progress::MADE)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use ardea_core::{Chunk, OutboxRuntime};
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_schema::{DataType, Field, Schema};
+
+    use super::*;
+    use crate::BATCH_ROWS;
+
+    /// A reader of prepared blocks; `None` is a wait.
+    struct Prepared(VecDeque<Option<String>>, usize);
+
+    impl BlockReader for Prepared {
+        fn read_block(&mut self, block: &mut Vec<u8>) -> Result<BlockRead> {
+            assert!(block.is_empty());
+            Ok(match self.0.pop_front() {
+                None => BlockRead::End,
+                Some(None) => BlockRead::Wait,
+                Some(Some(lines)) => {
+                    self.1 += 1;
+                    block.extend_from_slice(lines.as_bytes());
+                    BlockRead::Lines
+                }
+            })
+        }
+
+        fn origin(&self, line: usize, offset: usize) -> String {
+            format!("block {}, line {line}, byte {offset}", self.1)
+        }
+    }
+
+    fn source(blocks: impl IntoIterator<Item = Option<String>>) -> ColumnSourceP<Prepared> {
+        let schema = Schema::new(vec![Field::new("n", DataType::Int64, false)]);
+        let decoder = ColumnDecoder::json(Arc::new(schema)).unwrap();
+        ColumnSourceP::new(Prepared(blocks.into_iter().collect(), 0), decoder)
+    }
+
+    /// Returns the numbers of the emitted batch.
+    fn taken(outbox: &mut Outbox) -> Vec<i64> {
+        let chunk = outbox.take_chunk(0, Chunk::default);
+        chunk.map_or(Vec::new(), |mut chunk| {
+            let batch = chunk.batch::<ColumnBatch>().unwrap();
+            let numbers = batch.records().column(0).as_primitive::<Int64Type>();
+            numbers.values().to_vec()
+        })
+    }
+
+    fn lines(numbers: std::ops::Range<usize>) -> String {
+        numbers.map(|n| format!("{{\"n\":{n}}}\n")).collect()
+    }
+
+    #[test]
+    fn batches_are_full_unless_the_reader_waits_or_ends() {
+        let blocks = [
+            Some(lines(0..10)),
+            Some(lines(10..BATCH_ROWS + 5)),
+            None,
+            Some(lines(0..2)),
+        ];
+        let mut source = source(blocks);
+        let mut outbox = Outbox::new(1, 1024);
+        assert_eq!(source.complete(&mut outbox).unwrap(), Progress::MADE);
+        assert_eq!(
+            source.complete(&mut outbox).unwrap(),
+            Progress::NONE,
+            "no room"
+        );
+        assert_eq!(taken(&mut outbox).len(), BATCH_ROWS);
+        assert_eq!(source.complete(&mut outbox).unwrap(), Progress::MADE);
+        assert_eq!(taken(&mut outbox).len(), 5, "the reader waits");
+        assert_eq!(source.complete(&mut outbox).unwrap(), Progress::DONE);
+        assert_eq!(taken(&mut outbox), [0, 1]);
+    }
+
+    #[test]
+    fn a_bad_record_is_reported_with_its_place_in_any_part_of_a_block() {
+        let mut block = lines(0..BATCH_ROWS + 1);
+        let bad_at = block.len();
+        block.push_str("{\"n\":\n{\"n\":7}\n");
+        let mut source = source([Some(block)]);
+        let context = InstanceContext::detached("read");
+        source.init(&context).unwrap();
+        let mut outbox = Outbox::new(1, 1024);
+        while !source.complete(&mut outbox).unwrap().done {
+            taken(&mut outbox);
+        }
+        assert_eq!(taken(&mut outbox), [BATCH_ROWS as i64, 7]);
+        let letters = context.dead_letters.sample();
+        let origin = format!("block 1, line {}, byte {bad_at}", BATCH_ROWS + 1);
+        assert_eq!((letters.len(), &letters[0].origin), (1, &origin));
+        assert_eq!(letters[0].raw, b"{\"n\":");
+    }
+}
