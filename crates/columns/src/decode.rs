@@ -168,6 +168,13 @@ impl ColumnDecoder {
         })
     }
 
+    /// Sets the maximum number of rows of a batch, at least one; [`BATCH_ROWS`] by default.
+    pub fn batch_rows(mut self, rows: usize) -> Self {
+        self.batch_rows = rows.max(1);
+        self.columns.expect(self.batch_rows);
+        self
+    }
+
     /// Returns the schema of the batches.
     pub fn schema(&self) -> &SchemaRef {
         self.columns.schema()

@@ -420,6 +420,13 @@ impl Columns {
         })
     }
 
+    /// Sets the expected number of rows of a batch.
+    pub(super) fn expect(&mut self, rows: usize) {
+        self.builders
+            .iter_mut()
+            .for_each(|column| column.expected = rows);
+    }
+
     /// Returns the schema.
     pub(super) fn schema(&self) -> &SchemaRef {
         &self.schema
