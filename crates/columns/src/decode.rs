@@ -2,6 +2,7 @@
 
 mod builder;
 mod csv;
+mod inference;
 mod json;
 mod json_scanner;
 mod text;
@@ -14,6 +15,8 @@ use std::fmt;
 use ardea_core::{Error, ErrorCode, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+
+pub use inference::JsonInference;
 
 use builder::Columns;
 use csv::{CsvReader, header_names};
