@@ -16,7 +16,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-pub use inference::JsonInference;
+pub use inference::JsonFields;
 
 use builder::Columns;
 use csv::{CsvReader, header_names};

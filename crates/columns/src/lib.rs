@@ -8,7 +8,7 @@
 //!
 //! * [`ColumnBatch`], [`ColumnCodec`]: batches, and their form between processes;
 //! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
-//! * [`ColumnDecoder`], [`ColumnSourceP`], [`JsonInference`]: JSON lines and CSV, decoded only into
+//! * [`ColumnDecoder`], [`ColumnSourceP`], [`JsonFields`]: JSON lines and CSV, decoded only into
 //!   the columns that are asked for;
 //! * [`Columns`], [`IntoColumns`]: the API of pipelines;
 //! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
@@ -44,7 +44,7 @@ mod test_adapter;
 
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
-pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath, JsonInference};
+pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath, JsonFields};
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};

@@ -11,15 +11,15 @@ use super::FieldPath;
 /// The fields of JSON lines, with the types of their values in the first records.
 ///
 /// Integers are `Int64`, or `UInt64` if any exceeds it and none is negative; other numbers are
-/// `Float64`. A field of an object has the path to it. A field without a value, with a list, or with
-/// values of different kinds has no type and is left out. All columns are nullable, since later
-/// records may lack a field.
+/// `Float64`. A field of an object has the path to it. A field without a value, with a list, or
+/// with values of different kinds has no type and is left out. All columns are nullable, since
+/// later records may lack a field.
 ///
 /// ```
-/// use ardea_columns::JsonInference;
+/// use ardea_columns::JsonFields;
 /// use arrow_schema::DataType;
 ///
-/// let fields = JsonInference::of(b"{\"id\":1,\"by\":{\"name\":\"ann\"}}\n{\"id\":-2.5}\n", 100);
+/// let fields = JsonFields::of(b"{\"id\":1,\"by\":{\"name\":\"ann\"}}\n{\"id\":-2.5}\n", 100);
 /// let (schema, paths) = fields.columns(["by.name", "id"])?;
 /// assert_eq!(schema.field(0).data_type(), &DataType::Utf8);
 /// assert_eq!(schema.field(1).data_type(), &DataType::Float64);
@@ -27,11 +27,11 @@ use super::FieldPath;
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct JsonInference {
+pub struct JsonFields {
     fields: Vec<(FieldPath, DataType)>,
 }
 
-impl JsonInference {
+impl JsonFields {
     /// Infers the fields of the first `records` lines. Lines that are no objects are ignored.
     pub fn of(lines: &[u8], records: usize) -> Self {
         let mut root = JsonKind::Null;
@@ -43,7 +43,7 @@ impl JsonInference {
         objects.take(records).for_each(|object| root.merge(object));
         let mut fields = Vec::new();
         root.collect(&mut Vec::new(), &mut fields);
-        JsonInference { fields }
+        JsonFields { fields }
     }
 
     /// Returns the fields in the order of their first occurrence.
@@ -217,7 +217,7 @@ not json
 {"h":18446744073709551615,"d":7}
 {"ignored":1}"#;
         let types = |records| -> Vec<String> {
-            let inferred = JsonInference::of(lines, records);
+            let inferred = JsonFields::of(lines, records);
             let fields = inferred.fields().iter();
             fields
                 .map(|(path, kind)| format!("{}:{kind}", path.0.join(".")))
@@ -238,7 +238,7 @@ not json
 
     #[test]
     fn an_unknown_field_is_refused_with_the_known_ones() {
-        let inferred = JsonInference::of(b"{\"id\":1,\"by\":{\"name\":\"ann\"}}", 10);
+        let inferred = JsonFields::of(b"{\"id\":1,\"by\":{\"name\":\"ann\"}}", 10);
         let error = inferred.columns(["id", "by.nam"]).unwrap_err().to_string();
         assert!(
             error.contains("by.nam\"") && error.contains("id, by.name"),

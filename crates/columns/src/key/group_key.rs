@@ -15,7 +15,48 @@ pub enum GroupKey {
     /// A nullable integer column.
     OptionalInteger(Option<i64>),
     /// The canonical bytes of other columns.
-    Bytes(Box<[u8]>),
+    Bytes(#[serde(with = "bytes")] Box<[u8]>),
+}
+
+/// Keys as bytes in serialized form, instead of a list of numbers.
+mod bytes {
+    use std::fmt;
+
+    use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Box<[u8]>, D::Error> {
+        deserializer.deserialize_byte_buf(BytesVisitor)
+    }
+
+    /// A visitor of bytes.
+    struct BytesVisitor;
+
+    impl<'de> Visitor<'de> for BytesVisitor {
+        type Value = Box<[u8]>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the bytes of a key")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Box<[u8]>, E> {
+            Ok(bytes.into())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut bytes: A) -> Result<Box<[u8]>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(byte) = bytes.next_element()? {
+                all.push(byte);
+            }
+            Ok(all.into())
+        }
+    }
 }
 
 impl Key for GroupKey {
