@@ -10,6 +10,7 @@
 //! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
 //! * [`ColumnDecoder`], [`ColumnSourceP`], [`JsonFields`]: JSON lines and CSV, decoded only into
 //!   the columns that are asked for;
+//! * [`write_json_lines`]: columns as JSON lines;
 //! * [`Columns`], [`IntoColumns`]: the API of pipelines;
 //! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
 //!   steps on single records;
@@ -30,6 +31,7 @@
 mod batch;
 mod batch_codec;
 mod decode;
+mod encode;
 mod error;
 mod expr;
 mod key;
@@ -45,6 +47,7 @@ mod test_adapter;
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
 pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath, JsonFields};
+pub use encode::write_json_lines;
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
