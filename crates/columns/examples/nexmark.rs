@@ -6,16 +6,18 @@
 //! ```
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_columns::{
-    BlockRead, BlockReader, ColumnDecoder, ColumnRecord, ColumnSourceP, Columns, col, count,
+    BlockRead, BlockReader, ColumnBatch, ColumnDecoder, ColumnRecord, ColumnSourceP, Columns, col,
+    count, write_json_lines,
 };
 use ardea_connectors::null;
 use ardea_core::{
-    Bounded, Error, ErrorCode, Instance, Isolation, Processor, Result, Source, WatermarkPolicy,
+    Bounded, Error, ErrorCode, Inbox, Instance, Isolation, Ordinal, Outbox, Processor, Result,
+    Source, WatermarkPolicy,
 };
 use ardea_pipeline::{Pipeline, Window};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -73,12 +75,28 @@ fn read(path: String, schema: &SchemaRef) -> Source<ColumnRecord, Bounded> {
     Source::new("read", Arc::new(supply)).isolation(Isolation::Thread)
 }
 
-/// A bid with its price in euros.
-#[derive(Deserialize)]
-#[expect(dead_code, reason = "the sink drops it")]
-struct Euros {
-    auction: Option<u64>,
-    euros: Option<f64>,
+/// Writes records as JSON lines to `q1.jsonl` in the directory of temporary files.
+#[derive(Default)]
+struct WriteP {
+    file: Option<File>,
+    lines: Vec<u8>,
+}
+
+impl Processor for WriteP {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
+        let failed = |error| Error::new(ErrorCode::WriteFailed, "q1.jsonl").because(error);
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let path = std::env::temp_dir().join("q1.jsonl");
+                none.insert(File::create(path).map_err(failed)?)
+            }
+        };
+        let batch = inbox.batch::<ColumnBatch>()?.take();
+        self.lines.clear();
+        write_json_lines(batch.records(), &mut self.lines, |_, _| {})?;
+        file.write_all(&self.lines).map_err(failed)
+    }
 }
 
 /// The number of bids of an auction in a window.
@@ -99,19 +117,16 @@ fn main() -> Result<()> {
         nullable("kind", DataType::Utf8),
         nullable("auction", DataType::UInt64),
     ];
-    if query.starts_with("q1") {
+    if query == "q1" {
         fields.push(nullable("price", DataType::UInt64));
         let schema = Arc::new(Schema::new(fields));
         let euros = Columns::read_from(&p, read(path, &schema), schema)
             .filter(col("kind").eq("bid"))
             .select([col("auction"), (col("price") * 0.908).alias("euros")]);
-        match query == "q1-rows" {
-            true => euros.rows::<Euros>().write_to_local(null::sink()),
-            false => euros
-                .filter(col("euros").lt(0.0))
-                .rows::<Euros>()
-                .write_to_local(null::sink()),
-        }
+        let written = euros
+            .into_stream()
+            .custom::<(), _>("write", |_| WriteP::default());
+        written.write_to(null::sink());
         p.run()?;
     } else {
         fields.push(nullable(

@@ -15,8 +15,8 @@ use crate::error::arrow_error;
 /// Appends each record as a line of JSON: an object with a field for each column.
 ///
 /// Null is `null`. Timestamps and dates are texts of RFC 3339, and other types than booleans,
-/// numbers and texts are texts too. A record with a float that is NaN or infinite, which JSON cannot
-/// represent, is left out; `refuse` is called with its row and the reason.
+/// numbers and texts are texts too. A record with a float that is NaN or infinite, which JSON does
+/// not have, is left out; `refuse` is called with its row and the reason.
 ///
 /// ```
 /// use std::sync::Arc;
