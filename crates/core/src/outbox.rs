@@ -101,6 +101,13 @@ impl Outbox {
             .is_some_and(|s| s.markers.is_empty() && s.building.len() < self.budget)
     }
 
+    /// Returns true if [`offer_chunk`](Self::offer_chunk) would add a chunk to this lane.
+    pub fn accepts_chunk(&self, ordinal: Ordinal) -> bool {
+        let slot = self.slots.get(ordinal.index());
+        self.budget > 0
+            && slot.is_some_and(|slot| slot.markers.is_empty() && slot.building.is_empty())
+    }
+
     /// Adds a whole chunk if the lane is empty, and returns true if it was added.
     ///
     /// Afterwards `chunk` is an emptied one for reuse, or the refused one.
@@ -108,13 +115,12 @@ impl Outbox {
     /// # Errors
     /// [`ErrorCode::NoSuchOutput`] if the vertex has no such output.
     pub fn offer_chunk(&mut self, ordinal: Ordinal, chunk: &mut Chunk) -> Result<bool> {
-        let budget = self.budget;
+        let accepts = self.accepts_chunk(ordinal);
         let slot = self.slot(ordinal)?;
-        let free = slot.markers.is_empty() && slot.building.is_empty() && budget > 0;
-        if free {
+        if accepts {
             std::mem::swap(&mut slot.building, chunk);
         }
-        Ok(free)
+        Ok(accepts)
     }
 
     /// Appends a watermark to every lane. Never refused; the lanes are then full until the runtime

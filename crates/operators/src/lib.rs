@@ -82,15 +82,18 @@ pub use keyed::{
     DistinctP, KeyedContext, KeyedLogic, StatefulMapP, flat_map_stateful, map_stateful,
 };
 pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partial};
-pub use record_errors::raw_of;
+pub use record_errors::{RecordErrors, raw_of};
 pub use rolling::RollingP;
 pub use stateless::{
     Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MapTimedP, MergeP,
     PartitionMapP, SampleP, SplitP, TeeMapP, TeeP, TryMapP,
 };
-pub use time::{ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkPolicy};
+pub use time::{
+    ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkEmitter, WatermarkPolicy,
+    require_times,
+};
 pub use window::{
     CalendarUnit, Decision, EarlyFiring, EmitChanges, EmitResults, Firing, NoEarly, SessionOutput,
-    SessionSpec, SessionWindowP, SliceCombineP, SlidingWindowP, Trigger, Weekday, WindowChange,
-    WindowResult, WindowSpec, ZoneName,
+    SessionSpec, SessionWindowP, Slice, SliceCombineP, SlidingWindowP, Trigger, Weekday,
+    WindowChange, WindowResult, WindowSpec, ZoneName,
 };

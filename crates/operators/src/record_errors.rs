@@ -41,14 +41,14 @@ pub(crate) struct RecordPanic {
 
 /// The handler of an operator for records on which its user code fails.
 #[derive(Debug)]
-pub(crate) struct RecordErrors<T> {
+pub struct RecordErrors<T> {
     bad: BadRecords,
     raw: fn(&T) -> Vec<u8>,
 }
 
 impl<T> RecordErrors<T> {
     /// Creates a handler with `policy`. `raw` returns the bytes of a record for a dead letter.
-    pub(crate) fn new(policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
+    pub fn new(policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
         RecordErrors {
             bad: BadRecords::new(policy),
             raw,
@@ -57,7 +57,7 @@ impl<T> RecordErrors<T> {
 
     /// Sets the instance. Errors name this instance, and its dead-letter output and metrics are
     /// used.
-    pub(crate) fn attach(&mut self, context: &InstanceContext) {
+    pub fn attach(&mut self, context: &InstanceContext) {
         self.bad.attach(context);
     }
 
@@ -90,7 +90,7 @@ impl<T> RecordErrors<T> {
     /// `BadRecord` with the record's position if the policy is [`OnError::Fail`]; an error of the
     /// dead-letter output.
     #[cold]
-    pub(crate) fn handle(
+    pub fn handle(
         &self,
         ordinal: Ordinal,
         position: u64,

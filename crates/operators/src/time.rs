@@ -10,8 +10,8 @@ mod stamp;
 
 pub use ardea_core::WatermarkPolicy;
 pub use arrival::ArrivalTimeP;
-pub use event_time::EventTime;
-pub(crate) use event_time::require_times;
+pub use emitter::WatermarkEmitter;
+pub use event_time::{EventTime, require_times};
 pub use native::NativeTimeP;
 pub use replay::ReplayP;
 pub use stamp::StampP;

@@ -37,6 +37,6 @@ pub use session::{
     EmitChanges, EmitResults, SessionOutput, SessionSpec, SessionWindowP, WindowChange,
 };
 pub use sliding::{SliceCombineP, SlidingWindowP};
-pub use spec::WindowSpec;
+pub use spec::{Slice, WindowSpec};
 pub use time_zone::ZoneName;
 pub use triggers::{Decision, EarlyFiring, NoEarly, Trigger};

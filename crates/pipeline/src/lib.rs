@@ -63,6 +63,7 @@ mod window_kind;
 mod join;
 
 mod collected;
+mod extension;
 mod job;
 mod step;
 

@@ -33,6 +33,14 @@ impl Port {
             parallelism,
         }
     }
+
+    /// Returns the second output of the same vertex.
+    pub(crate) fn second(self) -> Port {
+        Port {
+            ordinal: Ordinal::SECOND,
+            ..self
+        }
+    }
 }
 
 /// The routing of an input, and the codec of its records between processes.
@@ -56,6 +64,14 @@ impl EdgeInput {
         EdgeInput {
             routing,
             codec: None,
+        }
+    }
+
+    /// Creates an input of records in another layout than rows.
+    pub(crate) fn with_codec(routing: Routing, codec: Arc<dyn ChunkCodec>) -> EdgeInput {
+        EdgeInput {
+            routing,
+            codec: Some(codec),
         }
     }
 

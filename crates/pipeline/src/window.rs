@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use ardea_aggregate::Aggregate;
 use ardea_codec::StateValue;
-use ardea_core::{
-    Boundedness, Error, ErrorCode, Key, Ordinal, ProcessorSupplier, Routing, supplier,
-};
+use ardea_core::{Boundedness, Error, ErrorCode, Key, ProcessorSupplier, Routing, supplier};
 use ardea_operators::{
     FoldOne, FoldPartials, KeyedFold, NoEarly, Partial, SessionSpec, SessionWindowP, SliceCombineP,
     SlidingWindowP, Trigger, WindowChange, WindowResult, WindowSpec,
@@ -263,7 +261,7 @@ where
         },
     };
     let results = lowering.vertex_with_inputs(name, parallelism, inputs, make);
-    vec![results, late_of(results)]
+    vec![results, results.second()]
 }
 
 /// Creates windows, with the serializers of their state, if there are any.
@@ -287,14 +285,6 @@ where
     match state_codecs() {
         Some(kept) => step.with_codecs(kept),
         None => step,
-    }
-}
-
-/// Returns the port of the late records of a vertex.
-fn late_of(results: Port) -> Port {
-    Port {
-        ordinal: Ordinal::SECOND,
-        ..results
     }
 }
 
@@ -326,5 +316,5 @@ where
     let second = Arc::new(FoldPartials::new(Arc::clone(fold)));
     let make = supplier(move || sliding(spec, Arc::clone(&second)));
     let results = lowering.vertex_with_inputs(name, parallelism, [(partial, partials)], make);
-    vec![results, late_of(partial)]
+    vec![results, partial.second()]
 }

@@ -105,6 +105,17 @@ impl Window {
         self
     }
 
+    /// Returns the checked windows; `None` for session windows, which have no fixed bounds.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if the lengths or the time zone are not valid.
+    pub fn spec(self) -> Result<Option<WindowSpec>> {
+        Ok(match self.check()? {
+            Checked::Sliding(spec) => Some(spec),
+            Checked::Session(_) => None,
+        })
+    }
+
     pub(crate) fn check(self) -> Result<Checked> {
         Ok(match self.shape {
             Shape::Sliding { length, slide } => Checked::Sliding(

@@ -31,6 +31,7 @@ const LAYERS: &[&[&str]] = &[
         "ardea-connectors",
         "ardea-pipeline",
         "ardea-topology",
+        "ardea-columns",
         "ardea-output",
         "ardea-metrics",
         "ardea-scheduler",

@@ -11,9 +11,10 @@ use crate::instance_state::InstanceCounters;
 use crate::time::WatermarkPolicy;
 use crate::time::generator::WatermarkGenerator;
 
-/// Sends the watermarks of a [`WatermarkGenerator`], and its idle marker after the timeout.
+/// Generates watermarks from the event times of chunks and sends them to an outbox, with an idle
+/// marker after the policy's timeout. The common part of the operators that assign event times.
 #[derive(Debug)]
-pub(crate) struct WatermarkEmitter {
+pub struct WatermarkEmitter {
     policy: WatermarkPolicy,
     generator: WatermarkGenerator,
     clock: Clock,
@@ -29,7 +30,8 @@ pub(crate) struct WatermarkEmitter {
 }
 
 impl WatermarkEmitter {
-    pub(crate) fn new(policy: WatermarkPolicy) -> Self {
+    /// Creates an emitter of watermarks by `policy`.
+    pub fn new(policy: WatermarkPolicy) -> Self {
         let clock = Clock::system();
         let generator = WatermarkGenerator::new(policy, clock.now());
         WatermarkEmitter {
@@ -45,7 +47,7 @@ impl WatermarkEmitter {
     }
 
     /// Attaches the instance's clock and starts to measure silence.
-    pub(crate) fn attach(&mut self, context: &InstanceContext) {
+    pub fn attach(&mut self, context: &InstanceContext) {
         self.clock = context.clock.clone();
         self.waker = context.waker.clone();
         self.signals = Arc::clone(&context.signals);
@@ -58,7 +60,7 @@ impl WatermarkEmitter {
     }
 
     /// Returns the upper bound of the event times of the next records.
-    pub(crate) fn bound(&self) -> AheadBound {
+    pub fn bound(&self) -> AheadBound {
         AheadBound::new(
             self.policy.wanted_max_ahead(),
             self.generator.highest(),
@@ -71,7 +73,7 @@ impl WatermarkEmitter {
     /// `highest` is the latest event time so far. `held_up` is true if some records had no room. An
     /// input whose records are all rejected counts as silent, so that it does not hold back other
     /// inputs.
-    pub(crate) fn after_chunk(
+    pub fn after_chunk(
         &mut self,
         passed: usize,
         highest: Timestamp,
@@ -90,7 +92,7 @@ impl WatermarkEmitter {
 
     /// Handles an upstream watermark. The generator's watermarks replace it; only the end of time
     /// is forwarded.
-    pub(crate) fn replace(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Progress {
+    pub fn replace(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Progress {
         if watermark == Watermark::END {
             self.restored_watermark = None;
             outbox.watermark(watermark);
@@ -109,24 +111,24 @@ impl WatermarkEmitter {
     }
 
     /// Returns the shape of the state.
-    pub(crate) fn states() -> Vec<StateShape> {
+    pub fn states() -> Vec<StateShape> {
         InstanceCounters::<2>::states()
     }
 
     /// Captures the state for the current snapshot.
-    pub(crate) fn take_snapshot(&mut self) -> Result<()> {
+    pub fn take_snapshot(&mut self) -> Result<()> {
         let remembered = self.generator.state();
         self.kept
             .take_snapshot(remembered.map(|watermark| watermark.0.as_micros()))
     }
 
     /// Writes the captured snapshot.
-    pub(crate) fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+    pub fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         self.kept.write_snapshot(writer)
     }
 
     /// Reads the restored state of the previous instances.
-    pub(crate) fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+    pub fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         self.kept.restore(state)
     }
 
@@ -136,7 +138,7 @@ impl WatermarkEmitter {
     /// After a rescale, this instance may read input of any previous instance. Only the lowest
     /// watermark of these instances holds for all of that input; a higher one would make records
     /// late. Downstream event time is at most that minimum, unless the slowest input was idle.
-    pub(crate) fn restored(&mut self) -> Result<()> {
+    pub fn restored(&mut self) -> Result<()> {
         if let Some(numbers) = self.kept.own_or_least()? {
             let remembered = numbers.map(|micros| Watermark(Timestamp::from_micros(micros)));
             self.restored_watermark = self.generator.restore(remembered);
@@ -148,7 +150,7 @@ impl WatermarkEmitter {
 
     /// Sends an idle marker if the input has been silent for longer than the timeout. Otherwise
     /// requests a wake-up for the end of the timeout.
-    pub(crate) fn check_idle(&mut self, outbox: &mut Outbox) {
+    pub fn check_idle(&mut self, outbox: &mut Outbox) {
         self.resend_restored(outbox);
         if self.policy.wanted_idle_timeout().is_none() {
             return;

@@ -54,8 +54,12 @@ impl<E: Display> EventTime for Result<Timestamp, E> {
     }
 }
 
-/// Returns an error if a record has no event time, or if its event time is the end of time.
-pub(crate) fn require_times(times: &[Timestamp], input: Ordinal, position: u64) -> Result<()> {
+/// Checks that each record has an event time before the end of time. `position` is that of the
+/// first record on the input.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`] with the position of the first record without one.
+pub fn require_times(times: &[Timestamp], input: Ordinal, position: u64) -> Result<()> {
     let Some(index) = times.iter().position(|time| !time.is_event_time()) else {
         return Ok(());
     };

@@ -16,8 +16,8 @@ use ardea_core::{Error, ErrorCode, Result, Timestamp, Watermark};
 
 use super::calendar::{Calendar, CalendarUnit};
 
-/// The number of a slice. Also names the window that ends with it.
-pub(crate) type Slice = i64;
+/// The number of a slice of time, see [`WindowSpec`]. Also names the window that ends with it.
+pub type Slice = i64;
 
 /// A number above all slices, for a stream that has ended.
 pub(crate) const ALL_SLICES: Slice = Slice::MAX;
@@ -181,7 +181,7 @@ impl WindowSpec {
     }
 
     /// Returns the latest time for which all windows that contain it have a number.
-    pub(crate) fn latest(&self) -> Timestamp {
+    pub fn latest(&self) -> Timestamp {
         match self.slicing {
             Slicing::Even { slide: 1, .. } => {
                 Timestamp::from_micros(Timestamp::MAX.as_micros() - self.slices)
@@ -195,7 +195,7 @@ impl WindowSpec {
     /// Returns the slice of `time`. The last slice but one also contains all later times, so that
     /// every slice has a successor.
     #[inline]
-    pub(crate) fn slice_of(&self, time: Timestamp) -> Slice {
+    pub fn slice_of(&self, time: Timestamp) -> Slice {
         let micros = time.as_micros();
         match self.slicing {
             Slicing::Even { slide, offset } => {
@@ -233,12 +233,12 @@ impl WindowSpec {
 
     /// Returns the first event time in `slice`, never the start of time, which marks records
     /// without a time.
-    pub(crate) fn first_of(&self, slice: Slice) -> Timestamp {
+    pub fn first_of(&self, slice: Slice) -> Timestamp {
         self.start_of(slice).max(Timestamp::FIRST_EVENT)
     }
 
     /// Returns the last event time in `slice`, never the end of time, which is no event time.
-    pub(crate) fn last_of(&self, slice: Slice) -> Timestamp {
+    pub fn last_of(&self, slice: Slice) -> Timestamp {
         if slice >= ALL_SLICES - 1 {
             return Timestamp::LAST_EVENT;
         }
@@ -264,7 +264,7 @@ impl WindowSpec {
     }
 
     /// Returns the first window that is not closed at `watermark`.
-    pub(crate) fn first_open(&self, watermark: Watermark) -> Slice {
+    pub fn first_open(&self, watermark: Watermark) -> Slice {
         if watermark == Watermark::END {
             ALL_SLICES
         } else {
@@ -294,7 +294,7 @@ impl WindowSpec {
     }
 
     /// Returns the time before which records are late at `watermark`.
-    pub(crate) fn late_before(&self, watermark: Watermark) -> Timestamp {
+    pub fn late_before(&self, watermark: Watermark) -> Timestamp {
         match watermark {
             Watermark::NONE => Timestamp::MIN,
             Watermark::END => Timestamp::MAX,

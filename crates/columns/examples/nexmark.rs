@@ -1,0 +1,168 @@
+//! Runs queries 1 and 5 of NEXMark over a file of JSON lines, as written by `ardea nexmark
+//! generate`, and prints the cpu time.
+//!
+//! ```text
+//! cargo run --release --example nexmark -- q1 events.jsonl
+//! ```
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_columns::{
+    BlockRead, BlockReader, ColumnBatch, ColumnDecoder, ColumnRecord, ColumnSourceP, Columns, col,
+    count, write_json_lines,
+};
+use ardea_connectors::null;
+use ardea_core::{
+    Bounded, Error, ErrorCode, Inbox, Instance, Isolation, Ordinal, Outbox, Processor, Result,
+    Source, WatermarkPolicy,
+};
+use ardea_pipeline::{Pipeline, Window};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use serde::Deserialize;
+
+/// The size of a block.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// A reader of the blocks of a file.
+struct FileBlocks {
+    path: String,
+    file: File,
+    /// The begin of the next block: a line without its end.
+    rest: Vec<u8>,
+}
+
+impl BlockReader for FileBlocks {
+    fn read_block(&mut self, block: &mut Vec<u8>) -> Result<BlockRead> {
+        block.append(&mut self.rest);
+        let failed = |error| {
+            let what = format!("{} could not be read", self.path);
+            Error::new(ErrorCode::ReadFailed, what).because(error)
+        };
+        let read = (&self.file).take(BLOCK_BYTES as u64).read_to_end(block);
+        if read.map_err(failed)? == 0 {
+            return Ok(if block.is_empty() {
+                BlockRead::End
+            } else {
+                BlockRead::Lines
+            });
+        }
+        let end = memchr::memrchr(b'\n', block).map_or(block.len(), |at| at + 1);
+        self.rest.extend_from_slice(&block[end..]);
+        block.truncate(end);
+        Ok(BlockRead::Lines)
+    }
+
+    fn origin(&self, line: usize, offset: usize) -> String {
+        format!("{}: line {line}, byte {offset} of a block", self.path)
+    }
+}
+
+fn read(path: String, schema: &SchemaRef) -> Source<ColumnRecord, Bounded> {
+    let schema = Arc::clone(schema);
+    let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
+        let failed = |error| Error::new(ErrorCode::ReadFailed, path.clone()).because(error);
+        let file = File::open(&path).map_err(failed)?;
+        let (path, rest) = (path.clone(), Vec::new());
+        let blocks = FileBlocks { path, file, rest };
+        Ok(Box::new(ColumnSourceP::new(
+            blocks,
+            ColumnDecoder::json(Arc::clone(&schema))?,
+        )))
+    };
+    Source::new("read", Arc::new(supply)).isolation(Isolation::Thread)
+}
+
+/// Writes records as JSON lines to `q1.jsonl` in the directory of temporary files.
+#[derive(Default)]
+struct WriteP {
+    file: Option<File>,
+    lines: Vec<u8>,
+}
+
+impl Processor for WriteP {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
+        let failed = |error| Error::new(ErrorCode::WriteFailed, "q1.jsonl").because(error);
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let path = std::env::temp_dir().join("q1.jsonl");
+                none.insert(File::create(path).map_err(failed)?)
+            }
+        };
+        let batch = inbox.batch::<ColumnBatch>()?.take();
+        self.lines.clear();
+        write_json_lines(batch.records(), &mut self.lines, |_, _| {})?;
+        file.write_all(&self.lines).map_err(failed)
+    }
+}
+
+/// The number of bids of an auction in a window.
+#[derive(Deserialize)]
+struct Hot {
+    bids: i64,
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let query = arguments.next().unwrap_or_else(|| "q1".to_string());
+    let path = arguments
+        .next()
+        .unwrap_or_else(|| "events.jsonl".to_string());
+    let nullable = |name: &str, kind| Field::new(name, kind, true);
+    let p = Pipeline::new("nexmark");
+    let mut fields = vec![
+        nullable("kind", DataType::Utf8),
+        nullable("auction", DataType::UInt64),
+    ];
+    if query == "q1" {
+        fields.push(nullable("price", DataType::UInt64));
+        let schema = Arc::new(Schema::new(fields));
+        let euros = Columns::read_from(&p, read(path, &schema), schema)
+            .filter(col("kind").eq("bid"))
+            .select([col("auction"), (col("price") * 0.908).alias("euros")]);
+        let written = euros
+            .into_stream()
+            .custom::<(), _>("write", |_| WriteP::default());
+        written.write_to(null::sink());
+        p.run()?;
+    } else {
+        fields.push(nullable(
+            "date_time",
+            DataType::Timestamp(TimeUnit::Millisecond, None),
+        ));
+        let schema = Arc::new(Schema::new(fields));
+        let windows = Window::sliding(Duration::from_secs(10), Duration::from_secs(2));
+        let hot = Columns::read_from(&p, read(path, &schema), schema)
+            .filter(col("kind").eq("bid"))
+            .with_timestamps("date_time", WatermarkPolicy::in_order())
+            .key_by(["auction"])
+            .window(windows)
+            .aggregate("hot", [count().alias("bids")])
+            .rows::<Hot>()
+            .map(|hot| hot.bids)
+            .collect();
+        p.run()?;
+        let counts = hot.take();
+        println!(
+            "{} results, {} bids",
+            counts.len(),
+            counts.iter().sum::<i64>()
+        );
+    }
+    let statistics = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks = statistics
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_ascii_whitespace();
+    let ticks: Vec<u64> = ticks
+        .skip(11)
+        .take(2)
+        .filter_map(|it| it.parse().ok())
+        .collect();
+    println!("{query}: user and system cpu {ticks:?} hundredths of a second");
+    Ok(())
+}

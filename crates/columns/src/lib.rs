@@ -1,0 +1,61 @@
+//! Record batches in Arrow columns: decoding, expressions and operators.
+//!
+//! A chunk of an edge holds a [`ColumnBatch`] instead of rows: an Arrow record batch, beside the
+//! column of event times. The steps on columns work on whole batches by Arrow's kernels. Languages
+//! other than Rust build on them: an [`Expr`] and an [`AggregateExpr`] are plain data.
+//!
+//! In reading order:
+//!
+//! * [`ColumnBatch`], [`ColumnCodec`]: batches, and their form between processes;
+//! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
+//! * [`ColumnDecoder`], [`ColumnSourceP`], [`JsonFields`]: JSON lines and CSV, decoded only into
+//!   the columns that are asked for;
+//! * [`write_json_lines`]: columns as JSON lines;
+//! * [`Columns`], [`IntoColumns`]: the API of pipelines;
+//! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
+//!   steps on single records;
+//! * [`KeyColumns`], [`ColumnScatter`]: keys, with the partitions of the same keys in Rust;
+//! * [`AggregateExpr`], [`ColumnSliceP`], [`AccumulatorCombine`], [`WindowColumnsP`]: windows.
+//!
+//! # Invariants
+//!
+//! * A key of columns has the canonical bytes of the same key in Rust.
+//! * A record that cannot be decoded, or for which an expression has no value, is reported; the
+//!   other records of its batch are not lost.
+//! * The state of windows is that of [`SlidingWindowP`](ardea_operators::SlidingWindowP).
+//! * Sums do not depend on the order of records, on threads or on batches.
+//!
+//! See [`Columns`] for an example.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod batch_codec;
+mod decode;
+mod encode;
+mod error;
+mod expr;
+mod key;
+mod rows;
+mod source;
+mod steps;
+mod stream;
+mod window;
+
+#[cfg(test)]
+mod test_adapter;
+
+pub use batch::ColumnBatch;
+pub use batch_codec::ColumnCodec;
+pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath, JsonFields};
+pub use encode::write_json_lines;
+pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
+pub use key::{ColumnScatter, GroupKey, KeyColumns};
+pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
+pub use source::{BlockRead, BlockReader, ColumnSourceP};
+pub use steps::{ColumnFilterP, ColumnStampP, ProjectP};
+pub use stream::{ColumnRecord, Columns, IntoColumns, KeyedColumns, WindowedColumns};
+pub use window::{
+    Accumulator, AccumulatorCombine, AccumulatorRow, AggregateExpr, AggregateFunction,
+    BoundAggregate, ColumnArgument, ColumnExtreme, ColumnSliceP, WindowColumnsP, avg, count,
+    count_of, max, min, sum,
+};

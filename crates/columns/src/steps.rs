@@ -1,0 +1,16 @@
+//! Processors on single records.
+
+mod expr_list;
+mod filter;
+mod forward;
+mod project;
+mod stamp;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use expr_list::{ExprList, record_errors};
+pub use filter::ColumnFilterP;
+pub(crate) use forward::ForwardP;
+pub use project::ProjectP;
+pub use stamp::ColumnStampP;

@@ -1,0 +1,443 @@
+//! Streams of records in columns.
+
+use std::sync::Arc;
+
+use ardea_core::{
+    Boundedness, ChunkCodec, Ends, Error, ErrorCode, Instance, Processor, ProcessorSupplier,
+    Result, Routing, Source, Timestamp, WatermarkPolicy,
+};
+use ardea_operators::{Firing, Partial, WindowResult, WindowSpec};
+use ardea_pipeline::{HasEventTime, Pipeline, Stream, Timed, Untimed, Window};
+use arrow_schema::{Schema, SchemaRef};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::batch_codec::ColumnCodec;
+use crate::expr::{BoundExpr, Expr};
+use crate::key::{ColumnScatter, GroupKey, KeyColumns};
+use crate::rows::{ColumnsOfRowsP, RowsOfColumnsP};
+use crate::steps::{ColumnFilterP, ColumnStampP, ForwardP, ProjectP};
+use crate::window::{
+    AccumulatorCombine, AccumulatorRow, AggregateExpr, BoundAggregate, ColumnArgument,
+    ColumnSliceP, WindowColumnsP,
+};
+
+/// A record of a stream whose chunks are [`ColumnBatch`](crate::ColumnBatch)es. It has no values.
+#[derive(Clone, Copy, Debug)]
+pub enum ColumnRecord {}
+
+/// A stream of records in columns.
+///
+/// Steps are bound to the schema when they are added. An expression that does not fit fails the job
+/// when it starts; see [`schema`](Self::schema).
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use ardea_columns::{IntoColumns, col, count, max};
+/// use ardea_connectors::collections::items;
+/// use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
+/// use arrow_schema::{DataType, Field, Schema, TimeUnit};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Clone, Serialize)]
+/// struct Bid { auction: u64, price: u64, time: i64 }
+/// #[derive(Deserialize, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// struct Hot { auction: u64, bids: i64, price: Option<u64> }
+///
+/// let bids = Schema::new(vec![
+///     Field::new("auction", DataType::UInt64, false),
+///     Field::new("price", DataType::UInt64, false),
+///     Field::new("time", DataType::Timestamp(TimeUnit::Millisecond, None), false),
+/// ]);
+/// let bid = |auction, price, time| Bid { auction, price, time };
+/// let p = Pipeline::new("hot auctions");
+/// let hot = p
+///     .read_from(items(vec![bid(1, 20, 0), bid(2, 5, 1), bid(1, 30, 900), bid(1, 15, 1000)]))
+///     .into_columns(Arc::new(bids))
+///     .filter(col("price").gt(10))
+///     .with_timestamps("time", WatermarkPolicy::in_order())
+///     .key_by(["auction"])
+///     .window(Window::tumbling(Duration::from_secs(1)))
+///     .aggregate("hot", [count().alias("bids"), max("price").alias("price")])
+///     .rows::<Hot>()
+///     .collect();
+/// p.run().unwrap();
+/// let row = |auction, bids, price| Hot { auction, bids, price: Some(price) };
+/// assert_eq!(hot.take_sorted(), [row(1, 1, 15), row(1, 2, 30)]);
+/// ```
+#[must_use = "a stream does nothing until it is written to a sink"]
+pub struct Columns<B, E> {
+    stream: Stream<ColumnRecord, B, E>,
+    schema: Result<SchemaRef>,
+}
+
+impl<B: Boundedness> Columns<B, Untimed> {
+    /// Adds a source of batches with this schema to a pipeline.
+    pub fn read_from(
+        pipeline: &Pipeline,
+        source: impl Into<Source<ColumnRecord, B>>,
+        schema: SchemaRef,
+    ) -> Self {
+        Columns {
+            stream: pipeline.read_from(source),
+            schema: Ok(schema),
+        }
+    }
+}
+
+/// A step bound to its input: the schema of its output, and its processors.
+type BoundStep = (SchemaRef, Arc<dyn ProcessorSupplier>);
+
+impl<B: Boundedness, E> Columns<B, E> {
+    /// Returns the columns of the stream.
+    ///
+    /// # Errors
+    /// The error of the first step that does not fit its input.
+    pub fn schema(&self) -> Result<&SchemaRef> {
+        self.schema.as_ref().map_err(Error::clone)
+    }
+
+    /// Adds a step.
+    fn step(self, kind: &str, bind: impl FnOnce(&SchemaRef) -> Result<BoundStep>) -> Self {
+        let bound = self.schema.and_then(|schema| bind(&schema));
+        let (schema, make) = split(bound);
+        Columns {
+            stream: self.stream.extend_with(kind, make),
+            schema,
+        }
+    }
+
+    /// Emits the records for which the condition is true. Null counts as false.
+    pub fn filter(self, condition: impl Into<Expr>) -> Self {
+        let condition = condition.into();
+        self.step("filter", |schema| {
+            let bound = condition.bind_condition(schema)?;
+            let make = supplier(move || Ok(ColumnFilterP::new(bound.clone())));
+            Ok((Arc::clone(schema), make))
+        })
+    }
+
+    /// Replaces the columns by these: names of columns, or expressions.
+    pub fn select<A: Into<ColumnArgument>>(self, columns: impl IntoIterator<Item = A>) -> Self {
+        let columns: Vec<Expr> = columns
+            .into_iter()
+            .map(|it| it.into().into_expr())
+            .collect();
+        self.step("select", |schema| select(&columns, schema))
+    }
+
+    /// Adds a column with the value of an expression.
+    pub fn with_column(self, column: impl Into<Expr>) -> Self {
+        let column = column.into();
+        self.step("select", |schema| {
+            let known = schema
+                .fields()
+                .iter()
+                .map(|field| Expr::Column(field.name().clone()));
+            select(&known.chain([column]).collect::<Vec<_>>(), schema)
+        })
+    }
+
+    /// Assigns each record the event time of a column or expression. A record without a valid time
+    /// becomes a dead letter.
+    pub fn with_timestamps(
+        self,
+        time: impl Into<ColumnArgument>,
+        policy: WatermarkPolicy,
+    ) -> Columns<B, Timed> {
+        let time = time.into().into_expr();
+        let timed = self.step("timestamps", |schema| {
+            ColumnStampP::new(&time, schema, policy)?;
+            let of = Arc::clone(schema);
+            let make = supplier(move || ColumnStampP::new(&time, &of, policy));
+            Ok((Arc::clone(schema), make))
+        });
+        Columns {
+            stream: timed.stream.with_source_time(),
+            schema: timed.schema,
+        }
+    }
+
+    /// Groups the records by these columns.
+    pub fn key_by<S: AsRef<str>>(self, columns: impl IntoIterator<Item = S>) -> KeyedColumns<B, E> {
+        let schema = self.schema.as_ref().map_err(Error::clone);
+        let key = schema.and_then(|schema| KeyColumns::bind(schema, columns));
+        KeyedColumns { columns: self, key }
+    }
+
+    /// Distributes the batches evenly over all cores. For expensive steps after a source with one
+    /// instance. `name` is that of the step.
+    pub fn rebalance(self, name: impl Into<String>) -> Self {
+        let way: (_, Arc<dyn ChunkCodec>) = (Routing::RoundRobin, Arc::new(ColumnCodec));
+        let make = supplier(|| Ok(ForwardP));
+        Columns {
+            stream: self.stream.exchange_with(name, way, make),
+            schema: self.schema,
+        }
+    }
+
+    /// Converts the records to rows; see [`RowsOfColumnsP`].
+    pub fn rows<T: DeserializeOwned + Send + 'static>(self) -> Stream<T, B, E> {
+        let make = supplier(|| Ok(RowsOfColumnsP::<T>::default()));
+        let (_, make) = split(self.schema.map(|schema| (schema, make)));
+        self.stream.extend_with("rows", make)
+    }
+
+    /// Returns the stream of batches, for custom processors.
+    pub fn into_stream(self) -> Stream<ColumnRecord, B, E> {
+        self.stream
+    }
+}
+
+/// The conversion of rows to columns.
+pub trait IntoColumns<B, E> {
+    /// Converts the records to columns; each column is the field of its name.
+    fn into_columns(self, schema: SchemaRef) -> Columns<B, E>;
+}
+
+impl<T: Serialize + Send + 'static, B: Boundedness, E> IntoColumns<B, E> for Stream<T, B, E> {
+    fn into_columns(self, schema: SchemaRef) -> Columns<B, E> {
+        let of = Arc::clone(&schema);
+        let make = supplier(move || Ok(ColumnsOfRowsP::<T>::new(Arc::clone(&of))));
+        Columns {
+            stream: self.extend_with("columns", make),
+            schema: Ok(schema),
+        }
+    }
+}
+
+/// A stream of records in columns, grouped by a key.
+#[must_use = "a grouped stream does nothing until it is aggregated"]
+pub struct KeyedColumns<B, E> {
+    columns: Columns<B, E>,
+    key: Result<KeyColumns>,
+}
+
+impl<B: Boundedness, E> KeyedColumns<B, E> {
+    /// Adds a custom step whose instances receive the batches of their keys, and emit batches of
+    /// `schema`. Each key has the partition of the same key in Rust.
+    pub fn custom<P: Processor + 'static>(
+        self,
+        name: impl Into<String>,
+        schema: SchemaRef,
+        make: impl Fn(&KeyColumns) -> Result<P> + Send + Sync + 'static,
+    ) -> Columns<B, E> {
+        let codec: Arc<dyn ChunkCodec> = Arc::new(ColumnCodec);
+        let (routing, make, schema) = match self.columns.schema.and(self.key) {
+            Ok(key) => {
+                let by_key = Routing::Keyed(Arc::new(ColumnScatter::new(key.clone())));
+                (by_key, supplier(move || make(&key)), Ok(schema))
+            }
+            Err(error) => (Routing::AllToOne, failing(&error), Err(error)),
+        };
+        Columns {
+            stream: self
+                .columns
+                .stream
+                .exchange_with(name, (routing, codec), make),
+            schema,
+        }
+    }
+}
+
+impl<B: Ends, E> KeyedColumns<B, E> {
+    /// Aggregates all records of each key at the end of a bounded stream: one record with the key
+    /// and the aggregates. Without records there is no result. For unbounded streams, use windows.
+    pub fn aggregate(
+        self,
+        name: impl Into<String>,
+        aggregates: impl IntoIterator<Item = AggregateExpr>,
+    ) -> Columns<B, E> {
+        let aggregates: Vec<_> = aggregates.into_iter().collect();
+        let Columns { stream, schema } = self.columns;
+        let bound = schema.and_then(|schema| bind(self.key?, &schema, None, &aggregates));
+        let (bound, schema) = BoundAggregates::or_failing(bound);
+        let by_key = stream
+            .extend_with::<PartialRow>("partial", bound.first)
+            .key_by(|partial| partial.key.clone());
+        let whole = |(key, value)| WindowResult {
+            start: Timestamp::MIN,
+            end: Timestamp::MAX,
+            key,
+            value,
+            firing: Firing::OnTime,
+        };
+        let results = match bound.deducts {
+            true => by_key.aggregate(name, AccumulatorCombine::<true>::new(&bound.aggregates)),
+            false => by_key.aggregate(name, AccumulatorCombine::<false>::new(&bound.aggregates)),
+        };
+        Columns {
+            stream: results.map(whole).extend_with("results", bound.results),
+            schema,
+        }
+    }
+}
+
+impl<B: Boundedness, E: HasEventTime> KeyedColumns<B, E> {
+    /// Assigns the records of each key to event-time windows.
+    pub fn window(self, window: Window) -> WindowedColumns<B, E> {
+        WindowedColumns {
+            keyed: self,
+            window,
+        }
+    }
+}
+
+/// A keyed stream of records in columns, assigned to windows.
+#[must_use = "a windowed stream does nothing until it is aggregated"]
+pub struct WindowedColumns<B, E> {
+    keyed: KeyedColumns<B, E>,
+    window: Window,
+}
+
+/// A partial result between the stages of an aggregate.
+type PartialRow = Partial<GroupKey, AccumulatorRow>;
+
+/// Bound aggregates, and the processors before and after their second stage.
+struct BoundAggregates {
+    first: Arc<dyn ProcessorSupplier>,
+    results: Arc<dyn ProcessorSupplier>,
+    aggregates: Vec<BoundAggregate>,
+    deducts: bool,
+}
+
+impl BoundAggregates {
+    /// Returns the aggregates and the schema of their results. If they are not bound, the
+    /// processors fail.
+    fn or_failing(bound: Result<(Self, SchemaRef)>) -> (Self, Result<SchemaRef>) {
+        match bound {
+            Ok((bound, schema)) => (bound, Ok(schema)),
+            Err(error) => {
+                let bound = BoundAggregates {
+                    first: failing(&error),
+                    results: failing(&error),
+                    aggregates: Vec::new(),
+                    deducts: true,
+                };
+                (bound, Err(error))
+            }
+        }
+    }
+}
+
+impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
+    /// Emits one record per key and window when the watermark reaches the window's end: the bounds
+    /// of the window, the key, and the aggregates. See [`WindowColumnsP`]. Late records are
+    /// counted.
+    pub fn aggregate(
+        self,
+        name: impl Into<String>,
+        aggregates: impl IntoIterator<Item = AggregateExpr>,
+    ) -> Columns<B, Timed> {
+        self.aggregate_and_late(name, aggregates).0
+    }
+
+    /// Works like [`aggregate`](Self::aggregate), and returns the late records as a second stream.
+    pub fn aggregate_and_late(
+        self,
+        name: impl Into<String>,
+        aggregates: impl IntoIterator<Item = AggregateExpr>,
+    ) -> (Columns<B, Timed>, Columns<B, Timed>) {
+        let aggregates: Vec<_> = aggregates.into_iter().collect();
+        let Columns { stream, schema } = self.keyed.columns;
+        let input = schema.clone();
+        let window = self.window;
+        let bound = schema.and_then(|schema| {
+            let spec = spec_of(window)?;
+            bind(self.keyed.key?, &schema, Some(spec), &aggregates)
+        });
+        let (bound, schema) = BoundAggregates::or_failing(bound);
+        let partials = stream.extend_with::<PartialRow>("partial", bound.first);
+        let late = partials.second_output::<ColumnRecord>().with_source_time();
+        let by_key = partials
+            .key_by(|partial| partial.key.clone())
+            .window(window);
+        let results = match bound.deducts {
+            true => by_key.aggregate(name, AccumulatorCombine::<true>::new(&bound.aggregates)),
+            false => by_key.aggregate(name, AccumulatorCombine::<false>::new(&bound.aggregates)),
+        };
+        let results = results.extend_with("results", bound.results);
+        let results = Columns {
+            stream: results,
+            schema,
+        };
+        let late = Columns {
+            stream: late,
+            schema: input,
+        };
+        (results, late)
+    }
+}
+
+/// Returns the bounds of windows.
+fn spec_of(window: Window) -> Result<WindowSpec> {
+    window.spec()?.ok_or_else(|| {
+        let what = "records in columns have no session windows yet";
+        Error::new(ErrorCode::InvalidJob, what).hint("convert them to rows first: .rows::<T>()")
+    })
+}
+
+/// Binds aggregates by key, in windows or over all records.
+fn bind(
+    key: KeyColumns,
+    schema: &Schema,
+    windows: Option<WindowSpec>,
+    aggregates: &[AggregateExpr],
+) -> Result<(BoundAggregates, SchemaRef)> {
+    let bound = aggregates.iter().map(|it| it.bind(schema));
+    let aggregates = bound.collect::<Result<Vec<_>>>()?;
+    let results = match windows {
+        Some(_) => WindowColumnsP::new,
+        None => WindowColumnsP::without_bounds,
+    };
+    let schema = Arc::clone(results(key.clone(), aggregates.clone())?.schema());
+    let deducts = aggregates.iter().all(BoundAggregate::deducts);
+    let parts = (key, aggregates.clone());
+    let of_results = parts.clone();
+    let first = move || {
+        let (key, aggregates) = parts.clone();
+        Ok(match windows {
+            Some(windows) => ColumnSliceP::new(windows, key, aggregates),
+            None => ColumnSliceP::of_all(key, aggregates),
+        })
+    };
+    let bound = BoundAggregates {
+        first: supplier(first),
+        results: supplier(move || results(of_results.0.clone(), of_results.1.clone())),
+        aggregates,
+        deducts,
+    };
+    Ok((bound, schema))
+}
+
+fn select(columns: &[Expr], schema: &Schema) -> Result<BoundStep> {
+    let bound = columns.iter().map(|column| column.bind(schema));
+    let bound = bound.collect::<Result<Vec<BoundExpr>>>()?;
+    let schema = ProjectP::schema_of(&bound)?;
+    Ok((schema, supplier(move || ProjectP::new(bound.clone()))))
+}
+
+/// Returns a supplier of processors that may be refused.
+fn supplier<P: Processor + 'static>(
+    make: impl Fn() -> Result<P> + Send + Sync + 'static,
+) -> Arc<dyn ProcessorSupplier> {
+    Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> { Ok(Box::new(make()?)) })
+}
+
+/// Returns a supplier that fails the job when it starts.
+fn failing(error: &Error) -> Arc<dyn ProcessorSupplier> {
+    let error = error.clone();
+    Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> { Err(error.clone()) })
+}
+
+/// Returns the schema and the supplier of a step, which fails if the step is not bound.
+fn split(bound: Result<BoundStep>) -> (Result<SchemaRef>, Arc<dyn ProcessorSupplier>) {
+    match bound {
+        Ok((schema, make)) => (Ok(schema), make),
+        Err(error) => {
+            let make = failing(&error);
+            (Err(error), make)
+        }
+    }
+}

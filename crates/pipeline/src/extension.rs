@@ -1,0 +1,51 @@
+//! Steps that other libraries add to streams.
+
+use std::sync::Arc;
+
+use ardea_core::{Boundedness, ChunkCodec, ProcessorSupplier, Routing};
+
+use crate::step::{EdgeInput, Lower};
+use crate::stream::Stream;
+
+impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
+    /// Adds a step with a name generated from its kind. Like [`custom`](Self::custom), it follows
+    /// its input instance by instance.
+    ///
+    /// The processors read input 0. Records of output 0 are those of the returned stream, and of
+    /// output 1 those of its [`second_output`](Self::second_output). The type `U` may stand for
+    /// records in another layout than rows, if all readers of the stream know it.
+    pub fn extend_with<U>(self, kind: &str, make: Arc<dyn ProcessorSupplier>) -> Stream<U, B, E> {
+        let name = self.pipeline.fresh_name(kind);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let first = lowering.follow(name, inputs[0], Arc::clone(&make));
+            Ok(vec![first, first.second()])
+        });
+        self.pipeline.add(name, vec![self.from], 1, lower)
+    }
+
+    /// Works like [`extend_with`](Self::extend_with), and exchanges the records between all
+    /// instances by `routing`. `codec` is that of edges between processes. The step runs on all
+    /// cores, and has a name given by the author if its processors have state.
+    pub fn exchange_with<U>(
+        self,
+        name: impl Into<String>,
+        (routing, codec): (Routing, Arc<dyn ChunkCodec>),
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<U, B, E> {
+        let input = EdgeInput::with_codec(routing, codec);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let parallelism = lowering.default_parallelism();
+            let inputs = [(inputs[0], input.clone())];
+            let make = Arc::clone(&make);
+            let first = lowering.vertex_with_inputs(name, parallelism, inputs, make);
+            Ok(vec![first, first.second()])
+        });
+        self.pipeline.add(name.into(), vec![self.from], 1, lower)
+    }
+
+    /// Returns the second output of a step added by [`extend_with`](Self::extend_with). It needs no
+    /// consumer.
+    pub fn second_output<U>(&self) -> Stream<U, B, E> {
+        self.sibling(1)
+    }
+}
