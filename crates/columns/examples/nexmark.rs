@@ -6,74 +6,16 @@
 //! ```
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_columns::{
-    BlockRead, BlockReader, ColumnBatch, ColumnDecoder, ColumnRecord, ColumnSourceP, Columns, col,
-    count, write_json_lines,
-};
+use ardea_columns::{ColumnBatch, Columns, col, count, files, write_json_lines};
 use ardea_connectors::null;
-use ardea_core::{
-    Bounded, Error, ErrorCode, Inbox, Instance, Isolation, Ordinal, Outbox, Processor, Result,
-    Source, WatermarkPolicy,
-};
+use ardea_core::{Error, ErrorCode, Inbox, Ordinal, Outbox, Processor, Result, WatermarkPolicy};
 use ardea_pipeline::{Pipeline, Window};
-use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use serde::Deserialize;
-
-/// The size of a block.
-const BLOCK_BYTES: usize = 1 << 20;
-
-/// A reader of the blocks of a file.
-struct FileBlocks {
-    path: String,
-    file: File,
-    /// The begin of the next block: a line without its end.
-    rest: Vec<u8>,
-}
-
-impl BlockReader for FileBlocks {
-    fn read_block(&mut self, block: &mut Vec<u8>) -> Result<BlockRead> {
-        block.append(&mut self.rest);
-        let failed = |error| {
-            let what = format!("{} could not be read", self.path);
-            Error::new(ErrorCode::ReadFailed, what).because(error)
-        };
-        let read = (&self.file).take(BLOCK_BYTES as u64).read_to_end(block);
-        if read.map_err(failed)? == 0 {
-            return Ok(if block.is_empty() {
-                BlockRead::End
-            } else {
-                BlockRead::Lines
-            });
-        }
-        let end = memchr::memrchr(b'\n', block).map_or(block.len(), |at| at + 1);
-        self.rest.extend_from_slice(&block[end..]);
-        block.truncate(end);
-        Ok(BlockRead::Lines)
-    }
-
-    fn origin(&self, line: usize, offset: usize) -> String {
-        format!("{}: line {line}, byte {offset} of a block", self.path)
-    }
-}
-
-fn read(path: String, schema: &SchemaRef) -> Source<ColumnRecord, Bounded> {
-    let schema = Arc::clone(schema);
-    let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-        let failed = |error| Error::new(ErrorCode::ReadFailed, path.clone()).because(error);
-        let file = File::open(&path).map_err(failed)?;
-        let (path, rest) = (path.clone(), Vec::new());
-        let blocks = FileBlocks { path, file, rest };
-        Ok(Box::new(ColumnSourceP::new(
-            blocks,
-            ColumnDecoder::json(Arc::clone(&schema))?,
-        )))
-    };
-    Source::new("read", Arc::new(supply)).isolation(Isolation::Thread)
-}
 
 /// Writes records as JSON lines to `q1.jsonl` in the directory of temporary files.
 #[derive(Default)]
@@ -119,8 +61,8 @@ fn main() -> Result<()> {
     ];
     if query == "q1" {
         fields.push(nullable("price", DataType::UInt64));
-        let schema = Arc::new(Schema::new(fields));
-        let euros = Columns::read_from(&p, read(path, &schema), schema)
+        let events = files::json_lines(path).schema(Arc::new(Schema::new(fields)));
+        let euros = Columns::read_from(&p, events.in_order())
             .filter(col("kind").eq("bid"))
             .select([col("auction"), (col("price") * 0.908).alias("euros")]);
         let written = euros
@@ -133,9 +75,9 @@ fn main() -> Result<()> {
             "date_time",
             DataType::Timestamp(TimeUnit::Millisecond, None),
         ));
-        let schema = Arc::new(Schema::new(fields));
+        let events = files::json_lines(path).schema(Arc::new(Schema::new(fields)));
         let windows = Window::sliding(Duration::from_secs(10), Duration::from_secs(2));
-        let hot = Columns::read_from(&p, read(path, &schema), schema)
+        let hot = Columns::read_from(&p, events.in_order())
             .filter(col("kind").eq("bid"))
             .with_timestamps("date_time", WatermarkPolicy::in_order())
             .key_by(["auction"])

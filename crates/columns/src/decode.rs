@@ -2,7 +2,6 @@
 
 mod builder;
 mod csv;
-mod inference;
 mod json;
 mod json_scanner;
 mod text;
@@ -16,10 +15,9 @@ use ardea_core::{Error, ErrorCode, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-pub use inference::JsonFields;
-
 use builder::Columns;
-use csv::{CsvReader, header_names};
+use csv::CsvReader;
+pub(crate) use csv::header_names;
 use json::JsonReader;
 
 /// The reason why a record is bad.
@@ -37,6 +35,11 @@ impl FieldPath {
     pub fn keys<S: Into<String>>(keys: impl IntoIterator<Item = S>) -> Self {
         FieldPath(keys.into_iter().map(Into::into).collect())
     }
+
+    /// Returns the keys with dots between them.
+    pub(crate) fn joined(&self) -> String {
+        self.0.join(".")
+    }
 }
 
 impl From<&str> for FieldPath {
@@ -48,7 +51,7 @@ impl From<&str> for FieldPath {
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0.join("."))
+        write!(f, "{:?}", self.joined())
     }
 }
 
@@ -171,6 +174,12 @@ impl ColumnDecoder {
         })
     }
 
+    /// Decodes the further records as CSV with these names of fields.
+    pub(crate) fn set_csv_names(&mut self, delimiter: u8, names: &[String]) -> Result<()> {
+        self.reader = Reader::Csv(CsvReader::new(&self.columns, delimiter, names)?);
+        Ok(())
+    }
+
     /// Sets the maximum number of rows of a batch, at least one; [`BATCH_ROWS`] by default.
     pub fn batch_rows(mut self, rows: usize) -> Self {
         self.batch_rows = rows.max(1);
@@ -221,6 +230,24 @@ impl ColumnDecoder {
             line += 1 + newlines;
         }
         start.min(block.len())
+    }
+
+    /// Decodes a record, given without its newline, into the batch. Returns false if it is blank.
+    ///
+    /// # Errors
+    /// The reason why the record is bad. It leaves no row.
+    #[inline]
+    pub(crate) fn decode_record(&mut self, record: &[u8]) -> Result<bool, Reason> {
+        let (length, _, read) = self.read(record);
+        let read = match read {
+            Ok(true) if length < record.len() => Err("text after the end of the record".into()),
+            Ok(true) => self.columns.finish_row().map(|()| true),
+            other => other,
+        };
+        if read.is_err() {
+            self.columns.discard_row();
+        }
+        read
     }
 
     /// Reads the record at the front of `rest` into the current row. Returns its length without the

@@ -8,8 +8,8 @@
 //!
 //! * [`ColumnBatch`], [`ColumnCodec`]: batches, and their form between processes;
 //! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
-//! * [`ColumnDecoder`], [`ColumnSourceP`], [`JsonFields`]: JSON lines and CSV, decoded only into
-//!   the columns that are asked for;
+//! * [`files`]: files of JSON lines and CSV, decoded only into the columns that are asked for;
+//! * [`ColumnDecoder`]: the decoder of such lines;
 //! * [`write_json_lines`]: columns as JSON lines;
 //! * [`Columns`], [`IntoColumns`]: the API of pipelines;
 //! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
@@ -28,6 +28,8 @@
 //! See [`Columns`] for an example.
 #![forbid(unsafe_code)]
 
+pub mod files;
+
 mod batch;
 mod batch_codec;
 mod decode;
@@ -36,7 +38,6 @@ mod error;
 mod expr;
 mod key;
 mod rows;
-mod source;
 mod steps;
 mod stream;
 mod window;
@@ -46,14 +47,13 @@ mod test_adapter;
 
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
-pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath, JsonFields};
+pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath};
 pub use encode::write_json_lines;
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
-pub use source::{BlockRead, BlockReader, ColumnSourceP};
 pub use steps::{ColumnFilterP, ColumnStampP, ProjectP};
-pub use stream::{ColumnRecord, Columns, IntoColumns, KeyedColumns, WindowedColumns};
+pub use stream::{ColumnRecord, ColumnSource, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use window::{
     Accumulator, AccumulatorCombine, AccumulatorRow, AggregateExpr, AggregateFunction,
     BoundAggregate, ColumnArgument, ColumnExtreme, ColumnSliceP, WindowColumnsP, avg, count,

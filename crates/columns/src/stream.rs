@@ -72,16 +72,42 @@ pub struct Columns<B, E> {
     schema: Result<SchemaRef>,
 }
 
+/// A source of [`ColumnBatch`](crate::ColumnBatch)es, with their schema.
+pub struct ColumnSource<B> {
+    source: Source<ColumnRecord, B>,
+    schema: Result<SchemaRef>,
+}
+
+impl<B> ColumnSource<B> {
+    /// Creates a source of batches with this schema.
+    pub fn new(source: Source<ColumnRecord, B>, schema: SchemaRef) -> Self {
+        ColumnSource {
+            source,
+            schema: Ok(schema),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_source(self) -> Source<ColumnRecord, B> {
+        self.source
+    }
+
+    /// Creates a source that fails its job when it starts.
+    pub(crate) fn refused(name: String, error: Error) -> Self {
+        ColumnSource {
+            source: Source::new(name, failing(&error)),
+            schema: Err(error),
+        }
+    }
+}
+
 impl<B: Boundedness> Columns<B, Untimed> {
-    /// Adds a source of batches with this schema to a pipeline.
-    pub fn read_from(
-        pipeline: &Pipeline,
-        source: impl Into<Source<ColumnRecord, B>>,
-        schema: SchemaRef,
-    ) -> Self {
+    /// Adds a source to a pipeline, such as [`files::json_lines`](crate::files::json_lines).
+    pub fn read_from(pipeline: &Pipeline, source: impl Into<ColumnSource<B>>) -> Self {
+        let ColumnSource { source, schema } = source.into();
         Columns {
             stream: pipeline.read_from(source),
-            schema: Ok(schema),
+            schema,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Checkpointed, Chunk, Epoch, Inbox, InstanceContext, Marker, Ordinal, Outbox, OutboxRuntime,
-    Processor, Progress, Result, Timestamp, Watermark,
+    Processor, Progress, Result, SourceControl, Timestamp, Watermark,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
@@ -172,6 +172,66 @@ impl<P: Processor> Processor for Before<P> {
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.0.complete(outbox)
+    }
+}
+
+/// Converts the batches of a source to rows of `U`. Its batches have one record.
+pub(crate) struct RowsOf<U> {
+    inner: Box<dyn Processor>,
+    output: PhantomData<fn() -> U>,
+}
+
+impl<U: FromColumns> RowsOf<U> {
+    pub(crate) fn new(inner: Box<dyn Processor>) -> Self {
+        RowsOf {
+            inner,
+            output: PhantomData,
+        }
+    }
+
+    fn call(
+        &mut self,
+        outbox: &mut Outbox,
+        call: impl FnOnce(&mut dyn Processor, &mut Outbox) -> Result<Progress>,
+    ) -> Result<Progress> {
+        let mut own = Outbox::new(1, 1);
+        let mut lane = outbox.lane::<U>(Ordinal::FIRST)?;
+        own.set_budget(lane.room());
+        let progress = call(&mut *self.inner, &mut own)?;
+        if let Some(mut chunk) = own.take_chunk(0, Chunk::default) {
+            let batch = chunk.batch::<ColumnBatch>()?.take();
+            let rows = U::from_columns(batch.records()).into_iter();
+            rows.for_each(|row| lane.push(row, Timestamp::MIN));
+        }
+        Ok(progress)
+    }
+}
+
+impl<U: FromColumns> Processor for RowsOf<U> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.inner.init(context)
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.call(outbox, |inner, own| inner.complete(own))
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        self.inner.checkpointed()
+    }
+
+    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        Some(self)
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+}
+
+impl<U: FromColumns> SourceControl for RowsOf<U> {
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.call(outbox, |inner, own| inner.source().on_drain(own))
     }
 }
 

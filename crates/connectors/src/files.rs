@@ -36,7 +36,7 @@ mod special_file;
 mod watch;
 mod write;
 
-pub use decompressed_files::{listed, unpacked};
+pub use decompressed_files::{first_listed, listed, unpacked};
 pub use follow::FollowSource;
 pub use part_file::{Compression, PartFile};
 pub(crate) use part_file::{cannot_lock, cannot_write};

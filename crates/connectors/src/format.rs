@@ -32,6 +32,8 @@ mod non_finite;
 
 use std::io::{self, Read};
 
+use ardea_core::Records;
+
 pub use borrowed::{DecodeWith, RawRecord};
 pub use csv::Csv;
 pub use json::{JsonLines, LossyJsonLines};
@@ -101,6 +103,34 @@ pub trait Decode<T>: Clone + Send + Sync + 'static {
     /// The reason why the frame cannot be decoded. The source reports the reason, the bytes and
     /// their position as a dead letter.
     fn decode(&mut self, frame: &[u8]) -> Result<Option<T>, String>;
+
+    /// Decodes a frame of the [beginning](Self::needs_beginning) of a stream whose records are not
+    /// emitted. Returns true if it is a record, after which the beginning ends.
+    ///
+    /// # Errors
+    /// Those of [`decode`](Self::decode).
+    fn decode_beginning(&mut self, frame: &[u8]) -> Result<bool, String> {
+        self.decode(frame).map(|record| record.is_some())
+    }
+}
+
+/// A decoder that collects its records in a batch, such as columns.
+///
+/// [`Decode::decode`] returns `Some(())` when it has added a record to the batch. A frame with an
+/// error, and [`Decode::decode_beginning`], must not add one. The batch remains when another stream
+/// begins.
+pub trait BatchDecode: Decode<()> {
+    /// The type of the batches.
+    type Batch: Records;
+
+    /// Returns the maximum number of records of a batch.
+    fn batch_rows(&self) -> usize;
+
+    /// Takes the batch; `None` if it has no record.
+    ///
+    /// # Errors
+    /// Internal errors only.
+    fn take_batch(&mut self) -> ardea_core::Result<Option<Self::Batch>>;
 }
 
 /// An encoder from records to bytes.

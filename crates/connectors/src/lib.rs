@@ -103,6 +103,7 @@ mod damage;
 mod decompressed;
 mod fd_poll;
 mod framer;
+mod record_output;
 mod record_reader;
 mod record_writer;
 mod sequence_splits;

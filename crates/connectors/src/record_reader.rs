@@ -1,12 +1,12 @@
-//! Decoding of the bytes of a stream into records on a lane.
+//! Decoding of the bytes of a stream into records.
 
 use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, Error, ErrorCode, InstanceContext, JobSignals, Lane, OnError, Ordinal, OriginLine,
-    OriginRun, Outbox, Progress, RecordGuard, Result, Timestamp,
+    BadRecords, Error, ErrorCode, InstanceContext, JobSignals, OnError, Ordinal, OriginLine,
+    OriginRun, Outbox, Progress, RecordGuard, Result,
 };
 
 use crate::OnDamage;
@@ -14,6 +14,7 @@ use crate::decompressed::Damage;
 use crate::files::{BlockPositions, FileBlocks};
 use crate::format::Decode;
 use crate::framer::{BYTE_ORDER_MARK, Framer, Limits};
+use crate::record_output::RecordOutput;
 use crate::stream_position::{StreamPosition, TrailingBytes};
 
 /// The default maximum length of a frame: 16 MiB.
@@ -210,6 +211,10 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         self.trail = Some(LineOrigins::default());
     }
 
+    pub fn decoder(&mut self) -> &mut D {
+        &mut self.decoder
+    }
+
     /// Starts a new stream.
     pub fn begin(&mut self, origin: impl Into<Arc<str>>) {
         self.origin = origin.into();
@@ -275,12 +280,12 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
                 let line = self.line;
                 self.line += frame.lines;
                 if frame.fault.is_none() {
-                    match self.decoder.decode(content(frame.bytes, line)) {
-                        Ok(None) => {}
+                    match self.decoder.decode_beginning(content(frame.bytes, line)) {
+                        Ok(false) => {}
                         Err(reason) if self.decoder.awaits_header() => {
                             return Err(io::Error::other(bad_header(line, &reason)));
                         }
-                        Ok(Some(_)) | Err(_) => return Ok(()),
+                        Ok(true) | Err(_) => return Ok(()),
                     }
                 }
                 self.framer.expect_fields(self.decoder.fields());
@@ -355,10 +360,10 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         })
     }
 
-    /// Decodes frames into the lane while it has room. Returns true when no complete frame is left:
+    /// Decodes frames into the output while it has room. Returns true when no complete frame is left:
     /// more bytes are needed, unless the [header](Self::bad_header) is invalid.
-    pub fn deliver(&mut self, lane: &mut Lane<'_, T>) -> Result<bool> {
-        let emptied = self.decode(lane);
+    pub fn deliver(&mut self, output: &mut impl RecordOutput<T>) -> Result<bool> {
+        let emptied = self.decode(output);
         if let Some(trail) = self.trail.as_mut().filter(|trail| !trail.runs.is_empty()) {
             let context = self.bad.context();
             let runs = trail.runs.drain(..);
@@ -367,8 +372,8 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         emptied
     }
 
-    fn decode(&mut self, lane: &mut Lane<'_, T>) -> Result<bool> {
-        let mut room = lane.room();
+    fn decode(&mut self, output: &mut impl RecordOutput<T>) -> Result<bool> {
+        let mut room = output.room();
         let mut guard = RecordGuard::new();
         if self.bad_header.is_some() {
             return Ok(true);
@@ -383,7 +388,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             let reason = match frame.fault {
                 None => match self.decoder.decode(content(frame.bytes, line)) {
                     Ok(Some(record)) => {
-                        lane.push(record, Timestamp::MIN);
+                        output.push(record);
                         if let Some(trail) = &mut self.trail {
                             trail.note(&self.origin, line, || match &self.blocks {
                                 None => OriginLine::Number(line),

@@ -135,7 +135,7 @@ impl CsvReader {
 ///
 /// # Errors
 /// [`ErrorCode::BadRecord`] if the header is not well-formed.
-pub(super) fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>> {
+pub(crate) fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>> {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let mut scanner = CsvScanner {
         bytes: header.strip_prefix(BYTE_ORDER_MARK).unwrap_or(header),

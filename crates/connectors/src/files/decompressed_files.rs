@@ -21,6 +21,21 @@ pub fn listed(path: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     list(path.as_ref(), None)
 }
 
+/// Returns the first of the listed files whose name ends in `suffix`: the file itself, or that of a
+/// directory; see [`listed`].
+///
+/// # Errors
+/// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if the path cannot be read, or if the
+/// directory contains no such file.
+pub fn first_listed(path: impl AsRef<Path>, suffix: Option<&str>) -> Result<PathBuf> {
+    let path = path.as_ref();
+    let files = list(path, suffix)?;
+    Ok(files
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| path.to_path_buf()))
+}
+
 /// Opens a file and decompresses gzip and zstd, detected by the first bytes. A file named `.gz` or
 /// `.zst` must be compressed. Reads may block. A read fails if compressed data is truncated or
 /// corrupt, or if a plain file shrinks or is rewritten meanwhile.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Bounded, Checkpointed, Epoch, FileUse, Instance, InstanceContext, Isolation, JobSignals,
-    Ordinal, Outbox, Parallelism, Processor, Progress, RestoredState, Result, SnapshotRequest,
+    Outbox, Parallelism, Processor, Progress, RestoredState, Result, SnapshotRequest,
     SnapshotWriter, Source, SourceControl, StateShape,
 };
 use serde::de::DeserializeOwned;
@@ -24,7 +24,8 @@ use super::part_file::Compression;
 use super::watch::WatchSource;
 use crate::decompressed::{Damage, damage};
 use crate::fd_poll::not_now;
-use crate::format::{Csv, Decode, Framing, JsonLines, Lines};
+use crate::format::{BatchDecode, Csv, Decode, Framing, JsonLines, Lines};
+use crate::record_output::{AsBatches, AsRows, OutputForm, RecordOutput};
 use crate::record_reader::{Intake, READ_SIZE, Reading, reading_options};
 use blocks::BLOCK_BYTES;
 use splits::FilePosition;
@@ -123,10 +124,9 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         self.parallelism(Parallelism::ONE)
     }
 
-    /// Sets the size of the blocks of files that instances share.
-    #[cfg(test)]
-    pub(crate) fn block_bytes(mut self, bytes: u64) -> Self {
-        self.block_bytes = bytes;
+    /// Sets the size of the blocks of files that instances share; 1 MiB by default.
+    pub fn block_bytes(mut self, bytes: u64) -> Self {
+        self.block_bytes = bytes.max(1);
         self
     }
 
@@ -160,6 +160,13 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
 
     /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
+        self.build_as::<AsRows<T, D>, T>()
+    }
+
+    fn build_as<F, R>(self) -> Source<R, Bounded>
+    where
+        F: OutputForm<Record = T, Decoder = D>,
+    {
         let name = format!("read {}", self.path.display());
         let (parallelism, is_divisible) = (self.instances(), self.is_divisible());
         let listing = Listing::new(self.path, self.suffix);
@@ -174,12 +181,19 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
             // An error of the listing is reported later: a restored job does not use the present
             // listing.
             let listed = InitialListing::new(Arc::clone(&listing), listing.of(instance));
-            Ok(Box::new(ReadP::<T, D, _>::new(listed, &reading)))
+            Ok(Box::new(ReadP::<F, _>::new(listed, &reading)))
         };
         Source::new(name, Arc::new(supply))
             .using_files(files)
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
+    }
+}
+
+impl<D: BatchDecode> FileSource<(), D> {
+    /// Builds a source of the batches of the decoder. `R` is the type of a record in the pipeline.
+    pub fn build_batches<R>(self) -> Source<R, Bounded> {
+        self.build_as::<AsBatches<D>, R>()
     }
 }
 
@@ -205,9 +219,9 @@ enum ReaderState {
 }
 
 /// The processor that reads the files of its supply one after the other.
-pub(super) struct ReadP<T, D, S> {
+pub(super) struct ReadP<F: OutputForm, S> {
     supply: S,
-    intake: Intake<T, D>,
+    intake: Intake<F::Record, F::Decoder>,
     stage: ReaderState,
     /// The current file until it is read to its end. `is_packed` is true once the file is known to
     /// be compressed.
@@ -221,8 +235,8 @@ pub(super) struct ReadP<T, D, S> {
     signals: Arc<JobSignals>,
 }
 
-impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
-    pub fn new(supply: S, reading: &Reading<D>) -> Self {
+impl<F: OutputForm, S: Supply> ReadP<F, S> {
+    pub fn new(supply: S, reading: &Reading<F::Decoder>) -> Self {
         ReadP {
             supply,
             intake: Intake::new(reading, READ_SIZE),
@@ -305,39 +319,16 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> ReadP<T, D, S> {
             self.supply.end(&file);
         }
     }
-}
 
-impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.attach_only(context);
-        self.signals = Arc::clone(&context.signals);
-        self.keeps_state = context.guarantee.keeps_state();
-        self.supply.init(context);
-        if self.keeps_state {
-            // A restore may still set the position.
-            return Ok(());
-        }
-        // Opens the first file now, so that an unreadable one fails the job at its start.
-        self.supply.start()?;
-        self.begin_next(true).map(|_| ())
-    }
-
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+    /// Reads records into the output until it is full or the input is exhausted.
+    fn read(&mut self, mut output: F::Output<'_>) -> Result<Progress> {
         let draining = self.signals.is_draining();
-        if self.signals.is_cancelled() {
-            return Ok(Progress::DONE);
-        }
-        self.supply.start()?;
-        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
-        if lane.is_full() {
-            return Ok(Progress::NONE);
-        }
-        let before = lane.room();
+        let before = output.room();
         for _ in 0..READS_PER_CALL {
-            if !self.intake.deliver(&mut lane)? {
+            if !self.intake.deliver(&mut output)? {
                 return Ok(Progress::MADE);
             }
-            let delivered = lane.room() < before;
+            let delivered = output.room() < before;
             if let Some(damage) = self.intake.bad_header() {
                 self.stage = ReaderState::Broken(damage.clone());
             }
@@ -394,6 +385,35 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
         }
         Ok(Progress::MADE)
     }
+}
+
+impl<F: OutputForm, S: Supply> Processor for ReadP<F, S> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.intake.attach_only(context);
+        self.signals = Arc::clone(&context.signals);
+        self.keeps_state = context.guarantee.keeps_state();
+        self.supply.init(context);
+        if self.keeps_state {
+            // A restore may still set the position.
+            return Ok(());
+        }
+        // Opens the first file now, so that an unreadable one fails the job at its start.
+        self.supply.start()?;
+        self.begin_next(true).map(|_| ())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self.signals.is_cancelled() {
+            return Ok(Progress::DONE);
+        }
+        self.supply.start()?;
+        let Some(output) = F::begin(outbox, self.intake.decoder())? else {
+            return Ok(Progress::NONE);
+        };
+        let progress = self.read(output)?;
+        F::finish(outbox, self.intake.decoder())?;
+        Ok(progress)
+    }
 
     fn unsaved_state(&self) -> Option<&'static str> {
         self.supply.forgets()
@@ -412,7 +432,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Processor for ReadP<T, D, S> {
     }
 }
 
-impl<T: Send + 'static, D: Decode<T>, S: Supply> Checkpointed for ReadP<T, D, S> {
+impl<F: OutputForm, S: Supply> Checkpointed for ReadP<F, S> {
     fn states(&mut self) -> Vec<StateShape> {
         self.supply.states()
     }
@@ -449,7 +469,7 @@ impl<T: Send + 'static, D: Decode<T>, S: Supply> Checkpointed for ReadP<T, D, S>
     }
 }
 
-impl<T: Send + 'static, D: Decode<T>, S: Supply> SourceControl for ReadP<T, D, S> {
+impl<F: OutputForm, S: Supply> SourceControl for ReadP<F, S> {
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         // Bytes already read from a pipe cannot be put back.
         self.complete(outbox)

@@ -11,6 +11,7 @@ use ardea_core::{FileUse, Instance, Isolation, Parallelism, Processor, Result, S
 use super::list::Listing;
 use super::read::{FileSource, ReadP};
 use crate::format::Decode;
+use crate::record_output::AsRows;
 use directory_watcher::{DirectoryWatcher, WatchSettings};
 
 /// The default poll interval.
@@ -94,7 +95,7 @@ impl<T: Send + 'static, D: Decode<T>> WatchSource<T, D> {
         };
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             let watched = DirectoryWatcher::new(watching.clone());
-            Ok(Box::new(ReadP::<T, D, _>::new(watched, &reading)))
+            Ok(Box::new(ReadP::<AsRows<T, D>, _>::new(watched, &reading)))
         };
         Source::new(name, Arc::new(supply))
             .using_files(files)

@@ -175,7 +175,7 @@ fn drained_behind_its_last_byte_it_has_come_to_its_end_and_before_it_not() {
     for (count, is_all) in [(2, true), (200_000, false)] {
         let (_dir, path) = file("in", numbers(count).trim_end());
         let listing = Arc::new(Listing::new(path.clone(), None));
-        let mut reader = ReadP::new(
+        let mut reader = ReadP::<AsRows<String, Lines>, _>::new(
             InitialListing::new(listing, Ok(vec![(path, None)])),
             &Reading::new(Lines),
         );

@@ -1,0 +1,275 @@
+//! Files of JSON lines and CSV as sources of columns.
+
+mod file_decoder;
+mod inferred_columns;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ardea_connectors::OnDamage;
+use ardea_connectors::files::{self, FileSource};
+use ardea_connectors::format::Csv;
+use ardea_connectors::inference::{InferredFormat, infer_file};
+use ardea_core::{Bounded, OnError, Parallelism, Result, Source};
+use arrow_schema::SchemaRef;
+
+use crate::decode::{BATCH_ROWS, FieldPath};
+use crate::stream::{ColumnRecord, ColumnSource};
+use file_decoder::{FileDecoder, FileFormat};
+use inferred_columns::InferredColumns;
+
+/// The number of records from which types are inferred.
+const SAMPLE_RECORDS: usize = 1000;
+
+/// Returns a source of the columns of files with one JSON object per line.
+pub fn json_lines(path: impl AsRef<Path>) -> ColumnFiles {
+    ColumnFiles::new(path.as_ref(), None)
+}
+
+/// Returns a source of the columns of CSV files with a header.
+pub fn csv(path: impl AsRef<Path>) -> ColumnFiles {
+    let csv = CsvOptions {
+        delimiter: b',',
+        single_line: false,
+    };
+    ColumnFiles::new(path.as_ref(), Some(csv))
+}
+
+/// The columns that are decoded.
+#[derive(Clone, Debug)]
+enum ChosenColumns {
+    /// All fields, with inferred types.
+    All,
+    /// These fields, with inferred types.
+    Named(Vec<String>),
+    Schema(SchemaRef),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CsvOptions {
+    delimiter: u8,
+    single_line: bool,
+}
+
+/// A source that reads a file, or the files of a directory, into columns.
+///
+/// It reads as [`FileSource`] does: instances share large files of lines, compressed files are
+/// decompressed, a restored job continues with the next record, and bad records become dead letters
+/// with their file and line. Only the chosen columns are decoded; see
+/// [`ColumnDecoder`](crate::ColumnDecoder). Snapshots are taken between
+/// batches.
+///
+/// A column of JSON lines is named by its path: `bid.price` is the field `price` of the object
+/// `bid`. Types are inferred from the first 1,000 records of the first file, unless
+/// [`schema`](Self::schema) gives them. All inferred columns are nullable. Types are inferred where
+/// and when the job is described: give a schema if the files may differ by then on the hosts of a
+/// cluster.
+///
+/// ```
+/// use ardea_columns::{Columns, col, count, files};
+/// use ardea_pipeline::Pipeline;
+///
+/// #[derive(serde::Deserialize, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// struct Bids { auction: Option<i64>, bids: i64 }
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("bids.jsonl");
+/// let lines = r#"{"auction":1,"bid":{"price":20,"by":"ann"}}
+/// {"auction":2,"bid":{"price":5}}
+/// {"auction":1,"bid":{"price":30}}"#;
+/// std::fs::write(&path, lines)?;
+///
+/// let p = Pipeline::new("bids");
+/// let bids = Columns::read_from(&p, files::json_lines(&path).columns(["auction", "bid.price"]))
+///     .filter(col("bid.price").gt(10))
+///     .key_by(["auction"])
+///     .aggregate("bids", [count().alias("bids")])
+///     .rows::<Bids>()
+///     .collect();
+/// p.run()?;
+/// assert_eq!(bids.take_sorted(), [Bids { auction: Some(1), bids: 2 }]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a source does nothing until it is read"]
+pub struct ColumnFiles {
+    path: PathBuf,
+    /// The options of CSV; `None` for JSON lines.
+    csv: Option<CsvOptions>,
+    columns: ChosenColumns,
+    suffix: Option<String>,
+    parallelism: Option<Parallelism>,
+    block_bytes: Option<u64>,
+    max_line: Option<usize>,
+    batch_rows: usize,
+    on_error: OnError,
+    on_damage: OnDamage,
+}
+
+impl ColumnFiles {
+    fn new(path: &Path, csv: Option<CsvOptions>) -> Self {
+        ColumnFiles {
+            path: path.to_path_buf(),
+            csv,
+            columns: ChosenColumns::All,
+            suffix: None,
+            parallelism: None,
+            block_bytes: None,
+            max_line: None,
+            batch_rows: BATCH_ROWS,
+            on_error: OnError::DeadLetter,
+            on_damage: OnDamage::Fail,
+        }
+    }
+
+    /// Reads only these columns, with inferred types.
+    pub fn columns<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.columns = ChosenColumns::Named(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Reads the columns of a schema. No type is inferred, and the files need not exist yet.
+    pub fn schema(mut self, schema: SchemaRef) -> Self {
+        self.columns = ChosenColumns::Schema(schema);
+        self
+    }
+
+    /// Sets the delimiter of CSV, such as `b';'` or `b'\t'`.
+    pub fn delimiter(mut self, delimiter: u8) -> Self {
+        if let Some(csv) = &mut self.csv {
+            csv.delimiter = delimiter;
+        }
+        self
+    }
+
+    /// Reads each line of CSV as a record, so that instances can share large files; see
+    /// [`Csv::single_line`].
+    pub fn single_line(mut self) -> Self {
+        if let Some(csv) = &mut self.csv {
+            csv.single_line = true;
+        }
+        self
+    }
+
+    /// Reads only the files of the directory whose names end in `suffix`, such as `".jsonl"`.
+    pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
+        self.suffix = Some(suffix.into());
+        self
+    }
+
+    /// Sets the number of instances, which share the input.
+    pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
+        self.parallelism = Some(parallelism.into());
+        self
+    }
+
+    /// Reads all records in order, with one instance; see [`FileSource::in_order`].
+    pub fn in_order(self) -> Self {
+        self.parallelism(Parallelism::ONE)
+    }
+
+    /// Sets the size of the blocks of files that instances share; 1 MiB by default.
+    pub fn block_bytes(mut self, bytes: u64) -> Self {
+        self.block_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the maximum number of records of a batch, at least one; [`BATCH_ROWS`] by default.
+    pub fn batch_rows(mut self, rows: usize) -> Self {
+        self.batch_rows = rows.max(1);
+        self
+    }
+
+    /// Sets the maximum line length; see [`FileSource::max_line`].
+    pub fn max_line(mut self, bytes: usize) -> Self {
+        self.max_line = Some(bytes);
+        self
+    }
+
+    /// Sets the treatment of a record that cannot be decoded. By default such a record becomes a
+    /// dead letter with its position, bytes and reason.
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+
+    /// Sets the treatment of an input that cannot be read to its end; see [`OnDamage`].
+    pub fn on_damage(mut self, on_damage: OnDamage) -> Self {
+        self.on_damage = on_damage;
+        self
+    }
+
+    /// Returns the columns, and the path of each.
+    fn bind(&self) -> Result<(SchemaRef, Vec<FieldPath>)> {
+        let inferred = || -> Result<InferredColumns> {
+            let format = match &self.csv {
+                None => InferredFormat::JsonLines,
+                Some(csv) => InferredFormat::Csv(csv.delimiter),
+            };
+            let first = files::first_listed(&self.path, self.suffix.as_deref())?;
+            let schema = infer_file(&first, format, SAMPLE_RECORDS)?;
+            Ok(InferredColumns::of(schema.fields()))
+        };
+        let (schema, paths) = match &self.columns {
+            ChosenColumns::All => inferred()?.all(),
+            ChosenColumns::Named(names) => inferred()?.named(names)?,
+            ChosenColumns::Schema(schema) => {
+                let names = schema.fields().iter().map(|field| field.name().as_str());
+                return Ok((Arc::clone(schema), names.map(FieldPath::from).collect()));
+            }
+        };
+        Ok((Arc::new(schema), paths))
+    }
+
+    /// Sets up the source of bound columns.
+    fn source(
+        &self,
+        schema: SchemaRef,
+        paths: Vec<FieldPath>,
+    ) -> Result<Source<ColumnRecord, Bounded>> {
+        let format = match &self.csv {
+            None => FileFormat::Json(paths),
+            Some(options) => {
+                let csv = Csv::new().delimiter(options.delimiter);
+                let csv = match options.single_line {
+                    true => csv.single_line(),
+                    false => csv,
+                };
+                FileFormat::Csv(csv, options.delimiter)
+            }
+        };
+        let decoder = FileDecoder::new(schema, format, self.batch_rows)?;
+        let mut source: FileSource<(), _> = files::read(&self.path, decoder)
+            .on_error(self.on_error)
+            .on_damage(self.on_damage);
+        if let Some(suffix) = &self.suffix {
+            source = source.suffix(suffix);
+        }
+        if let Some(parallelism) = self.parallelism {
+            source = source.parallelism(parallelism);
+        }
+        if let Some(bytes) = self.block_bytes {
+            source = source.block_bytes(bytes);
+        }
+        if let Some(bytes) = self.max_line {
+            source = source.max_line(bytes);
+        }
+        Ok(source.build_batches())
+    }
+}
+
+impl From<ColumnFiles> for ColumnSource<Bounded> {
+    fn from(files: ColumnFiles) -> Self {
+        let bound = files.bind().and_then(|(schema, paths)| {
+            let source = files.source(Arc::clone(&schema), paths)?;
+            Ok((source, schema))
+        });
+        match bound {
+            Ok((source, schema)) => ColumnSource::new(source, schema),
+            Err(error) => ColumnSource::refused(format!("read {}", files.path.display()), error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
