@@ -1,4 +1,4 @@
-//! Decoding of blocks of lines into columns.
+//! Decoding of records into columns.
 
 mod builder;
 mod csv;
@@ -11,13 +11,14 @@ mod tests;
 
 use std::fmt;
 
+use ardea_connectors::format::{BatchDecode, Decode, Framing};
 use ardea_core::{Error, ErrorCode, Result};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+use crate::batch::ColumnBatch;
 use builder::Columns;
 use csv::CsvReader;
-pub(crate) use csv::header_names;
 use json::JsonReader;
 
 /// The reason why a record is bad.
@@ -55,30 +56,16 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// A record that could not be decoded.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BadLine {
-    /// The number of lines before it in the block.
-    pub line: usize,
-    /// The offset of its first byte in the block.
-    pub start: usize,
-    /// The offset after its last byte, without the newline.
-    pub end: usize,
-    /// The reason.
-    pub reason: Box<str>,
-}
-
 /// Returns the reason for a line that is not valid UTF-8 after `valid` bytes.
 #[cold]
 fn invalid_utf8(valid: usize) -> Reason {
     format!("invalid UTF-8 at byte {}", valid + 1).into()
 }
 
-/// A decoder from blocks of whole lines to record batches.
+/// A decoder from records to record batches: the format of a source of files, for example.
 ///
-/// Only the fields of the schema are decoded; other fields are checked and skipped. A line that is
-/// not well-formed, or whose value does not fit its column, is a bad record: it is reported and
-/// leaves no row, and the lines after it are decoded.
+/// Only the fields of the schema are decoded; other fields are checked and skipped. A record that is
+/// not well-formed, or whose value does not fit its column, leaves no row.
 ///
 /// * A missing field is null if the column is nullable; otherwise the record is bad.
 /// * A field that occurs twice makes its record bad, if the field is decoded.
@@ -86,22 +73,25 @@ fn invalid_utf8(valid: usize) -> Reason {
 /// * Timestamps are integers in the unit of their column, or texts of RFC 3339.
 /// * Blank lines are skipped.
 ///
+/// A clone of a decoder without rows has its settings.
+///
 /// ```
 /// use std::sync::Arc;
 /// use ardea_columns::ColumnDecoder;
+/// use ardea_connectors::format::Decode;
 /// use arrow_array::{cast::AsArray, types::UInt64Type};
 /// use arrow_schema::{DataType, Field, Schema};
 ///
 /// let price = Field::new("price", DataType::UInt64, false);
 /// let mut decoder = ColumnDecoder::json(Arc::new(Schema::new(vec![price])))?;
-/// let mut bad = Vec::new();
-/// decoder.decode(b"{\"id\":7,\"price\":3}\n{\"price\":-1}\n{\"price\":4}\n", &mut bad);
-/// assert_eq!((bad.len(), bad[0].line), (1, 1));
+/// assert_eq!(decoder.decode(br#"{"id":7,"price":3}"#), Ok(Some(())));
+/// assert!(decoder.decode(br#"{"price":-1}"#).is_err());
+/// assert_eq!(decoder.decode(br#"{"price":4}"#), Ok(Some(())));
 /// let batch = decoder.finish()?;
 /// assert_eq!(batch.column(0).as_primitive::<UInt64Type>().values(), &[3, 4]);
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ColumnDecoder {
     columns: Columns,
     reader: Reader,
@@ -109,7 +99,7 @@ pub struct ColumnDecoder {
 }
 
 /// The reader of a format.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Reader {
     Json(JsonReader),
     Csv(CsvReader),
@@ -144,40 +134,31 @@ impl ColumnDecoder {
         })
     }
 
-    /// Creates a decoder of CSV whose header is `header`. The columns are the fields of these
-    /// names, and are null if the header lacks them.
+    /// Creates a decoder of CSV. The first record of a stream is its header. The columns are the
+    /// fields of these names, and are null if the header lacks them.
     ///
-    /// Blocks have no header. Fields may be quoted, and then contain delimiters, newlines and
-    /// doubled quotes. An empty field is null if its column is nullable. A record with another
-    /// number of fields than the header is bad. After a bad record, decoding goes on with the line
-    /// after the mistake.
-    ///
-    /// # Errors
-    /// [`ErrorCode::BadRecord`] if the header is not well-formed; [`ErrorCode::InvalidJob`] if the
-    /// type of a column cannot be decoded from text, or the header lacks a column that is not
-    /// nullable, or has it twice.
-    pub fn csv(schema: SchemaRef, delimiter: u8, header: &[u8]) -> Result<Self> {
-        let names = header_names(header, delimiter)?;
-        ColumnDecoder::csv_with_names(schema, delimiter, &names)
-    }
-
-    /// Works like [`csv`](Self::csv), with the names of the fields.
+    /// Fields may be quoted, and then contain delimiters, newlines and doubled quotes. An empty
+    /// field is null if its column is nullable. A record with another number of fields than the
+    /// header is bad. A header that lacks a column that is not nullable, or has a column twice,
+    /// damages its stream.
     ///
     /// # Errors
-    /// Those of [`csv`](Self::csv).
-    pub fn csv_with_names(schema: SchemaRef, delimiter: u8, names: &[String]) -> Result<Self> {
-        let columns = Columns::new(schema, BATCH_ROWS)?;
+    /// [`ErrorCode::InvalidJob`] if the type of a column cannot be decoded from text.
+    pub fn csv(schema: SchemaRef, delimiter: u8) -> Result<Self> {
         Ok(ColumnDecoder {
-            reader: Reader::Csv(CsvReader::new(&columns, delimiter, names)?),
-            columns,
+            columns: Columns::new(schema, BATCH_ROWS)?,
+            reader: Reader::Csv(CsvReader::new(delimiter)),
             batch_rows: BATCH_ROWS,
         })
     }
 
-    /// Decodes the further records as CSV with these names of fields.
-    pub(crate) fn set_csv_names(&mut self, delimiter: u8, names: &[String]) -> Result<()> {
-        self.reader = Reader::Csv(CsvReader::new(&self.columns, delimiter, names)?);
-        Ok(())
+    /// Reads each line of CSV as a record: quoted fields must not contain newlines. Then the
+    /// instances of a source can share large files.
+    pub fn single_line(mut self) -> Self {
+        if let Reader::Csv(reader) = &mut self.reader {
+            reader.framing = Framing::Lines;
+        }
+        self
     }
 
     /// Sets the maximum number of rows of a batch, at least one; [`BATCH_ROWS`] by default.
@@ -197,80 +178,83 @@ impl ColumnDecoder {
         self.columns.rows()
     }
 
-    /// Returns true if the batch has all its rows: [`decode`](Self::decode) would read nothing.
-    pub fn is_full(&self) -> bool {
-        self.columns.rows() >= self.batch_rows
-    }
-
-    /// Decodes lines from the front of `block` until the batch is full, and returns the number of
-    /// bytes read. Bad records are added to `bad`. The last line may lack its newline.
-    pub fn decode(&mut self, block: &[u8], bad: &mut Vec<BadLine>) -> usize {
-        let (mut start, mut line) = (0, 0);
-        while start < block.len() && !self.is_full() {
-            let rest = &block[start..];
-            let (length, newlines, read) = self.read(rest);
-            let finished = read.and_then(|has_record| match has_record {
-                true => self.columns.finish_row(),
-                false => Ok(()),
-            });
-            if let Err(reason) = finished {
-                self.columns.discard_row();
-                let end = start
-                    + rest[..length]
-                        .strip_suffix(b"\r")
-                        .map_or(length, <[u8]>::len);
-                bad.push(BadLine {
-                    line,
-                    start,
-                    end,
-                    reason,
-                });
-            }
-            start += length + 1;
-            line += 1 + newlines;
-        }
-        start.min(block.len())
-    }
-
-    /// Decodes a record, given without its newline, into the batch. Returns false if it is blank.
-    ///
-    /// # Errors
-    /// The reason why the record is bad. It leaves no row.
-    #[inline]
-    pub(crate) fn decode_record(&mut self, record: &[u8]) -> Result<bool, Reason> {
-        let (length, _, read) = self.read(record);
-        let read = match read {
-            Ok(true) if length < record.len() => Err("text after the end of the record".into()),
-            Ok(true) => self.columns.finish_row().map(|()| true),
-            other => other,
-        };
-        if read.is_err() {
-            self.columns.discard_row();
-        }
-        read
-    }
-
-    /// Reads the record at the front of `rest` into the current row. Returns its length without the
-    /// newline, the number of newlines in it, and true if there is a record.
-    #[inline]
-    fn read(&mut self, rest: &[u8]) -> (usize, usize, Result<bool, Reason>) {
-        match &mut self.reader {
-            Reader::Json(reader) => {
-                let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-                (length, 0, reader.read(&rest[..length], &mut self.columns))
-            }
-            Reader::Csv(reader) => {
-                let record = reader.read(rest, &mut self.columns);
-                (record.length, record.newlines, record.result)
-            }
-        }
-    }
-
     /// Takes the decoded rows as a batch.
     ///
     /// # Errors
     /// Internal errors only.
     pub fn finish(&mut self) -> Result<RecordBatch> {
         self.columns.finish()
+    }
+}
+
+impl Decode<()> for ColumnDecoder {
+    fn framing(&self) -> Framing {
+        match &self.reader {
+            Reader::Json(_) => Framing::Lines,
+            Reader::Csv(reader) => reader.framing,
+        }
+    }
+
+    fn begin(&mut self) {
+        if let Reader::Csv(reader) = &mut self.reader {
+            reader.begin();
+        }
+    }
+
+    fn needs_beginning(&self) -> bool {
+        matches!(self.reader, Reader::Csv(_))
+    }
+
+    fn fields(&self) -> Option<usize> {
+        match &self.reader {
+            Reader::Json(_) => None,
+            Reader::Csv(reader) => reader.fields(),
+        }
+    }
+
+    fn awaits_header(&self) -> bool {
+        match &self.reader {
+            Reader::Json(_) => false,
+            Reader::Csv(reader) => reader.fields().is_none(),
+        }
+    }
+
+    #[inline]
+    fn decode(&mut self, frame: &[u8]) -> Result<Option<()>, String> {
+        let read = match &mut self.reader {
+            Reader::Json(reader) => reader.read(frame, &mut self.columns),
+            Reader::Csv(reader) => reader.read(frame, &mut self.columns),
+        };
+        let finished = match read {
+            Ok(true) => self.columns.finish_row().map(Some),
+            Ok(false) => Ok(None),
+            Err(reason) => Err(reason),
+        };
+        finished.map_err(|reason| {
+            self.columns.discard_row();
+            reason.into_string()
+        })
+    }
+
+    fn decode_beginning(&mut self, frame: &[u8]) -> Result<bool, String> {
+        match self.awaits_header() {
+            true => self.decode(frame).map(|_| false),
+            false => Ok(true),
+        }
+    }
+}
+
+impl BatchDecode for ColumnDecoder {
+    type Batch = ColumnBatch;
+
+    fn batch_rows(&self) -> usize {
+        self.batch_rows
+    }
+
+    fn take_batch(&mut self) -> Result<Option<ColumnBatch>> {
+        match self.rows() {
+            0 => Ok(None),
+            _ => Ok(Some(ColumnBatch::untimed(self.finish()?))),
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! Files of JSON lines and CSV as sources of columns.
 
-mod file_decoder;
 mod inferred_columns;
 
 use std::path::{Path, PathBuf};
@@ -8,14 +7,12 @@ use std::sync::Arc;
 
 use ardea_connectors::OnDamage;
 use ardea_connectors::files::{self, FileSource};
-use ardea_connectors::format::Csv;
 use ardea_connectors::inference::{InferredFormat, infer_file};
 use ardea_core::{Bounded, OnError, Parallelism, Result, Source};
 use arrow_schema::SchemaRef;
 
-use crate::decode::{BATCH_ROWS, FieldPath};
+use crate::decode::{BATCH_ROWS, ColumnDecoder, FieldPath};
 use crate::stream::{ColumnRecord, ColumnSource};
-use file_decoder::{FileDecoder, FileFormat};
 use inferred_columns::InferredColumns;
 
 /// The number of records from which types are inferred.
@@ -55,8 +52,7 @@ struct CsvOptions {
 ///
 /// It reads as [`FileSource`] does: instances share large files of lines, compressed files are
 /// decompressed, a restored job continues with the next record, and bad records become dead letters
-/// with their file and line. Only the chosen columns are decoded; see
-/// [`ColumnDecoder`](crate::ColumnDecoder). Snapshots are taken between
+/// with their file and line. Only the chosen columns are decoded; see [`ColumnDecoder`]. Snapshots are taken between
 /// batches.
 ///
 /// A column of JSON lines is named by its path: `bid.price` is the field `price` of the object
@@ -143,7 +139,7 @@ impl ColumnFiles {
     }
 
     /// Reads each line of CSV as a record, so that instances can share large files; see
-    /// [`Csv::single_line`].
+    /// [`ColumnDecoder::single_line`].
     pub fn single_line(mut self) -> Self {
         if let Some(csv) = &mut self.csv {
             csv.single_line = true;
@@ -227,18 +223,17 @@ impl ColumnFiles {
         schema: SchemaRef,
         paths: Vec<FieldPath>,
     ) -> Result<Source<ColumnRecord, Bounded>> {
-        let format = match &self.csv {
-            None => FileFormat::Json(paths),
-            Some(options) => {
-                let csv = Csv::new().delimiter(options.delimiter);
-                let csv = match options.single_line {
-                    true => csv.single_line(),
-                    false => csv,
-                };
-                FileFormat::Csv(csv, options.delimiter)
+        let decoder = match &self.csv {
+            None => ColumnDecoder::json_at(schema, &paths)?,
+            Some(csv) => {
+                let decoder = ColumnDecoder::csv(schema, csv.delimiter)?;
+                match csv.single_line {
+                    true => decoder.single_line(),
+                    false => decoder,
+                }
             }
         };
-        let decoder = FileDecoder::new(schema, format, self.batch_rows)?;
+        let decoder = decoder.batch_rows(self.batch_rows);
         let mut source: FileSource<(), _> = files::read(&self.path, decoder)
             .on_error(self.on_error)
             .on_damage(self.on_damage);

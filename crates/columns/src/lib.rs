@@ -9,7 +9,7 @@
 //! * [`ColumnBatch`], [`ColumnCodec`]: batches, and their form between processes;
 //! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
 //! * [`files`]: files of JSON lines and CSV, decoded only into the columns that are asked for;
-//! * [`ColumnDecoder`]: the decoder of such lines;
+//! * [`ColumnDecoder`]: the decoder of such records;
 //! * [`write_json_lines`]: columns as JSON lines;
 //! * [`Columns`], [`IntoColumns`]: the API of pipelines;
 //! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
@@ -47,7 +47,7 @@ mod test_adapter;
 
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
-pub use decode::{BATCH_ROWS, BadLine, ColumnDecoder, FieldPath};
+pub use decode::{BATCH_ROWS, ColumnDecoder, FieldPath};
 pub use encode::write_json_lines;
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use key::{ColumnScatter, GroupKey, KeyColumns};

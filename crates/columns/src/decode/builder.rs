@@ -22,7 +22,7 @@ use super::text::{parse_date, parse_timestamp};
 use crate::error::arrow_error;
 
 /// The values of a column under construction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Values {
     Bool(Vec<bool>),
     /// Signed integers of any width, timestamps and dates, with the range of the column's type.
@@ -35,7 +35,7 @@ enum Values {
 }
 
 /// A column under construction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ColumnBuilder {
     field: Arc<Field>,
     values: Values,
@@ -395,7 +395,7 @@ fn null_buffer(rows: usize, nulls: &[usize]) -> Option<NullBuffer> {
 }
 
 /// The columns of a batch under construction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Columns {
     schema: SchemaRef,
     builders: Vec<ColumnBuilder>,

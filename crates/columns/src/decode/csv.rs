@@ -1,6 +1,7 @@
 //! CSV.
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_connectors::format::{Csv, Decode, Framing};
+use serde::de::IgnoredAny;
 
 use super::builder::Columns;
 use super::{Reason, invalid_utf8};
@@ -8,23 +9,14 @@ use super::{Reason, invalid_utf8};
 const QUOTE: u8 = b'"';
 
 /// The reader of CSV records.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CsvReader {
     delimiter: u8,
-    /// The column of each field of a record, if it is decoded.
-    targets: Vec<Option<usize>>,
+    pub(super) framing: Framing,
+    /// The column of each field of a record, if it is decoded; `None` before the header.
+    targets: Option<Vec<Option<usize>>>,
     /// The text of a field with doubled quotes.
     unquoted: Vec<u8>,
-}
-
-/// A record that was read.
-pub(super) struct CsvRecord {
-    /// The number of bytes, without the newline.
-    pub(super) length: usize,
-    /// The number of newlines within quoted fields.
-    pub(super) newlines: usize,
-    /// True if there is a record, or the reason why it is bad.
-    pub(super) result: Result<bool, Reason>,
 }
 
 /// The end of a field.
@@ -36,85 +28,50 @@ enum FieldEnd {
 }
 
 impl CsvReader {
-    /// Creates a reader of the fields named like the columns. `names` are those of the fields.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidJob`] if the name of a column occurs twice, or the field of a column
-    /// that is not nullable is missing.
-    pub(super) fn new(columns: &Columns, delimiter: u8, names: &[String]) -> Result<Self> {
-        let mut targets = vec![None; names.len()];
-        for (column, wanted) in columns.schema().fields().iter().enumerate() {
-            let mut found = names
-                .iter()
-                .enumerate()
-                .filter(|(_, name)| *name == wanted.name());
-            let what = match (found.next(), found.next()) {
-                (Some((field, _)), None) => {
-                    targets[field] = Some(column);
-                    continue;
-                }
-                (None, _) if wanted.is_nullable() => continue,
-                (None, _) => format!("the header has no field {:?}", wanted.name()),
-                (Some(_), Some(_)) => format!("the header has two fields {:?}", wanted.name()),
-            };
-            return Err(Error::new(ErrorCode::InvalidJob, what)
-                .hint(format!("the fields are {}", names.join(", "))));
-        }
-        Ok(CsvReader {
+    /// Creates a reader of records of several lines.
+    pub(super) fn new(delimiter: u8) -> Self {
+        CsvReader {
             delimiter,
-            targets,
-            unquoted: Vec::new(),
-        })
-    }
-
-    /// Reads the record at the front of `bytes` into the current row.
-    pub(super) fn read(&mut self, bytes: &[u8], columns: &mut Columns) -> CsvRecord {
-        let mut scanner = CsvScanner {
-            bytes,
-            at: 0,
-            seen: 0,
-            newlines: 0,
-            delimiter: self.delimiter,
-        };
-        if matches!(bytes, [] | [b'\n', ..] | [b'\r', b'\n', ..] | [b'\r']) {
-            return CsvRecord {
-                length: memchr::memchr(b'\n', bytes).unwrap_or(bytes.len()),
-                newlines: 0,
-                result: Ok(false),
-            };
-        }
-        match self.fields(&mut scanner, columns) {
-            Ok(()) => CsvRecord {
-                length: scanner.at,
-                newlines: scanner.newlines,
-                result: scanner.check_utf8().map(|()| true),
+            framing: Framing::Quoted {
+                quote: QUOTE,
+                delimiter,
             },
-            // Decoding goes on in the line after the mistake.
-            Err(reason) => {
-                let rest = &bytes[scanner.at..];
-                CsvRecord {
-                    length: scanner.at + memchr::memchr(b'\n', rest).unwrap_or(rest.len()),
-                    newlines: scanner.newlines,
-                    result: Err(reason),
-                }
-            }
+            targets: None,
+            unquoted: Vec::new(),
         }
     }
 
-    fn fields(
-        &mut self,
-        scanner: &mut CsvScanner<'_>,
-        columns: &mut Columns,
-    ) -> Result<(), Reason> {
+    /// Starts a stream, whose first record is the header.
+    pub(super) fn begin(&mut self) {
+        self.targets = None;
+    }
+
+    /// Returns the number of fields of the header, if it was read.
+    pub(super) fn fields(&self) -> Option<usize> {
+        self.targets.as_ref().map(Vec::len)
+    }
+
+    /// Reads a record into the current row. Returns false for the header and for a blank line.
+    #[inline]
+    pub(super) fn read(&mut self, record: &[u8], columns: &mut Columns) -> Result<bool, Reason> {
+        if record.is_empty() {
+            return Ok(false);
+        }
+        let Some(targets) = &self.targets else {
+            self.targets = Some(self.header(record, columns)?);
+            return Ok(false);
+        };
+        let mut scanner = CsvScanner::new(record, self.delimiter);
         let mut failed = None;
         let mut count = 0;
         loop {
             let (field, end) = scanner.field(&mut self.unquoted)?;
-            if let Some(Some(column)) = self.targets.get(count)
+            if let Some(Some(column)) = targets.get(count)
                 && failed.is_none()
             {
                 let column = columns.next_value(*column)?;
-                // The fields after a bad one are read, as the record may have several lines.
+                // The fields after a bad one are counted: a wrong number of them is the better
+                // reason.
                 failed = column.push_field(field).err();
             }
             count += 1;
@@ -123,56 +80,66 @@ impl CsvReader {
                 FieldEnd::Record => break,
             }
         }
-        if count != self.targets.len() {
-            let expected = self.targets.len();
+        if count != targets.len() {
+            let expected = targets.len();
             return Err(format!("{count} fields where the header has {expected}").into());
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), Err)?;
+        scanner.check_utf8()?;
+        Ok(true)
     }
-}
 
-/// Returns the names of the fields of a header.
-///
-/// # Errors
-/// [`ErrorCode::BadRecord`] if the header is not well-formed.
-pub(crate) fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>> {
-    const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-    let mut scanner = CsvScanner {
-        bytes: header.strip_prefix(BYTE_ORDER_MARK).unwrap_or(header),
-        at: 0,
-        seen: 0,
-        newlines: 0,
-        delimiter,
-    };
-    let bad = |reason: Reason| {
-        Error::new(
-            ErrorCode::BadRecord,
-            format!("the header can't be read: {reason}"),
-        )
-        .hint("the header has to be a line in UTF-8")
-    };
-    let (mut names, mut unquoted) = (Vec::new(), Vec::new());
-    loop {
-        let (name, end) = scanner.field(&mut unquoted).map_err(bad)?;
-        let name = std::str::from_utf8(name);
-        names.push(
-            name.map_err(|error| bad(invalid_utf8(error.valid_up_to())))?
-                .to_string(),
-        );
-        match end {
-            FieldEnd::Delimiter => scanner.at += 1,
-            FieldEnd::Record => return Ok(names),
+    /// Returns the columns of the fields of a header.
+    ///
+    /// # Errors
+    /// If the header is not well-formed, if it has the name of a column twice, or if it lacks a
+    /// column that is not nullable.
+    #[cold]
+    fn header(&self, header: &[u8], columns: &Columns) -> Result<Vec<Option<usize>>, Reason> {
+        let mut rows = Csv::new().delimiter(self.delimiter);
+        let _: Option<IgnoredAny> = rows.decode(header)?;
+        let names = self.names(header)?;
+        let mut targets = vec![None; names.len()];
+        for (column, wanted) in columns.schema().fields().iter().enumerate() {
+            let fields = names.iter().enumerate();
+            let mut found = fields.filter(|(_, name)| *name == wanted.name());
+            let what = match (found.next(), found.next()) {
+                (Some((field, _)), None) => {
+                    targets[field] = Some(column);
+                    continue;
+                }
+                (None, _) if wanted.is_nullable() => continue,
+                (None, _) => format!("it has no field {:?}", wanted.name()),
+                (Some(_), Some(_)) => format!("it has two fields {:?}", wanted.name()),
+            };
+            return Err(format!("{what}; its fields are {}", names.join(", ")).into());
+        }
+        Ok(targets)
+    }
+
+    /// Returns the names of the fields of a header.
+    fn names(&self, header: &[u8]) -> Result<Vec<String>, Reason> {
+        let mut scanner = CsvScanner::new(header, self.delimiter);
+        let (mut names, mut unquoted) = (Vec::new(), Vec::new());
+        loop {
+            let (name, end) = scanner.field(&mut unquoted)?;
+            let name = std::str::from_utf8(name);
+            let name = name.map_err(|error| invalid_utf8(error.valid_up_to()))?;
+            names.push(name.to_string());
+            match end {
+                FieldEnd::Delimiter => scanner.at += 1,
+                FieldEnd::Record => return Ok(names),
+            }
         }
     }
 }
 
-/// A cursor over records.
+/// A cursor over a record.
 struct CsvScanner<'a> {
     bytes: &'a [u8],
     at: usize,
     /// The bitwise or of the bytes read: shows whether any is not ASCII.
     seen: u64,
-    newlines: usize,
     delimiter: u8,
 }
 
@@ -180,7 +147,16 @@ const ONES: u64 = u64::MAX / 255;
 const HIGH: u64 = ONES << 7;
 
 impl<'a> CsvScanner<'a> {
-    /// Reads a field, and moves to the delimiter or newline after it.
+    fn new(bytes: &'a [u8], delimiter: u8) -> Self {
+        CsvScanner {
+            bytes,
+            at: 0,
+            seen: 0,
+            delimiter,
+        }
+    }
+
+    /// Reads a field, and moves to the delimiter after it, or to the end.
     #[inline]
     fn field<'b>(&mut self, unquoted: &'b mut Vec<u8>) -> Result<(&'b [u8], FieldEnd), Reason>
     where
@@ -191,14 +167,10 @@ impl<'a> CsvScanner<'a> {
         }
         let start = self.at;
         let end = self.find_end();
-        let field = &self.bytes[start..self.at];
-        Ok(match end {
-            FieldEnd::Record => (field.strip_suffix(b"\r").unwrap_or(field), end),
-            FieldEnd::Delimiter => (field, end),
-        })
+        Ok((&self.bytes[start..self.at], end))
     }
 
-    /// Moves to the next delimiter, newline or the end.
+    /// Moves to the next delimiter or the end.
     #[inline]
     fn find_end(&mut self) -> FieldEnd {
         let zero = |word: u64| word.wrapping_sub(ONES) & !word;
@@ -210,28 +182,21 @@ impl<'a> CsvScanner<'a> {
         {
             let word = u64::from_le_bytes(*word);
             self.seen |= word;
-            let marks = zero(word ^ delimiters) | zero(word ^ (ONES * u64::from(b'\n')));
-            if marks & HIGH != 0 {
-                self.at += ((marks & HIGH).trailing_zeros() / 8) as usize;
-                return self.end_here();
+            let marks = zero(word ^ delimiters) & HIGH;
+            if marks != 0 {
+                self.at += (marks.trailing_zeros() / 8) as usize;
+                return FieldEnd::Delimiter;
             }
             self.at += 8;
         }
         while let Some(byte) = self.bytes.get(self.at) {
             self.seen |= u64::from(*byte);
-            if *byte == self.delimiter || *byte == b'\n' {
-                break;
+            if *byte == self.delimiter {
+                return FieldEnd::Delimiter;
             }
             self.at += 1;
         }
-        self.end_here()
-    }
-
-    fn end_here(&self) -> FieldEnd {
-        match self.bytes.get(self.at) {
-            Some(byte) if *byte == self.delimiter => FieldEnd::Delimiter,
-            _ => FieldEnd::Record,
-        }
+        FieldEnd::Record
     }
 
     /// Reads a field after its quote.
@@ -245,7 +210,6 @@ impl<'a> CsvScanner<'a> {
         let mut start = self.at;
         let text = loop {
             let Some(length) = memchr::memchr(QUOTE, &self.bytes[self.at..]) else {
-                self.at = opening;
                 return Err("a quoted field has no end".into());
             };
             self.at += length + 1;
@@ -263,7 +227,6 @@ impl<'a> CsvScanner<'a> {
             }
         };
         let whole = &self.bytes[opening..self.at];
-        self.newlines += memchr::memchr_iter(b'\n', whole).count();
         self.seen |= if whole.is_ascii() { 0 } else { HIGH };
         let behind = self.at;
         let end = self.find_end();
@@ -277,7 +240,7 @@ impl<'a> CsvScanner<'a> {
         if self.seen & HIGH == 0 {
             return Ok(());
         }
-        match std::str::from_utf8(&self.bytes[..self.at]) {
+        match std::str::from_utf8(self.bytes) {
             Ok(_) => Ok(()),
             Err(error) => Err(invalid_utf8(error.valid_up_to())),
         }

@@ -7,13 +7,13 @@ use super::json_scanner::JsonScanner;
 use super::{FieldPath, Reason};
 
 /// The fields of an object that are decoded.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct FieldTree {
     fields: Vec<(Box<[u8]>, Target)>,
 }
 
 /// The use of a field.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Target {
     /// The value goes to the column with this index.
     Column(usize),
@@ -77,7 +77,7 @@ impl FieldTree {
 }
 
 /// The reader of JSON objects, one per line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct JsonReader {
     root: FieldTree,
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use ardea_core::{ErrorCode, OnError, OutboxRuntime};
+use ardea_core::{ErrorCode, OnError, Ordinal, OutboxRuntime};
 use ardea_testkit::{Expected, SourceTest};
 use serde::Deserialize;
 
