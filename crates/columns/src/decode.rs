@@ -64,8 +64,8 @@ fn invalid_utf8(valid: usize) -> Reason {
 
 /// A decoder from records to record batches: the format of a source of files, for example.
 ///
-/// Only the fields of the schema are decoded; other fields are checked and skipped. A record that is
-/// not well-formed, or whose value does not fit its column, leaves no row.
+/// Only the fields of the schema are decoded; other fields are checked and skipped. A record that
+/// is not well-formed, or whose value does not fit its column, leaves no row.
 ///
 /// * A missing field is null if the column is nullable; otherwise the record is bad.
 /// * A field that occurs twice makes its record bad, if the field is decoded.

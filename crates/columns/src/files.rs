@@ -34,7 +34,7 @@ pub fn csv(path: impl AsRef<Path>) -> ColumnFiles {
 
 /// The columns that are decoded.
 #[derive(Clone, Debug)]
-enum ChosenColumns {
+enum ColumnSelection {
     /// All fields, with inferred types.
     All,
     /// These fields, with inferred types.
@@ -52,8 +52,8 @@ struct CsvOptions {
 ///
 /// It reads as [`FileSource`] does: instances share large files of lines, compressed files are
 /// decompressed, a restored job continues with the next record, and bad records become dead letters
-/// with their file and line. Only the chosen columns are decoded; see [`ColumnDecoder`]. Snapshots are taken between
-/// batches.
+/// with their file and line. Only the chosen columns are decoded; see [`ColumnDecoder`]. Snapshots
+/// are taken between batches.
 ///
 /// A column of JSON lines is named by its path: `bid.price` is the field `price` of the object
 /// `bid`. Types are inferred from the first 1,000 records of the first file, unless
@@ -92,11 +92,12 @@ pub struct ColumnFiles {
     path: PathBuf,
     /// The options of CSV; `None` for JSON lines.
     csv: Option<CsvOptions>,
-    columns: ChosenColumns,
+    columns: ColumnSelection,
     suffix: Option<String>,
     parallelism: Option<Parallelism>,
     block_bytes: Option<u64>,
     max_line: Option<usize>,
+    max_quoted: Option<usize>,
     batch_rows: usize,
     on_error: OnError,
     on_damage: OnDamage,
@@ -107,11 +108,12 @@ impl ColumnFiles {
         ColumnFiles {
             path: path.to_path_buf(),
             csv,
-            columns: ChosenColumns::All,
+            columns: ColumnSelection::All,
             suffix: None,
             parallelism: None,
             block_bytes: None,
             max_line: None,
+            max_quoted: None,
             batch_rows: BATCH_ROWS,
             on_error: OnError::DeadLetter,
             on_damage: OnDamage::Fail,
@@ -120,13 +122,13 @@ impl ColumnFiles {
 
     /// Reads only these columns, with inferred types.
     pub fn columns<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
-        self.columns = ChosenColumns::Named(names.into_iter().map(Into::into).collect());
+        self.columns = ColumnSelection::Named(names.into_iter().map(Into::into).collect());
         self
     }
 
     /// Reads the columns of a schema. No type is inferred, and the files need not exist yet.
     pub fn schema(mut self, schema: SchemaRef) -> Self {
-        self.columns = ChosenColumns::Schema(schema);
+        self.columns = ColumnSelection::Schema(schema);
         self
     }
 
@@ -182,6 +184,13 @@ impl ColumnFiles {
         self
     }
 
+    /// Sets the maximum length of a quoted CSV field that spans lines; see
+    /// [`FileSource::max_quoted`].
+    pub fn max_quoted(mut self, bytes: usize) -> Self {
+        self.max_quoted = Some(bytes);
+        self
+    }
+
     /// Sets the treatment of a record that cannot be decoded. By default such a record becomes a
     /// dead letter with its position, bytes and reason.
     pub fn on_error(mut self, on_error: OnError) -> Self {
@@ -207,9 +216,9 @@ impl ColumnFiles {
             Ok(InferredColumns::of(schema.fields()))
         };
         let (schema, paths) = match &self.columns {
-            ChosenColumns::All => inferred()?.all(),
-            ChosenColumns::Named(names) => inferred()?.named(names)?,
-            ChosenColumns::Schema(schema) => {
+            ColumnSelection::All => inferred()?.all(),
+            ColumnSelection::Named(names) => inferred()?.named(names)?,
+            ColumnSelection::Schema(schema) => {
                 let names = schema.fields().iter().map(|field| field.name().as_str());
                 return Ok((Arc::clone(schema), names.map(FieldPath::from).collect()));
             }
@@ -248,6 +257,9 @@ impl ColumnFiles {
         }
         if let Some(bytes) = self.max_line {
             source = source.max_line(bytes);
+        }
+        if let Some(bytes) = self.max_quoted {
+            source = source.max_quoted(bytes);
         }
         Ok(source.build_batches())
     }

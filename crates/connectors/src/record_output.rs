@@ -27,10 +27,10 @@ impl<T> RecordOutput<T> for Lane<'_, T> {
     }
 }
 
-/// The room that is left in the batch of a [`BatchDecode`], which contains the records.
-pub(crate) struct BatchRoom(usize);
+/// The remaining capacity of the batch of a [`BatchDecode`], which contains the records.
+pub(crate) struct BatchCapacity(usize);
 
-impl RecordOutput<()> for BatchRoom {
+impl RecordOutput<()> for BatchCapacity {
     #[inline]
     fn room(&self) -> usize {
         self.0
@@ -83,11 +83,11 @@ pub(crate) struct AsBatches<D>(PhantomData<fn() -> D>);
 impl<D: BatchDecode> OutputForm for AsBatches<D> {
     type Record = ();
     type Decoder = D;
-    type Output<'a> = BatchRoom;
+    type Output<'a> = BatchCapacity;
 
-    fn begin<'a>(outbox: &'a mut Outbox, decoder: &D) -> Result<Option<BatchRoom>> {
+    fn begin(outbox: &mut Outbox, decoder: &D) -> Result<Option<BatchCapacity>> {
         let has_room = outbox.accepts_chunk(Ordinal::FIRST);
-        Ok(has_room.then(|| BatchRoom(decoder.batch_rows().max(1))))
+        Ok(has_room.then(|| BatchCapacity(decoder.batch_rows().max(1))))
     }
 
     fn finish(outbox: &mut Outbox, decoder: &mut D) -> Result<()> {

@@ -360,8 +360,8 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         })
     }
 
-    /// Decodes frames into the output while it has room. Returns true when no complete frame is left:
-    /// more bytes are needed, unless the [header](Self::bad_header) is invalid.
+    /// Decodes frames into the output while it has room. Returns true when no complete frame is
+    /// left: more bytes are needed, unless the [header](Self::bad_header) is invalid.
     pub fn deliver(&mut self, output: &mut impl RecordOutput<T>) -> Result<bool> {
         let emptied = self.decode(output);
         if let Some(trail) = self.trail.as_mut().filter(|trail| !trail.runs.is_empty()) {
