@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ardea_connectors::OnDamage;
 use ardea_connectors::files::{self, FileSource};
 use ardea_connectors::inference::{InferredFormat, infer_file};
-use ardea_core::{Bounded, OnError, Parallelism, Result, Source};
+use ardea_core::{Bounded, Error, ErrorCode, OnError, Parallelism, Result, Source};
 use arrow_schema::SchemaRef;
 
 use crate::decode::{BATCH_ROWS, ColumnDecoder, FieldPath};
@@ -57,9 +57,9 @@ struct CsvOptions {
 ///
 /// A column of JSON lines is named by its path: `bid.price` is the field `price` of the object
 /// `bid`. Types are inferred from the first 1,000 records of the first file, unless
-/// [`schema`](Self::schema) gives them. All inferred columns are nullable. Types are inferred where
-/// and when the job is described: give a schema if the files may differ by then on the hosts of a
-/// cluster.
+/// [`schema`](Self::schema) gives them. All inferred columns are nullable. A later record of other
+/// types is a bad record. Types are inferred where and when the job is described: give a schema if
+/// the files may differ by then on the hosts of a cluster.
 ///
 /// ```
 /// use ardea_columns::{Columns, col, count, files};
@@ -212,6 +212,13 @@ impl ColumnFiles {
                 Some(csv) => InferredFormat::Csv(csv.delimiter),
             };
             let first = files::first_listed(&self.path, self.suffix.as_deref())?;
+            if std::fs::metadata(&first).is_ok_and(|of| !of.is_file()) {
+                // The sample would be lost.
+                let what = format!("{} is a pipe or a device", first.display());
+                return Err(Error::new(ErrorCode::InvalidJob, what)
+                    .because("its types cannot be inferred without reading from it")
+                    .hint("give the types with schema(…)"));
+            }
             let schema = infer_file(&first, format, SAMPLE_RECORDS)?;
             Ok(InferredColumns::of(schema.fields()))
         };

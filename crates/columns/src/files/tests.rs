@@ -8,6 +8,7 @@ use ardea_core::{
     Chunk, Epoch, Guarantee, Instance, InstanceContext, Outbox, OutboxRuntime, Processor,
     RestoredState, SnapshotRequest, SnapshotWriter, StateChunk,
 };
+use ardea_engine::NodeConfig;
 use ardea_pipeline::Pipeline;
 use ardea_testkit::{Expected, SourceTest};
 use arrow_array::RecordBatch;
@@ -349,6 +350,7 @@ fn an_unknown_column_or_a_missing_file_fails_the_job_at_its_start() {
         (json_lines(&path).columns(["ids"]), "the fields are id"),
         (json_lines(dir.path().join("other")), "other"),
         (json_lines(dir.path()).suffix(".csv"), ".csv"),
+        (json_lines("/dev/null"), "schema("),
     ] {
         let p = Pipeline::new("refused");
         let columns = Columns::read_from(&p, files);
@@ -357,4 +359,31 @@ fn an_unknown_column_or_a_missing_file_fails_the_job_at_its_start() {
         let error = p.run().unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
+}
+
+#[test]
+fn a_job_reads_a_shared_file_with_all_its_threads() {
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Total {
+        count: i64,
+        sum: i64,
+    }
+    let (_dir, path) = file("in", (0..10_000).map(json).collect::<String>());
+    let p = Pipeline::new("shared");
+    let files = json_lines(&path).columns(["number"]).block_bytes(10_000);
+    let totals = Columns::read_from(&p, files.batch_rows(100).parallelism(3))
+        .with_column(crate::lit(0).alias("key"))
+        .key_by(["key"])
+        .aggregate(
+            "totals",
+            [
+                crate::count().alias("count"),
+                crate::sum("number").alias("sum"),
+            ],
+        )
+        .rows::<Total>()
+        .collect();
+    p.run_with(NodeConfig::with_threads(2)).unwrap();
+    let (count, sum) = (10_000, 49_995_000);
+    assert_eq!(totals.take(), [Total { count, sum }]);
 }
