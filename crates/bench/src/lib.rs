@@ -24,6 +24,7 @@
 //!   by
 //!   part;
 //! * [`exchange`]: records from one worker to another;
+//! * [`ipc`]: messages from other processes, through a ring in shared memory or a socket;
 //! * [`forward`]: cost of forwarding frames in a worker;
 //! * [`grid`]: cost of reading and writing a map of a grid;
 //! * [`cluster`]: the test cluster of benches that use several processes, and the work of their
@@ -70,6 +71,7 @@ pub mod failover;
 mod flags;
 pub mod forward;
 pub mod grid;
+pub mod ipc;
 pub mod latency;
 mod load;
 mod long_running;
@@ -139,6 +141,7 @@ benchmarks!(
     failover::FailoverParams,
     forward::ForwardParams,
     grid::GridParams,
+    ipc::IpcParams,
     latency::LatencyParams,
     nexmark::NexmarkParams,
     recovery::RecoveryParams,
@@ -201,6 +204,7 @@ mod tests {
         check::<failover::FailoverParams>();
         check::<forward::ForwardParams>();
         check::<grid::GridParams>();
+        check::<ipc::IpcParams>();
         check::<latency::LatencyParams>();
         check::<nexmark::NexmarkParams>();
         check::<recovery::RecoveryParams>();

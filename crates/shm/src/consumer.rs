@@ -484,6 +484,11 @@ impl RingConsumer {
         has_work
     }
 
+    /// Returns the number of producers whose end was not returned by [`poll`](Self::poll).
+    pub fn producers(&self) -> usize {
+        self.registry.all().iter().flatten().count()
+    }
+
     /// Returns what this consumer has done so far.
     pub fn counters(&self) -> ConsumerCounters {
         let tail = Tail::from_word(self.memory.tail().load(Ordering::Acquire));

@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -205,12 +206,9 @@ fn send_welcome(stream: &UnixStream, memory: &Memory, producer: u8) -> std::io::
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let files = [file];
     ancillary.push(SendAncillaryMessage::ScmRights(&files));
-    let sent = sendmsg(
-        stream,
-        &[IoSlice::new(&bytes)],
-        &mut ancillary,
-        SendFlags::NOSIGNAL,
-    )?;
+    let pieces = [IoSlice::new(&bytes)];
+    let sent =
+        retry_on_intr(|| sendmsg(stream, &pieces, &mut ancillary, SendFlags::NOSIGNAL))?;
     // The file went with the first byte.
     let mut stream = stream;
     stream.write_all(&bytes[sent..])
@@ -222,12 +220,10 @@ fn receive_welcome(
     let mut bytes = [0; WELCOME_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(
-        stream,
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let received = retry_on_intr(|| {
+        let mut pieces = [IoSliceMut::new(&mut bytes)];
+        recvmsg(stream, &mut pieces, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    })?;
     if received.bytes == 0 {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }

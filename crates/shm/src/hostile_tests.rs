@@ -102,6 +102,7 @@ fn a_tail_without_a_slot_is_an_error() {
         producer: 0,
     };
     consumer.shared().0.tail().store(tail.word(), Ordering::Release);
+    assert_eq!(poll(&mut consumer), None);
     assert!(consumer.wait(None).is_err());
 }
 
@@ -110,7 +111,7 @@ fn a_producer_notices_a_head_that_cannot_be() {
     let consumer = ring(64, 0);
     let (mut producer, _) = add(&consumer);
     producer.send(TO, &[1]).unwrap();
-    consumer.shared().0.head().store(40, Ordering::Release);
+    consumer.shared().0.head().store(1_000, Ordering::Release);
     // It has an older head, which suffices for a while.
     let error = (0..100).find_map(|_| producer.try_send(TO, &[1; 300]).err());
     assert!(error.is_some_and(|error| error.to_string().contains("damaged")));

@@ -14,8 +14,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ardea_shm::{
@@ -86,10 +86,18 @@ fn be_a_producer(folder: &Path, life: u64) -> ExitCode {
     let head = MessageHead::default();
     for number in 0.. {
         let bytes = message(life, number);
-        if number % 7 == 0 {
-            producer.send_batch(head, &[&bytes, &[1, 2, 3]]).unwrap();
-        } else {
-            producer.send(head, &bytes).unwrap();
+        match number % 7 {
+            0 => producer.send_batch(head, &[&bytes, &[1, 2, 3]]).unwrap(),
+            1 | 2 => {
+                let mut writer = producer.begin(head, bytes.len()).unwrap();
+                for piece in bytes.chunks(100) {
+                    writer.write(piece).unwrap();
+                    // Time to be stopped or killed within the message.
+                    thread::park_timeout(Duration::from_micros(100));
+                }
+                writer.commit().unwrap();
+            }
+            _ => producer.send(head, &bytes).unwrap(),
         }
         sent.write_all_at(&(number + 1).to_ne_bytes(), 0).unwrap();
         if life < IMMORTAL && number % 100 == 0 && folder.join("over").exists() {
@@ -110,19 +118,18 @@ fn start(folder: &Path, life: u64) -> Child {
     command.spawn().unwrap()
 }
 
-/// Hands the ring to every process that connects, and counts them.
-fn accept_all(folder: &Path, acceptor: RingAcceptor) -> Arc<AtomicU64> {
+/// Hands the ring to every process that connects, until the file `all` exists.
+fn accept_all(folder: PathBuf, acceptor: RingAcceptor) -> JoinHandle<()> {
     let listener = UnixListener::bind(folder.join("socket")).unwrap();
-    let accepted = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&accepted);
     thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
-            // A process that dies in the handshake may fail it.
+            // A process that dies in the handshake fails it.
             let _ = acceptor.accept(&stream);
-            count.fetch_add(1, Ordering::SeqCst);
+            if folder.join("all").exists() {
+                break;
+            }
         }
-    });
-    accepted
+    })
 }
 
 /// Starts, stops, continues and kills producers until the time is over. Returns the lives.
@@ -181,12 +188,15 @@ fn producers_killed_at_any_moment(time: Duration) {
         ..RingConfig::default()
     })
     .unwrap();
-    let accepted = accept_all(folder.path(), consumer.acceptor());
+    let accepting = accept_all(folder.path().to_path_buf(), consumer.acceptor());
     let is_over = Arc::new(AtomicBool::new(false));
     let killer = {
         let (path, is_over) = (folder.path().to_path_buf(), Arc::clone(&is_over));
         thread::spawn(move || {
             let lives = kill_for(&path, time, Random(seed));
+            File::create(path.join("all")).unwrap();
+            drop(UnixStream::connect(path.join("socket")));
+            accepting.join().unwrap();
             is_over.store(true, Ordering::SeqCst);
             lives
         })
@@ -209,12 +219,12 @@ fn producers_killed_at_any_moment(time: Duration) {
             },
             None => {
                 let is_over = is_over.load(Ordering::SeqCst);
-                if is_over && ends[0] + ends[1] == accepted.load(Ordering::SeqCst) {
+                if is_over && consumer.producers() == 0 {
                     break;
                 }
                 if is_over {
                     let since = *over_since.get_or_insert_with(Instant::now);
-                    assert!(since.elapsed() < PATIENCE, "{ends:?} of {accepted:?} ended");
+                    assert!(since.elapsed() < PATIENCE, "{ends:?} ended");
                 }
                 consumer.wait(Some(Duration::from_millis(100))).unwrap();
             }
