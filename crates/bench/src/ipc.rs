@@ -88,7 +88,9 @@ pub fn run(params: &IpcParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
     let producers = Producers::start(&sending, params.producers)?;
     let mut controls: Vec<UnixStream> = Vec::new();
     for _ in 0..params.producers {
-        let (stream, _) = listener.accept().map_err(|error| io("accept a producer", error))?;
+        let (stream, _) = listener
+            .accept()
+            .map_err(|error| io("accept a producer", error))?;
         receiver.add(&stream)?;
         controls.push(stream);
     }
@@ -109,9 +111,8 @@ pub fn run(params: &IpcParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
 }
 
 fn figures(received: &Received, params: &IpcParams) -> Vec<Field> {
-    let mean = |nanos: &Histogram<u64>| {
-        (!nanos.is_empty()).then(|| rounded(nanos.mean() / 1e3, 1e2))
-    };
+    let mean =
+        |nanos: &Histogram<u64>| (!nanos.is_empty()).then(|| rounded(nanos.mean() / 1e3, 1e2));
     let mut figures = latency(&received.from_send, Unit::Micros);
     figures.push(("mean_us", json!(mean(&received.from_send))));
     if !params.max {

@@ -1,7 +1,9 @@
 //! The consumer: reads the messages of all producers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(not(loom))]
+use std::time::Instant;
 
 use ardea_core::{AdaptiveSpin, Error, ErrorCode, Result};
 
@@ -202,18 +204,28 @@ impl RingConsumer {
             }
             self.cursor = end;
             match mark.status {
-                Status::Ready => return Ok(Some(self.pass(Slot { start, mark }))),
-                Status::Wrap => {}
-                Status::Abandoned => self.counters.abandoned += 1,
-                Status::Writing => {
+                Status::Ready if !self.has_pending(mark.producer) => {
+                    return Ok(Some(self.pass(Slot { start, mark })));
+                }
+                // Behind an earlier slot of its producer, which is ready by now: the producer has
+                // completed that slot before it reserved this one.
+                Status::Ready | Status::Writing => {
                     self.pending.push(Slot { start, mark });
                     if let Some(slot) = self.next_pending() {
                         return Ok(Some(slot));
                     }
                 }
+                Status::Wrap => {}
+                Status::Abandoned => self.counters.abandoned += 1,
                 Status::Read => return Err(damaged("a slot was read already")),
             }
         }
+    }
+
+    fn has_pending(&self, producer: u8) -> bool {
+        self.pending
+            .iter()
+            .any(|slot| slot.mark.producer == producer)
     }
 
     /// Marks a message as read if an earlier slot is still being written.
@@ -244,7 +256,8 @@ impl RingConsumer {
         while let Some(&slot) = self.pending.get(index) {
             let peer = self.peers[usize::from(slot.mark.producer)].as_ref();
             // The mark is read after the flag: a producer may complete the slot and then end.
-            let has_ended = peer.is_none_or(|peer| peer.has_ended(&self.memory, slot.mark.producer));
+            let has_ended =
+                peer.is_none_or(|peer| peer.has_ended(&self.memory, slot.mark.producer));
             match self.status(slot) {
                 Some(Status::Writing) if !has_ended => {
                     index += 1;
@@ -362,7 +375,7 @@ impl RingConsumer {
         self.is_ending = false;
         let mut ended = None;
         for number in producers() {
-            let is_pending = self.pending.iter().any(|slot| slot.mark.producer == number);
+            let is_pending = self.has_pending(number);
             let (memory, index) = (&self.memory, usize::from(number));
             let Some(peer) = &mut self.peers[index] else {
                 continue;
@@ -509,7 +522,10 @@ impl Drop for RingConsumer {
 }
 
 fn damaged(why: &str) -> Error {
-    Error::new(ErrorCode::BadMessage, "cannot read a ring: a process has damaged it")
-        .because(why)
-        .hint("restart the processes that share the ring")
+    Error::new(
+        ErrorCode::BadMessage,
+        "cannot read a ring: a process has damaged it",
+    )
+    .because(why)
+    .hint("restart the processes that share the ring")
 }

@@ -63,7 +63,11 @@ fn a_message_in_writing_holds_back_its_producer_only() {
         assert_eq!(poll(&mut consumer), Some(Seen::Message(1, vec![number])));
     }
     assert_eq!(poll(&mut consumer), None);
-    assert_eq!(consumer.counters().fill, 4 * 64, "the window is not released");
+    assert_eq!(
+        consumer.counters().fill,
+        4 * 64,
+        "the window is not released"
+    );
     assert_eq!(consumer.counters().overtaking, 3);
     writer.write(&[2]).unwrap();
     writer.commit().unwrap();
@@ -131,7 +135,11 @@ fn the_slot_of_a_dead_producer_is_found_without_another_producer() {
             seen.extend(poll(&mut consumer));
         }
         let message = Seen::Message(0, vec![9; 300]);
-        let count = before.iter().chain(&seen).filter(|seen| **seen == message).count();
+        let count = before
+            .iter()
+            .chain(&seen)
+            .filter(|seen| **seen == message)
+            .count();
         assert!(count <= 1);
         assert_eq!(consumer.counters().fill, 0, "step {step}");
         // Its number is free again.

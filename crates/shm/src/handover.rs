@@ -18,7 +18,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -35,6 +34,7 @@ use crate::memory::Memory;
 use crate::peer_process::PeerProcess;
 use crate::producer::RingProducer;
 use crate::registry::Registry;
+use crate::sync::Ordering;
 use crate::watcher::watch;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ardearng");
@@ -110,7 +110,7 @@ impl RingAcceptor {
         let ended = {
             let (memory, registry) = (Arc::downgrade(&self.memory), Arc::downgrade(&self.registry));
             move || {
-                AtomicBool::store(&dead, true, Ordering::Release);
+                dead.store(true, Ordering::Release);
                 if let (Some(memory), Some(registry)) = (memory.upgrade(), registry.upgrade()) {
                     registry.wake(&memory);
                 }
@@ -160,21 +160,31 @@ fn try_connect(mut stream: &UnixStream) -> std::io::Result<Result<RingProducer>>
     let (answer, file) = receive_welcome(stream)?;
     let refused = |code, what: &str| Error::new(code, format!("cannot connect to a ring: {what}"));
     if number::<8>(&answer, 0) != MAGIC {
-        return Ok(Err(refused(ErrorCode::BadMessage, "the answer is of another kind")));
+        return Ok(Err(refused(
+            ErrorCode::BadMessage,
+            "the answer is of another kind",
+        )));
     }
     match number::<2>(&answer, 10) as u16 {
         ACCEPTED => {}
         TOO_MANY => {
-            return Ok(Err(refused(ErrorCode::Refused, "it has too many producers")));
+            return Ok(Err(refused(
+                ErrorCode::Refused,
+                "it has too many producers",
+            )));
         }
         _ => {
-            return Ok(Err(refused(ErrorCode::VersionMismatch, "it has another version")
-                .hint("run the same version in all processes")));
+            return Ok(Err(refused(
+                ErrorCode::VersionMismatch,
+                "it has another version",
+            )
+            .hint("run the same version in all processes")));
         }
     }
     let (producer, units) = (answer[12], number::<8>(&answer, 16));
     let size = RingSize::of_bytes(units.saturating_mul(UNIT as u64));
-    let is_valid = size.geometry().units() == units && producer < crate::layout::MAX_PRODUCERS as u8;
+    let is_valid =
+        size.geometry().units() == units && producer < crate::layout::MAX_PRODUCERS as u8;
     let (true, Some(file)) = (is_valid, file) else {
         return Ok(Err(refused(ErrorCode::BadMessage, "the answer is damaged")));
     };
@@ -184,7 +194,11 @@ fn try_connect(mut stream: &UnixStream) -> std::io::Result<Result<RingProducer>>
         Err(error) => Err(error),
         Ok((memory, consumer)) => {
             stream.write_all(&MAGIC.to_ne_bytes())?;
-            Ok(RingProducer::new(Arc::new(memory), producer, Some(consumer)))
+            Ok(RingProducer::new(
+                Arc::new(memory),
+                producer,
+                Some(consumer),
+            ))
         }
     })
 }
@@ -207,8 +221,7 @@ fn send_welcome(stream: &UnixStream, memory: &Memory, producer: u8) -> std::io::
     let files = [file];
     ancillary.push(SendAncillaryMessage::ScmRights(&files));
     let pieces = [IoSlice::new(&bytes)];
-    let sent =
-        retry_on_intr(|| sendmsg(stream, &pieces, &mut ancillary, SendFlags::NOSIGNAL))?;
+    let sent = retry_on_intr(|| sendmsg(stream, &pieces, &mut ancillary, SendFlags::NOSIGNAL))?;
     // The file went with the first byte.
     let mut stream = stream;
     stream.write_all(&bytes[sent..])
@@ -250,7 +263,11 @@ fn with_timeout<T>(
 /// Returns the number of `N` bytes at an offset.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     let mut number = [0; 8];
-    let low = if cfg!(target_endian = "big") { 8 - N } else { 0 };
+    let low = if cfg!(target_endian = "big") {
+        8 - N
+    } else {
+        0
+    };
     number[low..low + N].copy_from_slice(&bytes[at..at + N]);
     u64::from_ne_bytes(number)
 }

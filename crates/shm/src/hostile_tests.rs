@@ -101,7 +101,11 @@ fn a_tail_without_a_slot_is_an_error() {
         position: Position::new(3),
         producer: 0,
     };
-    consumer.shared().0.tail().store(tail.word(), Ordering::Release);
+    consumer
+        .shared()
+        .0
+        .tail()
+        .store(tail.word(), Ordering::Release);
     assert_eq!(poll(&mut consumer), None);
     assert!(consumer.wait(None).is_err());
 }

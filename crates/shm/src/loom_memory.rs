@@ -10,6 +10,7 @@ use crate::layout::{Claim, Geometry, Position, Tail, UNIT};
 use crate::sync::{AtomicU32, AtomicU64, Futex};
 
 /// A futex: the kernel compares the value and falls asleep in one step.
+#[derive(Debug)]
 struct LoomFutex {
     word: AtomicU32,
     lock: Mutex<()>,
@@ -30,6 +31,7 @@ impl LoomFutex {
 const PRODUCERS: usize = 3;
 
 /// The memory of a ring.
+#[derive(Debug)]
 pub(crate) struct Memory {
     geometry: Geometry,
     tail: AtomicU64,

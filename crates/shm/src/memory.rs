@@ -34,7 +34,9 @@ use crate::layout::{self, Geometry, Position, UNIT};
 use crate::sync::{AtomicU32, AtomicU64, Futex, Ordering, is_within};
 
 /// The seals of a ring's memory: its size never changes.
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
 
 /// The owner of the bytes.
 #[derive(Debug)]

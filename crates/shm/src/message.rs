@@ -44,9 +44,8 @@ impl Head {
         bytes[8..16].copy_from_slice(&self.epoch.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.sequence.to_ne_bytes());
         bytes[24..28].copy_from_slice(&self.total.to_ne_bytes());
-        bytes[28] = u8::from(self.is_first)
-            | u8::from(self.is_last) << 1
-            | u8::from(self.is_batch) << 2;
+        bytes[28] =
+            u8::from(self.is_first) | u8::from(self.is_last) << 1 | u8::from(self.is_batch) << 2;
         bytes
     }
 
@@ -287,7 +286,10 @@ impl<'a> Iterator for RingBatch<'a> {
                 Some(Ok(message))
             }
             None => {
-                let what = format!("cannot read a batch: its length at byte {} is wrong", self.at);
+                let what = format!(
+                    "cannot read a batch: its length at byte {} is wrong",
+                    self.at
+                );
                 self.at = self.bytes.len();
                 Some(Err(Error::new(ErrorCode::BadMessage, what)))
             }

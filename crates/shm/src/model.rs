@@ -2,13 +2,12 @@
 //!
 //! `make loom` runs them. A lost wake-up shows as a deadlock.
 
-use std::sync::atomic::Ordering;
-
 use loom::thread;
 
 use crate::consumer::RingConsumer;
 use crate::message::MessageHead;
 use crate::producer::RingProducer;
+use crate::sync::Ordering;
 use crate::testing::{Seen, add, dies, poll, ring};
 
 const TO: MessageHead = MessageHead {

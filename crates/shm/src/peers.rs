@@ -1,7 +1,5 @@
 //! What the consumer knows of each producer.
 
-use std::sync::atomic::Ordering::Acquire;
-
 use ardea_core::{Error, ErrorCode};
 
 use crate::layout::Position;
@@ -70,7 +68,7 @@ impl Peer {
     }
 
     pub(crate) fn is_dead(&self) -> bool {
-        self.dead.load(Acquire)
+        self.dead.load(Ordering::Acquire)
     }
 
     /// Frees the parts of a message that will not be completed.
@@ -97,7 +95,9 @@ impl Peer {
         self.sequence += 1;
         if head.total as usize > limit {
             let total = head.total;
-            return Err(broken(format!("its message of {total} bytes exceeds {limit}")));
+            return Err(broken(format!(
+                "its message of {total} bytes exceeds {limit}"
+            )));
         }
         if head.is_first {
             // The producer gave up an earlier message if there are parts of it.
@@ -114,7 +114,9 @@ impl Peer {
             false => head.length > 0 && (head.length as usize) < left,
         };
         if !self.is_assembling || head.total != self.total || !fits {
-            return Err(broken("the parts of its message contradict each other".into()));
+            return Err(broken(
+                "the parts of its message contradict each other".into(),
+            ));
         }
         read(&mut self.parts);
         self.is_assembling = !head.is_last;
@@ -126,7 +128,10 @@ impl Peer {
 }
 
 fn broken(why: String) -> Error {
-    Error::new(ErrorCode::BadMessage, "cannot read from a producer of a ring")
-        .because(why)
-        .hint("restart the producer's process")
+    Error::new(
+        ErrorCode::BadMessage,
+        "cannot read from a producer of a ring",
+    )
+    .because(why)
+    .hint("restart the producer's process")
 }

@@ -1,13 +1,12 @@
 //! The producers of a ring, as its consumer's process knows them.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::layout::{Claim, MAX_PRODUCERS, Position};
 use crate::memory::Memory;
-use crate::sync::{Futex, producers};
+use crate::sync::{AtomicBool, AtomicU32, Futex, Ordering, producers};
 
 /// True when the process of a producer has died.
 pub(crate) type Dead = Arc<AtomicBool>;
@@ -51,9 +50,9 @@ impl Registry {
         };
         // Nobody uses this number: the consumer has passed all slots of its last owner.
         let none = Claim::new(Position::new(0), 0);
-        memory.claim(number).store(none.word(), crate::sync::Ordering::Release);
-        memory.closed(number).store(0, crate::sync::Ordering::Release);
-        let dead = Dead::default();
+        memory.claim(number).store(none.word(), Ordering::Release);
+        memory.closed(number).store(0, Ordering::Release);
+        let dead = Arc::new(AtomicBool::new(false));
         members[usize::from(number)] = Some(Arc::clone(&dead));
         drop(members);
         self.version.fetch_add(1, Ordering::AcqRel);

@@ -149,12 +149,10 @@ impl Reserver {
             producer: u16::from(self.number),
         };
         // Release: the new tail makes the claim visible.
-        let swapped = memory.tail().compare_exchange(
-            word,
-            moved.word(),
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
+        let swapped =
+            memory
+                .tail()
+                .compare_exchange(word, moved.word(), Ordering::AcqRel, Ordering::Relaxed);
         match swapped {
             Err(_) => Attempt::Outrun,
             Ok(_) if wraps => Attempt::Wrapped(tail.position, taken),
@@ -182,10 +180,11 @@ impl Reserver {
             producer: self.number,
             units,
         };
-        // Release: makes head and payload visible.
+        // Release: makes head and payload visible. A store would do, because the helper's swap can
+        // only come before it; loom does not know that.
         memory
             .mark(start)
-            .store(mark.word(memory.geometry(), start), Ordering::Release);
+            .swap(mark.word(memory.geometry(), start), Ordering::Release);
         self.step();
     }
 

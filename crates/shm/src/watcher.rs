@@ -71,7 +71,10 @@ impl Watcher {
             );
             // An interruption leaves all handles without events.
             let _ = poll(&mut handles, None);
-            let ready: Vec<bool> = handles.iter().map(|one| !one.revents().is_empty()).collect();
+            let ready: Vec<bool> = handles
+                .iter()
+                .map(|one| !one.revents().is_empty())
+                .collect();
             for index in (0..watched.len()).rev().filter(|index| ready[index + 1]) {
                 (watched.swap_remove(index).on_end)();
             }

@@ -175,7 +175,10 @@ fn check(message_read: RingMessage<'_>, received: &mut HashMap<u64, u64>) {
     let (life, number) = (number_at(0), number_at(8));
     let next = received.entry(life).or_default();
     assert_eq!(number, *next, "life {life} is out of order");
-    assert!(bytes == message(life, number), "life {life} has other bytes");
+    assert!(
+        bytes == message(life, number),
+        "life {life} has other bytes"
+    );
     *next += 1;
 }
 

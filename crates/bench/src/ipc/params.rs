@@ -136,7 +136,10 @@ mod tests {
         };
         assert_eq!(params.gap_nanos(), 1_000_000);
         assert_eq!(params.messages_of_each(), 6_000);
-        let params = IpcParams { max: true, ..params };
+        let params = IpcParams {
+            max: true,
+            ..params
+        };
         assert_eq!(params.messages_of_each(), u64::MAX);
     }
 }

@@ -101,7 +101,9 @@ pub fn run_producer(argument: &str) -> Result<()> {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let control = UnixStream::connect(&sending.control).map_err(|error| io("connect", error))?;
     let mut end = SendEnd::connect(&sending, control)?;
-    let payload: Vec<u8> = (STAMP_BYTES..sending.bytes).map(|at| (at * 31) as u8).collect();
+    let payload: Vec<u8> = (STAMP_BYTES..sending.bytes)
+        .map(|at| (at * 31) as u8)
+        .collect();
     let over = sending.start_nanos + sending.duration_nanos;
     for number in 0..sending.messages {
         let due = match sending.gap_nanos {

@@ -68,6 +68,7 @@ struct Socket {
     stream: Box<dyn Readable>,
     filled: usize,
     buffer: Vec<u8>,
+    is_open: bool,
 }
 
 trait Readable: Read + AsFd {}
@@ -134,6 +135,7 @@ impl Receiver {
                     stream,
                     filled: 0,
                     buffer: vec![0; self.bytes],
+                    is_open: true,
                 });
                 Ok(())
             }
@@ -182,17 +184,18 @@ fn run_sockets(
     mode: ReceiverMode,
     mut received: Received,
 ) -> Result<Received> {
-    let mut open = vec![true; sockets.len()];
-    while open.contains(&true) {
+    while sockets.iter().any(|socket| socket.is_open) {
         let mut has_read = false;
-        for (number, socket) in sockets.iter_mut().enumerate().filter(|(at, _)| open[*at]) {
+        let open = sockets.iter_mut().enumerate();
+        for (number, socket) in open.filter(|(_, socket)| socket.is_open) {
             let Socket {
                 stream,
                 filled,
                 buffer,
+                is_open,
             } = socket;
             match stream.read(&mut buffer[*filled..]) {
-                Ok(0) if *filled == 0 => open[number] = false,
+                Ok(0) if *filled == 0 => *is_open = false,
                 Ok(0) => return Err(lost("it ended within a message")),
                 Ok(count) => *filled += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
@@ -206,9 +209,9 @@ fn run_sockets(
         }
         if !has_read && mode == ReceiverMode::Sleep {
             received.sleeps += 1;
-            let streams = sockets.iter().zip(&open).filter(|(_, open)| **open);
-            let mut handles: Vec<PollFd<'_>> = streams
-                .map(|(socket, _)| PollFd::new(&socket.stream, PollFlags::IN))
+            let open = sockets.iter().filter(|socket| socket.is_open);
+            let mut handles: Vec<PollFd<'_>> = open
+                .map(|socket| PollFd::new(&socket.stream, PollFlags::IN))
                 .collect();
             // An interruption leaves no event, and the loop starts again.
             let _ = poll(&mut handles, None);
@@ -220,4 +223,3 @@ fn run_sockets(
 fn lost(why: &str) -> Error {
     Error::new(ErrorCode::PeerLost, "lost a producer of the benchmark").because(why)
 }
-
